@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import (
@@ -46,6 +46,9 @@ class Group(BaseModel):
     """A frozen group of settings that refuses unknown names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    # Django asks each setting for this whenever it is read, and a model searches long for what it hasn't.
+    _mask_wrapped: ClassVar[bool] = True
 
 
 class MomentBuilderSettings(Group):

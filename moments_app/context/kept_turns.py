@@ -36,10 +36,15 @@ class KeptTurns:
         address = (session, zone.key)
         known = self._sessions.get(address) or {}
         found: list[tuple[LiveTurn, Item]] = []
+        made = 0
         for turn in turns:
             there = known.get(turn.sequence)
-            found.append(there if there and there[0] == turn else (turn, make(turn)))
-        self._keep(address, {turn.sequence: (turn, item) for turn, item in found if turn.payload is None})
+            if there is None or there[0] != turn:
+                there = turn, make(turn)
+                made += 1
+            found.append(there)
+        if made or len(found) < len(known):
+            self._keep(address, {turn.sequence: (turn, item) for turn, item in found if turn.payload is None})
         return [item for _turn, item in found]
 
     def _keep(self, address: tuple[int, str], items: Known) -> None:

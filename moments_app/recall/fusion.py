@@ -19,19 +19,22 @@ Place = tuple[int, int]
 SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
 
 
-def shared_with_neighbours(scores: Mapping[Place, float], *, base: float = 0.0) -> dict[Place, float]:
+def shared_with_neighbours(
+    scores: Mapping[Place, float], *, base: float = 0.0, least: float = 0.0
+) -> dict[Place, float]:
     """Return each turn's score with its share of those of the turns around it, and the turns around, found or not.
 
     Args:
-        scores: of the turns that were found; what is below 0 is not shared.
+        scores: of the turns that were found.
         base: score of a turn that was not found.
+        least: score, at least 0, that has to be exceeded to be shared.
 
     Returns:
         Some places may lie beyond the end of their session.
     """
     shared: dict[Place, float] = defaultdict(lambda: base, scores)
     for (session, sequence), score in scores.items():
-        if score <= 0:
+        if score <= least:
             continue
         for distance, to_later, to_earlier in SHARES:
             shared[session, sequence + distance] += to_later * score

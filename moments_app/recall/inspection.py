@@ -15,7 +15,7 @@ from moments_app.models.embedding import KINDS
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Result
-from moments_app.recall.search import Hit, rank, read_results, search
+from moments_app.recall.search import Hits, rank, read_results, search
 from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
 from moments_app.vector_search import EXACT
@@ -89,12 +89,12 @@ def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: i
 
 
 def _look_up(seen: Inspection, user: UserProfile, agent_id: str, most: int) -> None:
-    request, hits = seen.request, list[Hit]()
+    request, hits = seen.request, Hits()
     with seen.timed("words"):
         seen.words = query_words(user, agent_id, request.text)
     for one in request.by_mode():
         with seen.timed(f"search by {one.mode}"):
-            hits += search(user, seen.words, one, most)
+            hits.update(search(user, seen.words, one, most))
     with seen.timed("fusion"):
         ranking = rank(hits, most)
     with seen.timed("reading"):

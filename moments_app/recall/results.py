@@ -77,11 +77,8 @@ WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
 }
 
 
-class Key(NamedTuple):
-    """The address of a hit, before it is read."""
-
-    kind: str
-    place: Place  # of a turn; else the primary key and 0
+# The address of what was found, before it is read: its kind, and the place of a turn; else the primary key and 0.
+Key = tuple[str, Place]
 
 
 class Result(NamedTuple):
@@ -139,20 +136,20 @@ def read_found(
     """
     if not keys:
         return {}
-    turns = [key.place for key in keys if key.kind == "turn"]
+    turns = [place for kind, place in keys if kind == "turn"]
     parameters = {
         "user": user.pk,
         "chars": CONTENT_CHARS,
         "since": since,
         "as_of": as_of,
         "tools": list(MEMORY_TOOLS),
-        "facts": array_of([key.place[0] for key in keys if key.kind == "fact"]),
-        "moments": array_of([key.place[0] for key in keys if key.kind == "moment"]),
+        "facts": array_of([place[0] for kind, place in keys if kind == "fact"]),
+        "moments": array_of([place[0] for kind, place in keys if kind == "moment"]),
         "sessions": array_of([session for session, _sequence in turns]),
         "sequences": array_of([sequence for _session, sequence in turns]),
     }
     with connection.cursor() as cursor:
-        cursor.execute(_reading(frozenset([key.kind for key in keys])), parameters)
+        cursor.execute(_reading(frozenset([kind for kind, _place in keys])), parameters)
         rows = _with_texts(user, cursor.fetchall())
     return dict(map(_found, rows))
 
@@ -182,7 +179,7 @@ def _found(row: Sequence[Any]) -> tuple[Key, Result]:
     if marks:
         content = with_marks(content, json.loads(marks))
     found = Result(kind, ref, content, session_id, sequence, time_of(time), role, place[0], valid_from, valid_until)
-    return Key(kind, place), found
+    return (kind, place), found
 
 
 def _place(row: Sequence[Any]) -> Place:

@@ -6,10 +6,12 @@ same is there once. Filters hold within the searches, so that a small person amo
 as a large one.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -25,6 +27,7 @@ from sessions_app.rows import array_of, array_of_texts
 
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
 READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
+SURE = 20  # of the best are read whatever they are worth
 NEAR_ENOUGH = 0.5  # of the cosine of the nearest: what is farther and has no word in common is left out
 ENDED_FACTOR = 0.5  # of the score of a fact that holds no longer, where nothing asks of what was
 SPEAKER_FACTOR = 2.0  # of the score of a turn whose speaker the query names
@@ -59,25 +62,38 @@ ORDER BY found.search, found.kind, found.place
 """
 
 
-class Hit(NamedTuple):
-    """One thing that one search found.
+@dataclass
+class Hits:
+    """What the searches found, each search's best of a kind first.
 
     Args:
-        search: `text` or `semantic`.
-        key: what it is.
-        score: that the search gave it.
-        share: by words, the score as a share of the weight of all words of the query; by meaning, the score itself.
-        is_unembedded: a turn that has no vector yet.
+        text: scores by words.
+        semantic: cosines by meaning.
+        weights: of all words of the query, by kind: most that a text of that kind could score.
+        unembedded: turns that have no vector yet.
     """
 
-    search: str
-    key: Key
-    score: float
-    share: float
-    is_unembedded: bool
+    text: dict[Key, float] = field(default_factory=dict)
+    semantic: dict[Key, float] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
+    unembedded: set[Key] = field(default_factory=set)
+
+    @property
+    def shares(self) -> dict[Key, float]:
+        """The scores by words as shares of what the words weigh."""
+        return {key: score / (self.weights[key[0]] or 1.0) for key, score in self.text.items()}
+
+    def update(self, others: "Hits") -> None:
+        """Take in what other searches found."""
+        self.text |= others.text
+        self.semantic |= others.semantic
+        self.weights |= others.weights
+        self.unembedded |= others.unembedded
 
 
-def recall(user: UserProfile, agent_id: str, request: RecallRequest, *, most: int | None = None) -> list[Result]:
+def recall(
+    user: UserProfile, agent_id: str, request: RecallRequest, *, most: int | None = None, least_share: float = 0.0
+) -> list[Result]:
     """Return the best of what a person may find, best first; a constant number of statements.
 
     Args:
@@ -85,15 +101,16 @@ def recall(user: UserProfile, agent_id: str, request: RecallRequest, *, most: in
         agent_id: whose shards are seen; blank: only those of every agent.
         request: what to search for.
         most: results; None is `RECALL__MATCH_COUNT`.
+        least_share: see `rank`.
     """
     most = most or settings.RECALL.match_count
     words = query_words(user, agent_id, request.text)
     hits = search(user, words, request, most)
-    return read_results(user, request, hits, rank(hits, most), most)
+    return read_results(user, request, hits, rank(hits, most, least_share=least_share), most)
 
 
-def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: int) -> list[Hit]:
-    """Return the hits of all searches, each search's best of a kind first; one statement.
+def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: int) -> Hits:
+    """Return the hits of all searches; one statement.
 
     A search gives more hits than the `most` results wanted.
     """
@@ -104,11 +121,11 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
     scopes = array_of_texts([f"u{user.pk}", *(f"s{shard}" for shard in words.shards)])
     searches: list[str] = []
     parameters: list[Any] = []
-    weight: dict[str, float] = {}  # of all words of the query, by kind
+    hits = Hits()
     for kind in request.kinds:
         if request.used_mode != "semantic":
             lookup = words.lookup(kind)
-            weight[kind] = sum(lookup.weights)
+            hits.weights[kind] = sum(lookup.weights)
             searches.append(_BY_WORDS_SQL.format(table=_TABLES[kind] + then, limits=places))
             rare, joint, queries = map(array_of_texts, (lookup.rare, lookup.joint, lookup.queries))
             parameters += [kind, user.pk, scopes, rare, joint, lookup.with_newest, queries]
@@ -119,41 +136,44 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
             parameters += [request.since, *limits]
     with connection.cursor() as cursor:
         cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), [*parameters, user.pk])
-        return [
-            Hit(
-                search,
-                Key(kind, (session, sequence) if kind == "turn" else (found, 0)),
-                score,
-                score / (weight[kind] or 1.0) if search == "text" else score,
-                bool(is_unembedded),
-            )
-            for search, kind, found, score, session, sequence, is_unembedded in cursor.fetchall()
-            if kind != "turn" or session is not None
-        ]
+        rows = cursor.fetchall()
+    by_search = {"text": hits.text, "semantic": hits.semantic}
+    for name, kind, found, score, session, sequence, is_unembedded in rows:
+        key = (kind, (found, 0))
+        if kind == "turn":
+            if session is None:
+                continue
+            key = (kind, (session, sequence))
+            if is_unembedded:
+                hits.unembedded.add(key)
+        by_search[name][key] = score
+    return hits
 
 
-def rank(hits: Sequence[Hit], most: int) -> dict[Key, float]:
+def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]:
     """Return the scores of the best hits of all kinds, and of the turns around them, best first.
 
     Args:
         hits: of all searches.
         most: results that are wanted; some more are returned.
+        least_share: how much of the best one's score, above what was not found, all but the first `SURE` have.
     """
-    text, similarity = ({hit.key: hit.share for hit in hits if hit.search == name} for name in ("text", "semantic"))
-    unembedded = {hit.key for hit in hits if hit.is_unembedded and hit.key not in similarity}
-    scores, base = fused(text, similarity, unembedded=unembedded)
-    turns = {key.place: score for key, score in scores.items() if key.kind == "turn"}
-    found = [(score, key.place, key.kind) for key, score in scores.items() if key.kind != "turn"]
-    found += [(score, place, "turn") for place, score in shared_with_neighbours(turns, base=base).items()]
+    scores, base = fused(hits.shares, hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
+    worthwhile = base + least_share * (max(scores.values(), default=base) - base)
+    turns = {place: score for (kind, place), score in scores.items() if kind == "turn"}
+    found = [(score, place, kind) for (kind, place), score in scores.items() if kind != "turn"]
+    shared = shared_with_neighbours(turns, base=base, least=max(worthwhile, 0.0))
+    found += [(score, place, "turn") for place, score in shared.items()]
     wanted = max(most + SPARE, READ_AHEAD)
     least = min(sorted([score for score, *_ in found])[-wanted:], default=0.0)
     best = [one for one in found if one[0] >= least]  # before they are put in order: most are not among them
     best.sort(key=itemgetter(0, 1), reverse=True)  # of equal ones the newer
-    return {Key(kind, place): score for score, place, kind in best[:wanted]}
+    told = best[:SURE] + [one for one in best[SURE:wanted] if one[0] >= worthwhile]
+    return {(kind, place): score for score, place, kind in told}
 
 
 def read_results(
-    user: UserProfile, request: RecallRequest, hits: Sequence[Hit], ranking: Mapping[Key, float], most: int
+    user: UserProfile, request: RecallRequest, hits: Hits, ranking: Mapping[Key, float], most: int
 ) -> list[Result]:
     """Return the best `most` results, read from their tables; one statement."""
     read = read_found(user, request.since, request.as_of, list(ranking))
@@ -166,7 +186,7 @@ def read_results(
         for key, found in read.items()
     ]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
-    nearest = max((hit.score for hit in hits if hit.search == "semantic"), default=0.0)
+    nearest = max(hits.semantic.values(), default=0.0)
     least = NEAR_ENOUGH * nearest if request.used_mode == "hybrid" else -1.0
     return _without_repetitions(result for result in results if result.is_relevant(least))[:most]
 
@@ -205,15 +225,16 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
 
 
 def _ranks_and_scores(
-    hits: Sequence[Hit], read: Container[Key]
+    hits: Hits, read: Container[Key]
 ) -> tuple[dict[Key, dict[str, int]], dict[Key, dict[str, float]]]:
     """Return the place of each that was read in each search, within its kind, and the score that the search gave it."""
-    places: dict[tuple[str, str], int] = {}
     ranks: dict[Key, dict[str, int]] = {}
     scores: dict[Key, dict[str, float]] = {}
-    for search, key, score, *_ in hits:
-        places[search, key.kind] = place = places.get((search, key.kind), 0) + 1
-        if key in read:
-            ranks.setdefault(key, {})[search] = place
-            scores.setdefault(key, {})[search] = score
+    for search, found in (("text", hits.text), ("semantic", hits.semantic)):
+        places = Counter[str]()
+        for key, score in found.items():
+            places[key[0]] += 1
+            if key in read:
+                ranks.setdefault(key, {})[search] = places[key[0]]
+                scores.setdefault(key, {})[search] = score
     return ranks, scores

@@ -18,6 +18,9 @@ STATIC = False
 MAX_CHARS = 600  # of a result
 LINE_TOKENS = 28  # of a short result: as many are asked for as could stand in the budget
 MOST = 200
+# Of the best score: a word that stands in nearly all that somebody said tells nothing of one turn, and would fill a
+# budget with turns picked at random. None of the evidence of real questions is worth so little (docs/benchmarks.md).
+LEAST_SHARE = 0.01
 USUAL_LINE = 30  # tokens
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # as operators are told of them
 
@@ -58,7 +61,7 @@ def items(source: ContextInput) -> Sequence[Item]:
     if source.recall is None:
         return []
     most = min(max(source.applied // LINE_TOKENS, 1), MOST)
-    found = recall(source.user, source.session.agent_id, source.recall, most=most)
+    found = recall(source.user, source.session.agent_id, source.recall, most=most, least_share=LEAST_SHARE)
     # The current message may have been appended already, and nothing answers a message so well as itself.
     readable = (result for result in found if result.content != UNREADABLE and not _is_left_out(source, result))
     told = (result for result in readable if result.valid_until is None or source.recall.asks_of_past)

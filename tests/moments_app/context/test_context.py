@@ -20,7 +20,7 @@ from moments_app.context.request import ContextRequest
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
 from moments_app.prompts import install_shipped_prompts
 from moments_app.recall.request import RecallRequest
-from moments_app.recall.search import recall
+from moments_app.recall.search import SURE, recall
 from moments_app.turns import served_lines
 from sessions_app import write_behind
 from sessions_app.models import ApiKey, Session, UserProfile, application
@@ -28,7 +28,7 @@ from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
-from tests.support.jobs import build, work_off
+from tests.support.jobs import build, count, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import form, note, shard
 from tests.support.transcript import START, talk, turns
@@ -578,6 +578,17 @@ class TestRetrieved:
         append(bo, "old", [NewMessage("user", "The harpsichord came from Lyon.")])
         talk(ada, 4)
         assert layer(context(service, query="harpsichord"), "retrieved") == []
+
+    def test_a_word_that_nearly_all_turns_have_fills_no_budget(self, service: Api, ada: UserProfile) -> None:
+        """A search still finds them all; beside a turn that has the rare word, few of them are worth their tokens."""
+        append(ada, "old", [NewMessage("user", f"Fired the kiln at {1_000 + n} degrees.") for n in range(90)])
+        count(ada)
+        talk(ada, 4)
+        lines = layer(context(service, query="kiln 1040"), "retrieved")
+        around = [f"Fired the kiln at {degrees} degrees." for degrees in range(1_036, 1_045)]
+        assert len(lines) == SURE and set(around) <= set(lines)
+        assert len(layer(context(service, query="kiln"), "retrieved")) == 90
+        assert len(recall(ada, "default", RecallRequest("kiln 1040"), most=90)) == 90
 
     def test_it_gives_way_to_the_budget_worst_first(self, service: Api, ada: UserProfile) -> None:
         texts = [f"harpsichord number {n} " + "came from Lyon " * 20 for n in range(5)]

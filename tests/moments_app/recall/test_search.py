@@ -1,6 +1,7 @@
 """Finding memory again by its words: facts, moments and turns."""
 
 import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,8 +19,8 @@ from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall import accesses
 from moments_app.recall.request import RecallRequest
-from moments_app.recall.results import Key, Result
-from moments_app.recall.search import READ_AHEAD, Hit, rank, recall
+from moments_app.recall.results import Result
+from moments_app.recall.search import READ_AHEAD, SPARE, Hits, rank, recall
 from moments_app.turns import served_lines
 from moments_app.vector_search import EXACT
 from sessions_app.models import ApiKey, Session, UserProfile
@@ -248,10 +249,24 @@ class TestOrder:
         assert len(found(ada, "harpsichord")) == 5
 
     def test_the_best_of_many_are_ranked_and_of_equal_ones_the_newer_first(self) -> None:
-        hits = [Hit("text", Key("fact", (number, 0)), 1.0, number // 2 / 100, False) for number in range(200)]
+        hits = Hits({("fact", (number, 0)): number // 2 / 100 for number in range(200)}, weights={"fact": 1.0})
         ranking = rank(hits, 5)
-        assert [key.place[0] for key in ranking] == list(range(199, 199 - READ_AHEAD, -1))
+        assert [place[0] for _kind, place in ranking] == list(range(199, 199 - READ_AHEAD, -1))
         assert list(ranking.values()) == sorted(ranking.values(), reverse=True)
+
+    def test_beside_a_far_better_one_only_the_first_are_told_of_what_is_worth_little(self) -> None:
+        """Where words alone are asked, and where meaning is."""
+        weak = {("turn", (7, number)): 0.001 for number in range(0, 500, 10)}
+        hits = Hits(weak | {("turn", (7, 1_000)): 1.0}, weights={"turn": 1.0})
+        around = [1_000, 1_001, 999, 1_002, 998, 1_003, 997, 1_004, 996]
+        assert [place[1] for _kind, place in rank(hits, 200, least_share=0.01)] == [*around, *range(490, 380, -10)]
+        assert len(rank(hits, 200)) == 200 + SPARE
+        near = replace(hits, semantic={key: 0.5 + place / 1_000 for place, key in enumerate(weak)})
+        assert len(rank(near, 200, least_share=0.01)) > len(around) + len(weak) / 2
+
+    def test_where_nothing_is_far_better_all_are_told_of(self) -> None:
+        hits = Hits({("turn", (7, number)): 0.001 for number in range(0, 500, 10)}, weights={"turn": 1.0})
+        assert rank(hits, 200, least_share=0.01) == rank(hits, 200)
 
 
 class TestCounts:
