@@ -27,7 +27,7 @@ from sessions_app.rows import array_of, array_of_texts
 
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
 READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
-SURE = 20  # of the best are read whatever they are worth
+SURE = 10  # of the best are read whatever they are worth
 NEAR_ENOUGH = 0.5  # of the cosine of the nearest: what is farther and has no word in common is left out
 ENDED_FACTOR = 0.5  # of the score of a fact that holds no longer, where nothing asks of what was
 SPEAKER_FACTOR = 2.0  # of the score of a turn whose speaker the query names
