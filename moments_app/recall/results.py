@@ -16,7 +16,7 @@ from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
 from sessions_app.models import UserProfile
 from sessions_app.models.message import ids_at_places, spoken
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
-from sessions_app.rows import array_of, microseconds_of, time_of
+from sessions_app.rows import array_of, array_of_texts, microseconds_of, time_of
 
 CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
 
@@ -42,7 +42,7 @@ FROM (
         AND message.role <> 'system' AND {_CONTENT} IS DISTINCT FROM '' AND message.retracted_at IS NULL
         AND (%(since)s IS NULL OR message.created_at >= %(since)s)
         AND (%(as_of)s IS NULL OR message.created_at <= %(as_of)s)
-        AND NOT (message.role = 'tool' AND message.tool_name = ANY(%(tools)s))
+        AND NOT (message.role = 'tool' AND message.tool_name = ANY(%(tools)s::text[]))
         AND (own.id IS NULL OR own.places IS NOT NULL)
     OFFSET 0
 ) turn JOIN sessions_app_session session ON session.id = turn.session_id
@@ -142,7 +142,7 @@ def read_found(
         "chars": CONTENT_CHARS,
         "since": since,
         "as_of": as_of,
-        "tools": list(MEMORY_TOOLS),
+        "tools": array_of_texts(MEMORY_TOOLS),
         "facts": array_of([place[0] for kind, place in keys if kind == "fact"]),
         "moments": array_of([place[0] for kind, place in keys if kind == "moment"]),
         "sessions": array_of([session for session, _sequence in turns]),

@@ -10,6 +10,7 @@ from moments_app.recall.meant import meant_terms
 from moments_app.recall.terms import COUNTED, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
 from sessions_app.models import UserProfile
+from sessions_app.rows import array_of_texts
 
 QUERY_CHARS = 20_000  # of a query whose words are looked at
 LIKELIEST = 2  # stems of a word that nothing has, which are ranked each by itself
@@ -53,7 +54,7 @@ def query_words(user: UserProfile, agent_id: str, text: str) -> QueryWords:
     stems = [stem for word in asked for stem in word.stems]
     with connection.cursor() as cursor:
         whose = {"user": user.pk, "application": user.application_id}
-        cursor.execute(_WORDS_SQL, {**whose, "agent": agent_id, "stems": stems})
+        cursor.execute(_WORDS_SQL, {**whose, "agent": agent_id, "stems": array_of_texts(stems)})
         [(shards, vocabularies, sizes, found, uncounted)] = cursor.fetchall()
     counts = {stem: counts_by_kind(numbers) for stem, *numbers in json.loads(found)}
     terms = [_term(word, counts, is_counted=not uncounted) for word in asked]
