@@ -11,9 +11,9 @@ from moments_app.context.render import Rendered
 from sessions_app.sealed import seal, unseal
 
 
-@dataclass(frozen=True)
+@dataclass
 class KeptLine:
-    """A line of a context, its time as it was written; see `Item` and `PricedItem`."""
+    """A line of a context, its time as it was written; see `Item` and `PricedItem`. Not frozen, for the same reason."""
 
     text: str
     tokens: int
