@@ -25,8 +25,12 @@ from moments_app.models import ContextReceipt
 from moments_app.recall import accesses
 from sessions_app.context_ids import new_context_id
 from sessions_app.models import UserProfile
+from sessions_app.rows import EPOCH
 
 __all__ = ["BudgetTooSmall", "Envelope", "preview", "serve"]
+
+
+_BARE_TURN = Item("", role="user", time=EPOCH)
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,10 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
     """
-    source = read_input(user, session_id, request.query, request.applied, request.recall, before=request.before)
+    beside = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)  # both may be rounded up
+    source = read_input(
+        user, session_id, request.query, request.applied, request.recall, before=request.before, beside=beside
+    )
     if source is None and request.new_agent_id:
         source = input_before_first_turn(user, session_id, request)
     if source is None:

@@ -24,7 +24,6 @@ from sessions_app.rows import EPOCH, columns, first, time_of
 
 POLICY_URI = "rem://prompts/memory-policy"
 MOST_TURNS = 400  # read of a live window, at most
-SHORT_TURN = 12  # tokens
 NEVER = 2**62  # behind every sequence
 WAITING = 50  # newest observations of a stream that stand in a context; search finds the older ones
 CANDIDATES = 25  # newest of what the person said in a shard, likewise
@@ -63,12 +62,14 @@ SELECT {columns}, concat(stamp, ' ', (
     SELECT json_agg(json_build_array(sequence, role, content, name, tool_name, payload,
         (extract(epoch FROM created_at) * 1000000)::bigint) ORDER BY sequence)::text
     FROM (
-        SELECT sequence, role, content, name, tool_name, payload, created_at FROM sessions_app_message
+        SELECT sequence, role, content, name, tool_name, payload, created_at, row_number() OVER newer AS place,
+            sum(%(beside)s + CASE WHEN payload IS NULL THEN tokens ELSE 0 END) OVER newer AS together
+        FROM sessions_app_message
         WHERE {in_session} AND kind = 'turn' AND retracted_at IS NULL
           AND sequence >= (SELECT live_from_sequence FROM opened) AND sequence < %(before)s
-        ORDER BY sequence DESC
-        LIMIT (SELECT CASE WHEN live_tokens <= %(applied)s THEN %(most)s ELSE %(turns)s END FROM opened)
-    ) newest
+        WINDOW newer AS (ORDER BY sequence DESC ROWS UNBOUNDED PRECEDING)
+        ORDER BY sequence DESC LIMIT %(most)s
+    ) newest WHERE together <= %(applied)s OR place <= %(hot)s
 ) AS turns, (
     SELECT json_object_agg(sequence, marks)::text FROM (
         SELECT mark.sequence, json_agg(json_build_array(mark.wrong, mark.right) ORDER BY mark.id) AS marks
@@ -179,13 +180,19 @@ def read_input(
     recall: RecallRequest | None,
     *,
     before: int | None = None,
+    beside: int = 0,
 ) -> ContextInput | None:
     """Return the input of a context, or None when the user has no such session.
 
-    Of a live window that the budget can't hold whole, only the hot turns are read; more when memory is not searched,
-    for then turns fill the budget.
+    Of a live window that the budget can't hold whole, only as many turns are read as it could hold.
+
+    Args:
+        user, session_id, query, applied, recall: see `ContextInput`.
+        before: sequence from which on turns are left out; None: none is.
+        beside: tokens that any turn takes beside those of its text, at least.
     """
-    few, end = settings.MEMORY_CONTEXT.hot_turns_limit, NEVER if before is None else before
+    hot, end = settings.MEMORY_CONTEXT.hot_turns_limit, NEVER if before is None else before
+    most = max(hot, min(applied // max(beside, 1), MOST_TURNS))
     parameters: dict[str, int | str] = {
         "user": user.pk,
         "application": user.application_id,
@@ -193,9 +200,10 @@ def read_input(
         "session_id": session_id,
         "moments": settings.MOMENT_BUILDER.recent_moment_count,
         "applied": applied,
-        "most": MOST_TURNS,
+        "beside": beside,
+        "most": most,
         "before": end,
-        "turns": few if recall else max(few, min(applied // SHORT_TURN, MOST_TURNS)),
+        "hot": hot,
     }
     sql = _OPENING_SQL.format(columns=columns(Session, "opened"), in_session=_IN_SESSION)
     found = first(Session, sql, parameters)
@@ -208,7 +216,8 @@ def read_input(
         marks = json.loads(corrected)
         turns = [turn._replace(marks=marks.get(str(turn.sequence), ())) for turn in turns]
     stamp = f"{user.updated_at.isoformat()} {memory}"
-    is_whole = session.live_tokens <= applied and len(turns) < MOST_TURNS
+    # One more would have been read as well, if there were one.
+    is_whole = session.live_tokens + beside * (len(turns) + 1) <= applied and len(turns) < most
     return ContextInput(
         user, session, query, applied, turns, is_whole, stamp, recall, before=end, has_entities=has_entities
     )

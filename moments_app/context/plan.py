@@ -73,7 +73,8 @@ class BudgetTooSmall(Refusal):
 class Trimmed:
     """The part of a layer that is not in the context, and the tokens it would have taken.
 
-    What recall finds is never counted here: it goes on for as long as there is room.
+    What recall finds is never counted here: it goes on for as long as there is room. Of the live window, no more turns
+    are counted than the whole budget could hold.
     """
 
     layer: str

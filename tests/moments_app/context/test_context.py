@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,9 @@ from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
 from moments_app.context.assemble import preview, serve
-from moments_app.context.layers import DEFAULT
+from moments_app.context.input import LiveTurn
+from moments_app.context.layers import DEFAULT, LAYERS
+from moments_app.context.render import FORMATS
 from moments_app.context.request import ContextRequest
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
 from moments_app.prompts import install_shipped_prompts
@@ -23,7 +26,7 @@ from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import SURE, recall
 from moments_app.turns import served_lines
 from sessions_app import write_behind
-from sessions_app.models import ApiKey, Session, UserProfile, application
+from sessions_app.models import ApiKey, Message, Session, UserProfile, application
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -189,6 +192,30 @@ class TestBudget:
         assert error["code"] == "budget_too_small"
         needed = int("".join(filter(str.isdigit, error["detail"].split("need ")[1].split(" ")[0])))
         assert context(service, query="word " * 200, max_tokens=needed)["budget"]["estimated_used"] == needed
+
+
+class TestLongWindow:
+    """A live window that a budget can't hold whole."""
+
+    @pytest.fixture(autouse=True)
+    def _said(self, ada: UserProfile) -> None:
+        words = " ".join(f"word{n}" for n in range(20))
+        append(ada, "s1", [NewMessage("user", f"Turn {n}: {words}") for n in range(110)])
+
+    def test_older_turns_follow_where_recall_finds_next_to_nothing(self, service: Api) -> None:
+        found = context(service, query="harpsichord", max_tokens=1_500)
+        assert sequences(found, "hot_turns") == list(range(96, 110))
+
+    @pytest.mark.parametrize("name", ["json", "xml", "markdown", "messages"])
+    def test_no_more_turns_are_read_than_it_could_hold_and_none_less(self, ada: UserProfile, name: str) -> None:
+        request = ContextRequest(query="harpsichord", max_tokens=1_500, format=name, plan="stable")
+        envelope = preview(ada, "s1", request)
+        assert envelope is not None
+        costs = [FORMATS[name].tokens("hot_turns", item) for item in LAYERS["hot_turns"].items(envelope.input)]
+        assert len(costs) < 110 and sum(costs[1:]) <= 1_500
+        newest = LiveTurn.of(Message.objects.get(session__session_id="s1", sequence=110 - len(costs) - 1))
+        older = LAYERS["hot_turns"].items(replace(envelope.input, turns=[newest]))
+        assert sum(costs) + FORMATS[name].tokens("hot_turns", older[0]) > 1_500
 
 
 class TestAsking:
