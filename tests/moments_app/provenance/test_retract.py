@@ -506,6 +506,11 @@ class TestArchived:
         assert preview(session, [40]).lost == ""
         return session
 
+    @pytest.fixture
+    def window(self, rolling: None, settings: Settings) -> None:
+        """A window of summaries that reaches back to the first turn."""
+        settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"window_size": 50})
+
     def tell(self, ada: UserProfile) -> Session:
         """Ada tells of herself, and somebody plants something."""
         batch = turns(50)
@@ -605,6 +610,41 @@ class TestArchived:
         undo_retraction(retraction, requested_by="test")
         work_off()
         assert comparable() == before
+
+    @pytest.mark.usefixtures("window")
+    def test_a_summary_that_is_rolled_again_tells_of_them(self, session: Session) -> None:
+        [was] = Summary.objects.completed()
+        retract(session, [40], reason="planted", requested_by="test")
+        work_off()
+        [summary] = Summary.objects.completed()
+        planted = session.messages.get(sequence=40).pk
+        assert summary.source_message_ids == [pk for pk in was.source_message_ids if pk != planted]
+        assert "hazelnuts" in str(summary.facts) and MARKER not in f"{summary.text} {summary.facts}"
+
+    @pytest.mark.usefixtures("window")
+    def test_a_summary_is_rolled_again_where_all_that_is_left_is_archived(self, session: Session) -> None:
+        retract(session, list(range(24, 50)), reason="planted", requested_by="test")
+        work_off()
+        [summary] = Summary.objects.completed()
+        assert (summary.start_sequence, summary.end_sequence) == (0, 23)
+        assert "hazelnuts" in str(summary.facts)
+
+    @pytest.mark.usefixtures("window")
+    def test_a_summary_goes_without_what_cannot_be_read_at_its_last_attempt(
+        self, session: Session, archive_folder: Path, settings: Settings
+    ) -> None:
+        settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 2})
+        files(archive_folder)[0].unlink()
+        retract(session, [40], reason="planted", requested_by="test")
+        asked = Job.objects.open().get(process="roll_summary").job_id
+        job = run_job(asked)
+        assert job and (job.status, job.error) == ("queued", "The texts of some archived turns can't be read.")
+        Job.objects.open().update(run_after=timezone.now())
+        job = run_job(asked)
+        assert job and job.status == "completed" and job.result["unreadable"] == [[0, 23]]
+        assert Summary.objects.completed().get().source_message_ids == list(
+            session.messages.turns().believed().order_by("sequence").values_list("pk", flat=True)
+        )
 
     def test_while_a_file_cannot_be_read_the_jobs_are_tried_again(self, session: Session, archive_folder: Path) -> None:
         [file] = files(archive_folder)
