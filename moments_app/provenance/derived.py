@@ -27,11 +27,12 @@ from moments_app.models import (
 from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import mentions
 from moments_app.provenance.lines import STEMS, LinesLeft, lines_left, stems_of
-from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, SequenceRange, united
+from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, united
 from moments_app.streams.texts import versions_given
 from moments_app.streams.three_way_merge import merged, merged_text
 from moments_app.streams.timeline import ended_by
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
+from sessions_app.models.message import SequenceRange
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,9 @@ from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
     PROFILE,
+    PROFILE_PARTS,
     REMAKES,
     Remake,
-    SequenceRange,
     refresh,
     roll_again,
 )
@@ -54,6 +54,7 @@ from moments_app.streams.texts import carry_again, text_without, wait_again
 from moments_app.streams.three_way_merge import merged_text
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
+from sessions_app.models.message import SequenceRange
 
 
 @transaction.atomic
@@ -136,8 +137,8 @@ def _put_back(retraction: Retraction, session: Session) -> None:
     session.embedded_to = min(session.embedded_to, sequences[0] - 1)
     session.save(update_fields=["embedded_sequence"])
     recount(session)
-    wanted = {MOMENTS: remade.built_to, MEMORIES: _missed(session, sequences, was), PROFILE: replayed}
-    _ask_for(retraction, session, wanted)
+    formed = _missed(session, sequences, was)
+    _ask_for(retraction, session, {MOMENTS: remade.built_to, MEMORIES: formed, PROFILE: replayed, PROFILE_PARTS: {}})
     if has_summaries:
         roll_again(session, requested_by=retraction.actor)
 

@@ -40,6 +40,7 @@ from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
 from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session
+from sessions_app.models.message import SequenceRange
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
@@ -64,7 +65,7 @@ class SummaryInput(ProcessInput):
     summary: Summary
     request: SummaryRequest
     source_ids: list[int]
-    unreadable: list[tuple[int, int]]
+    unreadable: list[SequenceRange]
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with other instructions."""
@@ -276,7 +277,7 @@ def _version_begun_meanwhile(session: Session) -> Summary | None:
     return _version_to_write(locked) if locked else None
 
 
-def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], list[tuple[int, int]]]:
+def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], list[SequenceRange]]:
     """Return the turns of the window behind the base, as an engine is shown them, and ranges that can't be read."""
     base = summary.base
     first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)

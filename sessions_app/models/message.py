@@ -19,6 +19,8 @@ from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
 from sessions_app.said_hash import SAID_HASH_SQL
 
+SequenceRange = tuple[int, int]  # of turns of a session: the first and the last, inclusive
+
 _SENT_AS_SQL = """
 SELECT message.id FROM unnest(%s::bigint[], %s::bigint[], %s::text[]) AS sent (user_id, session_id, external_id)
 JOIN sessions_app_message message USING (user_id, session_id, external_id)

@@ -17,7 +17,7 @@ import structlog
 from django.db import connection
 
 from sessions_app.models import Message, UserProfile
-from sessions_app.models.message import ids_at_places
+from sessions_app.models.message import SequenceRange, ids_at_places
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 
@@ -75,7 +75,7 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
     return messages
 
 
-def with_readable_text(user: UserProfile, messages: Iterable[Message]) -> tuple[list[Message], list[tuple[int, int]]]:
+def with_readable_text(user: UserProfile, messages: Iterable[Message]) -> tuple[list[Message], list[SequenceRange]]:
     """Fill in what `with_text` does, for those who need the texts and have time to wait for them.
 
     Args:
@@ -91,18 +91,6 @@ def with_readable_text(user: UserProfile, messages: Iterable[Message]) -> tuple[
     runs = [(is_unread, list(run)) for is_unread, run in groupby(found, lambda m: m.kind == Message.Kind.ARCHIVED)]
     unread = [(run[0].sequence, run[-1].sequence) for is_unread, run in runs if is_unread]
     return [message for is_unread, run in runs if not is_unread for message in run], unread
-
-
-def with_every_text(user: UserProfile, messages: Iterable[Message]) -> list[Message]:
-    """Fill in what `with_text` does, for those who must not go on without a text.
-
-    Raises:
-        ArchiveError: A file can't be read.
-    """
-    found, unreadable = with_readable_text(user, messages)
-    if unreadable:
-        raise ArchiveError(MISSING)
-    return found
 
 
 def _archived(messages: Sequence[Message]) -> dict[TurnPlace, Message]:

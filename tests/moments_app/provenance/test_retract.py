@@ -196,9 +196,21 @@ def retained(session: Session, count: int) -> Session:
     return session
 
 
+def run_open(process: str) -> Job:
+    """Runs the open job of a process."""
+    job = run_job(Job.objects.open().get(process=process).job_id)
+    assert job is not None
+    return job
+
+
 def facts(service: Api) -> set[str]:
     """What Ada's facts say."""
     return {fact["content"] for fact in service.get("facts", user_id="ada").json()["facts"]}
+
+
+def of_ada(service: Api) -> set[str]:
+    """Those that are about herself; which turns else are quoted depends on those that are formed together."""
+    return {text for text in facts(service) if not text.startswith("Turn ")}
 
 
 class TestRetract:
@@ -511,10 +523,10 @@ class TestArchived:
         """A window of summaries that reaches back to the first turn."""
         settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"window_size": 50})
 
-    def tell(self, ada: UserProfile) -> Session:
+    def tell(self, ada: UserProfile, planted: str = POISON) -> Session:
         """Ada tells of herself, and somebody plants something."""
         batch = turns(50)
-        said = {2: "I'm allergic to hazelnuts.", 4: "I love pottery.", 34: "I love opera.", 40: POISON}
+        said = {2: "I'm allergic to hazelnuts.", 4: "I love pottery.", 34: "I love opera.", 40: planted}
         for at, text in said.items():
             batch[at] = replace(batch[at], content=text)
         return append(ada, "s1", batch).session
@@ -646,17 +658,61 @@ class TestArchived:
             session.messages.turns().believed().order_by("sequence").values_list("pk", flat=True)
         )
 
-    def test_while_a_file_cannot_be_read_the_jobs_are_tried_again(self, session: Session, archive_folder: Path) -> None:
+    def test_while_a_file_cannot_be_read_all_else_is_formed_again_and_what_it_has_later(
+        self, session: Session, service: Api, archive_folder: Path
+    ) -> None:
+        there = of_ada(service)
         [file] = files(archive_folder)
         file.rename(archive_folder / "away")
         retract(session, [40], reason="planted", requested_by="test")
-        for process in ("form_memories", "rebuild_profile"):
-            job = run_job(Job.objects.open().get(process=process).job_id)
-            assert job and job.status == "queued" and job.error == "The texts of some archived turns can't be read."
+        job = run_open("form_memories")
+        assert (job.status, job.result["first_sequence"], job.result["last_sequence"]) == ("completed", 24, 49)
+        assert job.result["unreadable"] == [[0, 23]]
+        assert of_ada(service) == {text for text in there if "opera" in text} != set()
+        job = run_open("form_memories")
+        assert job.status == "queued" and job.error == "The texts of some archived turns can't be read."
+        assert job.params == {"again": [[0, 23]]}
         (archive_folder / "away").rename(file)
         Job.objects.open().update(run_after=timezone.now())
         work_off()
-        assert MemoryAtom.objects.filter(content__contains="hazelnuts").exists()
+        assert of_ada(service) == {text for text in there if MARKER not in text} != there
+
+    def test_of_ranges_longer_than_one_formation_takes_none_is_left_out(
+        self, session: Session, service: Api, archive_folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        there = of_ada(service)
+        monkeypatch.setattr("moments_app.streams.form.MAX_TURNS", 10)
+        [file] = files(archive_folder)
+        file.rename(archive_folder / "away")
+        retract(session, [40], reason="planted", requested_by="test")
+        formed = [run_open("form_memories").result for _ in range(3)]
+        assert [(each["first_sequence"], each["last_sequence"]) for each in formed] == [(24, 29), (30, 39), (41, 49)]
+        assert formed[0]["unreadable"] == [[0, 9], [10, 19], [20, 23]]
+        (archive_folder / "away").rename(file)
+        work_off()
+        assert of_ada(service) == {text for text in there if MARKER not in text} != there
+
+    def test_while_a_file_cannot_be_read_the_profile_is_made_again_of_all_else(
+        self, ada: UserProfile, archive_folder: Path
+    ) -> None:
+        planted = remembered(append(ada, "planted", [NewMessage("user", POISON), *turns(19, first=1)]).session)
+        session = retained(remembered(self.tell(ada, planted="I love rowing.")), 24)
+        [file] = files(archive_folder)
+        file.rename(archive_folder / "away")
+        retract(planted, [0], reason="planted", requested_by="test")
+        job = run_open("rebuild_profile")
+        assert (job.status, job.result["unreadable"]) == ("completed", [[0, 23]])
+        assert job.result["session_id"] == session.session_id
+        ada.refresh_from_db()
+        assert "rowing" in ada.interests and "pottery" not in ada.interests
+        again = run_open("rebuild_profile")
+        assert again.status == "queued" and again.error == "The texts of some archived turns can't be read."
+        (archive_folder / "away").rename(file)
+        Job.objects.open().update(run_after=timezone.now())
+        work_off()
+        ada.refresh_from_db()
+        assert {"rowing", "pottery"} <= set(ada.interests) and MARKER not in str(ada.interests)
+        assert Job.objects.get(pk=again.pk).result["builds"] == job.result["builds"]
 
 
 class TestRefused:
