@@ -133,7 +133,8 @@ class Message(Searched):
     """A turn with its own `sequence`, 0-based without gaps, or a partition event with that of the turn before it.
 
     An archived turn keeps its row, so that searches still find it and the memory made from it still refers to it. Its
-    text, payload and metadata are only in its archive, and it is in no load, page, build or count of turns.
+    text, payload and metadata are only in its archive. It is in no load, build or count of turns, and a page reads them
+    back.
     """
 
     class Kind(models.TextChoices):
