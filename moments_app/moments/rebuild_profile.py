@@ -21,6 +21,7 @@ from moments_app.jobs.process import ClaimLost, Moved, Process, ProcessInput, Pr
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.moments.division import Chunk, builder, builder_prompt, chunks_of, line_writer, merged, profile_of
 from moments_app.moments.profile_lines import known_profile, write_lines
+from moments_app.moments.profile_phrases import Added, write_phrases
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import SequenceRange
 from sessions_app.retention.archive_files import ArchiveError
@@ -117,7 +118,7 @@ class RebuildProfile(Process[ReplayInput, Replayed]):
         for number, chunk in enumerate(input.chunks):
             progress(number, len(input.chunks))
             answer = engine.build_moments(MomentRequest(chunk.turns, profile, Journey(), input.prompt_version.content))
-            profile = merged(profile, answer, chunk.sequences)
+            profile = merged(profile, answer, chunk)
         return Replayed(profile, engine.name)
 
     def commit(self, job: Job, input: ReplayInput, answer: Replayed) -> None:
@@ -135,6 +136,7 @@ class RebuildProfile(Process[ReplayInput, Replayed]):
             raise Moved("The profile or the turns changed while the engine was thinking.")
         profile = answer.profile
         write_lines(user, profile.lines, line_writer(job, input, input.session, answer.engine))
+        write_phrases(user, [Added(profile.added, job, input.session)])
         user.merge(
             summary=profile.summary,
             interests=profile.interests,

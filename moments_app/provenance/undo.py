@@ -27,6 +27,7 @@ from moments_app.models import (
     Probe,
     ProbeResult,
     ProfileLine,
+    ProfilePhrase,
     Release,
     ReleaseSource,
     Retraction,
@@ -329,6 +330,7 @@ def _put_profile_back(retraction: Retraction, user: UserProfile, remade: Remade)
     taken = {build for builds in builds_of(changes).values() for build in builds} - remade.builds
     ProfileVersion.objects.filter(pk__in=[change.pk for change in changes]).delete()
     _put_lines_back(retraction)
+    _put_phrases_back(retraction)
     set_profile(user, profile)
     retraction.items.put_back(ProfileVersion)
     since = Job.objects.filter(job_id__in=taken, finished_at__gte=retraction.created_at)
@@ -340,6 +342,12 @@ def _put_lines_back(retraction: Retraction) -> None:
     since = ProfileLine.objects.filter(user=retraction.user_id, actor__startswith=JOB)
     since.filter(created_at__gte=retraction.created_at).delete()
     retraction.items.put_back(ProfileLine)
+
+
+def _put_phrases_back(retraction: Retraction) -> None:
+    """Put back the phrases of the profile, in place of those that engines have added since."""
+    ProfilePhrase.objects.filter(user=retraction.user_id, created_at__gte=retraction.created_at).delete()
+    retraction.items.put_back(ProfilePhrase)
 
 
 # --- what comes on top ---

@@ -27,6 +27,7 @@ from moments_app.models import (
     MemoryStream,
     Moment,
     ProfileLine,
+    ProfilePhrase,
     RetractedItem,
     Retraction,
     Summary,
@@ -312,6 +313,7 @@ class TestRetract:
         goals = [Entity.objects.create(user=session.user, kind="goal", title=title) for title in ("Sail", "Fire")]
         EntityLink.objects.create(user=session.user, from_entity=goals[0], to_entity=goals[1])
         noted = Named(entity_ids=[goals[0].entity_id])
+        ProfilePhrase.objects.create(user=session.user, kind="topic", text="plugh", source_message_ids=planted[:1])
         retractions = [
             retract(session, PLANTED, reason="planted", requested_by="test"),
             retract_items(session.user, noted, reason="planted", requested_by="test"),
@@ -697,6 +699,7 @@ class TestArchived:
     ) -> None:
         planted = remembered(append(ada, "planted", [NewMessage("user", POISON), *turns(19, first=1)]).session)
         session = retained(remembered(self.tell(ada, planted="I love rowing.")), 24)
+        ProfilePhrase.objects.all().delete()  # else those that other turns say had stayed
         [file] = files(archive_folder)
         file.rename(archive_folder / "away")
         retract(planted, [0], reason="planted", requested_by="test")
@@ -713,6 +716,71 @@ class TestArchived:
         ada.refresh_from_db()
         assert {"rowing", "pottery"} <= set(ada.interests) and MARKER not in str(ada.interests)
         assert Job.objects.get(pk=again.pk).result["builds"] == job.result["builds"]
+
+
+class TestPhrases:
+    """Interests and topics that turns say go with these, and with these alone."""
+
+    @pytest.fixture
+    def session(self, ada: UserProfile) -> Session:
+        """Ada loves what she said, and what somebody planted."""
+        batch = turns(40)
+        said = {2: "I love pottery.", 10: "I love rowing.", 20: "I love knitting.", 30: "I love chess."}
+        for at, text in said.items():
+            batch[at] = replace(batch[at], content=text)
+        session = append(ada, "s1", batch[:20]).session
+        build(session, lag=0)
+        append(ada, "s1", batch[20:])
+        build(session, lag=0)
+        ada.refresh_from_db()
+        assert {"pottery", "rowing", "knitting", "chess"} <= set(ada.interests)
+        return session
+
+    def test_row_10_one_that_a_retracted_turn_says_goes_and_others_stay(
+        self, session: Session, ada: UserProfile
+    ) -> None:
+        had = {*ada.interests, *ada.preferred_topics}
+        retract(session, [20], reason="planted", requested_by="test")
+        ada.refresh_from_db()
+        assert {*ada.interests, *ada.preferred_topics} == had - {"knitting"}
+        assert not ProfilePhrase.objects.filter(text="knitting").exists()
+        work_off()
+        ada.refresh_from_db()
+        assert "knitting" not in {*ada.interests, *ada.preferred_topics}
+
+    @pytest.mark.parametrize("is_imported", [False, True])
+    def test_one_whose_turns_are_not_known_goes_and_is_made_again(
+        self, session: Session, ada: UserProfile, is_imported: bool
+    ) -> None:
+        if is_imported:  # without the turns
+            ProfilePhrase.objects.update(source_message_ids=[])
+        else:  # as of a profile that an earlier version wrote
+            ProfilePhrase.objects.all().delete()
+        retract(session, [20], reason="planted", requested_by="test")
+        ada.refresh_from_db()
+        assert {"pottery", "rowing"} <= set(ada.interests) and not {"knitting", "chess"} & set(ada.interests)
+        work_off()
+        ada.refresh_from_db()
+        assert "chess" in ada.interests and "knitting" not in ada.interests
+
+    def test_row_10_one_goes_whose_moment_somebody_deleted(self, session: Session, ada: UserProfile) -> None:
+        session.moments.all().delete()
+        retract(session, [20], reason="planted", requested_by="test")
+        ada.refresh_from_db()
+        assert "knitting" not in ada.interests and {"pottery", "rowing", "chess"} <= set(ada.interests)
+
+    def test_an_undone_retraction_leaves_them_as_they_were(self, session: Session, ada: UserProfile) -> None:
+        def told() -> list[Any]:
+            rows = ProfilePhrase.objects.order_by("pk").values_list("pk", "kind", "text", "source_message_ids", "job")
+            ada.refresh_from_db()
+            return [ada.interests, ada.preferred_topics, *rows]
+
+        before = told()
+        retraction = retract(session, [20], reason="planted", requested_by="test")
+        work_off()
+        undo_retraction(retraction, requested_by="test")
+        work_off()
+        assert told() == before
 
 
 class TestRefused:
