@@ -158,6 +158,12 @@ class Grounds:
         enough = max(shared, default=0) / 2
         return [index for index, count in zip(self._indexes, shared, strict=True) if count >= enough]
 
+    def saying(self, texts: Iterable[str]) -> dict[str, list[int]]:
+        """Return the indexes of the turns that have all words of a text, by text; none for a text without any."""
+        said = [(index, self._stems_in(turn)) for index, turn in zip(self._indexes, self._said, strict=True)]
+        stems = {text: self._stems_in(text) for text in texts}
+        return {text: [index for index, has in said if own and own <= has] for text, own in stems.items()}
+
     def complaint(self, text: str, *, may_order: bool = False) -> str:
         """Return why a sentence can't be kept, without a word of it; blank if it can."""
         plain = unicodedata.normalize("NFKC", text)

@@ -22,6 +22,7 @@ from moments_app.models import Circuit, EngineCall, Job, MemoryStream, PromptRes
 from moments_app.models.engine_call import TRIAL
 from sessions_app.models import Session
 from sessions_app.refusals import Refusal
+from sessions_app.retention.archive_files import ArchiveError
 
 AT_ONCE = 2  # trials in a process: each holds a thread that serves requests, for as long as the engine thinks
 _running = BoundedSemaphore(AT_ONCE)
@@ -151,7 +152,7 @@ def _claimed(process: AnyProcess, job: Job) -> tuple[Any, bool]:
             if isinstance(input, Skipped) and process.rewind(job):
                 input, is_again = process.claim(job), True
             transaction.set_rollback(True)
-    except CannotRun as error:
+    except (CannotRun, ArchiveError) as error:
         raise CannotTry(str(error)) from error
     if isinstance(input, Skipped):
         raise CannotTry(f"There is nothing to try it on: {input.reason}.")

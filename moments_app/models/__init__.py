@@ -14,6 +14,7 @@ from moments_app.models.moment import Moment
 from moments_app.models.own_text import OwnText, ServedLine
 from moments_app.models.probe import Probe, ProbeResult
 from moments_app.models.profile_line import ProfileLine
+from moments_app.models.profile_phrase import ProfilePhrase
 from moments_app.models.prompt import PromptResource, PromptVersion
 from moments_app.models.prompt_trial import PromptTrial, TrialSide
 from moments_app.models.release import Release, ReleaseSource
@@ -46,6 +47,7 @@ __all__ = [
     "Probe",
     "ProbeResult",
     "ProfileLine",
+    "ProfilePhrase",
     "PromptResource",
     "PromptTrial",
     "PromptVersion",

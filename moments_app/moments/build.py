@@ -37,6 +37,7 @@ from moments_app.moments.division import (
 from moments_app.moments.journey import known_before
 from moments_app.moments.partition import PartitionEvent
 from moments_app.moments.profile_lines import known_profile, write_lines
+from moments_app.moments.profile_phrases import Added, write_phrases
 from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import UNBUILT
@@ -102,6 +103,7 @@ class BuildMoments(Process[BuildInput, Built]):
         moments = store_moments(job, input, answer)
         Moment.objects.relink(user.pk, moments)
         write_lines(user, answer.profile.lines, line_writer(job, input, session, answer.engine))
+        write_phrases(user, [Added(answer.profile.added, job, session)])
         user.merge(
             summary=answer.profile.summary,
             interests=answer.profile.interests,

@@ -3,7 +3,7 @@
 Builds and rebuilds share this; the profile's replay shares what is shown.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import reduce
@@ -17,11 +17,12 @@ from django.db.models import Q
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment, MomentAnswer, MomentRequest
-from moments_app.engines.calls.profile import Profile, text_of
+from moments_app.engines.calls.profile import Phrase, Profile, text_of
+from moments_app.engines.grounding import Grounds
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force
-from moments_app.models import Job, Moment, ProfileLine, PromptVersion
+from moments_app.models import Job, Moment, ProfileLine, ProfilePhrase, PromptVersion
 from moments_app.models.moment import moment_key
 from moments_app.moments.journey import KnownBefore
 from moments_app.moments.profile_lines import Writer
@@ -187,7 +188,7 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
         answer = engine.build_moments(request_of(input, chunk, profile, journey))
         found = _segments(answer.moments, chunk.sequences)
         segments += found
-        profile = merged(profile, answer, chunk.sequences)
+        profile = merged(profile, answer, chunk)
         journey = journey.then(answer.recent_journey.strip(), [_known(segment, chunk) for segment in found])
     return Built(_covering(segments, input), profile, journey.text, engine.name)
 
@@ -221,21 +222,41 @@ def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
     ]
 
 
-def merged(profile: Profile, answer: MomentAnswer, sequences: Sequence[int]) -> Profile:
+def merged(profile: Profile, answer: MomentAnswer, chunk: Chunk) -> Profile:
     """Return the profile with what one call learned.
 
     Args:
         profile: before.
         answer: of the call.
-        sequences: of its turns, by their indexes.
+        chunk: its turns.
     """
-    before, lines = profile.lines, answer.lines_after(profile, sequences)
+    before, lines = profile.lines, answer.lines_after(profile, chunk.sequences)
     return Profile(
         profile.summary if lines == before else text_of(lines),
         united(profile.interests, answer.new_interests),
         united(profile.preferred_topics, answer.new_preferred_topics),
         lines,
+        [*profile.added, *_added(profile, answer, chunk)],
     )
+
+
+def _added(profile: Profile, answer: MomentAnswer, chunk: Chunk) -> list[Phrase]:
+    """Return the phrases that an answer adds to the profile and that turns of its call say."""
+    interests = _unknown(profile.interests, answer.new_interests)
+    topics = _unknown(profile.preferred_topics, answer.new_preferred_topics)
+    if not interests and not topics:
+        return []
+    saying = Grounds(chunk.turns).saying([*interests, *topics])
+    kinds = [(ProfilePhrase.Kind.INTEREST, text) for text in interests]
+    kinds += [(ProfilePhrase.Kind.TOPIC, text) for text in topics]
+    found = [Phrase(kind, text, tuple(chunk.sequences[index] for index in saying[text])) for kind, text in kinds]
+    return [phrase for phrase in found if phrase.sources]
+
+
+def _unknown(known: Iterable[str], phrases: Iterable[str]) -> list[str]:
+    """Return the phrases that are not known yet, each once."""
+    there = {phrase.casefold() for phrase in known}
+    return [phrase for phrase in united([], phrases) if phrase.casefold() not in there]
 
 
 # --- commit ---

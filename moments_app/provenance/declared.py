@@ -23,6 +23,7 @@ from moments_app.models import (
     Probe,
     ProbeResult,
     ProfileLine,
+    ProfilePhrase,
     Release,
     ReleaseSource,
     RetractedItem,
@@ -116,6 +117,20 @@ declare(
         is_withdrawn=True,
         is_rewritten=True,
         imported=follow_profile,
+    ),
+    Provenance(
+        ProfilePhrase,
+        File(
+            "profile_phrases",
+            about="interests and topics of the profile, with the turns that say them, where these are known",
+            fields="phrase_id kind text sources created_at",
+            types={"kind": Literal["interest", "topic"]},
+            columns=(PublicId("phrase_id"), SourceTurns()),
+            is_newer=True,
+        ),
+        made_of=("source_message_ids", "job"),
+        made_by=(BuildMoments.name, RebuildProfile.name),
+        is_withdrawn=True,
     ),
     Provenance(
         Summary,

@@ -20,6 +20,7 @@ from moments_app.models import (
     MemoryStream,
     Moment,
     Probe,
+    ProfilePhrase,
     Release,
     StreamVersion,
     Summary,
@@ -27,11 +28,13 @@ from moments_app.models import (
 from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import mentions
 from moments_app.provenance.lines import STEMS, LinesLeft, lines_left, stems_of
-from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, SequenceRange, united
+from moments_app.provenance.phrases import phrases_on, with_phrases, without_phrases
+from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, united
 from moments_app.streams.texts import versions_given
 from moments_app.streams.three_way_merge import merged, merged_text
 from moments_app.streams.timeline import ended_by
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
+from sessions_app.models.message import SequenceRange
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ class Derived(InStreams):
         journeys: other moments with such a journey.
         probes: whose question, answer or evidence is among the turns.
         ranges: of turns that were formed with one of these among them.
-        profile: None when no build that is withdrawn has changed it.
+        profile: None when no build that is withdrawn has changed it, and it has no phrase that one of the turns says.
+        phrases: interests and topics that one of the turns says, where that is known.
         lines: what becomes of the profile's lines; None when none has to do with the turns.
     """
 
@@ -102,6 +106,7 @@ class Derived(InStreams):
     probes: list[Probe]
     ranges: list[SequenceRange]
     profile: ProfileChange | None
+    phrases: list[ProfilePhrase]
     lines: LinesLeft | None
 
 
@@ -121,7 +126,8 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     first = min(sequences, default=0)
     journeys = _journeys(session, moments)
     builds = {str(moment.job.job_id) for moment in moments if moment.job}
-    profile = _profile(session.user, builds, builds - _with_moments_left(session, moments))
+    phrases = phrases_on(session.user, ids)
+    profile = _profile(session.user, builds, builds - _with_moments_left(session, moments), phrases)
     return Derived(
         session=session,
         turns=turns,
@@ -134,6 +140,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         probes=_probes(session, ids, is_whole=is_whole),
         ranges=[] if is_whole else united(_range_of(job) for job in formations),
         profile=profile,
+        phrases=phrases,
         lines=lines_left(session.user, turns, builds, profile.profile.summary if profile else session.user.summary),
     )
 
@@ -270,16 +277,19 @@ def _with_moments_left(session: Session, withdrawn: Sequence[Moment]) -> set[str
     return {str(job_id) for job_id in left.values_list("job__job_id", flat=True)}
 
 
-def _profile(user: UserProfile, withdrawn: set[str], gone: set[str]) -> ProfileChange | None:
+def _profile(
+    user: UserProfile, withdrawn: set[str], gone: set[str], phrases: Sequence[ProfilePhrase]
+) -> ProfileChange | None:
     """Return how the profile is set back to before the first of some builds changed it.
 
     Args:
         user: whose profile.
         withdrawn: ids of the builds of which a moment is withdrawn.
         gone: ids of those that have no other; the others are replayed without it.
+        phrases: that go.
     """
     if not withdrawn:
-        return None
+        return ProfileChange([], without_phrases(profile_of(user), phrases), []) if phrases else None
     changes = list(user.versions.order_by("pk"))
     builds = builds_of(changes)
     if withdrawn <= {build for change in changes for build in builds[change.pk]}:
@@ -291,7 +301,8 @@ def _profile(user: UserProfile, withdrawn: set[str], gone: set[str]) -> ProfileC
         own = Job.objects.filter(user=user, process=MOMENTS.process, moments__isnull=False)
         replayed = [str(job_id) for job_id in own.order_by("pk").distinct().values_list("job_id", flat=True)]
     left = [build for build in dict.fromkeys(replayed) if build not in gone]
-    return ProfileChange(changes[first:], with_edits(base, changes[first:], user), left)
+    base = with_edits(base, changes[first:], user)
+    return ProfileChange(changes[first:], with_phrases(base, user, phrases), left)
 
 
 def builds_of(changes: Sequence[ProfileVersion]) -> dict[int, list[str]]:

@@ -16,17 +16,16 @@ from django.db.models import Q, QuerySet, Sum
 from moments_app.models import Job, MemoryStream, Moment, Retraction
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.build import AGAIN_TO, BuildMoments
-from moments_app.moments.rebuild_profile import BUILDS, RebuildProfile
+from moments_app.moments.rebuild_profile import BUILDS, PARTS, RebuildProfile
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.add_atoms import consolidate_if_due
 from moments_app.streams.form import RANGES_AGAIN, FormMemories
 from moments_app.summaries.roll import RollSummary
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.message import SequenceRange
 
-SequenceRange = tuple[int, int]  # first and last, inclusive
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Remake:
     """A process that makes something again.
 
@@ -87,10 +86,15 @@ def _builds(waiting: Sequence[str], wanted: Sequence[str]) -> list[str]:
     return [str(job_id) for job_id in known.values_list("job_id", flat=True)]
 
 
+def _parts(waiting: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    return {**waiting, **wanted}
+
+
 MOMENTS = Remake(BuildMoments.name, AGAIN_TO, -1, max)  # the turn up to which there are to be moments
 MEMORIES = Remake(FormMemories.name, RANGES_AGAIN, (), _ranges)
 PROFILE = Remake(RebuildProfile.name, BUILDS, (), _builds, is_of_person=True)
-REMAKES = (MOMENTS, MEMORIES, PROFILE)
+PROFILE_PARTS = Remake(RebuildProfile.name, PARTS, {}, _parts, is_of_person=True)
+REMAKES = (MOMENTS, MEMORIES, PROFILE, PROFILE_PARTS)
 
 
 def waiting_remakes(session: Session) -> dict[str, Any]:

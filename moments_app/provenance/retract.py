@@ -253,7 +253,14 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
     """Keep what rests on the turns as it is; then take it out of its tables, and out of the rows that stay."""
     withdraw_in_streams(retraction, found)
     results = list(ProbeResult.objects.filter(probe__in=found.probes).order_by("pk"))
-    withdrawn: list[Sequence[Model]] = [found.moments, found.summaries, found.events, results, found.probes]
+    withdrawn: list[Sequence[Model]] = [
+        found.moments,
+        found.summaries,
+        found.events,
+        results,
+        found.probes,
+        found.phrases,
+    ]
     rewritten: list[Iterable[Model]] = [found.mentions, found.journeys, [found.session]]
     if found.profile:
         withdrawn.append(found.profile.versions)

@@ -27,6 +27,7 @@ from moments_app.models import (
     Probe,
     ProbeResult,
     ProfileLine,
+    ProfilePhrase,
     Release,
     ReleaseSource,
     Retraction,
@@ -43,9 +44,9 @@ from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
     PROFILE,
+    PROFILE_PARTS,
     REMAKES,
     Remake,
-    SequenceRange,
     refresh,
     roll_again,
 )
@@ -54,6 +55,7 @@ from moments_app.streams.texts import carry_again, text_without, wait_again
 from moments_app.streams.three_way_merge import merged_text
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
+from sessions_app.models.message import SequenceRange
 
 
 @transaction.atomic
@@ -136,8 +138,8 @@ def _put_back(retraction: Retraction, session: Session) -> None:
     session.embedded_to = min(session.embedded_to, sequences[0] - 1)
     session.save(update_fields=["embedded_sequence"])
     recount(session)
-    wanted = {MOMENTS: remade.built_to, MEMORIES: _missed(session, sequences, was), PROFILE: replayed}
-    _ask_for(retraction, session, wanted)
+    formed = _missed(session, sequences, was)
+    _ask_for(retraction, session, {MOMENTS: remade.built_to, MEMORIES: formed, PROFILE: replayed, PROFILE_PARTS: {}})
     if has_summaries:
         roll_again(session, requested_by=retraction.actor)
 
@@ -328,6 +330,7 @@ def _put_profile_back(retraction: Retraction, user: UserProfile, remade: Remade)
     taken = {build for builds in builds_of(changes).values() for build in builds} - remade.builds
     ProfileVersion.objects.filter(pk__in=[change.pk for change in changes]).delete()
     _put_lines_back(retraction)
+    _put_phrases_back(retraction)
     set_profile(user, profile)
     retraction.items.put_back(ProfileVersion)
     since = Job.objects.filter(job_id__in=taken, finished_at__gte=retraction.created_at)
@@ -339,6 +342,12 @@ def _put_lines_back(retraction: Retraction) -> None:
     since = ProfileLine.objects.filter(user=retraction.user_id, actor__startswith=JOB)
     since.filter(created_at__gte=retraction.created_at).delete()
     retraction.items.put_back(ProfileLine)
+
+
+def _put_phrases_back(retraction: Retraction) -> None:
+    """Put back the phrases of the profile, in place of those that engines have added since."""
+    ProfilePhrase.objects.filter(user=retraction.user_id, created_at__gte=retraction.created_at).delete()
+    retraction.items.put_back(ProfilePhrase)
 
 
 # --- what comes on top ---

@@ -38,6 +38,7 @@ from moments_app.moments.division import (
 from moments_app.moments.journey import Told
 from moments_app.moments.partition import PartitionEvent, leave_each
 from moments_app.moments.profile_lines import write_lines
+from moments_app.moments.profile_phrases import Added, write_phrases
 from moments_app.sessions.checkpoint import (
     digest,
     digester,
@@ -271,6 +272,7 @@ def _store_moments(user: UserProfile, settlings: Sequence[Settling], steps: Step
         one.session.built_to = input.last_sequence
         one.session.built_message_count = one.session.message_count
         one.session.built_total_tokens = one.session.total_tokens
+    write_phrases(user, [Added(built.profile.added, step, one.session) for one, step, _, built in builds])
     user.versions.bulk_create(versions)
     user.save(update_fields=[*LEARNED, "updated_at"])
     each = zip(builds, stored, strict=True)

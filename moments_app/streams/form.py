@@ -6,8 +6,9 @@ named in the job's result, and costs no good one. An atom that a stream has alre
 says so.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from django.conf import settings
 from django.db.models import F, FloatField, QuerySet, Sum, Value
@@ -54,8 +55,9 @@ from moments_app.streams.formation import (
 from moments_app.streams.timeline import end_by
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.models.message import MessageQuerySet
-from sessions_app.retention.read_archived import with_every_text
+from sessions_app.models.message import MessageQuerySet, SequenceRange
+from sessions_app.retention.archive_files import ArchiveError
+from sessions_app.retention.read_archived import MISSING, with_readable_text
 
 SWEEP = 500  # sessions a run
 PROMPT_TOKENS = 1_450  # of a call beside the turns: prompt, streams, what they have already
@@ -83,9 +85,11 @@ class FormMemories(Process[FormationInput, Formed]):
         session = session_of(job)
         if not job.force and not is_due(session):
             return Skipped("not due: neither interval is reached")
-        again, waiting = _again(session, job.params.get(RANGES_AGAIN, []))
-        waiting = waiting or list(_unformed(session)[: MAX_TURNS + 1])
-        turns = waiting[:MAX_TURNS]
+        if again := _again(session, job.params.get(RANGES_AGAIN, [])):
+            turns, is_cut = again.turns, again.is_cut
+        else:
+            waiting = list(_unformed(session)[: MAX_TURNS + 1])
+            turns, is_cut = waiting[:MAX_TURNS], len(waiting) > MAX_TURNS
         shown = drop_platform_text(turns)
         if not shown:
             _count_from(session, turns[-1].sequence if turns else session.last_sequence)
@@ -99,7 +103,9 @@ class FormMemories(Process[FormationInput, Formed]):
         input = formation_input(
             session, turns, shown, streams, formation_prompt(session), _known(session, streams, facts)
         )
-        return replace(input, is_cut=len(waiting) > MAX_TURNS, again=again)
+        if again:
+            input = replace(input, again=again.rest, unreadable=again.unreadable)
+        return replace(input, is_cut=is_cut)
 
     def part(self, input: FormationInput) -> Part | None:
         """Return the call about the streams that name no model of their own."""
@@ -126,7 +132,7 @@ class FormMemories(Process[FormationInput, Formed]):
         atoms = atoms_of(job, input, answer)
         add_to_each(by_stream(input, answer, atoms), requested_by=f"job:{job.job_id}")
         ended = sum(_end(atom, item, input) for atom, item in zip(atoms, answer.candidates, strict=True))
-        if not input.again:
+        if input.again is None:
             _count_from(session, input.last_sequence)
         complete(job, FORMED, result_of(input, answer, atoms, ended=ended))
         _follow_up(job, session, input)
@@ -196,18 +202,43 @@ def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
     return turns.believed().exclude(role=Message.Role.SYSTEM).order_by("sequence")
 
 
-def _again(session: Session, ranges: list[list[int]]) -> tuple[list[list[int]], list[Message]]:
-    """Return the ranges to be formed again, from the first on that has turns to form, and the turns of that one.
+@dataclass(frozen=True)
+class Again:
+    """Turns whose memories were withdrawn, to be formed again.
+
+    Args:
+        turns: of this run.
+        is_cut: it takes only a part of their range.
+        rest: ranges of later runs.
+        unreadable: ranges of turns before those, or among them, that are archived and can't be read.
+    """
+
+    turns: list[Message]
+    is_cut: bool
+    rest: list[SequenceRange]
+    unreadable: list[SequenceRange]
+
+
+def _again(session: Session, ranges: Sequence[Sequence[int]]) -> Again | None:
+    """Return the first turns of some ranges that can be read and have something to form; None where none has.
 
     Raises:
-        ArchiveError: some of them are archived, and can't be read.
+        ArchiveError: what is left of them is archived, and can't be read.
     """
-    for position, ends in enumerate(ranges):
-        said = _formable(Message.objects.said_at(session, sequence__range=ends))
-        turns = with_every_text(session.user, said[: MAX_TURNS + 1])
-        if drop_platform_text(turns[:MAX_TURNS]):
-            return ranges[position:], turns
-    return [], []
+    unreadable: list[SequenceRange] = []
+    waiting = deque((first, last) for first, last in ranges)
+    while waiting:
+        first, last = waiting.popleft()
+        said = list(_formable(Message.objects.said_at(session, sequence__range=(first, last)))[: MAX_TURNS + 1])
+        if is_cut := len(said) > MAX_TURNS:
+            waiting.appendleft((said.pop().sequence, last))
+        turns, missing = with_readable_text(session.user, said)
+        unreadable += missing
+        if drop_platform_text(turns):
+            return Again(turns, is_cut, list(waiting), unreadable)
+    if unreadable:
+        raise ArchiveError(MISSING)
+    return None
 
 
 def _facts(streams: Iterable[MemoryStream]) -> dict[int, MemoryAtom]:
@@ -239,9 +270,7 @@ def _closed_one(job: Job) -> Caller | None:
 
 def _follow_up(job: Job, session: Session, input: FormationInput) -> None:
     """Ask for the next formation when this one took only a part, or when enough came in meanwhile."""
-    rest = input.again[1:]
-    if input.again and input.is_cut:
-        rest = [[input.last_sequence + 1, input.again[0][1]], *rest]
+    rest = [*(input.again or ()), *input.unreadable]
     if rest or input.is_cut or is_due(session):
         params = {RANGES_AGAIN: rest} if rest else {}
         forced = bool(rest) or input.is_cut

@@ -23,6 +23,7 @@ from moments_app.streams.add_atoms import belonging_to
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns.engine_input import engine_turn
 from sessions_app.models import Message, Session
+from sessions_app.models.message import SequenceRange
 
 MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
 CURRENT_ITEMS = 20  # of a stream's latest, shown to the engine so that they are not said again
@@ -43,8 +44,9 @@ class FormationInput(ProcessInput):
         last_sequence: up to which turns are formed by this.
         facts: the person's that the engine was shown, by number.
         is_cut: more is waiting than one run takes.
-        again: ranges of turns whose memories were withdrawn and are formed again, first the one of this run; blank:
-            this run is about turns that no formation has seen.
+        again: ranges of turns whose memories were withdrawn, to be formed again after this run; None: this run is about
+            turns that no formation has seen.
+        unreadable: ranges of archived turns that were to be formed by this run, too.
     """
 
     prompt_version: PromptVersion
@@ -55,7 +57,8 @@ class FormationInput(ProcessInput):
     last_sequence: int
     facts: dict[int, int]
     is_cut: bool = False
-    again: list[list[int]] = field(default_factory=list)
+    again: list[SequenceRange] | None = None
+    unreadable: list[SequenceRange] = field(default_factory=list)
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with other instructions."""
@@ -307,6 +310,7 @@ def result_of(input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]
     """Return what a formation's job says of it, once its atoms are added."""
     added = sum(not atom._state.adding for atom in atoms)
     dropped = formed.dropped + Counter({"known already": len(atoms) - added})
+    unreadable = {"unreadable": input.unreadable} if input.unreadable else {}
     return {
         "atoms": added,
         "ended": ended,
@@ -314,8 +318,9 @@ def result_of(input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]
         "dropped": dict(dropped),
         "first_sequence": input.request.turns[0].index,
         "last_sequence": input.last_sequence,
-        "again": bool(input.again),
+        "again": input.again is not None,
         "engine": formed.engine,
+        **unreadable,
     }
 
 

@@ -40,6 +40,9 @@ from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
 from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session
+from sessions_app.models.message import SequenceRange
+from sessions_app.retention.archive_files import ArchiveError
+from sessions_app.retention.read_archived import MISSING, with_readable_text
 
 PROMPT_TOKENS = 550  # of a call beside the turns: prompt, the text and facts so far
 LOOK_BACK = 50  # turns searched for the end of the last round
@@ -55,12 +58,14 @@ class SummaryInput(ProcessInput):
         summary: the version to be written, `processing`.
         request: what the engine gets.
         source_ids: of the messages that it is made of, those of the base that still lie in the window included.
+        unreadable: ranges of archived turns that it should be made of, too.
     """
 
     prompt_version: PromptVersion
     summary: Summary
     request: SummaryRequest
     source_ids: list[int]
+    unreadable: list[SequenceRange]
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with other instructions."""
@@ -87,13 +92,19 @@ class RollSummary(Process[SummaryInput, Rolled]):
         return language_model(settings.ROLLING_SUMMARY.model)
 
     def claim(self, job: Job) -> SummaryInput | Skipped:
-        """Read the new turns and the summary that they are taken into."""
+        """Read the new turns, also those that are archived, and the summary that they are taken into.
+
+        Raises:
+            ArchiveError: some are archived, and can't be read; the last attempt goes on without them.
+        """
         session = session_of(job)
         summary = _version_to_write(session) or _version_begun_meanwhile(session)
         if summary is None:
             return Skipped("no round has ended since the last summary")
         base = summary.base
-        messages = _new_messages(session, summary)
+        messages, unreadable = _new_messages(session, summary)
+        if unreadable and job.attempts < settings.JOBS.max_attempts:
+            raise ArchiveError(MISSING)
         if not messages:
             summary.fail("There is nothing in the window that an engine is shown.")
             return Skipped("nothing to summarise")
@@ -110,6 +121,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
                 prompt=prompt_version.content,
             ),
             source_ids=_still_in_window(session, base, summary.start_sequence) + [message.pk for message in messages],
+            unreadable=unreadable,
         )
 
     def think(self, input: SummaryInput, engine: Engine, progress: Progress) -> Rolled:
@@ -265,18 +277,23 @@ def _version_begun_meanwhile(session: Session) -> Summary | None:
     return _version_to_write(locked) if locked else None
 
 
-def _new_messages(session: Session, summary: Summary) -> list[Message]:
-    """Return the turns of the window behind the base, as an engine is shown them."""
+def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], list[SequenceRange]]:
+    """Return the turns of the window behind the base, as an engine is shown them, and ranges that can't be read."""
     base = summary.base
     first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
-    turns = session.messages.turns().believed().filter(user_id=session.user_id)
-    within = turns.filter(sequence__range=(first, summary.end_sequence)).exclude(role=Message.Role.SYSTEM)
-    return drop_platform_text(list(within.order_by("sequence")))
+    within = Message.objects.said_at(session, sequence__range=(first, summary.end_sequence)).believed()
+    said = within.exclude(role=Message.Role.SYSTEM).order_by("sequence")
+    turns, unreadable = with_readable_text(session.user, said)
+    return drop_platform_text(turns), unreadable
 
 
 def _last_end_of_round(session: Session) -> int | None:
-    newest = session.messages.turns().believed().filter(user_id=session.user_id).order_by("-sequence")
-    return end_of_round(newest[:LOOK_BACK])
+    """Return the turn that ended the last round; of turns that are archived, where no other is left that did."""
+    newest = session.messages.believed().filter(user_id=session.user_id).order_by("-sequence")
+    if (end := end_of_round(newest.turns()[:LOOK_BACK])) is not None:
+        return end
+    archived, _unreadable = with_readable_text(session.user, newest.archived()[:LOOK_BACK])
+    return end_of_round(archived)
 
 
 def _facts_in_window(base: Summary | None, start: int) -> list[Fact]:
@@ -319,6 +336,8 @@ def _complete(job: Job, summary: Summary, input: SummaryInput) -> None:
         "end_sequence": summary.end_sequence,
         "engine": summary.engine,
     }
+    if input.unreadable:
+        result["unreadable"] = input.unreadable
     complete(job, "memory_summary_created", result)
     before = input.summary.base.start_sequence if input.summary.base else summary.start_sequence
     logger.info(

@@ -30,10 +30,11 @@ from sessions_app.api.sessions import session_or_404
 from sessions_app.content_parts import text_and_parts
 from sessions_app.context_ids import UnknownContext
 from sessions_app.models import Message, Session
+from sessions_app.retention.read_archived import with_text
 from sessions_app.shorten import shorten_middle
 from sessions_app.signals import digest_wanted
 from sessions_app.transcript.append import BATCH_MAX, Appended, IdTaken, NewMessage, append
-from sessions_app.transcript.load import LoadedMessage, load_session_messages, page_of_messages
+from sessions_app.transcript.load import LoadedMessage, load_session_messages, page_of_messages, turn_kinds
 
 _PART = {
     "type": "object",
@@ -293,8 +294,9 @@ class MessagesView(PersonView):
 
     def _page(self, session: Session) -> dict[str, Any]:
         after, before = self.query.get("after"), self.query.get("before")
-        page = page_of_messages(session, self.query["limit"], after=after, before=before)
-        messages = [LoadedMessage.of(message) for message in page.messages]
+        kinds = turn_kinds(session)
+        page = page_of_messages(session, self.query["limit"], after=after, before=before, kinds=kinds)
+        messages = [LoadedMessage.of(message) for message in with_text(session.user, page.messages)]
         return {"messages": self._presented(session, messages), "has_more": page.has_more}
 
     def _presented(self, session: Session, messages: list[LoadedMessage]) -> list[dict[str, Any]]:

@@ -19,6 +19,8 @@ from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
 from sessions_app.said_hash import SAID_HASH_SQL
 
+SequenceRange = tuple[int, int]  # of turns of a session: the first and the last, inclusive
+
 _SENT_AS_SQL = """
 SELECT message.id FROM unnest(%s::bigint[], %s::bigint[], %s::text[]) AS sent (user_id, session_id, external_id)
 JOIN sessions_app_message message USING (user_id, session_id, external_id)
@@ -131,7 +133,8 @@ class Message(Searched):
     """A turn with its own `sequence`, 0-based without gaps, or a partition event with that of the turn before it.
 
     An archived turn keeps its row, so that searches still find it and the memory made from it still refers to it. Its
-    text, payload and metadata are only in its archive, and it is in no load, page, build or count of turns.
+    text, payload and metadata are only in its archive. It is in no load, build or count of turns, and a page reads them
+    back.
     """
 
     class Kind(models.TextChoices):

@@ -2,21 +2,22 @@
 
 It serves the few turns that somebody is shown, or of which memory is made again. Only the part of a file that holds the
 turn is read, however large the file is. Where the file was just replaced by another, that one is read. If a storage
-fails or hangs, the texts in it are missing and at most `SECONDS` are lost; the request goes on. A job fails then, and
-is tried again.
+fails or hangs, the texts in it are missing and at most `SECONDS` are lost; the request goes on. A job goes on with the
+texts that are there, too; with what it misses it is tried again.
 """
 
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import groupby
 from typing import Any
 
 import structlog
 from django.db import connection
 
 from sessions_app.models import Message, UserProfile
-from sessions_app.models.message import ids_at_places
+from sessions_app.models.message import SequenceRange, ids_at_places
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 
@@ -24,6 +25,7 @@ SECONDS = 2.0  # most seconds that all files together may take while somebody wa
 MORE_SECONDS = 30.0  # when nobody does
 THREADS = 4  # per process: a storage that hangs blocks no more than these
 UNREADABLE = "(archived; its text can't be read just now)"
+MISSING = "The texts of some archived turns can't be read."
 
 # The primary key of a session, and the sequence of a turn.
 TurnPlace = tuple[int, int]
@@ -73,19 +75,22 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
     return messages
 
 
-def with_every_text(user: UserProfile, messages: Iterable[Message]) -> list[Message]:
-    """Fill in what `with_text` does, for those who must not go on without a text.
+def with_readable_text(user: UserProfile, messages: Iterable[Message]) -> tuple[list[Message], list[SequenceRange]]:
+    """Fill in what `with_text` does, for those who need the texts and have time to wait for them.
 
-    Raises:
-        ArchiveError: A file can't be read.
+    Args:
+        user: The owner of the messages.
+        messages: Of one session, in order.
+
+    Returns:
+        The messages whose text is there; and the others, each some in a row by the first and the last sequence.
     """
     found = list(messages)
     archived = _archived(found)
-    turns = _turns(user, archived.keys(), MORE_SECONDS)
-    if archived.keys() - turns.keys():
-        raise ArchiveError("The texts of some archived turns can't be read.")
-    _fill_in(archived, turns)
-    return found
+    _fill_in(archived, _turns(user, archived.keys(), MORE_SECONDS))
+    runs = [(is_unread, list(run)) for is_unread, run in groupby(found, lambda m: m.kind == Message.Kind.ARCHIVED)]
+    unread = [(run[0].sequence, run[-1].sequence) for is_unread, run in runs if is_unread]
+    return [message for is_unread, run in runs if not is_unread for message in run], unread
 
 
 def _archived(messages: Sequence[Message]) -> dict[TurnPlace, Message]:
@@ -93,8 +98,8 @@ def _archived(messages: Sequence[Message]) -> dict[TurnPlace, Message]:
 
 
 def _fill_in(archived: Mapping[TurnPlace, Message], turns: Mapping[TurnPlace, dict[str, Any]]) -> None:
-    for place, message in archived.items():
-        turn = turns[place]
+    for place in archived.keys() & turns.keys():
+        message, turn = archived[place], turns[place]
         message.kind = Message.Kind.TURN
         message.content, message.payload, message.metadata = turn["content"], turn["payload"], turn["metadata"]
 

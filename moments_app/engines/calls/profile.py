@@ -50,6 +50,21 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Phrase:
+    """An interest or a topic that a call has added.
+
+    Args:
+        kind: `interest` or `topic`.
+        text: of it.
+        sources: sequences of the turns that say it.
+    """
+
+    kind: str
+    text: str
+    sources: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Profile:
     """The profile of the person before a call.
 
@@ -57,12 +72,14 @@ class Profile:
         summary: its text.
         interests, preferred_topics: short phrases.
         kept: its lines as they are kept; blank: those of the text.
+        added: the phrases that calls have added, as far as turns say them.
     """
 
     summary: str = ""
     interests: Sequence[str] = ()
     preferred_topics: Sequence[str] = ()
     kept: Sequence[Line] = field(default=(), compare=False)
+    added: Sequence[Phrase] = field(default=(), compare=False)
 
     @property
     def lines(self) -> list[Line]:

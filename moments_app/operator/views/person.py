@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from django.db.models import Model, QuerySet, Value
 from django.http import HttpRequest
@@ -19,6 +19,7 @@ from moments_app.models import (
     MemoryStream,
     Moment,
     ProfileLine,
+    ProfilePhrase,
     Retraction,
     Summary,
 )
@@ -34,7 +35,7 @@ from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.reading import note_reading
 from sessions_app.admin.views.base import FormPage, RowPage, may_see
 from sessions_app.admin.views.daily_limit import usage_context
-from sessions_app.models import Event, Message, Session, UserProfile
+from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 from sessions_app.replica import from_replica
 
 KEPT: dict[str, type[Model]] = {
@@ -52,6 +53,17 @@ COUNTED = 100
 READINGS_SHOWN = 10
 FACTS_SHOWN = 20
 ENTITIES_SHOWN = 60
+
+
+Sourced = TypeVar("Sourced", ProfileLine, ProfilePhrase)
+
+
+class Phrases(NamedTuple):
+    """The interests or the topics of a profile: those with turns that say them, and the others."""
+
+    heading: str
+    sourced: list[tuple[ProfilePhrase, list[Message]]]
+    others: list[str]
 
 
 class PersonPage(RowPage[UserProfile]):
@@ -101,7 +113,23 @@ class Who(FirstTab[UserProfile], PersonPage):
         person = self.row
         lines = list(ProfileLine.objects.filter(user=person).as_of(time).in_order())
         then = person.versions.filter(created_at__gt=time).order_by("created_at", "pk").first() if time else None
-        return {"lines": with_sources(self, lines), "was": then or person}
+        was = then or person
+        return {"lines": with_sources(self, lines), "was": was, "phrases": self._phrases(was, time)}
+
+    def _phrases(self, was: UserProfile | ProfileVersion, time: datetime | None) -> list[Phrases]:
+        """Return the lists of phrases that the profile had, those first of which it is known which turns say them."""
+        rows = ProfilePhrase.objects.for_user(self.row).order_by("pk")
+        named = {row.named: row for row in (rows.filter(created_at__lte=time) if time else rows)}
+        lists = (
+            ("Interests", ProfilePhrase.Kind.INTEREST, was.interests),
+            ("Preferred topics", ProfilePhrase.Kind.TOPIC, was.preferred_topics),
+        )
+        shown = []
+        for heading, kind, texts in lists:
+            found = {text: named.get((kind, text.casefold())) for text in texts}
+            sourced = with_sources(self, [row for row in found.values() if row])
+            shown.append(Phrases(heading, sourced, [text for text, row in found.items() if not row]))
+        return shown
 
     def _facts(self, time: datetime | None) -> dict[str, Any]:
         """Read what holds, and what held, the latest first."""
@@ -206,8 +234,8 @@ def head_of(admin: Any, request: HttpRequest, person: UserProfile, tab: str, as_
     return {"profile": person, "tabs": tabs, "as_of": as_of, "may_search": request.user.has_perms(SEE_MEMORY)}
 
 
-def with_sources(page: RowPage[Any], lines: Sequence[ProfileLine]) -> list[tuple[ProfileLine, list[Message]]]:
-    """Return lines of a profile with those of their turns that are there, for whoever may see turns."""
+def with_sources(page: RowPage[Any], lines: Sequence[Sourced]) -> list[tuple[Sourced, list[Message]]]:
+    """Return lines or phrases of a profile with those of their turns that are there, for whoever may see turns."""
     named = {pk for line in lines for pk in line.source_message_ids}
     turns = page.seen(Message.objects.for_user(page.row).filter(pk__in=named).select_related("session"))
     found = {turn.pk: turn for turn in turns.defer("content", "payload")}

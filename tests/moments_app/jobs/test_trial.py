@@ -195,6 +195,12 @@ class TestWhenThereIsNothing:
             tried(Purpose.MOMENT_BUILDER, talk(ada, 3))
         assert not model_server.requests and not Summary.objects.exists()
 
+    def test_archived_turns_that_cannot_be_read(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        session = talk(ada, 30)
+        session.messages.turns().filter(sequence__lt=20).archive()  # there is no file of them
+        with pytest.raises(CannotTry, match="archived turns can't be read"):
+            tried(Purpose.ROLLING_SUMMARY, session)
+
     def test_the_extractive_engine_and_other_purposes_read_none(
         self, ada: UserProfile, request: pytest.FixtureRequest
     ) -> None:

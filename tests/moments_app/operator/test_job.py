@@ -173,6 +173,13 @@ class TestPage:
         assert "openai:m" in shown
         assert url("retry", job) not in shown and url("cancel", job) not in shown
 
+    def test_one_that_did_without_archived_turns_says_which(self, root: Client, ada: UserProfile) -> None:
+        job = build(talk(ada, 60))
+        without = {"unreadable": [[0, 23], [30, 30]], "session_id": "<s1>"}
+        Job.objects.filter(pk=job.pk).update(result=job.result | without)
+        shown = " ".join(root.get(change_url(job)).content.decode().split())
+        assert "archived turns that can't be read of &lt;s1&gt;: 0–23, 30–30. <em>manage.py verify</em>" in shown
+
     def test_row_18_a_script_in_what_it_carries_is_text(self, root: Client, failed: Job) -> None:
         Job.objects.update(error=PLANTED, params={PLANTED: PLANTED}, result={PLANTED: PLANTED}, requested_by=PLANTED)
         assert PLANTED not in page(root, change_url(failed))

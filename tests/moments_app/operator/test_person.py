@@ -19,6 +19,7 @@ from moments_app.models import (
     MemoryStream,
     Moment,
     ProfileLine,
+    ProfilePhrase,
     Retraction,
     Summary,
 )
@@ -75,6 +76,17 @@ class TestWho:
         shown = page(root, change_url(ada))
         assert "<h3>Work</h3>" in shown and "Fires pots." in shown and PLANTED not in shown
         assert "?at=0#turn-0" in shown
+
+    def test_interests_and_topics_lead_to_the_turns_that_say_them(self, root: Client, ada: UserProfile) -> None:
+        turn = talk(ada, 2).messages.turns().last()
+        assert turn is not None
+        UserProfile.objects.update(interests=["Chess", f"rowing {PLANTED}"], preferred_topics=["glaze"])
+        ProfilePhrase.objects.create(user=ada, kind="interest", text="chess", source_message_ids=[turn.pk])
+        shown = page(root, change_url(ada))
+        assert "<h3>Interests</h3>" in shown and "?at=1#turn-1" in shown and PLANTED not in shown
+        assert "Interests, source not known" in shown and shown.count("Preferred topics<") == 1
+        then = page(root, change_url(ada), as_of="2020-01-01")
+        assert "<h3>Interests</h3>" not in then
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("forming")

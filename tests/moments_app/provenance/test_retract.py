@@ -27,6 +27,7 @@ from moments_app.models import (
     MemoryStream,
     Moment,
     ProfileLine,
+    ProfilePhrase,
     RetractedItem,
     Retraction,
     Summary,
@@ -196,9 +197,21 @@ def retained(session: Session, count: int) -> Session:
     return session
 
 
+def run_open(process: str) -> Job:
+    """Runs the open job of a process."""
+    job = run_job(Job.objects.open().get(process=process).job_id)
+    assert job is not None
+    return job
+
+
 def facts(service: Api) -> set[str]:
     """What Ada's facts say."""
     return {fact["content"] for fact in service.get("facts", user_id="ada").json()["facts"]}
+
+
+def of_ada(service: Api) -> set[str]:
+    """Those that are about herself; which turns else are quoted depends on those that are formed together."""
+    return {text for text in facts(service) if not text.startswith("Turn ")}
 
 
 class TestRetract:
@@ -300,6 +313,7 @@ class TestRetract:
         goals = [Entity.objects.create(user=session.user, kind="goal", title=title) for title in ("Sail", "Fire")]
         EntityLink.objects.create(user=session.user, from_entity=goals[0], to_entity=goals[1])
         noted = Named(entity_ids=[goals[0].entity_id])
+        ProfilePhrase.objects.create(user=session.user, kind="topic", text="plugh", source_message_ids=planted[:1])
         retractions = [
             retract(session, PLANTED, reason="planted", requested_by="test"),
             retract_items(session.user, noted, reason="planted", requested_by="test"),
@@ -506,10 +520,15 @@ class TestArchived:
         assert preview(session, [40]).lost == ""
         return session
 
-    def tell(self, ada: UserProfile) -> Session:
+    @pytest.fixture
+    def window(self, rolling: None, settings: Settings) -> None:
+        """A window of summaries that reaches back to the first turn."""
+        settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"window_size": 50})
+
+    def tell(self, ada: UserProfile, planted: str = POISON) -> Session:
         """Ada tells of herself, and somebody plants something."""
         batch = turns(50)
-        said = {2: "I'm allergic to hazelnuts.", 4: "I love pottery.", 34: "I love opera.", 40: POISON}
+        said = {2: "I'm allergic to hazelnuts.", 4: "I love pottery.", 34: "I love opera.", 40: planted}
         for at, text in said.items():
             batch[at] = replace(batch[at], content=text)
         return append(ada, "s1", batch).session
@@ -606,17 +625,162 @@ class TestArchived:
         work_off()
         assert comparable() == before
 
-    def test_while_a_file_cannot_be_read_the_jobs_are_tried_again(self, session: Session, archive_folder: Path) -> None:
+    @pytest.mark.usefixtures("window")
+    def test_a_summary_that_is_rolled_again_tells_of_them(self, session: Session) -> None:
+        [was] = Summary.objects.completed()
+        retract(session, [40], reason="planted", requested_by="test")
+        work_off()
+        [summary] = Summary.objects.completed()
+        planted = session.messages.get(sequence=40).pk
+        assert summary.source_message_ids == [pk for pk in was.source_message_ids if pk != planted]
+        assert "hazelnuts" in str(summary.facts) and MARKER not in f"{summary.text} {summary.facts}"
+
+    @pytest.mark.usefixtures("window")
+    def test_a_summary_is_rolled_again_where_all_that_is_left_is_archived(self, session: Session) -> None:
+        retract(session, list(range(24, 50)), reason="planted", requested_by="test")
+        work_off()
+        [summary] = Summary.objects.completed()
+        assert (summary.start_sequence, summary.end_sequence) == (0, 23)
+        assert "hazelnuts" in str(summary.facts)
+
+    @pytest.mark.usefixtures("window")
+    def test_a_summary_goes_without_what_cannot_be_read_at_its_last_attempt(
+        self, session: Session, archive_folder: Path, settings: Settings
+    ) -> None:
+        settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 2})
+        files(archive_folder)[0].unlink()
+        retract(session, [40], reason="planted", requested_by="test")
+        asked = Job.objects.open().get(process="roll_summary").job_id
+        job = run_job(asked)
+        assert job and (job.status, job.error) == ("queued", "The texts of some archived turns can't be read.")
+        Job.objects.open().update(run_after=timezone.now())
+        job = run_job(asked)
+        assert job and job.status == "completed" and job.result["unreadable"] == [[0, 23]]
+        assert Summary.objects.completed().get().source_message_ids == list(
+            session.messages.turns().believed().order_by("sequence").values_list("pk", flat=True)
+        )
+
+    def test_while_a_file_cannot_be_read_all_else_is_formed_again_and_what_it_has_later(
+        self, session: Session, service: Api, archive_folder: Path
+    ) -> None:
+        there = of_ada(service)
         [file] = files(archive_folder)
         file.rename(archive_folder / "away")
         retract(session, [40], reason="planted", requested_by="test")
-        for process in ("form_memories", "rebuild_profile"):
-            job = run_job(Job.objects.open().get(process=process).job_id)
-            assert job and job.status == "queued" and job.error == "The texts of some archived turns can't be read."
+        job = run_open("form_memories")
+        assert (job.status, job.result["first_sequence"], job.result["last_sequence"]) == ("completed", 24, 49)
+        assert job.result["unreadable"] == [[0, 23]]
+        assert of_ada(service) == {text for text in there if "opera" in text} != set()
+        job = run_open("form_memories")
+        assert job.status == "queued" and job.error == "The texts of some archived turns can't be read."
+        assert job.params == {"again": [[0, 23]]}
         (archive_folder / "away").rename(file)
         Job.objects.open().update(run_after=timezone.now())
         work_off()
-        assert MemoryAtom.objects.filter(content__contains="hazelnuts").exists()
+        assert of_ada(service) == {text for text in there if MARKER not in text} != there
+
+    def test_of_ranges_longer_than_one_formation_takes_none_is_left_out(
+        self, session: Session, service: Api, archive_folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        there = of_ada(service)
+        monkeypatch.setattr("moments_app.streams.form.MAX_TURNS", 10)
+        [file] = files(archive_folder)
+        file.rename(archive_folder / "away")
+        retract(session, [40], reason="planted", requested_by="test")
+        formed = [run_open("form_memories").result for _ in range(3)]
+        assert [(each["first_sequence"], each["last_sequence"]) for each in formed] == [(24, 29), (30, 39), (41, 49)]
+        assert formed[0]["unreadable"] == [[0, 9], [10, 19], [20, 23]]
+        (archive_folder / "away").rename(file)
+        work_off()
+        assert of_ada(service) == {text for text in there if MARKER not in text} != there
+
+    def test_while_a_file_cannot_be_read_the_profile_is_made_again_of_all_else(
+        self, ada: UserProfile, archive_folder: Path
+    ) -> None:
+        planted = remembered(append(ada, "planted", [NewMessage("user", POISON), *turns(19, first=1)]).session)
+        session = retained(remembered(self.tell(ada, planted="I love rowing.")), 24)
+        ProfilePhrase.objects.all().delete()  # else those that other turns say had stayed
+        [file] = files(archive_folder)
+        file.rename(archive_folder / "away")
+        retract(planted, [0], reason="planted", requested_by="test")
+        job = run_open("rebuild_profile")
+        assert (job.status, job.result["unreadable"]) == ("completed", [[0, 23]])
+        assert job.result["session_id"] == session.session_id
+        ada.refresh_from_db()
+        assert "rowing" in ada.interests and "pottery" not in ada.interests
+        again = run_open("rebuild_profile")
+        assert again.status == "queued" and again.error == "The texts of some archived turns can't be read."
+        (archive_folder / "away").rename(file)
+        Job.objects.open().update(run_after=timezone.now())
+        work_off()
+        ada.refresh_from_db()
+        assert {"rowing", "pottery"} <= set(ada.interests) and MARKER not in str(ada.interests)
+        assert Job.objects.get(pk=again.pk).result["builds"] == job.result["builds"]
+
+
+class TestPhrases:
+    """Interests and topics that turns say go with these, and with these alone."""
+
+    @pytest.fixture
+    def session(self, ada: UserProfile) -> Session:
+        """Ada loves what she said, and what somebody planted."""
+        batch = turns(40)
+        said = {2: "I love pottery.", 10: "I love rowing.", 20: "I love knitting.", 30: "I love chess."}
+        for at, text in said.items():
+            batch[at] = replace(batch[at], content=text)
+        session = append(ada, "s1", batch[:20]).session
+        build(session, lag=0)
+        append(ada, "s1", batch[20:])
+        build(session, lag=0)
+        ada.refresh_from_db()
+        assert {"pottery", "rowing", "knitting", "chess"} <= set(ada.interests)
+        return session
+
+    def test_row_10_one_that_a_retracted_turn_says_goes_and_others_stay(
+        self, session: Session, ada: UserProfile
+    ) -> None:
+        had = {*ada.interests, *ada.preferred_topics}
+        retract(session, [20], reason="planted", requested_by="test")
+        ada.refresh_from_db()
+        assert {*ada.interests, *ada.preferred_topics} == had - {"knitting"}
+        assert not ProfilePhrase.objects.filter(text="knitting").exists()
+        work_off()
+        ada.refresh_from_db()
+        assert "knitting" not in {*ada.interests, *ada.preferred_topics}
+
+    @pytest.mark.parametrize("is_imported", [False, True])
+    def test_one_whose_turns_are_not_known_goes_and_is_made_again(
+        self, session: Session, ada: UserProfile, is_imported: bool
+    ) -> None:
+        if is_imported:  # without the turns
+            ProfilePhrase.objects.update(source_message_ids=[])
+        else:  # as of a profile that an earlier version wrote
+            ProfilePhrase.objects.all().delete()
+        retract(session, [20], reason="planted", requested_by="test")
+        ada.refresh_from_db()
+        assert {"pottery", "rowing"} <= set(ada.interests) and not {"knitting", "chess"} & set(ada.interests)
+        work_off()
+        ada.refresh_from_db()
+        assert "chess" in ada.interests and "knitting" not in ada.interests
+
+    def test_row_10_one_goes_whose_moment_somebody_deleted(self, session: Session, ada: UserProfile) -> None:
+        session.moments.all().delete()
+        retract(session, [20], reason="planted", requested_by="test")
+        ada.refresh_from_db()
+        assert "knitting" not in ada.interests and {"pottery", "rowing", "chess"} <= set(ada.interests)
+
+    def test_an_undone_retraction_leaves_them_as_they_were(self, session: Session, ada: UserProfile) -> None:
+        def told() -> list[Any]:
+            rows = ProfilePhrase.objects.order_by("pk").values_list("pk", "kind", "text", "source_message_ids", "job")
+            ada.refresh_from_db()
+            return [ada.interests, ada.preferred_topics, *rows]
+
+        before = told()
+        retraction = retract(session, [20], reason="planted", requested_by="test")
+        work_off()
+        undo_retraction(retraction, requested_by="test")
+        work_off()
+        assert told() == before
 
 
 class TestRefused:

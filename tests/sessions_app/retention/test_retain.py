@@ -33,7 +33,7 @@ from sessions_app.people.erase import erase_user
 from sessions_app.people.export import CannotExport, export_user
 from sessions_app.retention import retain as process
 from sessions_app.retention.archive_files import ArchiveError
-from sessions_app.retention.read_archived import read_archived
+from sessions_app.retention.read_archived import UNREADABLE, read_archived
 from sessions_app.retention.restore import CannotRestore, restore_archive
 from sessions_app.retention.retain import retain
 from sessions_app.signals import turns_overdue
@@ -717,10 +717,46 @@ def test_reads_begin_at_what_is_kept(ada: UserProfile, service: Api) -> None:
     assert [m.sequence for m in load_session_messages(session, 5).messages] == [9, 10, 11, 12]
     assert [m.sequence for m in page_of_messages(session, 5, after=-1).messages] == [10, 11, 12]
     assert service.get("sessions/s1", user_id="ada").json()["kept_from_sequence"] == 10
-    page = service.get("sessions/s1/messages", user_id="ada", view="all", after=3).json()
-    assert [m["sequence"] for m in page["messages"]] == [10, 11, 12] and not page["has_more"]
     append(ada, "s1", [NewMessage("user", "next")])
     assert sequences(session) == [10, 11, 12, 13]
+
+
+def test_pages_of_the_transcript_have_archived_turns_as_they_were(ada: UserProfile, service: Api) -> None:
+    session = covered_session(ada, 10, live=3)
+    session.messages.create(user=ada, sequence=9, kind="partition", role="tool", created_at=timezone.now())
+    session.messages.filter(sequence=4, kind="turn").update(retracted_at=timezone.now())
+    places: list[dict[str, Any]] = [{}, {"after": 3}, {"before": 12, "limit": 4}, {"before": 9}, {"compress": True}]
+    before = [transcript(service, **place) for place in places]
+    assert [len(page["messages"]) for page in before] == [14, 10, 5, 9, 14]
+    assert retain().archived_turns == 10
+    assert [transcript(service, **place) for place in places] == before
+    restore_archive(session, actor="test", month=session.archives.latest("month").month)
+    assert [transcript(service, **place) for place in places] == before
+
+
+def test_a_page_says_of_which_archived_turns_the_text_cannot_be_read(
+    ada: UserProfile, service: Api, folder: Path
+) -> None:
+    covered_session(ada, 2, live=1)
+    retain()
+    for file in files(folder):
+        file.unlink()
+    page = transcript(service)["messages"]
+    assert [message["content"] for message in page] == [UNREADABLE, UNREADABLE, "live 0"]
+    assert [message["external_id"] for message in page] == ["m0", "m1", None]
+
+
+def test_pages_of_the_transcript_begin_behind_deleted_turns(ada: UserProfile, service: Api, settings: Settings) -> None:
+    settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
+    covered_session(ada, 10, live=3)
+    retain()
+    page = transcript(service, after=3)
+    assert [m["sequence"] for m in page["messages"]] == [10, 11, 12] and not page["has_more"]
+
+
+def transcript(service: Api, **place: Any) -> Any:
+    """A page of Ada's session over REST."""
+    return service.get("sessions/s1/messages", user_id="ada", view="all", **place).json()
 
 
 @pytest.mark.slow
