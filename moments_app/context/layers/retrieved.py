@@ -19,7 +19,7 @@ MAX_CHARS = 600  # of a result
 LINE_TOKENS = 28  # of a short result: as many are asked for as could stand in the budget
 MOST = 200
 # Of the best score: a word that stands in nearly all that somebody said tells nothing of one turn, and would fill a
-# budget with turns picked at random. None of the evidence of real questions is worth so little (docs/benchmarks.md).
+# budget with turns picked at random. None of the evidence of real questions is worth so little (decision 0060).
 LEAST_SHARE = 0.01
 USUAL_LINE = 30  # tokens
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # as operators are told of them
