@@ -48,6 +48,9 @@ class RefusalHandler(ExceptionHandler):
         return converted
 
     def get_response(self, exc: APIException, data: dict[str, Any]) -> Response:
+        """Return the answer; what it repeats of a request may have half a surrogate pair, which UTF-8 can't write."""
+        for error in data["errors"]:
+            error["detail"] = error["detail"].encode(errors="backslashreplace").decode()
         return Response(data, exc.status_code, headers=self.get_headers(exc), content_type="application/json")
 
     def get_headers(self, exc: APIException) -> dict[str, str]:
