@@ -34,7 +34,7 @@ _END = re.compile(r"(?<=[.!?…؟।])[\"'”’)\]]*\s+")
 _LIST_MARK = re.compile(r"\s*\d{1,2}\.")
 # What a point follows that ends no sentence: titles, "e.g.", an initial.
 _NO_END = re.compile(
-    r"(?:^|[\s(])(?:mr|mrs|ms|dr|prof|st|vs|no|nr|jr|sr|e\.g|i\.e|z\.b|ca|approx|etc|bzw|usw|[A-Z])\.$",
+    r"(?<![^\s(])(?:mr|mrs|ms|dr|prof|st|vs|no|nr|jr|sr|e\.g|i\.e|z\.b|ca|approx|etc|bzw|usw|[A-Z])\.$",
     re.IGNORECASE,
 )
 _MONTHS = (

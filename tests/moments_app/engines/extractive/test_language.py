@@ -25,6 +25,11 @@ def test_a_point_in_a_date_or_an_abbreviation_ends_no_sentence(sentence: str) ->
     assert sentences(f"{sentence} Right.") == [sentence, "Right."]
 
 
+@pytest.mark.parametrize("sentence", ["Dr. Lund saw him.", "(Mr. Berg paid.)", "Z. B. am 3. Mai."])
+def test_a_sentence_behind_another_may_begin_with_an_abbreviation(sentence: str) -> None:
+    assert sentences(f"Rufus was ill. {sentence}") == ["Rufus was ill.", sentence]
+
+
 @pytest.mark.parametrize(
     "text",
     [
