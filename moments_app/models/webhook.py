@@ -10,8 +10,10 @@ import uuid
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
 
 from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models, transaction
 from django.db.models import F, Q
@@ -95,6 +97,17 @@ class WebhookEndpoint(models.Model):
         if not self.sealed_secret:
             self.sealed_secret = seal(new_secret(), "webhook")
         super().save(*args, **kwargs)  # type: ignore[arg-type]  # as they were given
+
+    def clean(self) -> None:
+        """Refuse an address that nothing can be posted to."""
+        super().clean()
+        try:
+            parts = urlsplit(self.url)
+            is_address = bool(parts.hostname) and parts.port != 0
+        except ValueError:  # a port that is none, say
+            is_address = False
+        if not is_address or any(character.isspace() for character in self.url):
+            raise ValidationError({"url": "Nothing can be posted there: name a host and no spaces."})
 
     @property
     def secret(self) -> bytes:

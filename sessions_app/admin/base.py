@@ -1,7 +1,7 @@
 """Lists of the operator: what all of them have in common, and their filters and searches."""
 
 from collections.abc import Sequence
-from datetime import datetime, time, timedelta
+from datetime import date, datetime, time
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -133,6 +133,14 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
             raise PermissionDenied  # Django would say that no action was chosen
         return from_replica(request, lambda: self._listed(request, extra_context))
 
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """Read the address without NUL characters, which no text here has and the database refuses to look for."""
+        asked = request.GET.copy()
+        for name, texts in asked.lists():
+            asked.setlist(name, [text.replace("\0", "") for text in texts])
+        request.GET = asked  # type: ignore[assignment]  # nobody else changes it
+        return super().get_changelist_instance(request)
+
     def _listed(self, request: HttpRequest, extra_context: dict[str, Any] | None) -> HttpResponse:
         title = {"title": capfirst(str(self.opts.verbose_name_plural))}
         response: HttpResponse = super().changelist_view(request, title | (extra_context or {}))
@@ -243,15 +251,15 @@ class DaysFilter(RangeDateFilter):  # type: ignore[misc]
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         first, last = (self._day(end) for end in ("from", "to"))
         if first:
-            queryset = queryset.filter(**{f"{self.field_path}__gte": make_aware(first)})
+            queryset = queryset.filter(**{f"{self.field_path}__gte": make_aware(datetime.combine(first, time.min))})
         if last:
-            queryset = queryset.filter(**{f"{self.field_path}__lt": make_aware(last + timedelta(days=1))})
+            queryset = queryset.filter(**{f"{self.field_path}__lte": make_aware(datetime.combine(last, time.max))})
         return queryset
 
-    def _day(self, end: str) -> datetime | None:
+    def _day(self, end: str) -> date | None:
         """Return the day that was chosen; None where it is nothing, or no day."""
-        day = parse_date_str(str(self.used_parameters.get(f"{self.parameter_name}_{end}", "")))
-        return datetime.combine(day, time()) if day else None
+        day: date | None = parse_date_str(str(self.used_parameters.get(f"{self.parameter_name}_{end}", "")))
+        return day
 
 
 def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[Any]:

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from django.core.exceptions import TooManyFieldsSent
 from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views import defaults
 from drf_standardized_errors.handler import ExceptionHandler
-from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.exceptions import APIException, ParseError, ValidationError
 from rest_framework.response import Response
 
 from sessions_app.limits import Unavailable
@@ -44,10 +45,15 @@ class RefusalHandler(ExceptionHandler):
             exc = Unavailable(exc)
         if isinstance(exc, Refusal):
             return api_exception(exc)
+        if isinstance(exc, TooManyFieldsSent):
+            return ParseError("The address has too many fields.")
         converted: Exception = super().convert_known_exceptions(exc)
         return converted
 
     def get_response(self, exc: APIException, data: dict[str, Any]) -> Response:
+        """Return the answer; what it repeats of a request may have half a surrogate pair, which UTF-8 can't write."""
+        for error in data["errors"]:
+            error["detail"] = error["detail"].encode(errors="backslashreplace").decode()
         return Response(data, exc.status_code, headers=self.get_headers(exc), content_type="application/json")
 
     def get_headers(self, exc: APIException) -> dict[str, str]:

@@ -281,6 +281,18 @@ def test_an_operator_enters_a_webhook_and_sees_its_secret_and_its_deliveries(rec
     assert "person.erased" in page(root, reverse("admin:moments_app_webhookdelivery_changelist"))
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["https://billing example.com/hook", "https://example.com/a hook", "https://:443/", "https://example.com:http/",
+     "https://example.com:99999/", "https://[::1"],
+)  # fmt: skip
+def test_an_address_that_nothing_can_be_posted_to_is_refused(url: str) -> None:
+    entered = {"name": "Billing", "url": url, "events": ["user_erased"], "is_active": "on"}
+    refused = operator().post(reverse("admin:moments_app_webhookendpoint_add"), entered)
+    assert "Nothing can be posted there" in refused.content.decode()
+    assert not WebhookEndpoint.objects.exists()
+
+
 @pytest.mark.parametrize("group", ["viewers", "editors"])
 def test_row_20_who_may_not_enter_addresses_sees_none(webhook: WebhookEndpoint, group: str) -> None:
     client = operator(group=group)

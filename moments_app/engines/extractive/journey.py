@@ -1,15 +1,13 @@
 """The journey: the person's way so far, a dated line of each of the latest moments."""
 
-import re
 from collections.abc import Sequence
 
 from moments_app.engines.calls.moments import DraftMoment, KnownMoment, MomentRequest
+from moments_app.engines.extractive.language import sentences
 from moments_app.engines.transcript import Turn
 
 JOURNEY_MAX = 700  # characters
 JOURNEY_STEP_MAX = 80  # characters about one moment
-
-_SENTENCE_END = re.compile(r"(?<=[.!?]) |(?<=[。！？])(?=.)")
 
 
 def journey_text(request: MomentRequest, moments: Sequence[DraftMoment]) -> str:
@@ -32,7 +30,7 @@ def _known(turns: Sequence[Turn], moment: DraftMoment) -> KnownMoment:
 
 def _step(moment: KnownMoment) -> str:
     """Return one moment as a line: its day, its name, and the first sentence of its summary, or its beginning."""
-    said = _SENTENCE_END.split(" ".join(moment.summary.split()), maxsplit=1)[0]
+    said = next(iter(sentences(moment.summary)), " ".join(moment.summary.split()))
     if len(said) > JOURNEY_STEP_MAX:
         said = f"{said[:JOURNEY_STEP_MAX].rsplit(' ', 1)[0]} …"
     return f"{moment.ends_at:%Y-%m-%d} {moment.name[:60].replace('-', ' ')}: {said}"

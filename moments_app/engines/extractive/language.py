@@ -34,8 +34,25 @@ _END = re.compile(r"(?<=[.!?…؟।])[\"'”’)\]]*\s+")
 _LIST_MARK = re.compile(r"\s*\d{1,2}\.")
 # What a point follows that ends no sentence: titles, "e.g.", an initial.
 _NO_END = re.compile(
-    r"(?:^|[\s(])(?:mr|mrs|ms|dr|prof|st|vs|no|nr|jr|sr|e\.g|i\.e|z\.b|ca|approx|etc|bzw|usw|[A-Z])\.$",
+    r"(?<![^\s(])(?:mr|mrs|ms|dr|prof|st|vs|no|nr|jr|sr|e\.g|i\.e|z\.b|ca|approx|etc|bzw|usw|[A-Z])\.$",
     re.IGNORECASE,
+)
+_MONTHS = (
+    "januar|jänner|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember|marts?|maj|desember|december"
+    "|(?:tammi|helmi|maalis|huhti|touko|kesä|heinä|elo|syys|loka|marras|joulu)kuu(?:ta|n|ssa)"
+    "|ledna|února|března|dubna|května|června|července|srpna|září|října|listopadu|prosince"
+    "|január|február|március|április|május|június|július|augusztus|szeptember|október"
+)
+# Points within a sentence, by what stands on both sides: a day before its month ("3. Mai"), another ordinal ("im 2.
+# Stock"), what is short before its number ("Sept. 7"), and letters with points before a small one ("3 p.m. on").
+_WITHIN = tuple(
+    (re.compile(rf"{before}\.$", re.IGNORECASE), re.compile(after))
+    for before, after in (
+        (r"\b\d{1,4}", rf"(?i:{_MONTHS})\b"),
+        (r"\b(?:(?<!\bi )am|im|vom|zum|der|die|das|dem|den|des|bis) \d{1,2}", r"\w"),
+        (r"\b(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|fig|sec|vol|ch|pp)", r"\d"),
+        (r"[^\W\d_]\.[^\W\d_]", "[a-zß-öø-ÿа-я]"),
+    )
 )
 
 
@@ -108,10 +125,17 @@ def _divided(line: str) -> Iterator[str]:
     start = 0
     for end in _END.finditer(line):
         is_mark = _LIST_MARK.fullmatch(line, start, end.start())
-        if not is_mark and not _NO_END.search(line, max(start, end.start() - 8), end.start()):
+        if not is_mark and not _is_within(line, max(start, end.start() - 8), end):
             yield line[start : end.end()]
             start = end.end()
     yield line[start:]
+
+
+def _is_within(line: str, start: int, end: re.Match[str]) -> bool:
+    """Tell whether a sentence goes on behind a mark, by what stands before it from a place on, and after it."""
+    return bool(_NO_END.search(line, start, end.start())) or any(
+        before.search(line, start, end.start()) and after.match(line, end.end()) for before, after in _WITHIN
+    )
 
 
 def is_wide(text: str) -> bool:

@@ -81,7 +81,8 @@ def completed(text: str) -> str:
     """Return a sentence with the verb that it leaves out, without a subject that it has twice, or what it asks for."""
     if (asked := _ASKED.search(text)) and verbs.is_base(asked["verb"]):
         text = text[: asked.start()]
-    text = _DISLOCATED.sub(lambda found: f"{found[1][:1].upper()}{found[1][1:]} ", text)
+    if (twice := _DISLOCATED.match(text)) and not _has_verb(twice[1]):
+        text = f"{twice[1][:1].upper()}{twice[1][1:]} {text[twice.end() :]}"
     return _NAMED.sub(lambda found: f"{found[2][:1].upper()}{found[2][1:]} is called {found[1]}", text)
 
 

@@ -17,7 +17,7 @@ class ExactFilter(TextFilter):  # type: ignore[misc]
         return text
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        text = (self.value() or "").replace("\0", "").strip()
+        text = (self.value() or "").strip()
         return queryset.filter(**{self.lookup: self.wanted(text)}) if text else queryset
 
 

@@ -196,6 +196,11 @@ def test_the_journey_leads_on_from_the_moments_before() -> None:
     ]
 
 
+def test_a_title_ends_no_line_of_the_journey() -> None:
+    before = [KnownMoment("vet", "Rufus saw Dr. Lund in Oslo. He rests.", MONDAY, MONDAY)]
+    assert "vet: Rufus saw Dr. Lund in Oslo. 2026" in built(talk(KILN), journey=Journey("", before)).recent_journey
+
+
 def test_the_oldest_drop_out_of_a_long_journey() -> None:
     before = [
         KnownMoment(f"day-{number}", "Words. " * 90, MONDAY - timedelta(days=number), MONDAY - timedelta(days=number))

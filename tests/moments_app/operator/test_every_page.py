@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -115,3 +116,27 @@ def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, ada:
     many = asked()
     assert few == many
     assert max(many.values()) <= MAX_QUERIES
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (Entity, "kind__exact"),
+        (Event, "type"),
+        (Job, "process"),
+        (PromptResource, "purpose__exact"),
+        (Session, "source__icontains"),
+        (Session, "status__exact"),
+    ],
+)
+def test_a_list_is_narrowed_down_to_nothing_by_what_no_row_can_have(ada: UserProfile, model: Any, name: str) -> None:
+    talk(ada, 1)
+    answer = operator().get(list_url(model), {name: "a\0b"})
+    assert answer.status_code == 200 and not answer.context["cl"].result_list
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [(Session, "last_activity_at"), (Entity, "due_at"), (ContextReceipt, "created_at")]
+)
+def test_days_of_a_filter_may_be_the_first_and_the_last_there_are(ada: UserProfile, model: Any, name: str) -> None:
+    page(operator(), list_url(model), **{f"{name}_from": "0001-01-01", f"{name}_to": "9999-12-31"})

@@ -110,6 +110,27 @@ def test_an_unknown_field_is_named_even_where_its_name_cannot_be_written(service
         assert "a\\ud800b" in [error["attr"] for error in answer.json()["errors"]]
 
 
+def test_an_address_with_thousands_of_fields_is_400(service: Api) -> None:
+    answer = service.get("sessions", user_id="ada", **{f"field_{number}": "x" for number in range(2_000)})
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["detail"] == "The address has too many fields."
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("entities", {"kind": "a\ud800b", "title": "Order clay"}),
+        ("memory/search", {"query": "clay", "mode": "a\ud800b"}),
+        ("memory/context", {"session_id": "s1", "layers": "user,a\ud800b"}),
+    ],
+)
+def test_a_choice_is_refused_even_where_it_cannot_be_written(service: Api, path: str, fields: dict[str, Any]) -> None:
+    service.post("sessions/s1/messages", user_id="ada", messages=[good])
+    answer = service.post(path, user_id="ada", **fields)
+    assert answer.status_code == 400
+    assert "a\\ud800b" in answer.json()["errors"][0]["detail"]
+
+
 @pytest.mark.parametrize(
     "raw",
     [

@@ -67,3 +67,8 @@ def test_a_verb_left_out_is_put_in_and_what_is_asked_for_or_said_twice_is_left_o
     assert completed("Otherwise my mother, she lives in Lund.") == "My mother lives in Lund."
     assert completed("The train goes at 6:02, wish me luck!") == "The train goes at 6:02"
     assert completed("My mother, Iris, lives in Lund.") == "My mother, Iris, lives in Lund."
+
+
+@pytest.mark.parametrize("text", ["My manager is Tom, he left in July.", "My brother married Mia, she is a nurse."])
+def test_a_subject_behind_another_statement_is_said_once_and_stays(text: str) -> None:
+    assert completed(text) == text

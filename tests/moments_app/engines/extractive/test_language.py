@@ -1,0 +1,44 @@
+"""Where sentences end."""
+
+import pytest
+
+from moments_app.engines.extractive.language import sentences
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Am 3. Mai habe ich einen Termin bei Dr. Weiß, z. B. um 14.30 Uhr.",
+        "Vom 3. bis 5. Juni sind wir in Köln.",
+        "Meine Tochter geht in die 3. Klasse.",
+        "Am 3. habe ich einen Termin.",
+        "Den 3. maj flytter jeg til Aarhus.",
+        "Muutan Ouluun 3. toukokuuta.",
+        "Do Brna se stěhuji 3. května.",
+        "2026. május 3-án költözöm Szegedre.",
+        "The deadline moved to Monday, Sept. 7 at noon.",
+        "Dr. Patel moved me to 3 p.m. on the 10th.",
+        "I moved to the U.S. in 2019.",
+    ],
+)
+def test_a_point_in_a_date_or_an_abbreviation_ends_no_sentence(sentence: str) -> None:
+    assert sentences(f"{sentence} Right.") == [sentence, "Right."]
+
+
+@pytest.mark.parametrize("sentence", ["Dr. Lund saw him.", "(Mr. Berg paid.)", "Z. B. am 3. Mai."])
+def test_a_sentence_behind_another_may_begin_with_an_abbreviation(sentence: str) -> None:
+    assert sentences(f"Rufus was ill. {sentence}") == ["Rufus was ill.", sentence]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I am 30. Mary is 28.",
+        "Ich bin 30. Wir wohnen in Köln.",
+        "The train goes at 3 p.m. We meet at the station.",
+        "We moved in 2019. Life is good.",
+        "I am going to school in Sept. We move then.",
+    ],
+)
+def test_a_point_behind_a_number_or_an_abbreviation_ends_one_where_another_begins(text: str) -> None:
+    assert len(sentences(text)) == 2
