@@ -1,8 +1,9 @@
 """Sending what other systems are told: events of the log, as Standard Webhooks has it (standardwebhooks.com).
 
-A thread beside the watch takes what is due, one delivery at a time, and posts it. What doesn't arrive comes again, ever
-later, and its receiver gets nothing else before. A receiver may get the same twice, for a process may die between
-sending and noting it: `webhook-id` stays the same.
+A thread beside the watch takes what is due, and others post it: to a few receivers side by side, to each one delivery
+at a time, so that a slow one holds up no other. What doesn't arrive comes again, ever later, and its receiver gets
+nothing else before. A receiver may get the same twice, for a process may die between sending and noting it:
+`webhook-id` stays the same.
 """
 
 import base64
@@ -26,6 +27,7 @@ from sessions_app.models import Event, Session, UserProfile
 
 SECONDS = 10.0  # for an attempt
 ANSWER_BYTES = 100_000  # are more than any receiver has to say
+SENDERS = 4  # receivers that are posted to at once
 LOOK = 1.0  # seconds between two looks when nothing is due
 AWAY = 5.0  # seconds before the next look when the database doesn't answer
 
@@ -124,15 +126,12 @@ def body_of(delivery: WebhookDelivery) -> bytes | None:
 # --- sending ---
 
 
-def send_next() -> bool:
-    """Send what is due longest; return False when nothing is."""
-    delivery = WebhookDelivery.objects.take_next()
-    if delivery is None:
-        return False
+def send(delivery: WebhookDelivery) -> None:
+    """Send what was taken, and note what came of it."""
     body = body_of(delivery)
     if body is None:
-        delivery.delete()
-        return True
+        delivery.drop()
+        return
     endpoint = delivery.endpoint
     connection.close()  # none is held while somebody else takes their time
     try:
@@ -143,19 +142,33 @@ def send_next() -> bool:
         logger.warning("a webhook did not arrive", webhook=endpoint.pk, why=str(error), attempts=delivery.attempts)
     else:
         delivery.note_sent()
-    return True
 
 
 def serve(ending: threading.Event) -> None:
     """Send until asked to end."""
+    free = threading.Semaphore(SENDERS)
     while not ending.is_set():
+        if not free.acquire(timeout=LOOK):
+            continue
+        delivery, pause = None, LOOK
         try:
-            pause = 0.0 if send_next() else LOOK
+            delivery = WebhookDelivery.objects.take_next()
         except DatabaseError:
             pause = AWAY
-        except Exception as error:
-            logger.exception("a webhook could not be sent", error=type(error).__name__)
-            pause = AWAY
-        if pause:
-            connection.close()
-            ending.wait(pause)
+        if delivery:
+            threading.Thread(target=_send_beside, args=[delivery, free], name="webhook", daemon=True).start()
+            continue
+        free.release()
+        connection.close()
+        ending.wait(pause)
+
+
+def _send_beside(delivery: WebhookDelivery, free: threading.Semaphore) -> None:
+    """Send in a thread of its own; what fails otherwise than at the receiver is sent again after its lease."""
+    try:
+        send(delivery)
+    except Exception as error:
+        logger.exception("a webhook could not be sent", error=type(error).__name__)
+    finally:
+        connection.close()
+        free.release()

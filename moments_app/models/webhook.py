@@ -137,16 +137,17 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         return self.filter(due_at__isnull=False)
 
     def take_next(self) -> "WebhookDelivery | None":
-        """Take what is due longest, so that nobody else sends it for now; None when nothing is."""
+        """Take what is due longest, so that nobody else sends it, or to its endpoint, for now; None when nothing is."""
         now = timezone.now()
         is_ready = Q(endpoint__waits_until=None) | Q(endpoint__waits_until__lte=now)
         due = self.filter(is_ready, due_at__lte=now, endpoint__is_active=True).order_by("due_at", "id")
         with transaction.atomic():
-            taken = due.select_for_update(skip_locked=True, of=("self",)).select_related("endpoint", "event").first()
-            if taken:
+            both = due.select_for_update(skip_locked=True, of=("self", "endpoint"))
+            if taken := both.select_related("endpoint", "event").first():
                 taken.attempts += 1
-                taken.due_at = now + LEASE
+                taken.due_at = taken.endpoint.waits_until = now + LEASE
                 taken.save(update_fields=["attempts", "due_at"])
+                taken.endpoint.save(update_fields=["waits_until"])
         return taken
 
     def expired(self) -> Self:
@@ -187,6 +188,12 @@ class WebhookDelivery(models.Model):
     def state(self) -> str:
         """How it stands: sent, waiting, failed."""
         return "sent" if self.sent_at else "waiting" if self.due_at else "failed"
+
+    @transaction.atomic
+    def drop(self) -> None:
+        """Delete it instead of sending it: there is nobody left to tell of."""
+        self.delete()
+        WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(waits_until=None)
 
     def note_sent(self) -> None:
         """Note that it arrived, and that the endpoint is well."""

@@ -6,6 +6,7 @@ import hmac
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import WebhookSettings
-from memoryproject.webhooks import NotReceived, post, send_next, serve
+from memoryproject.webhooks import SENDERS, NotReceived, post, send, serve
 from moments_app.engines.transport import _is_public
 from moments_app.models import Circuit, Job, WebhookDelivery, WebhookEndpoint
 from moments_app.models.webhook import KEPT_TRYING, LEASE, Occasion
@@ -48,8 +49,8 @@ def webhook(receiver: Receiver) -> WebhookEndpoint:
 
 
 def send_all() -> None:
-    while send_next():
-        pass
+    while delivery := WebhookDelivery.objects.take_next():
+        send(delivery)
 
 
 def pass_time(seconds: float) -> None:
@@ -212,19 +213,49 @@ def test_what_never_arrives_is_given_up_and_can_be_sent_again(webhook: WebhookEn
 def test_a_sender_that_died_is_followed_by_another(webhook: WebhookEndpoint, receiver: Receiver) -> None:
     happen()
     assert WebhookDelivery.objects.take_next()
-    assert not send_next()
+    send_all()
+    assert not receiver.bodies
     pass_time(LEASE.total_seconds())
-    assert send_next() and len(receiver.bodies) == 1
+    send_all()
+    assert len(receiver.bodies) == 1
+
+
+@contextmanager
+def serving() -> Iterator[None]:
+    """Have what is due sent in the block, and all of it before the block ends."""
+    ending = threading.Event()
+    thread = threading.Thread(target=serve, args=[ending])
+    thread.start()
+    try:
+        yield
+        wait_until(lambda: not WebhookDelivery.objects.waiting().exists())
+    finally:
+        ending.set()
+        thread.join()
 
 
 def test_the_thread_beside_the_watch_sends(webhook: WebhookEndpoint, receiver: Receiver) -> None:
-    ending = threading.Event()
-    thread = threading.Thread(target=serve, args=[ending])
     happen()
-    thread.start()
-    wait_until(lambda: bool(receiver.bodies))
-    ending.set()
-    thread.join()
+    with serving():
+        wait_until(lambda: bool(receiver.bodies))
+
+
+def test_a_slow_receiver_gets_one_at_a_time_and_holds_nobody_else_up(
+    webhook: WebhookEndpoint, receiver: Receiver
+) -> None:
+    with Receiver() as slow:
+        slow.goes.clear()
+        WebhookEndpoint.objects.filter(pk=webhook.pk).update(url=slow.url)
+        for _ in range(SENDERS + 1):
+            happen()
+        WebhookEndpoint.objects.create(name="quick", url=receiver.url, events=["user_erased"])
+        happen()
+        with serving():
+            wait_until(lambda: bool(slow.bodies and receiver.bodies))
+            assert len(slow.bodies) == 1
+            assert not WebhookDelivery.objects.exclude(error="").exists()  # so nobody waited for its end
+            slow.goes.set()
+        assert len(slow.bodies) == SENDERS + 2
 
 
 # --- where it may go ---

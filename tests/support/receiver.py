@@ -10,7 +10,7 @@ from tests.support.openai_server import POLL
 
 
 class Receiver:
-    """See the module's text; `statuses` are those of the next answers, after which it is 204."""
+    """See the module's text; `statuses` are those of the next answers, after which it is 204. `goes` lets it answer."""
 
     def __init__(self) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -18,6 +18,8 @@ class Receiver:
         self.bodies: list[bytes] = []
         self.headers: list[dict[str, str]] = []
         self.statuses: list[int] = []
+        self.goes = threading.Event()
+        self.goes.set()
 
     @property
     def told(self) -> list[dict[str, Any]]:
@@ -29,6 +31,7 @@ class Receiver:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.goes.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -38,6 +41,7 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             receiver.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
             receiver.headers.append(dict(self.headers))
+            receiver.goes.wait()
             status = receiver.statuses.pop(0) if receiver.statuses else 204
             self.send_response(status)
             if 300 <= status < 400:
