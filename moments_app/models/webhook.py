@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
@@ -108,6 +109,8 @@ class WebhookEndpoint(models.Model):
             is_address = False
         if not is_address or any(character.isspace() for character in self.url):
             raise ValidationError({"url": "Nothing can be posted there: name a host and no spaces."})
+        if not self.url.startswith("https://") and not settings.WEBHOOKS.private_addresses:
+            raise ValidationError({"url": "Only https:// is posted to; WEBHOOKS__PRIVATE_ADDRESSES allows others."})
 
     @property
     def secret(self) -> bytes:

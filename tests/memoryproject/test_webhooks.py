@@ -324,6 +324,16 @@ def test_an_address_that_nothing_can_be_posted_to_is_refused(url: str) -> None:
     assert not WebhookEndpoint.objects.exists()
 
 
+def test_an_address_without_tls_is_refused_unless_a_setting_allows_it(settings: Settings) -> None:
+    entered = {"name": "Billing", "url": "http://example.com/hook", "events": ["user_erased"], "is_active": "on"}
+    root, add = operator(), reverse("admin:moments_app_webhookendpoint_add")
+    assert "WEBHOOKS__PRIVATE_ADDRESSES" in root.post(add, entered).content.decode()
+    assert not WebhookEndpoint.objects.exists()
+    settings.WEBHOOKS = WebhookSettings(private_addresses=True)
+    root.post(add, entered)
+    assert WebhookEndpoint.objects.get().url == "http://example.com/hook"
+
+
 @pytest.mark.parametrize("group", ["viewers", "editors"])
 def test_row_20_who_may_not_enter_addresses_sees_none(webhook: WebhookEndpoint, group: str) -> None:
     client = operator(group=group)

@@ -15,10 +15,22 @@ class AsOfField(Patterned, serializers.CharField):
     """A time with its offset, or a date, which stands for its end in UTC."""
 
     pattern = rf"({TIME})|^{DATE}$"
+    default_error_messages = {
+        "no_time": "Not a time: a date, such as 2026-03-02, or a time with its offset, such as 2026-03-02T08:14:05Z.",
+    }
 
     def to_internal_value(self, data: Any) -> datetime:  # type: ignore[override]  # a text is sent and a time meant
-        """Return the time."""
+        """Return the time.
+
+        Raises:
+            ValidationError: it is none, or not between 1970 and 2100.
+        """
         text = str(data)
         is_date = bool(re.fullmatch(r"\d{4}-\d\d-\d\d", text))
-        time: datetime = AwareDateTimeField().run_validation(text + _LAST if is_date else text)
+        try:
+            time: datetime = AwareDateTimeField().run_validation(text + _LAST if is_date else text)
+        except serializers.ValidationError as error:
+            if error.get_codes() == ["range"]:
+                raise
+            self.fail("no_time")
         return time.astimezone(UTC)
