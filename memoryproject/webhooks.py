@@ -148,19 +148,25 @@ def serve(ending: threading.Event) -> None:
     """Send until asked to end."""
     free = threading.Semaphore(SENDERS)
     while not ending.is_set():
-        if not free.acquire(timeout=LOOK):
-            continue
-        delivery, pause = None, LOOK
-        try:
-            delivery = WebhookDelivery.objects.take_next()
-        except DatabaseError:
-            pause = AWAY
-        if delivery:
-            threading.Thread(target=_send_beside, args=[delivery, free], name="webhook", daemon=True).start()
-            continue
-        free.release()
-        connection.close()
-        ending.wait(pause)
+        if free.acquire(timeout=LOOK) and (pause := _begin_next(free)):
+            free.release()
+            connection.close()
+            ending.wait(pause)
+
+
+def _begin_next(free: threading.Semaphore) -> float:
+    """Have what is due longest sent beside; return the seconds to wait where nothing is, or nothing can be."""
+    try:
+        delivery = WebhookDelivery.objects.take_next()
+        if delivery is None:
+            return LOOK
+        threading.Thread(target=_send_beside, args=[delivery, free], name="webhook", daemon=True).start()
+    except DatabaseError:
+        return AWAY
+    except Exception as error:
+        logger.exception("no webhook could be taken", error=type(error).__name__)
+        return AWAY
+    return 0.0
 
 
 def _send_beside(delivery: WebhookDelivery, free: threading.Semaphore) -> None:

@@ -17,7 +17,7 @@ Known = dict[int, tuple[LiveTurn, Item]]  # the items of one session's turns, by
 
 
 class KeptTurns:
-    """Items by session and time zone; those of a session that nobody asked for lately, or for longest, go."""
+    """Items by session and time zone; those that were kept first go first."""
 
     def __init__(self) -> None:
         self._sessions: BoundedStore[tuple[int, str], Known] = BoundedStore()
@@ -36,14 +36,13 @@ class KeptTurns:
         address = (session, zone.key)
         known = self._sessions.get(address) or {}
         found: list[tuple[LiveTurn, Item]] = []
-        made = 0
+        is_known = len(turns) >= len(known)
         for turn in turns:
             there = known.get(turn.sequence)
             if there is None or there[0] != turn:
-                there = turn, make(turn)
-                made += 1
+                there, is_known = (turn, make(turn)), False
             found.append(there)
-        if made or len(found) < len(known):
+        if not is_known:
             self._keep(address, {turn.sequence: (turn, item) for turn, item in found if turn.payload is None})
         return [item for _turn, item in found]
 
