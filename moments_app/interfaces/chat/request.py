@@ -158,7 +158,7 @@ def _turn(place: str, message: Any, tools: dict[str, str]) -> NewMessage:
     try:
         return new_message(message, tools)
     except InvalidMessage as error:
-        field = ".".join(map(str, error.errors()[0]["loc"])) or "it"
+        field = next(map(str, error.errors()[0]["loc"]), "it")  # what follows is one of the forms that it may have
         reason = f"{field} is not as a chat message has it."
     except ValidationError as error:
         field, [detail, *_] = next(iter(cast(dict[str, list[Any]], error.detail).items()))
