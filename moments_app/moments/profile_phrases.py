@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Q
-
 from moments_app.engines.calls.profile import Phrase
 from moments_app.models import Job, ProfilePhrase
 from sessions_app.models import Message, Session, UserProfile
@@ -45,7 +43,6 @@ def _sources(user: UserProfile, builds: Sequence[Added]) -> dict[tuple[int, int]
     places = [place for build in builds for phrase in build.phrases for place in _places(build, phrase)]
     if not places:
         return {}
-    sequences = {sequence for _session, sequence in places}
-    either = Q(kind=Message.Kind.TURN, sequence__in=sequences) | Q(kind=Message.Kind.ARCHIVED, sequence__in=sequences)
-    turns = Message.objects.filter(either, user_id=user.pk, session__in={session for session, _sequence in places})
+    own = Message.objects.filter(user_id=user.pk, session__in={session for session, _sequence in places})
+    turns = own.said_where(sequence__in={sequence for _session, sequence in places})
     return {(session, sequence): pk for session, sequence, pk in turns.values_list("session_id", "sequence", "pk")}

@@ -36,13 +36,11 @@ def with_phrases(base: Profile, user: UserProfile, gone: Iterable[ProfilePhrase]
 
 def without_phrases(profile: Profile, gone: Iterable[ProfilePhrase]) -> Profile:
     """Return a profile without some phrases."""
-    named = {row.named for row in gone}
-    interests = set(_among(profile.interests, ProfilePhrase.Kind.INTEREST, named))
-    topics = set(_among(profile.preferred_topics, ProfilePhrase.Kind.TOPIC, named))
+    named, kind = {row.named for row in gone}, ProfilePhrase.Kind
     return replace(
         profile,
-        interests=[text for text in profile.interests if text not in interests],
-        preferred_topics=[text for text in profile.preferred_topics if text not in topics],
+        interests=[text for text in profile.interests if (kind.INTEREST, text.casefold()) not in named],
+        preferred_topics=[text for text in profile.preferred_topics if (kind.TOPIC, text.casefold()) not in named],
     )
 
 

@@ -74,9 +74,12 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.exclude(kind=Message.Kind.PARTITION)
 
     def said_at(self, session: Session, **sequences: Any) -> Self:
-        """Return what `said` does of a session, by conditions on sequences: each of the two kinds has its own index."""
-        own = self.filter(session=session, user_id=session.user_id)
-        return own.filter(Q(**sequences, kind=Message.Kind.TURN) | Q(**sequences, kind=Message.Kind.ARCHIVED))
+        """Return what `said` does of a session, by conditions on sequences; see `said_where`."""
+        return self.filter(session=session, user_id=session.user_id).said_where(**sequences)
+
+    def said_where(self, **sequences: Any) -> Self:
+        """Return what `said` does, by conditions on sequences: each of the two kinds has its own index."""
+        return self.filter(Q(**sequences, kind=Message.Kind.TURN) | Q(**sequences, kind=Message.Kind.ARCHIVED))
 
     def partitions(self) -> Self:
         return self.filter(kind=Message.Kind.PARTITION)
