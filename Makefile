@@ -116,7 +116,7 @@ trust: export FUZZ ?= 2000
 trust: export EXAMPLES ?= 10
 trust: export OUTAGE ?= 30
 trust: .venv/installed-dev
-	.venv/bin/python -m benchmarks.trust
+	.venv/bin/python -m drill.trust
 
 # Writes the hashed, locked lists from the short ones in pyproject.toml.
 lock: .venv/installed-dev

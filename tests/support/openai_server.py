@@ -28,10 +28,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from memoryproject.drill.provider import as_turn as as_turn
-from memoryproject.drill.provider import labelled_of
-from memoryproject.drill.provider import parts_of as parts_of
-from memoryproject.drill.provider import turns_of as shown_turns
+from drill.provider import as_turn as as_turn
+from drill.provider import labelled_of
+from drill.provider import parts_of as parts_of
+from drill.provider import turns_of as shown_turns
 from tests.support.waiting import wait_until
 
 TURNS_PER_MOMENT = 20

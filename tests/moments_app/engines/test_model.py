@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryproject.drill.provider import turns_of
+from drill.provider import turns_of
 from moments_app.engines import endpoint, model
 from moments_app.engines.calls import moments
 from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection, known_text

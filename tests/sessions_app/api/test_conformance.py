@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.generation import GenerationMode
 
-from benchmarks.trust.accepted import accepted_or_refused_as_described, without_a_header_refused_as_described
-from benchmarks.trust.contract import REPLACED
+from drill.trust.accepted import accepted_or_refused_as_described, without_a_header_refused_as_described
+from drill.trust.contract import REPLACED
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.transcript import talk
 

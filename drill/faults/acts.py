@@ -1,0 +1,53 @@
+"""kill -9 while applications do what is to be done once; then a backup of it all, restored elsewhere."""
+
+from collections.abc import Iterator
+
+from drill.acts import Acting
+from drill.course import Course, Fault
+from drill.database import beside
+from drill.faults.kills import kill_one
+from drill.members import ROOT, kinds
+from drill.report import Row
+from drill.site import Site
+from drill.waits import Picker
+
+HURT = (
+    "web worker",
+    "web server's master",
+    "queue worker with a job",
+    "database's process of a client",
+    "database's first process",
+    ROOT,
+)
+
+
+def done_once(course: Course) -> Iterator[Row]:
+    """Kill what serves, works and stores, one kind after the other, and count what was done meanwhile."""
+    hurt = [kind for kind in HURT if kind in kinds(course.site)]
+    fault = Fault(Row("kill -9 while facts are corrected, items retracted, probes asked, contexts kept"))
+    picker, rows = Picker(course.chance), []
+    course.say(f"{fault.row.fault}: {course.kills} of each of {len(hurt)} kinds …")
+    with course.attended([fault], clients=1) as attended:
+        with Acting(course.site) as acting:
+            for number in range(course.kills):
+                for kind in course.chance.sample(hurt, len(hurt)):
+                    killed = kill_one(course, attended, kind, picker, by_place=number % 2 == 0)
+                    fault.row.seconds.append(killed.seconds)
+        rows = [*acting.rows(course.site, fault.row.times), *_restored(course, acting, fault.row.times)]
+    for row in rows:
+        course.say(f"  {row.outcome()}")
+    yield from (fault.row, *rows)
+
+
+def _restored(course: Course, acting: Acting, times: int) -> list[Row]:
+    """Restore a backup elsewhere, and count there."""
+    path = course.site.folder / "acts.backup"
+    course.site.manage("backup", str(path))
+
+    def restore(other: Site) -> None:
+        other.manage("restore", str(path))
+        other.manage("verify", str(path))
+        other.key = course.site.key
+
+    with beside(course.database_url) as database, Site(course.provider, database, before=restore) as other:
+        return acting.rows(other, times, ", in a backup that is restored elsewhere")

@@ -1,0 +1,70 @@
+"""A database that hangs, and one that is started again."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import psutil
+
+from drill.course import Course, Fault
+from drill.load import append
+from drill.recovery import wait_until_well
+from drill.report import Row, not_tried
+from drill.site import Site, wait_for
+from drill.watch import Prober
+
+HANG_SECONDS = 5.0
+TIMES = 2
+PERSON = "drill-prober"
+NOT_OURS = "the database is not embedded, and others may use its server"
+
+
+def hang(course: Course) -> Iterator[Row]:
+    """Have every process of the database stop for a while, and go on."""
+    yield _hurt(course, f"a database that hangs for {HANG_SECONDS:.0f} s", _hang)
+
+
+def restart(course: Course) -> Iterator[Row]:
+    """Have the database end in an orderly way; whoever needs it starts it again."""
+    yield _hurt(course, "a restart of the database", _restart)
+
+
+def _hurt(course: Course, name: str, how: Callable[[Site], None]) -> Row:
+    if not course.site.is_embedded:
+        return not_tried(name, NOT_OURS)
+    with course.fault(name) as fault:
+        append(course.site, fault.ledger, PERSON)
+        with Prober(course.site, PERSON) as prober:
+            for _ in range(TIMES):
+                how(course.site)
+                _recover(course.site, fault)
+        fault.row.probes = prober.seconds
+        fault.row.remark(prober.refused())
+    return fault.row
+
+
+def _recover(site: Site, fault: Fault) -> None:
+    began = time.monotonic()
+    wait_until_well(site, fault.ledger)
+    fault.row.times += 1
+    fault.row.seconds.append(time.monotonic() - began)
+
+
+def _hang(site: Site) -> None:
+    processes = site.database()
+    _send(processes, signal.SIGSTOP)
+    time.sleep(HANG_SECONDS)
+    _send(processes, signal.SIGCONT)
+
+
+def _restart(site: Site) -> None:
+    [first, *_] = site.database()
+    _send([first], signal.SIGINT)
+    wait_for("the database to end", lambda: not first.is_running(), HANG_SECONDS * 10, pause=0.02)
+
+
+def _send(processes: list[psutil.Process], number: int) -> None:
+    for process in processes:
+        with suppress(psutil.Error):
+            process.send_signal(number)

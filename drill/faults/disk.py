@@ -1,0 +1,131 @@
+"""A disk of the database that is full: a small file system, or without the right to make one, a limit on its files."""
+
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from drill.course import Course
+from drill.faults.database import NOT_OURS
+from drill.recovery import wait_until_well
+from drill.report import Row, not_tried
+from drill.site import Site
+
+FULL_SECONDS = 10.0
+BYTES = 400_000_000  # of the small file system
+BLOCK = bytes(1_000_000)
+FILE_BYTES = 1_000_000  # beyond which nothing is written: less than a file of the write-ahead log has
+AGAIN = 0.05  # seconds after which room that was given up is filled, and processes that have come are limited
+REFUSED = ("No space left", "File too large")  # what the database's log says of a write that failed
+NAME = f"the database's disk is full for {FULL_SECONDS:.0f} s"
+
+
+def full(course: Course) -> Iterator[Row]:
+    """Have every write of the database fail for a while."""
+    if not course.site.is_embedded:
+        yield not_tried(NAME, NOT_OURS)
+    elif _may_limit(course.site):
+        yield _hurt(course, _limited)
+    elif _may_mount(course.site.folder):
+        with ExitStack() as stack, course.another_site(lambda site: stack.enter_context(_mounted(site))):
+            yield _hurt(course, _filled)
+    else:
+        yield not_tried(NAME, "neither may a file system be mounted here, nor the database's files be limited")
+
+
+def _hurt(course: Course, fill: Callable[[Site], None]) -> Row:
+    with course.fault(NAME) as fault:
+        log = course.site.folder / "postgres" / "log"
+        before = log.stat().st_size
+        fill(course.site)
+        began = time.monotonic()
+        wait_until_well(course.site, fault.ledger)
+        fault.row.times = 1
+        fault.row.seconds.append(time.monotonic() - began)
+        with log.open(errors="replace") as file:
+            file.seek(before)
+            text = file.read()
+        fault.row.remark(f"{sum(map(text.count, REFUSED))} writes were refused")
+    return fault.row
+
+
+# --- by a small file system ---
+
+
+def _may_mount(folder: Path) -> bool:
+    place = folder / "mount"
+    place.mkdir()
+    try:
+        return _mount(place) and _unmount(place)
+    finally:
+        place.rmdir()
+
+
+def _mount(place: Path) -> bool:
+    return _succeeds("mount", "-t", "tmpfs", "-o", f"size={BYTES}", "drill", str(place))
+
+
+def _unmount(place: Path) -> bool:
+    return _succeeds("umount", "--lazy", str(place))
+
+
+def _succeeds(*command: str) -> bool:
+    path = shutil.which(command[0])
+    return bool(path) and not subprocess.run([str(path), *command[1:]], capture_output=True, check=False).returncode  # noqa: S603 (the system's own)
+
+
+@contextmanager
+def _mounted(site: Site) -> Iterator[None]:
+    """Have the database live on a small file system of its own."""
+    place = site.folder / "postgres"
+    place.mkdir()
+    _mount(place)
+    try:
+        yield
+    finally:
+        _unmount(place)
+        shutil.rmtree(site.folder, ignore_errors=True)
+
+
+def _filled(site: Site) -> None:
+    ballast, deadline = site.folder / "postgres" / "ballast", time.monotonic() + FULL_SECONDS
+    with ballast.open("wb", buffering=0) as file:
+        while time.monotonic() < deadline:
+            with suppress(OSError):
+                while True:
+                    file.write(BLOCK)
+            time.sleep(AGAIN)
+    ballast.unlink()
+
+
+# --- by a limit on the size of files, which the kernel grants to the owner of the processes ---
+
+
+def _may_limit(site: Site) -> bool:
+    try:
+        _limit(site, resource.RLIM_INFINITY)
+    except (psutil.Error, AttributeError):
+        return False
+    return True
+
+
+def _limited(site: Site) -> None:
+    deadline = time.monotonic() + FULL_SECONDS
+    while time.monotonic() < deadline:
+        with suppress(psutil.Error):
+            _limit(site, FILE_BYTES)
+        time.sleep(AGAIN)
+    with suppress(psutil.Error):
+        _limit(site, resource.RLIM_INFINITY)
+
+
+def _limit(site: Site, size: int) -> None:
+    for process in site.database():
+        with suppress(psutil.NoSuchProcess):
+            _, most = process.rlimit(psutil.RLIMIT_FSIZE)
+            process.rlimit(psutil.RLIMIT_FSIZE, (size, most))

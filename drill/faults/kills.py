@@ -1,0 +1,129 @@
+"""kill -9 of each kind of process, half of them at an instant that is chosen by what the process waits in."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import psutil
+
+from drill.course import Attended, Course, Fault
+from drill.members import ROOT, any_alive, kinds, of_kind
+from drill.recovery import CAUGHT_UP_SECONDS, WELL_SECONDS, now, wait_until_well
+from drill.report import Row
+from drill.site import Site, kill, wait_for
+from drill.waits import Picker
+from drill.watch import Watch
+
+FOUND_SECONDS = 30  # in which a process of the kind has to be there
+END_SECONDS = 30  # in which all of a tree has to end with its root
+LEAVE_WORK_ALONE = ("web", "idle", "clock", "watch", "keeper")  # in the name of a kind: no job is under way there
+
+AT_WORK = "SELECT id FROM moments_app_job WHERE status = 'processing'"
+STILL_OPEN = "SELECT count(*) FROM moments_app_job WHERE id = ANY(%s) AND status IN ('queued', 'processing')"
+LAST_END = "SELECT max(finished_at) FROM moments_app_job WHERE id = ANY(%s)"
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A kill, and the work that was under way.
+
+    Args:
+        fault: it was one of.
+        at: when.
+        seconds: until the site was well; the work may have taken longer.
+        jobs: that were under way, and that the kill may have broken off; later kills may have done so again.
+    """
+
+    fault: Fault
+    at: datetime
+    seconds: float
+    jobs: list[int]
+
+
+def each_kind(course: Course) -> Iterator[Row]:
+    """Kill each kind of process as often as the course says, one kind after the other, in rounds."""
+    faults = {kind: Fault(Row(f"kill -9: {kind}")) for kind in kinds(course.site)}
+    work = Fault(Row("the work of all kills"))
+    pickers = {kind: Picker(course.chance) for kind in faults}
+    course.say(f"{course.kills} kills of each of {len(faults)} kinds of processes …")
+    with course.attended([*faults.values(), work]) as attended:
+        killed = []
+        for number in range(course.kills):
+            for kind in course.chance.sample(list(faults), len(faults)):
+                attended.current = faults[kind]
+                killed.append(kill_one(course, attended, kind, pickers[kind], by_place=number % 2 == 0))
+            course.say(f"  {len(killed)} kills, {sum(one.seconds for one in killed) / len(killed):.1f} s each")
+        attended.current = work
+        work.row.times = len(killed)
+        _wait_for_work(course.site, killed)
+    for kind, fault in faults.items():
+        fault.row.places = dict(pickers[kind].places)
+        course.say(f"  {kind}: {fault.row.outcome()}")
+    yield from (fault.row for fault in [*faults.values(), work])
+
+
+def kill_one(course: Course, attended: Attended, kind: str, picker: Picker, *, by_place: bool) -> Killed:
+    """Kill a process of a kind, and wait until the site is well.
+
+    Args:
+        course: of the drill.
+        attended: the fault under way.
+        kind: of the process.
+        picker: picks one of the kind.
+        by_place: by what it waits in, not at any time.
+
+    Raises:
+        NotWell: it is not in time.
+    """
+    site, fault = course.site, attended.current
+    with Watch(site) as watch:
+        victim, jobs = _picked(site, kind, picker, by_place=by_place)
+        below, at, began = site.members(), now(), time.monotonic()
+        kill(victim)
+        fault.row.times += 1
+        if kind == ROOT:
+            _start_again(site, below)
+        wait_for(f"another {kind}", lambda: _is_replaced(site, kind, victim), WELL_SECONDS)
+        wait_until_well(site, fault.ledger)
+        seconds = time.monotonic() - began
+        fault.row.told = sorted({*fault.row.told, *watch.told()})
+    return Killed(fault, at, seconds, jobs)
+
+
+def _picked(site: Site, kind: str, picker: Picker, *, by_place: bool) -> tuple[psutil.Process, list[int]]:
+    """Return a process to kill, and the jobs that are under way; whatever ends while it is picked is not it."""
+    choose = picker.by_place if by_place else picker.at_random
+    found: list[tuple[psutil.Process, list[int]]] = []
+
+    def pick() -> bool:
+        jobs = [] if any(name in kind for name in LEAVE_WORK_ALONE) else [int(pk) for (pk,) in site.rows(AT_WORK)]
+        if victim := choose(lambda: of_kind(site, kind)):
+            found.append((victim, jobs))
+        return bool(found)
+
+    wait_for(f"a process to kill: {kind}", pick, FOUND_SECONDS, pause=0.02)
+    return found[0]
+
+
+def _start_again(site: Site, below: list[psutil.Process]) -> None:
+    """Start a site whose root was killed, once everything below it has ended by itself."""
+    wait_for("the tree to end with its root", lambda: site.has_ended and not any_alive(below), END_SECONDS)
+    site.start()
+
+
+def _is_replaced(site: Site, kind: str, victim: psutil.Process) -> bool:
+    """Return True once the victim is gone, and a process of its kind is there where one always is."""
+    comes_and_goes = "worker" in kind or "client" in kind
+    others = [process for process in of_kind(site, kind) if process.pid != victim.pid]
+    return not victim.is_running() and (comes_and_goes or bool(others))
+
+
+def _wait_for_work(site: Site, killed: list[Killed]) -> None:
+    """Wait for the jobs that were under way at the kills, and note for each kill when all was well."""
+    jobs = sorted({pk for one in killed for pk in one.jobs})
+    wait_for("the jobs under way at the kills", lambda: not site.number(STILL_OPEN, jobs), CAUGHT_UP_SECONDS, pause=0.5)
+    for one in killed:
+        [[ended]] = site.rows(LAST_END, one.jobs)
+        work = (ended - one.at) if ended else timedelta()
+        one.fault.row.seconds.append(max(one.seconds, work.total_seconds()))

@@ -1,0 +1,67 @@
+"""What came of each attack: a row, and the table of all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from drill.report import aligned
+
+HEADINGS = ("attack", "door", "engine", "seen by others", "by the person", "out of its fence", "after retraction")
+MOST_REMARKS = 3
+FOR_ALL = "shard"  # the door by which everybody is to see it
+
+
+@dataclass
+class Row:
+    """What came of an attack by a door.
+
+    Args:
+        attack, door, engine: which.
+        others: who else would have seen it who should not, and where; and calls of a model with words of two people.
+        own: in how many of a person's contexts and searches it stands, and of how many.
+        escapes: where it could be taken for more than text.
+        after: where it is seen after it was taken back.
+        changed: contexts that are not what they were before.
+    """
+
+    attack: str
+    door: str
+    engine: str
+    others: list[str] = field(default_factory=list)
+    own: tuple[int, int] = (0, 0)
+    escapes: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+
+    @property
+    def is_for_all(self) -> bool:
+        """True if everybody is to see it, until it is taken back."""
+        return self.door == FOR_ALL
+
+    @property
+    def is_well(self) -> bool:
+        """True if nobody else saw it, it stayed text, and nothing of it is left."""
+        return not (self.others or self.escapes or self.after or self.changed)
+
+    def cells(self) -> list[str]:
+        """Return what stands in the table."""
+        left = f"{len(self.after)} left" if self.after else "gone"
+        same = f"{len(self.changed)} contexts differ" if self.changed else "contexts as before"
+        others = "all, as is meant" if self.is_for_all else str(len(self.others))
+        seen = [others, f"{self.own[0]} of {self.own[1]}", str(len(self.escapes))]
+        return [self.attack, self.door, self.engine, *seen, f"{left}, {same}"]
+
+    def remarks(self) -> list[str]:
+        """Return what is wrong, for people."""
+        wrong = {
+            "seen by others": self.others,
+            "out of its fence": self.escapes,
+            "left after retraction": self.after,
+            "not as before": self.changed,
+        }
+        name = f"{self.attack}, {self.door}, {self.engine}"
+        return [f"{name}: {what}: {'; '.join(found[:MOST_REMARKS])}" for what, found in wrong.items() if found]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the table, as Markdown that can be read as it is."""
+    return aligned(HEADINGS, [row.cells() for row in rows])

@@ -1,0 +1,323 @@
+"""A throw-away installation: `manage.py run` on a data directory of its own, with default settings."""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, LiteralString, Self
+from urllib.parse import urlsplit, urlunsplit
+
+import psutil
+import psycopg
+from pydantic import Secret, SecretStr
+
+from drill.ledger import Turn, marks_in
+from drill.provider import Provider
+from memoryproject.conf import BASE_DIR, variables
+from memoryproject.embedded import server
+from memoryproject.process_tree import PARENT
+
+START_SECONDS = 240  # that a start may take on a slow machine
+REQUEST_SECONDS = 30
+LOGINS = ("WEB_DATABASE_URL", "WORKER_DATABASE_URL")
+SERVING = "Ctrl-C"  # what `run` prints when it serves
+ALARMS = ("WARNING", "ERROR", "CRITICAL", "warning", "error", "is started again")  # in a line of the log
+
+
+class NotWell(Exception):
+    """The site did not become what was waited for; the message says what that was."""
+
+
+class Site:
+    """An installation that exists inside its `with` block.
+
+    Args:
+        provider: of all its models.
+        database_url: of an empty database of its own; blank for the embedded one.
+        before: is called with it before it is started, to put something into its database.
+        variables: settings that are not the defaults.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        database_url: str = "",
+        *,
+        before: Callable[["Site"], object] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="memory-drill-"))
+        self.port = _free_port()
+        self.key = ""
+        self.is_embedded = not database_url
+        self._database_url = database_url
+        self._environment = environment(provider, database_url, self.folder) | dict(variables or {})
+        self._before = before
+        self._run: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            if self._before:
+                self._before(self)
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        if self.is_embedded:
+            server.stop(self.folder / "postgres")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # --- its processes ---
+
+    def start(self) -> None:
+        """Start it, and wait until it serves.
+
+        Raises:
+            NotWell: it ended, or takes too long.
+        """
+        command = [sys.executable, "manage.py", "run", "--no-demo", "--port", str(self.port)]
+        began = self.log_size
+        with self.log.open("ab") as log:
+            self._run = subprocess.Popen(  # noqa: S603 (our own program)
+                command,
+                cwd=BASE_DIR,
+                env=self._environment | {PARENT: str(os.getpid())},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        run = self._run
+        wait_for("the site to serve", lambda: SERVING in self.log_since(began) or run.poll() is not None, START_SECONDS)
+        if run.poll() is not None:
+            raise NotWell(f"The site did not start: {_last_line(self.log_since(began))}")
+        self.key = self.key or self.manage("create_api_key", "drill", "--scope", "admin").strip().splitlines()[-1]
+
+    def stop(self) -> None:
+        """End it in an orderly way, or else."""
+        if self._run and self._run.poll() is None:
+            members = self.members()
+            self._run.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._run.wait(60)
+            self._run.kill()
+            _, alive = psutil.wait_procs(members, timeout=10)
+            for member in alive:
+                with suppress(psutil.Error):
+                    member.kill()
+
+    @property
+    def root(self) -> psutil.Process:
+        """The process that holds everything."""
+        assert self._run is not None  # it was started
+        return psutil.Process(self._run.pid)
+
+    @property
+    def has_ended(self) -> bool:
+        """True if its root has ended."""
+        return self._run is None or self._run.poll() is not None
+
+    def members(self) -> list[psutil.Process]:
+        """Return the processes below the root, and those of the embedded database."""
+        with suppress(psutil.Error, AssertionError):
+            return [*self.root.children(recursive=True), *self.database()]
+        return self.database()
+
+    def database(self) -> list[psutil.Process]:
+        """Return the processes of the embedded database, the first of all first."""
+        with suppress(psutil.Error, OSError, ValueError):
+            first = (self.folder / "postgres" / "postmaster.pid").read_text().split("\n", 1)[0]
+            process = psutil.Process(int(first))
+            return [process, *process.children()]
+        return []
+
+    def manage(self, *arguments: str) -> str:
+        """Run a command on it, and return what that prints.
+
+        Raises:
+            NotWell: it failed; has the last line that it printed.
+        """
+        done = subprocess.run(  # noqa: S603 (our own program)
+            [sys.executable, "manage.py", *arguments],
+            cwd=BASE_DIR,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise NotWell(f"manage.py {arguments[0]} failed: {_last_line(done.stderr or done.stdout)}")
+        return done.stdout
+
+    # --- what it says ---
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        seconds: float = REQUEST_SECONDS,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, bytes]:
+        """Make one request with the key.
+
+        Raises:
+            OSError, HTTPException: it isn't answered.
+        """
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
+        try:
+            data = None if body is None else json.dumps(body).encode()
+            own = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+            connection.request(method, path, data, own | dict(headers or {}))
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def status(self, method: str, path: str, body: Any = None, *, seconds: float = REQUEST_SECONDS) -> int:
+        """Make one request and return its status; 0 if it isn't answered."""
+        try:
+            return self.request(method, path, body, seconds=seconds)[0]
+        except (OSError, http.client.HTTPException):
+            return 0
+
+    @property
+    def log(self) -> Path:
+        """The file of everything that its processes print."""
+        return self.folder / "run.log"
+
+    @property
+    def log_size(self) -> int:
+        """How long the log is by now."""
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def log_since(self, size: int) -> str:
+        """Return what the log has behind its first bytes."""
+        with self.log.open("rb") as file:
+            file.seek(size)
+            return file.read().decode(errors="replace")
+
+    # --- what it holds ---
+
+    def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """Open a connection to its database, past everything.
+
+        Raises:
+            psycopg.OperationalError: it can't be reached.
+        """
+        if not self.is_embedded:
+            return psycopg.connect(self._database_url, autocommit=True, connect_timeout=5)
+        folder = server.running_socket(self.folder / "postgres") or "/nonexistent"
+        return psycopg.connect(f"host={folder} dbname=postgres user=postgres", autocommit=True, connect_timeout=5)
+
+    def rows(self, statement: LiteralString, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement, asked for again as long as the database is away.
+
+        Raises:
+            NotWell: it stays away.
+        """
+        found: list[tuple[Any, ...]] = []
+
+        def ask() -> bool:
+            with suppress(psycopg.OperationalError), self.connect() as connection:
+                found[:] = connection.execute(statement, values).fetchall()
+                return True
+            return False
+
+        wait_for("the database to answer", ask, START_SECONDS)
+        return found
+
+    def number(self, statement: LiteralString, *values: Any) -> int:
+        """Return the one number that a statement asks for."""
+        [[number]] = self.rows(statement, *values)
+        return int(number)
+
+    def turns(self) -> list[Turn]:
+        """Return the turns with a mark in the transcript, as often as they are there."""
+        found = self.rows("SELECT role, content FROM sessions_app_message WHERE kind = 'turn' AND content ~ 'mark'")
+        return [(role, mark) for role, content in found for mark in marks_in(content)]
+
+
+def found_by_search(site: Site, person: str, query: str, text: str) -> None:
+    """Search a person's memory for something that was said.
+
+    Raises:
+        NotWell: it isn't found.
+    """
+    status, answer = site.request("POST", "/api/v1/memory/search", {"user_id": person, "query": query})
+    if status != 200 or text not in answer.decode():
+        raise NotWell(f"A search did not find what was said (status {status}).")
+
+
+def environment(provider: Provider, database_url: str, folder: Path) -> dict[str, str]:
+    """Return the environment of a throw-away installation: default settings, and the stand-in for all models."""
+    defaults = {name: _as_text(field.default) for name, _, field in variables() if name in os.environ}
+    models = {
+        f"{group}__{name}": value
+        for group, names in (("ENGINE", ""), ("EMBEDDING", ""), ("CHAT", "UPSTREAM_"))
+        for name, value in ((f"{names}BASE_URL", provider.base_url), (f"{names}API_KEY", "drill"))
+    }
+    own = {"DATABASE_URL": database_url, "DATA_DIR": str(folder), server.MAY_CREATE: "1"}
+    return os.environ | defaults | models | _logins(database_url) | own
+
+
+def _logins(database_url: str) -> dict[str, str]:
+    """Return the logins of this environment, to a database on the same server; none for the embedded one."""
+    name = urlsplit(database_url).path
+    logins = {login: os.environ.get(login, "") for login in LOGINS if database_url}
+    return {login: urlunsplit(urlsplit(url)._replace(path=name)) for login, url in logins.items() if url}
+
+
+def _as_text(value: Any) -> str:
+    """Return a default as an environment variable says it, so that neither this environment nor .env is heard."""
+    if isinstance(value, SecretStr | Secret):
+        value = value.get_secret_value()
+    if isinstance(value, list):
+        return ",".join(value)
+    return json.dumps(value) if isinstance(value, dict | bool) else str(value)
+
+
+def wait_for(what: str, done: Callable[[], bool], seconds: float, *, pause: float = 0.1) -> float:
+    """Wait until something holds, and return the seconds that it took.
+
+    Raises:
+        NotWell: it does not in time.
+    """
+    began = time.monotonic()
+    while not done():
+        if time.monotonic() - began > seconds:
+            raise NotWell(f"Waited {seconds:.0f} s for {what}.")
+        time.sleep(pause)
+    return time.monotonic() - began
+
+
+def kill(process: psutil.Process) -> None:
+    """kill -9, if it is still there."""
+    with suppress(psutil.Error):
+        process.send_signal(signal.SIGKILL)
+
+
+def _last_line(printed: str) -> str:
+    return (printed.strip().splitlines() or ["it said nothing"])[-1]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,129 @@
+"""Many writers on one session, and the highest load of appends that is held for a while."""
+
+import http.client
+import itertools
+import json
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import quantiles
+
+from drill.site import Site
+
+TEXT = "We moved the studio to Turin in March, the kiln is due on the 4th, and Marta asked for the invoice again."
+CLIENTS = 24
+WRITERS, APPENDS = 32, 10
+FIRST_RATE, FACTOR = 20.0, 1.4  # appends a second that are tried first, and how the next rate follows
+TRY_SECONDS = 8.0
+HIGHEST_P99 = 1.0  # seconds
+SHARE = 0.7  # of the highest rate that went well for some seconds is tried for minutes
+GAPS = """
+SELECT COALESCE(max(sequence) + 1 - count(DISTINCT sequence), 0) FROM sessions_app_message message
+JOIN sessions_app_session session ON session.id = message.session_id WHERE session.session_id = %s AND kind = 'turn'
+"""
+STORED = """
+SELECT count(*) FROM sessions_app_message message JOIN sessions_app_session session ON session.id = message.session_id
+WHERE session.session_id = %s AND kind = 'turn'
+"""
+
+
+@dataclass
+class Held:
+    """A load, and how it was borne.
+
+    Args:
+        rate: appends a second that were asked for.
+        seconds: for how long.
+        times: seconds of each, from when it was due.
+        errors: answers that were no success.
+    """
+
+    rate: float
+    seconds: float
+    times: list[float] = field(default_factory=list)
+    errors: int = 0
+
+    @property
+    def p99(self) -> float:
+        return quantiles(self.times, n=100)[98] if len(self.times) > 1 else 0.0
+
+    @property
+    def is_held(self) -> bool:
+        return not self.errors and self.p99 <= HIGHEST_P99
+
+
+def gaps(site: Site) -> tuple[int, int]:
+    """Have many writers append to one session at once.
+
+    Returns:
+        How many there were, and the gaps and missing turns afterwards.
+    """
+    threads = [threading.Thread(target=_append_some, args=(site, writer)) for writer in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    missing = WRITERS * APPENDS - site.number(STORED, "together")
+    return WRITERS, abs(missing) + site.number(GAPS, "together")
+
+
+def _append_some(site: Site, writer: int) -> None:
+    for number in range(APPENDS):
+        message = {"role": "user", "content": TEXT, "external_id": f"{writer}-{number}"}
+        body = {"user_id": "many", "messages": [message]}
+        while site.status("POST", "/api/v1/sessions/together/messages", body) not in (200, 201):
+            time.sleep(0.2)
+
+
+def highest(site: Site, keys: Sequence[str], seconds: float) -> Held:
+    """Find the highest load that is held for some seconds; a lower one where that was too much in the long run."""
+    good = FIRST_RATE
+    for rate in itertools.accumulate(itertools.repeat(FACTOR), lambda rate, factor: rate * factor, initial=FIRST_RATE):
+        if not load(site, keys, rate, TRY_SECONDS).is_held:
+            break
+        good = rate
+    while True:
+        good *= SHARE
+        held = load(site, keys, good, seconds)
+        if held.is_held or good < 1:
+            return held
+
+
+def load(site: Site, keys: Sequence[str], rate: float, seconds: float) -> Held:
+    """Append at a steady rate, whether answers come or not; a time counts from when the append was due."""
+    held, numbers, lock = Held(rate, seconds), itertools.count(), threading.Lock()
+    began = time.monotonic() + 0.5
+
+    def work(client: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=30)
+        while True:
+            with lock:
+                due = began + next(numbers) / rate
+            if due > began + seconds:
+                return connection.close()
+            time.sleep(max(due - time.monotonic(), 0))
+            is_well = _append(connection, keys[client % len(keys)], client)
+            with lock:
+                held.times.append(time.monotonic() - due)
+                held.errors += not is_well
+
+    threads = [threading.Thread(target=work, args=(client,)) for client in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return held
+
+
+def _append(connection: http.client.HTTPConnection, key: str, client: int) -> bool:
+    body = {"user_id": f"load-{client}", "messages": [{"role": "user", "content": TEXT}]}
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    try:
+        connection.request("POST", f"/api/v1/sessions/load-{client}/messages", json.dumps(body), headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status == 201
+    except (OSError, http.client.HTTPException):
+        connection.close()
+        return False

@@ -1,0 +1,129 @@
+"""People with everything that there can be of a person, and the ids by which it is asked for."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from drill.site import Site, wait_for
+from drill.trust.isolation import OF_FIRST, TOPIC, UNKNOWN
+
+TURNS = 60
+WORK_SECONDS = 240
+OPEN = "SELECT count(*) FROM moments_app_job WHERE status IN ('queued', 'processing')"
+LISTED = {  # where a person's ids are listed, and under which names
+    "session_id": ("sessions", "sessions", "session_id"),
+    "key": ("moments", "moments", "key"),
+    "job_id": ("jobs", "jobs", "job_id"),
+    "stream_id": ("streams", "streams", "stream_id"),
+    "entity_id": ("entities", "entities", "entity_id"),
+    "retraction_id": ("retractions", "retractions", "retraction_id"),
+    "fact_id": ("facts", "facts", "fact_id"),
+    "correction_id": ("corrections", "corrections", "correction_id"),
+    "probe_id": ("probes", "probes", "probe_id"),
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """Whom a key asks about.
+
+    Args:
+        site: that is asked.
+        key: of a service, of scope `admin`.
+        person: whose things these are.
+    """
+
+    site: Site
+    key: str
+    person: str
+
+    def ask(self, method: str, path: str, **fields: Any) -> Any:
+        """Make a request about the person, and return what is answered.
+
+        Raises:
+            RuntimeError: it is refused.
+        """
+        fields = {"user_id": self.person} | fields
+        is_read = method == "GET"
+        status, answer = self.site.request(
+            method,
+            f"/api/v1/{path}?{urlencode(fields)}" if is_read else f"/api/v1/{path}",
+            None if is_read else fields,
+            headers={"Authorization": f"Bearer {self.key}"},
+        )
+        if status >= 300:
+            raise RuntimeError(f"{method} {path} is answered {status}: {answer.decode()[:300]}")
+        return json.loads(answer)
+
+    def ids(self, name: str) -> list[str]:
+        """Return the person's ids of a kind."""
+        if name == "context_id":
+            return [self.ask("GET", "memory/context", session_id="talk", query=TOPIC, format="json")["context_id"]]
+        path, listed, field = LISTED[name]
+        return sorted({str(one[field]) for one in self.ask("GET", path, limit=50)[listed]} - {UNKNOWN})
+
+
+IDS = (*LISTED, "context_id")
+
+
+def seed(known: Known, word: str) -> None:
+    """Give a person what there can be, with a word in all of it."""
+    for session in ("talk", f"{known.person}-own"):
+        _talk(known, session, word)
+    _know(known, word)
+    _answered(known, word)
+    goal = {"kind": "goal", "title": f"Make {word}", "body": f"From {TOPIC}."}
+    known.ask("POST", "entities", **goal)
+    noted = known.ask("POST", "entities", **goal | {"title": f"Forget {word}"})
+    own = f"{known.person}-own"
+    known.ask("POST", "retractions", session_id=own, sequences=[3], reason=word)
+    known.ask("POST", "retractions", entity_ids=[noted["entity_id"]], reason=word)
+
+
+def have_a_prompt(site: Site, key: str) -> None:
+    """Give a key's application a prompt of its own, with a word in all of it that its people alone may read."""
+    prompt = {"name": OF_FIRST, "purpose": "memory-policy", "title": OF_FIRST, "content": f"Know {OF_FIRST}."}
+    status, told = site.request("POST", "/api/v1/prompts", prompt, headers={"Authorization": f"Bearer {key}"})
+    if status != 201:
+        raise RuntimeError(f"prompts is answered {status}: {told.decode()[:300]}")
+
+
+def _talk(known: Known, session: str, word: str) -> None:
+    messages = [
+        {
+            "role": ("user", "assistant")[number % 2],
+            "content": f"{word}: part {number} of what {known.person} says about {TOPIC}.",
+        }
+        for number in range(TURNS)
+    ]
+    known.ask("POST", f"sessions/{session}/messages", messages=messages)
+    known.ask("POST", "moments/build", session_id=session, force=True, lag=2)
+
+
+def _know(known: Known, word: str) -> None:
+    """Write facts directly, one about others, and correct one; keep a question, and ask it."""
+    wait_for("all work to be done", lambda: not known.site.number(OPEN), WORK_SECONDS, pause=0.3)
+    streams = known.ask("GET", "streams", stream_type="user", limit=50)["streams"]
+    stream = next(one["stream_id"] for one in streams if one["user_id"] == known.person)
+    fact: Mapping[str, Any] = {"atom_type": "fact", "formed_at": "2026-03-02T10:00:00Z"}
+    for text in (f"{word} works at {TOPIC}.", f"{word} lives behind {TOPIC}."):
+        known.ask("POST", f"streams/{stream}/atoms", **fact, content=text, related_users=["cleo"])
+    written = known.ask("GET", "facts", limit=50)["facts"]
+    wrong = next(one["fact_id"] for one in written if "lives behind" in one["content"])
+    known.ask("PATCH", f"facts/{wrong}", content=f"{word} lives in {TOPIC}.")
+    known.ask("POST", "probes", question=f"What of {TOPIC} and {word}?", expected=word, session_id="talk")
+    known.ask("POST", "probes/run")
+
+
+def _answered(known: Known, word: str) -> None:
+    """Have an answer with the context that it was given, and a response of a model."""
+    [context] = known.ids("context_id")
+    answer = {"role": "assistant", "content": f"{word} is all I know."}
+    known.ask("POST", "sessions/talk/messages", messages=[answer], context_id=context)
+    body = {"model": "drill", "input": f"What of {word} and {TOPIC}?"}
+    named = {"X-User-Id": known.person, "X-Session-Id": "talk", "Authorization": f"Bearer {known.key}"}
+    status, told = known.site.request("POST", "/v1/responses", body, headers=named)
+    if status != 200:
+        raise RuntimeError(f"/v1/responses is answered {status}: {told.decode()[:300]}")

@@ -1,0 +1,200 @@
+"""`make trust` finds what is wrong, where something is: on servers that leak, fail, or do neither."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from drill.provider import Provider
+from drill.site import Site
+from drill.trust import contract, fuzz, isolation, page
+from drill.trust.calls import Operation, call, least, text_of
+from drill.trust.isolation import FOREIGN, OWN, UNKNOWN, Caller, Upstream
+from sessions_app.models import UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.transcript.append import NewMessage, append
+from tests.support.processes import database_url
+from tests.support.streams import note, shard
+from tests.support.transcript import talk
+
+READ = Operation("GET", "/api/v1/moments/{key}", {"user_id": {"type": "string"}})
+WRITE = Operation("POST", "/api/v1/moments/build", body={"$ref": "#/components/schemas/Build"})
+SCHEMAS: dict[str, Any] = {
+    "Build": {
+        "type": "object",
+        "required": ["session_id", "lag"],
+        "properties": {
+            "session_id": {"type": "string"},
+            "lag": {"type": "integer", "minimum": 0, "maximum": 9},
+            "user_id": {"type": "string"},
+        },
+    }
+}
+ADA = Caller("key", {"user_id": "ada"}, is_bound=False)
+
+Answer = Callable[[str], tuple[int, str]]  # a path, to status and body
+
+
+@contextmanager
+def answering(answer: Answer) -> Iterator[Site]:
+    """A site that isn't started, whose requests go to a server that answers like this."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, text = answer(self.path)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing: tests are quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    site = Site(Provider(), database_url())
+    site.port = server.server_address[1]
+    try:
+        yield site
+    finally:
+        server.shutdown()
+        server.server_close()
+        site.folder.rmdir()
+
+
+@pytest.mark.django_db(transaction=True)
+class TestIsolation:
+    def probed(self, bo: UserProfile, answer: Answer) -> isolation.Probed:
+        with answering(answer) as site:
+            return isolation.probe(site, [READ, WRITE], SCHEMAS, [ADA], {"key": ["bos-key"]}, bo.pk)
+
+    def test_where_everything_is_unknown_nothing_leaks(self, bo: UserProfile) -> None:
+        found = self.probed(bo, lambda path: (404, "{}"))
+        assert found.leaks == []
+        assert found.probes == 5  # two of a moment, one of a build, two addresses of MCP
+
+    def test_words_of_another_in_an_answer_are_a_leak(self, bo: UserProfile) -> None:
+        found = self.probed(bo, lambda path: (200, FOREIGN if "bos-key" in path else "{}"))
+        assert len(found.leaks) == 1 and "Bo's words" in found.leaks[0]
+
+    def test_so_is_an_answer_that_tells_foreign_from_unknown(self, bo: UserProfile) -> None:
+        found = self.probed(bo, lambda path: (404 if UNKNOWN in path else 403, "{}"))
+        assert len(found.leaks) == 1 and "403 for Bo's" in found.leaks[0]
+
+    def test_so_is_a_change_of_what_is_anothers(self, bo: UserProfile) -> None:
+        session = talk(bo, 2)
+
+        def change(path: str) -> tuple[int, str]:
+            session.messages.filter(sequence=0).update(content="Changed.")
+            return 404, "{}"
+
+        assert self.probed(bo, change).leaks == ["Something of Bo's was changed."]
+
+    def test_so_is_what_others_could_read_if_the_code_filtered_nothing(self, ada: UserProfile, bo: UserProfile) -> None:
+        append(bo, "s1", [NewMessage("user", FOREIGN)])
+        with answering(lambda path: (404, "{}")) as site:
+            found = isolation.without_filters(site, bo.pk)
+            assert found.leaks == [] and found.probes > 2  # as Ada, and as nobody
+            note(shard("lessons"), FOREIGN)
+            found += isolation.without_filters(site, bo.pk)
+        [as_ada, as_nobody] = found.leaks
+        assert "moments_app_memoryatom" in as_ada and f"as {ada.pk} of {DEFAULT}" in as_ada
+        assert f"as nobody of {DEFAULT}" in as_nobody
+
+    def test_words_in_an_export_are_read_out_of_its_zip(self) -> None:
+        file = BytesIO()
+        with ZipFile(file, "w") as archive:
+            archive.writestr("messages.jsonl", FOREIGN)
+        assert (text_of(file.getvalue()), text_of(b"\xff{}")) == (FOREIGN, "\ufffd{}")
+
+    def test_so_are_words_of_both_in_one_call_of_a_model(self) -> None:
+        upstream = Upstream()
+        upstream(f"{OWN} alone")
+        assert upstream.leaks == []
+        upstream(f"{OWN} and {FOREIGN}")
+        assert len(upstream.leaks) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+class TestFuzz:
+    def fuzzed(self, answer: Answer) -> fuzz.Fuzzed:
+        with answering(answer) as site:
+            return fuzz.fuzz(site, [READ, WRITE], SCHEMAS, ["key", ""], {"user_id": ["ada"]}, requests=30, number=1)
+
+    @pytest.mark.slow
+    def test_it_sends_as_many_as_are_wanted_to_each_operation(self, transactional_db: None) -> None:
+        asked: list[str] = []
+
+        def refuse(path: str) -> tuple[int, str]:
+            asked.append(path)
+            return 400, "{}"
+
+        found = self.fuzzed(refuse)
+        assert found.requests == len(asked) == 30
+        assert found.failures == []
+        assert sum(path.startswith("/api/v1/moments/build") for path in asked) >= 10
+
+    @pytest.mark.slow
+    def test_an_answer_of_5xx_is_a_failure(self, transactional_db: None) -> None:
+        found = self.fuzzed(lambda path: (500 if path == "/api/v1/moments/build" else 404, "{}"))
+        assert len(found.failures) == 10
+        assert found.failures[0].startswith("500: POST /api/v1/moments/build")
+
+    def test_so_is_an_internal_error_of_mcp(self, transactional_db: None) -> None:
+        found = self.fuzzed(lambda path: (200, '{"code":-32603}'))
+        assert len(found.failures) == 10
+
+
+def test_the_least_that_fits_a_schema_has_what_is_required() -> None:
+    assert least({"$ref": "#/components/schemas/Build"}, SCHEMAS) == {"session_id": "text", "lag": 0}
+    assert least({"anyOf": [{"type": "null"}, {"type": "string"}]}, {}) == "text"
+
+
+def test_ids_in_a_path_cannot_leave_it() -> None:
+    assert call(READ, {"key": "../../x?y"}, {}, None).path == "/api/v1/moments/..%2F..%2Fx%3Fy"
+
+
+def test_the_figures_stand_between_their_marks_and_nothing_else_changes(tmp_path: Path) -> None:
+    copy = tmp_path / "trust.md"
+    whole = page.PAGE.read_text()
+    copy.write_text(whole)
+    page.put(page.section("A machine.", [("requests", "3", "0 failed")], "", ["a remark"]), copy)
+    text = copy.read_text()
+    assert "A machine.\n\n| tried" in text and "- a remark" in text
+    before, after = whole.partition(page.BEGIN)[0], whole.partition(page.END)[2]
+    assert text.startswith(before + page.BEGIN) and text.endswith(page.END + after)
+    copy.write_text("A page without figures.")
+    with pytest.raises(ValueError, match="no marks"):
+        page.put("x", copy)
+
+
+class TestContract:
+    REPORT: dict[str, Any] = {
+        "failures": [],
+        "errors": [],
+        "test_cases": {"generated": 1234},
+        "operations": {"tested": 47},
+    }
+
+    def test_answers_that_are_as_described_are_a_figure(self) -> None:
+        held = contract.held_of("a person's key", self.REPORT)
+        row = ("requests held against the description, a person's key", "1,234 to 47 operations", "0 5xx, 0 mismatches")
+        assert (held.figure, held.remarks) == (row, [])
+
+    def test_others_are_counted_by_what_is_wrong_and_told(self) -> None:
+        failures = [
+            {"type": "ServerError", "operations": ["GET /a"]},
+            {"type": "UndefinedStatusCode", "operations": ["GET /a", "POST /b"]},
+        ]
+        held = contract.held_of("all", self.REPORT | {"failures": failures, "errors": ["none"]})
+        assert held.figure[2] == "1 5xx, 2 mismatches"
+        assert held.remarks == ["all, ServerError: GET /a", "all, UndefinedStatusCode: GET /a, POST /b", 'all: "none"']
