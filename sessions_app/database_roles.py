@@ -20,7 +20,6 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, InternalError, ProgrammingError, connection, transaction
-from django.db.migrations import RunSQL
 from psycopg import ClientCursor, sql
 from psycopg.pq import TransactionStatus
 
@@ -100,21 +99,6 @@ def _beside(role: Role, execute: Callable[[], Any], session: Any) -> Any:
 # --- in the database ---
 
 _ROLES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
-CREATE_ROLES = RunSQL(
-    # As for requests: whoever made a role, the end tries what matters, which is taking it.
-    sql="\n".join(
-        f"""
-        DO $$ BEGIN CREATE ROLE {role} NOLOGIN NOINHERIT;
-        EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN NULL; END $$;
-        DO $$ BEGIN GRANT {role} TO CURRENT_USER;
-        EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL; END $$;
-        SET LOCAL ROLE {role};
-        RESET ROLE;
-        """
-        for role in _ROLES
-    ),
-    reverse_sql=RunSQL.noop,
-)
 
 # --- what they may ---
 

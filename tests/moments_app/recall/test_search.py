@@ -18,11 +18,11 @@ from moments_app.models import EmbeddingModel, EngineCall, MemoryAtom, MemoryStr
 from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall import accesses
+from moments_app.recall.inspection import EXACT
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.search import READ_AHEAD, SPARE, Hits, rank, recall
 from moments_app.turns import served_lines
-from moments_app.vector_search import EXACT
 from sessions_app.models import ApiKey, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for

@@ -13,7 +13,6 @@ within a few percent and doesn't need to unpack the vector.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from django.db.migrations import RunSQL
 
@@ -23,8 +22,9 @@ CONFIG = "english"  # the configuration that made vectors before version 1
 MAX_CHARS = 50_000  # characters of a text that are indexed; a vector's own limit is a megabyte
 MOST_READ = 10_000  # most rows ranked in one search, in case the word counts are far behind
 ROWS = 100  # rows that the planner expects from a search
-PENDING = 256  # kB of new words that wait to be sorted into the index; each search scans them
 NEWEST = 500  # newest rows ranked if a query has only common words
+PENDING = 256  # kB of new words that wait to be sorted into the index; each search scans them
+
 
 # The same ranking for words that were never counted, or long ago: the candidates themselves show how rare each word is.
 # The formula here is within a hundredth of `ts_rank` for n occurrences, which is Σ 1 / k² for k up to n.
@@ -58,7 +58,6 @@ CREATE_FUNCTIONS = RunSQL(
     """,
     reverse_sql="DROP FUNCTION memory_words(text, tsvector)",
 )
-
 
 # The cost of reading a row's words (25 µs), so that the planner prefers the index however small the table is.
 PRICE_FUNCTION = RunSQL(
@@ -161,20 +160,6 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true") -> Run
     )
 
 
-def recall_within(table: str, *, shards: str, scope: str, time: str, condition: str) -> RunSQL:
-    """Return a migration operation that replaces `recall_<table>` by one that limits the shards a request may name.
-
-    Args:
-        table, scope, time, condition: As before.
-        shards: SQL of the primary keys of those that a request may name.
-    """
-    theirs = f"s LIKE 's%' AND substr(s, 2)::bigint IN ({shards})"
-    return RunSQL(
-        sql=_recall_sql(table, scope=scope, time=time, condition=condition, everybodys=theirs),
-        reverse_sql=_recall_sql(table, scope=scope, time=time, condition=condition),
-    )
-
-
 def recall_anew(table: str, *, scope: str, time: str, condition: str, before: str) -> RunSQL:
     """Return a migration operation that replaces `recall_<table>` by the version below, for the same or fewer rows.
 
@@ -189,50 +174,6 @@ def recall_anew(table: str, *, scope: str, time: str, condition: str, before: st
         sql=_recall_sql(table, scope=scope, time=time, condition=condition),
         reverse_sql=_recall_sql(table, scope=scope, time=time, condition=before),
     )
-
-
-def rank_without_places(table: str) -> RunSQL:
-    """Return a migration operation after which `recall_<table>` ranks texts whose words have no places, too.
-
-    The application writes words with their places. A text that was written past it may have none; as long as nothing
-    was counted it had no score, and stood before all others.
-    """
-    times = "max(cardinality(word.positions))"
-    return RunSQL(
-        sql=_replace_in(table, times, f"COALESCE({times}, 1)"),
-        reverse_sql=_replace_in(table, f"COALESCE({times}, 1)", times),
-    )
-
-
-def _replace_in(table: str, part: str, by: str) -> str:
-    """Return SQL that replaces a part of `recall_<table>`, whatever migrations made of it before."""
-    function = f"pg_get_functiondef('recall_{table}'::regproc)"
-    return f"DO $do$ BEGIN EXECUTE replace({function}, '{part}', '{by}'); END $do$"
-
-
-def swap_index(table: str, *, scope: str, condition: str, before: str) -> RunSQL:
-    """Return an operation for a non-atomic migration that rebuilds the index of a table's words for other rows.
-
-    Searches continue meanwhile: the old index is there until the new one is.
-
-    Args:
-        table, scope: As before.
-        condition: SQL of the rows in the new index.
-        before: The previous condition.
-    """
-    return RunSQL(sql=_swap_sql(table, scope, condition), reverse_sql=_swap_sql(table, scope, before))
-
-
-def _swap_sql(table: str, scope: str, condition: str) -> list[Any]:
-    """Return the statements that swap the index. An interrupted build leaves an invalid index, which is dropped."""
-    index = f"{table}_words"
-    return [
-        f"DROP INDEX CONCURRENTLY IF EXISTS {index}_anew",
-        f"CREATE INDEX CONCURRENTLY {index}_anew ON {table} USING gin ({_words(scope)}) "
-        f"WITH (gin_pending_list_limit = {PENDING}) WHERE {condition}",
-        f"DROP INDEX CONCURRENTLY IF EXISTS {index}",
-        f"ALTER INDEX {index}_anew RENAME TO {index}",
-    ]
 
 
 def _words(scope: str) -> str:

@@ -2,8 +2,8 @@
 
 from django.db.migrations import RunSQL
 
+from sessions_app.migrations._word_search import ROWS
 from sessions_app.row_security import PERSON, ROLE
-from sessions_app.word_search import ROWS
 
 # Vectors of one person that are read one and all, which is exact and takes some 2 µs each. The index takes longer where
 # few of those it meets are the person's: at 1 % of a million five times as long, though it costs less by the planner's
