@@ -32,9 +32,21 @@ def _folder_of_figures() -> tuple[str, TextIO]:
 _figures, _lock = _folder_of_figures()
 os.environ["PROMETHEUS_MULTIPROC_DIR"] = _figures
 
+from uvicorn_worker import UvicornWorker
+
 from memoryproject.settings import CONF
 
-worker_class = "uvicorn_worker.UvicornWorker"
+
+class WebWorker(UvicornWorker):
+    """Serve each request with the address and scheme of its connection.
+
+    Uvicorn would take both from any local client's headers. `BEHIND_PROXY` alone decides whether those count.
+    """
+
+    CONFIG_KWARGS = UvicornWorker.CONFIG_KWARGS | {"proxy_headers": False}
+
+
+worker_class = WebWorker
 workers = CONF.web_workers
 keepalive = 75  # seconds that an idle connection is kept, because clients append message after message
 timeout = 60  # seconds without a heartbeat after which a worker is replaced
