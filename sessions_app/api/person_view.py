@@ -226,7 +226,13 @@ def presented(answer: type[BaseSerializer[Any]], value: Any) -> Any:
 
 
 def update(row: Model, values: dict[str, Any]) -> None:
-    """Set and save the named fields, and `updated_at` where the row has it."""
+    """Lock the row, then set and save the named fields, and `updated_at` if the row has it.
+
+    Raises:
+        NotFound: The row was deleted after it was read.
+    """
+    if not type(row)._base_manager.select_for_update(no_key=True).filter(pk=row.pk).exists():
+        raise NotFound
     for name, value in values.items():
         setattr(row, name, value)
     present = {field.name for field in row._meta.concrete_fields}
