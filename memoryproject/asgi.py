@@ -18,7 +18,7 @@ from django.template.loader import render_to_string
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
-from memoryproject.front import Bridge, Gone, Refused, answer_json, refuse, replayed, take_in
+from memoryproject.front import Bridge, Gone, Refused, answer_json, refuse, refuse_ambiguous, replayed, take_in
 from memoryproject.pulse import NoAnswer
 from memoryproject.settings import CONF
 from memoryproject.telemetry import send_errors, send_spans
@@ -90,6 +90,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _serve(scope: Scope, receive: Receive, send: Send, path: str) -> None:
+    refuse_ambiguous(scope["headers"])
     body = await take_in(receive, limit=settings.API_MAX_BODY_BYTES)
     with body:
         if path == PATH:

@@ -13,6 +13,7 @@ import json
 import re
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -45,6 +46,7 @@ STALLED_WAIT = 0.3  # seconds that one waits in such a queue
 _KEY = re.compile(rb"bearer (mem_\S+)", re.IGNORECASE)
 KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
+IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
 
 
 class Refused(Exception):
@@ -177,6 +179,18 @@ def replayed(body: IO[bytes], receive: Receive) -> Receive:
         return {"type": "http.request", "body": body.read(), "more_body": False}
 
     return again
+
+
+def refuse_ambiguous(headers: Iterable[Header]) -> None:
+    """Refuse a request that sends a header about identity twice: each reader would take another one.
+
+    Raises:
+        Refused: The message names the header.
+    """
+    sent = Counter(name for name, _ in headers)
+    for name in IDENTITY_HEADERS:
+        if sent[name.lower().encode()] > 1:
+            raise Refused(400, "ambiguous_header", f"{name} was sent more than once. Send it once.")
 
 
 def session_of(path: str) -> str:
