@@ -115,9 +115,9 @@ class PersonView(APIView):
             raise NotFound
         return self.person
 
-    def page(self, answer: type[PageAnswer], rows: QuerySet[Any]) -> Response:
+    def page(self, answer: type[PageAnswer], rows: QuerySet[Any], context: dict[str, Any] | None = None) -> Response:
         """Answer the page of these rows that the query asks for."""
-        return Response(answer.of(rows, **{name: self.query[name] for name in ("limit", "offset")}))
+        return Response(answer.of(rows, limit=self.query["limit"], offset=self.query["offset"], context=context))
 
     def filtered(self, rows: Q, **lookups: str) -> Q:
         """Return the rows that match the parameters of the query.
