@@ -37,7 +37,7 @@ from uvicorn_worker import UvicornWorker
 from memoryproject.settings import CONF
 
 
-class WebWorker(UvicornWorker):
+class WebWorker(UvicornWorker):  # type: ignore[misc]
     """Serve each request with the address and scheme of its connection.
 
     Uvicorn would take both from any local client's headers. `BEHIND_PROXY` alone decides whether those count.

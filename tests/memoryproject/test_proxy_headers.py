@@ -54,7 +54,7 @@ both_servers = pytest.mark.parametrize("serve", [gunicorn, manage_run], ids=["gu
 def call(site: str, entry: str, **headers: str) -> int:
     """Call an entry point without a key; return the status."""
     method, path = ENTRY_POINTS[entry]
-    body = {} if method == "POST" else None
+    body: dict[str, str] | None = {} if method == "POST" else None
     return httpx2.request(method, f"{site}{path}", headers=named(headers), json=body).status_code
 
 
