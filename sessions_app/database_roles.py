@@ -132,6 +132,7 @@ _OF_WEB = (
     ("sessions_app_dailylimit", "SELECT", "true"),
     ("django_migrations", "SELECT", "true"),
 )
+FUNCTIONS_ROLE = "memory_functions"  # owns what is in `definer_functions.py`; no process takes it
 _FOR_ONE = ("memory_request", "memory_operator")  # of a person, and of an operator who is limited
 _MAY_TAKE = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)}
 _OWN = "pronamespace = 'public'::regnamespace AND pg_has_role(proowner, 'USAGE')"
@@ -209,8 +210,13 @@ def let_roles_work(**_: Any) -> None:
         for statement in list(missing()):
             cursor.execute(statement)
     for statement in list(missing(_MEMBERSHIPS)):
-        with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(statement)
+        attempt(statement)
+
+
+def attempt(statement: str) -> None:
+    """Execute a statement that the login may lack the right to, or that another `migrate` executes at the same time."""
+    with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement)
 
 
 def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
@@ -220,9 +226,10 @@ def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
         owner: of the tables.
         web, worker: logins to be made for these processes; blank for none.
     """
-    statements = [_unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in (*_FOR_ONE, *_ROLES)]
+    all_roles = (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE)
+    statements = [_unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in all_roles]
     statements += [f"GRANT {role} TO {member};" for member, roles in _MAY_TAKE.items() for role in roles]
-    statements += [f"GRANT {role} TO {_name(owner)};" for role in (*_FOR_ONE, *_ROLES)]
+    statements += [f"GRANT {role} TO {_name(owner)};" for role in all_roles]
     for login, role in ((web, WEB_ROLE), (worker, WORKER_ROLE)):
         if login:
             statements += [_unless_there(f"CREATE ROLE {_name(login)} LOGIN"), f"GRANT {role} TO {_name(login)};"]
