@@ -118,7 +118,7 @@ CREATE_ROLES = RunSQL(
 
 # --- what they may ---
 
-_LOGINS = "^(auth|otp)_"  # tables of logins and their second factors
+LOGINS = "^(auth|otp)_"  # tables of logins and their second factors
 # In SQL: the profile that a web process has named, before it takes the role of that person's request.
 _NAMED = (
     "user_id = current_setting('memory.named', true) "
@@ -143,8 +143,15 @@ _OWN_RELATION = "relnamespace = 'public'::regnamespace AND pg_has_role(relowner,
 _TABLES = f"""
     SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON %%I TO %%I', relname, role)
     FROM pg_class, unnest(%(whole)s::text[]) role WHERE {_OWN_RELATION} AND relkind = 'r'
-    AND (role = '{ADMIN_ROLE}' OR relname !~ '{_LOGINS}') AND NOT has_table_privilege(role, pg_class.oid, 'DELETE')
+    AND (role = '{ADMIN_ROLE}' OR relname !~ '{LOGINS}') AND NOT has_table_privilege(role, pg_class.oid, 'DELETE')
 """  # noqa: S608 (names of our own)
+# To vacuum a table takes its owner before PostgreSQL 17.
+_MAINTAIN = f"""
+    SELECT format('GRANT MAINTAIN ON %%I TO {WORKER_ROLE}', relname)
+    FROM pg_class WHERE {_OWN_RELATION} AND relkind = 'r' AND relname !~ '{LOGINS}'
+    AND CASE WHEN current_setting('server_version_num')::int >= 170000
+        THEN NOT has_table_privilege('{WORKER_ROLE}', pg_class.oid, 'MAINTAIN') ELSE false END
+"""  # noqa: S608
 _POLICIES = f"""
     SELECT format('CREATE POLICY %%I ON %%I TO %%I USING (true)', role, relname, role)
     FROM pg_class, unnest(%(whole)s::text[]) role WHERE {_OWN_RELATION} AND relrowsecurity
@@ -180,7 +187,7 @@ _LOGIN = """
 # Roles belong to the whole server. Where `migrate` of another database changes one at the same moment, PostgreSQL
 # refuses one of the two, for which the other has done it.
 _DONE_BY_ANOTHER = (InternalError, IntegrityError)  # "tuple concurrently updated", or a membership that is there
-_PRIVILEGES = (_TABLES, _POLICIES, _SEQUENCES, _FUNCTIONS, _FOR_WEB)
+_PRIVILEGES = (_TABLES, _MAINTAIN, _POLICIES, _SEQUENCES, _FUNCTIONS, _FOR_WEB)
 _MEMBERSHIPS = (_MEMBERS, _LOGIN)  # for those who log in by a role
 
 

@@ -15,6 +15,7 @@ from sessions_app.definer_functions import SEARCH_PATH, close_gaps, gaps
 from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.models import UserProfile
 from sessions_app.row_security import ROLE
+from tests.support.roles import logged_in_as
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db  # each test is one transaction, which is rolled back
@@ -81,16 +82,6 @@ NOT_ALLOWED = [
     "SELECT lo_import('/etc/hostname')",
     "SET session_replication_role = replica",
 ]
-
-
-@contextmanager
-def logged_in_as(role: str) -> Iterator[None]:
-    """Have the connection be that of a login in a role."""
-    execute(f"SET SESSION AUTHORIZATION {role}")
-    try:
-        yield
-    finally:
-        execute("RESET SESSION AUTHORIZATION")
 
 
 def execute(statement: str, values: list[object] | None = None) -> None:
