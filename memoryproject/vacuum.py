@@ -19,7 +19,7 @@ from sessions_app.models import Event
 from sessions_app.people.delete_session import DELETED_EVENT
 from sessions_app.people.erase import ERASED_EVENT
 
-REWRITTEN = 64_000_000  # bytes, with indexes
+REWRITTEN = 16_000_000  # bytes, with indexes
 TRIES, PAUSE = 20, 0.5  # until nobody else uses a table; seconds
 
 # An index of vectors takes minutes to build. `last_vacuum` doesn't count one that wrote the table anew.
@@ -76,7 +76,7 @@ def _tables() -> list[tuple[str, bool, bool]]:
             "most": REWRITTEN,
         }
         cursor.execute(_TABLES_SQL, named)
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
 
 def _rewrite(table: str) -> bool:
