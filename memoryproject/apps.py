@@ -5,6 +5,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import storages
+from django.db import OperationalError
 from django.db.models.signals import post_migrate
 
 
@@ -24,6 +25,7 @@ class MemoryProjectConfig(AppConfig):
         from memoryproject.logins import begin, log_lock
         from memoryproject.schedules import register_schedules
         from sessions_app.database_roles import let_roles_work
+        from sessions_app.definer_functions import close_gaps
 
         user_locked_out.connect(log_lock)
         user_logged_in.connect(begin)
@@ -31,8 +33,10 @@ class MemoryProjectConfig(AppConfig):
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
         post_migrate.connect(let_roles_work, sender=apps.get_app_config("moments_app"))  # after the last migration
+        post_migrate.connect(close_gaps, sender=apps.get_app_config("moments_app"))
         post_migrate.connect(keep_distributed, sender=apps.get_app_config("moments_app"))
         register(own_logins, Tags.security, deploy=True)
+        register(definer_functions, Tags.security, deploy=True)
         name_models()
         telemetry.check()
         _check_archive_storage()
@@ -45,6 +49,19 @@ def own_logins(**_: Any) -> list[CheckMessage]:
     hint = "Give them a login in the role memory_web: docs/operations.md, Deployment."
     told = "WEB_DATABASE_URL isn't set: web processes log in as the owner of the tables."
     return [Warning(told, hint=hint, id="memoryproject.W001")]
+
+
+def definer_functions(**_: Any) -> list[CheckMessage]:
+    """Warn of what `migrate` could not do against roles that borrow the rights of a function's owner."""
+    from sessions_app.definer_functions import gaps
+
+    if settings.DATABASE_IS_EMBEDDED:  # whose login may do everything
+        return []
+    try:
+        return [Warning(gap.what, hint=gap.remedy, id="memoryproject.W002") for gap in gaps()]
+    except OperationalError as error:
+        told = f"The rights of the database's functions could not be checked: {type(error).__name__}."
+        return [Warning(told, hint="Check again where the database answers.", id="memoryproject.W003")]
 
 
 def _check_archive_storage() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.utils import timezone
 
+from memoryproject.vacuum import vacuum
 from moments_app.jobs.process import Timing, processes
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.recall.index_words import index_words
@@ -63,6 +64,7 @@ def schedules() -> dict[str, Scheduled]:
         Scheduled("prune_receipts", prune_receipts, Timing(minutes=60)),
         Scheduled("housekeeping", housekeeping, Timing(daily_at=time(4))),
         Scheduled("retain", retain, Timing(daily_at=time(3))),
+        Scheduled("vacuum", vacuum, Timing(daily_at=time(5))),
     ]
     found += [Scheduled(each.name, each.sweep, each.sweep_timing) for each in processes() if each.sweep_timing]
     return {scheduled.name: scheduled for scheduled in found}

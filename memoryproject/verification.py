@@ -9,6 +9,7 @@ from django.db.migrations.loader import MigrationLoader
 from moments_app.models import MemoryAtom, Release
 from moments_app.provenance.coverage import coverage
 from sessions_app.database_roles import WEB_ROLE, missing
+from sessions_app.definer_functions import gaps
 from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.models import Archive, Message, Session
 from sessions_app.models.application import DEFAULT
@@ -20,7 +21,17 @@ OWN = ("sessions_app", "moments_app")
 
 def verify() -> Iterator[str]:
     """Yield a sentence for each thing that is wrong."""
-    for check in (unknown_migrations, unprotected_tables, powerless_roles, a_request, archives, turns, shared_memory):
+    checks = (
+        unknown_migrations,
+        unprotected_tables,
+        powerless_roles,
+        definer_functions,
+        a_request,
+        archives,
+        turns,
+        shared_memory,
+    )
+    for check in checks:
         yield from check()
 
 
@@ -85,6 +96,11 @@ def unprotected_tables() -> list[str]:
 def powerless_roles() -> list[str]:
     """Return what the roles of processes lack for their work."""
     return [f"A role lacks what `migrate` gives it: {statement}." for statement in missing()]
+
+
+def definer_functions() -> list[str]:
+    """Return what lets a role borrow the rights of a function's owner, and what to do about it."""
+    return [str(gap) for gap in gaps()]
 
 
 def a_request() -> list[str]:

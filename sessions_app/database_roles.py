@@ -102,7 +102,7 @@ _ROLES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
 
 # --- what they may ---
 
-_LOGINS = "^(auth|otp)_"  # tables of logins and their second factors
+LOGINS = "^(auth|otp)_"  # tables of logins and their second factors
 # In SQL: the profile that a web process has named, before it takes the role of that person's request.
 _NAMED = (
     "user_id = current_setting('memory.named', true) "
@@ -116,6 +116,7 @@ _OF_WEB = (
     ("sessions_app_dailylimit", "SELECT", "true"),
     ("django_migrations", "SELECT", "true"),
 )
+FUNCTIONS_ROLE = "memory_functions"  # owns what is in `definer_functions.py`; no process takes it
 _FOR_ONE = ("memory_request", "memory_operator")  # of a person, and of an operator who is limited
 _MAY_TAKE = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)}
 _OWN = "pronamespace = 'public'::regnamespace AND pg_has_role(proowner, 'USAGE')"
@@ -126,8 +127,15 @@ _OWN_RELATION = "relnamespace = 'public'::regnamespace AND pg_has_role(relowner,
 _TABLES = f"""
     SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON %%I TO %%I', relname, role)
     FROM pg_class, unnest(%(whole)s::text[]) role WHERE {_OWN_RELATION} AND relkind = 'r'
-    AND (role = '{ADMIN_ROLE}' OR relname !~ '{_LOGINS}') AND NOT has_table_privilege(role, pg_class.oid, 'DELETE')
+    AND (role = '{ADMIN_ROLE}' OR relname !~ '{LOGINS}') AND NOT has_table_privilege(role, pg_class.oid, 'DELETE')
 """  # noqa: S608 (names of our own)
+# To vacuum a table takes its owner before PostgreSQL 17.
+_MAINTAIN = f"""
+    SELECT format('GRANT MAINTAIN ON %%I TO {WORKER_ROLE}', relname)
+    FROM pg_class WHERE {_OWN_RELATION} AND relkind = 'r' AND relname !~ '{LOGINS}'
+    AND CASE WHEN current_setting('server_version_num')::int >= 170000
+        THEN NOT has_table_privilege('{WORKER_ROLE}', pg_class.oid, 'MAINTAIN') ELSE false END
+"""  # noqa: S608
 _POLICIES = f"""
     SELECT format('CREATE POLICY %%I ON %%I TO %%I USING (true)', role, relname, role)
     FROM pg_class, unnest(%(whole)s::text[]) role WHERE {_OWN_RELATION} AND relrowsecurity
@@ -163,7 +171,7 @@ _LOGIN = """
 # Roles belong to the whole server. Where `migrate` of another database changes one at the same moment, PostgreSQL
 # refuses one of the two, for which the other has done it.
 _DONE_BY_ANOTHER = (InternalError, IntegrityError)  # "tuple concurrently updated", or a membership that is there
-_PRIVILEGES = (_TABLES, _POLICIES, _SEQUENCES, _FUNCTIONS, _FOR_WEB)
+_PRIVILEGES = (_TABLES, _MAINTAIN, _POLICIES, _SEQUENCES, _FUNCTIONS, _FOR_WEB)
 _MEMBERSHIPS = (_MEMBERS, _LOGIN)  # for those who log in by a role
 
 
@@ -193,8 +201,13 @@ def let_roles_work(**_: Any) -> None:
         for statement in list(missing()):
             cursor.execute(statement)
     for statement in list(missing(_MEMBERSHIPS)):
-        with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(statement)
+        attempt(statement)
+
+
+def attempt(statement: str) -> None:
+    """Execute a statement that the login may lack the right to, or that another `migrate` executes at the same time."""
+    with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement)
 
 
 def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
@@ -204,9 +217,10 @@ def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
         owner: of the tables.
         web, worker: logins to be made for these processes; blank for none.
     """
-    statements = [_unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in (*_FOR_ONE, *_ROLES)]
+    all_roles = (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE)
+    statements = [_unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in all_roles]
     statements += [f"GRANT {role} TO {member};" for member, roles in _MAY_TAKE.items() for role in roles]
-    statements += [f"GRANT {role} TO {_name(owner)};" for role in (*_FOR_ONE, *_ROLES)]
+    statements += [f"GRANT {role} TO {_name(owner)};" for role in all_roles]
     for login, role in ((web, WEB_ROLE), (worker, WORKER_ROLE)):
         if login:
             statements += [_unless_there(f"CREATE ROLE {_name(login)} LOGIN"), f"GRANT {role} TO {_name(login)};"]

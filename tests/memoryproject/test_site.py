@@ -113,6 +113,7 @@ def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transacti
         "prune_receipts": 60,
         "housekeeping": None,
         "retain": None,
+        "vacuum": None,
     }
     out = StringIO()
     call_command("schedules", stdout=out)
