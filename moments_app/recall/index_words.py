@@ -83,7 +83,7 @@ def tables() -> Iterator[type[Searched]]:
 def _batches(table: type[Searched]) -> Iterator[int]:
     """Index all rows, found by the index of such rows, a person's together; yield how many at a time."""
     sizes = [Func(F(name), function="octet_length", output_field=IntegerField()) for name in table.SEARCHED]
-    rows = SearchedQuerySet(table).unindexed().values_list("user_id", "pk", *sizes)
+    rows: Any = SearchedQuerySet(table).unindexed().values_list("user_id", "pk", *sizes)
     passed = 0
     while found := _of_batch(list(rows[passed : passed + BATCH])):
         indexed = _index(table, found)
