@@ -91,7 +91,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def _serve(scope: Scope, receive: Receive, send: Send, path: str) -> None:
     refuse_ambiguous(scope["headers"])
-    body = await take_in(receive, limit=settings.API_MAX_BODY_BYTES)
+    body = await take_in(scope, receive, limit=settings.API_MAX_BODY_BYTES)
     with body:
         if path == PATH:
             await _mcp(scope, replayed(body, receive), send)

@@ -135,17 +135,20 @@ class Threads:
         await semaphore.acquire()  # at once
 
 
-async def take_in(receive: Receive, *, limit: int) -> IO[bytes]:
-    """Read a request's body.
+async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
+    """Read a request's body. One that declares too great a length is refused before a byte is read.
 
     Args:
-        receive: of the request.
-        limit: most bytes.
+        scope, receive: Of the request.
+        limit: Most bytes.
 
     Raises:
-        Refused: it is longer, or did not come within `BODY_SECONDS`.
-        Gone: the client went away.
+        Refused: It is longer, or did not come within `BODY_SECONDS`.
+        Gone: The client went away.
     """
+    declared = dict(scope["headers"]).get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > limit:
+        raise Refused(413, "too_large", f"The body has {int(declared)} bytes; the limit is {limit}.")
     body = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (whoever asked closes it)
     size = 0
     try:

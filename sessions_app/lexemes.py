@@ -108,6 +108,8 @@ _SCRIPTS = (
     ("hy", re.compile("[\u0530-\u058f]")),
     ("ta", re.compile("[\u0b80-\u0bff]")),
 )
+# Normalizing takes quadratic time in the number of adjacent combining marks; Unicode's stream-safe format has 30.
+_MANY_MARKS = re.compile(r"([^\w\s]{30})[^\w\s]+")
 _LATIN_RUN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff']+")
 # Letters with several spellings are unified before a word is stemmed.
 _ONE_WAY = str.maketrans(
@@ -164,6 +166,11 @@ def vector(text: str) -> str:
 def stems_in(text: str, languages: tuple[str, ...] = ()) -> frozenset[str]:
     """Return the stems that index a text, or those that it has in some languages."""
     return frozenset(chain.from_iterable(_indexed(text[:MAX_CHARS], languages)))
+
+
+def normal_form(text: str) -> str:
+    """Return a text in the normal form NFKC; of more than 30 marks that follow each other, only the first 30."""
+    return unicodedata.normalize("NFKC", _MANY_MARKS.sub(r"\1", text))
 
 
 def marked(stem: str) -> tuple[str, str]:
@@ -300,7 +307,7 @@ def _runs(text: str) -> Iterable[tuple[str, str]]:
     """Return the unbroken runs of a text, each with its script. Runs of letters have the script `word`."""
     if text.isascii():
         return (("word", run) for run in _ascii_runs(text))
-    text = unicodedata.normalize("NFKC", text).replace("·", " ")
+    text = normal_form(text).replace("·", " ")
     return ((match.lastgroup or "", match[0]) for match in _RUN.finditer(text))
 
 

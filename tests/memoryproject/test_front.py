@@ -103,6 +103,34 @@ def test_row_29_unfinished_bodies_keep_nobody_waiting(
     assert prober.statuses == {200}
 
 
+@pytest.mark.parametrize("path", ["/api/v1/sessions/s1/messages", "/v1/chat/completions", "/mcp", "/admin/login/"])
+def test_row_43_a_body_over_the_limit_is_refused_before_it_is_sent(path: str, site: str, key: str) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nContent-Length: 99999999\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", int(site.rpartition(":")[2])), timeout=TIMEOUT) as client:
+        client.sendall(head.encode())
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"The body has 99999999 bytes; the limit is 16777216." in answer
+
+
+def test_row_43_megabytes_of_messages_are_appended_and_health_is_answered_meanwhile(site: str, key: str) -> None:
+    texts = ["The kiln is hot, and cools down until noon. " * 680, "窑炉今天早上是冷的，中午再打开。" * 600]
+    said = [{"role": "user", "content": f"{n} {texts[n % 2]}"} for n in range(500)]
+    body = json.dumps({"user_id": "ada", "messages": said}, ensure_ascii=False).encode()
+    assert 14_000_000 < len(body) < 16_777_216
+    prober, statuses = Prober(f"{site}/healthz", key), []
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    asked = urllib.request.Request(f"{site}/api/v1/sessions/s1/messages", body, headers)
+    sender = threading.Thread(target=lambda: statuses.append(status_of(asked)))
+    sender.start()
+    while sender.is_alive():
+        prober.ask(1)
+    assert statuses == [201]
+    assert Message.objects.count() == 500
+    assert prober.statuses == {200}
+    assert max(prober.seconds) < WORST
+
+
 def test_row_29_slow_readers_keep_nobody_waiting(site: str, key: str, prober_of: Callable[[str, str], Prober]) -> None:
     head = "GET /api/v1/schema HTTP/1.1\r\nHost: localhost\r\n\r\n"
     prober = prober_of(site, key)
