@@ -57,7 +57,7 @@ def post_worker_init(worker: Any) -> None:
     if worker.age > 1:
         return
     from django.core.management.base import CommandError
-    from gunicorn.errors import AppImportError
+    from gunicorn.errors import AppImportError  # type: ignore[import-untyped]
 
     from memoryproject.patience import Away, database
     from memoryproject.verification import refuse_newer
