@@ -34,10 +34,18 @@ class MemoryProjectConfig(AppConfig):
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
         post_migrate.connect(let_roles_work, sender=apps.get_app_config("moments_app"))  # after the last migration
         post_migrate.connect(keep_distributed, sender=apps.get_app_config("moments_app"))
+        post_migrate.connect(finish_upgrade, sender=apps.get_app_config("moments_app"))
         register(own_logins, Tags.security, deploy=True)
         name_models()
         telemetry.check()
         _check_archive_storage()
+
+
+def finish_upgrade(**_: Any) -> None:
+    """Queue what makes data of an earlier release complete; workers do it while the site serves."""
+    from moments_app.recall.index_archived import IndexArchived
+
+    IndexArchived().sweep()
 
 
 def own_logins(**_: Any) -> list[CheckMessage]:

@@ -82,14 +82,22 @@ def _batches(table: type[Searched]) -> Iterator[int]:
     """Index all rows, found by the index of such rows, a person's together; yield how many at a time."""
     passed = 0
     while found := list(SearchedQuerySet(table).unindexed().values_list("user_id", "pk")[passed : passed + BATCH]):
-        indexed = _index(table, found)
+        indexed = index_rows(table, found)
         passed += len(found) - indexed  # those in use
         yield indexed
 
 
 @transaction.atomic
-def _index(table: type[Searched], found: Sequence[tuple[int | None, int]]) -> int:
-    """Index those of some rows that are not in use, each given by its person and primary key; return how many."""
+def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -> int:
+    """Index rows whose words are outdated, except for those in use.
+
+    Args:
+        table: of the rows.
+        found: the person and the primary key of each, a person's together.
+
+    Returns:
+        How many were indexed.
+    """
     owners = [name for name in ("user", "stream") if name in {field.name for field in table._meta.fields}]
     waiting: SearchedQuerySet[Any] = SearchedQuerySet(table).unindexed().only("pk", *owners, *table.SEARCHED)
     rows: list[Any] = []
