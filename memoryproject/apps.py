@@ -6,7 +6,7 @@ from django.core.checks import CheckMessage, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import storages
 from django.db import OperationalError
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, pre_migrate
 
 
 class MemoryProjectConfig(AppConfig):
@@ -24,22 +24,32 @@ class MemoryProjectConfig(AppConfig):
         from memoryproject.groups import register_groups
         from memoryproject.logins import begin, log_lock
         from memoryproject.schedules import register_schedules
+        from memoryproject.verification import refuse_newer
         from sessions_app.database_roles import let_roles_work
         from sessions_app.definer_functions import close_gaps
 
         user_locked_out.connect(log_lock)
         user_logged_in.connect(begin)
         # These listen to the apps that own the tables, because an app without models, like this one, gets no signal.
+        pre_migrate.connect(refuse_newer, sender=apps.get_app_config("auth"))  # the first: nothing is changed before
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
         post_migrate.connect(let_roles_work, sender=apps.get_app_config("moments_app"))  # after the last migration
         post_migrate.connect(close_gaps, sender=apps.get_app_config("moments_app"))
         post_migrate.connect(keep_distributed, sender=apps.get_app_config("moments_app"))
+        post_migrate.connect(finish_upgrade, sender=apps.get_app_config("moments_app"))
         register(own_logins, Tags.security, deploy=True)
         register(definer_functions, Tags.security, deploy=True)
         name_models()
         telemetry.check()
         _check_archive_storage()
+
+
+def finish_upgrade(**_: Any) -> None:
+    """Queue what makes data of an earlier release complete; workers do it while the site serves."""
+    from moments_app.recall.index_archived import IndexArchived
+
+    IndexArchived().sweep()
 
 
 def own_logins(**_: Any) -> list[CheckMessage]:

@@ -469,7 +469,7 @@ class JobSettings(Group):
         30, gt=0, description="A running job without a heartbeat for longer is taken from its worker."
     )
     keep_days: int = Field(30, ge=1, le=3650, description="Days that work records are kept if nothing refers to them.")
-    queue_age_alarm_seconds: int = Field(300, ge=1, description="`/readyz` fails if due work waits longer.")
+    queue_age_alarm_seconds: int = Field(300, ge=1, description="`/readyz` says degraded if due work waits longer.")
 
 
 class NotifySettings(Group):

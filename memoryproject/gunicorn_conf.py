@@ -61,6 +61,26 @@ def post_fork(_server: Any, worker: Any) -> None:
     die_with(worker.ppid)
 
 
+def post_worker_init(worker: Any) -> None:
+    """Refuse to start on data of a newer version: the first worker asks, and the server ends with the sentence.
+
+    Its successors don't ask: during a rollout this release serves on while the next one migrates.
+    """
+    if worker.age > 1:
+        return
+    from django.core.management.base import CommandError
+    from gunicorn.errors import AppImportError  # type: ignore[import-untyped]
+
+    from memoryproject.patience import Away, database
+    from memoryproject.verification import refuse_newer
+
+    try:
+        with suppress(Away), database():
+            refuse_newer()
+    except CommandError as error:
+        raise AppImportError(str(error)) from None
+
+
 def on_exit(_server: Any) -> None:
     """Remove what was counted."""
     shutil.rmtree(_figures, ignore_errors=True)

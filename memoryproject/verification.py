@@ -1,7 +1,9 @@
 """Whether an installation is whole: what a request needs, and what nothing but a look at everything tells."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+from django.core.management.base import CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
@@ -55,6 +57,16 @@ def misfit() -> str:
 def newer_version() -> str:
     """Return a sentence when the data is of a newer version than this one; else blank."""
     return _told_of_newer(MigrationLoader(connection))
+
+
+def refuse_newer(**_: Any) -> None:
+    """Refuse to start on data of a newer version; `migrate` calls this before it changes anything.
+
+    Raises:
+        CommandError: names a migration that this version doesn't have.
+    """
+    if told := newer_version():
+        raise CommandError(told)
 
 
 def _told_of_newer(loader: MigrationLoader) -> str:

@@ -5,7 +5,7 @@ An app of your own adds a process in the same way: by a module `processes`.
 
 from moments_app.moments import build, rebuild, rebuild_profile
 from moments_app.probes import run
-from moments_app.recall import count_words, embed
+from moments_app.recall import count_words, embed, index_archived
 from moments_app.sessions import digest, settle
 from moments_app.streams import consolidate, form, group_candidates, share_alike
 from moments_app.summaries import roll
@@ -18,6 +18,7 @@ __all__ = [
     "embed",
     "form",
     "group_candidates",
+    "index_archived",
     "rebuild",
     "rebuild_profile",
     "roll",

@@ -86,7 +86,7 @@ def _batches(table: type[Searched]) -> Iterator[int]:
     rows: Any = SearchedQuerySet(table).unindexed().values_list("user_id", "pk", *sizes)
     passed = 0
     while found := _of_batch(list(rows[passed : passed + BATCH])):
-        indexed = _index(table, found)
+        indexed = index_rows(table, found)
         passed += len(found) - indexed  # those in use
         yield indexed
 
@@ -104,8 +104,16 @@ def _of_batch(found: Sequence[tuple[Any, ...]]) -> list[tuple[int | None, int]]:
 
 
 @transaction.atomic
-def _index(table: type[Searched], found: Sequence[tuple[int | None, int]]) -> int:
-    """Index those of some rows that are not in use, each given by its person and primary key; return how many."""
+def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -> int:
+    """Index rows whose words are outdated, except for those in use.
+
+    Args:
+        table: of the rows.
+        found: the person and the primary key of each, a person's together.
+
+    Returns:
+        How many were indexed.
+    """
     owners = [name for name in ("user", "stream") if name in {field.name for field in table._meta.fields}]
     waiting: SearchedQuerySet[Any] = SearchedQuerySet(table).unindexed().only("pk", *owners, *table.SEARCHED)
     rows: list[Any] = []

@@ -112,6 +112,8 @@ def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transacti
         "share_alike": 10,
         "prune_receipts": 60,
         "housekeeping": None,
+        "index_archived": None,
+        "put_times_back": None,
         "retain": None,
         "vacuum": None,
     }

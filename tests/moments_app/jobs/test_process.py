@@ -157,6 +157,7 @@ class TestNames:
             "embed",
             "form_memories",
             "group_candidates",
+            "index_archived",
             "rebuild_moments",
             "rebuild_profile",
             "roll_summary",
