@@ -175,20 +175,6 @@ class SessionCompactionSettings(Group):
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that writes digests.")
 
 
-class SharingSettings(Group):
-    """Settings of what reaches others by a rule, of shards where an operator switched it on."""
-
-    people: int = Field(3, ge=2, le=1_000, description="People who have to say alike before the rule releases it.")
-    similarity: float = Field(
-        0.7, gt=0, le=1, description="Cosine of two texts' vectors from which they are alike; depends on the model."
-    )
-    shared_words: float = Field(
-        0.5, gt=0, le=1, description="Where they have no vectors: share of their words that two texts have in common."
-    )
-    interval_minutes: int = Field(10, ge=1, le=1440, description="Minutes between two looks for what is said alike.")
-    model: str = Field("gpt-4.1-mini", min_length=1, description="Model that writes and reviews wordings.")
-
-
 class MemoryContextSettings(Group):
     """Settings of contexts: the memory that an application gets before it calls its model."""
 
@@ -593,7 +579,6 @@ class Settings(Group):
     rolling_summary: RollingSummarySettings = RollingSummarySettings()
     memory_formation: MemoryFormationSettings = MemoryFormationSettings()
     session_compaction: SessionCompactionSettings = SessionCompactionSettings()
-    sharing: SharingSettings = SharingSettings()
     memory_context: MemoryContextSettings = MemoryContextSettings()
     recall: RecallSettings = RecallSettings()
     probes: ProbeSettings = ProbeSettings()
