@@ -2,7 +2,7 @@
 
 Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field; a field of a group
 is `GROUP__FIELD`. A wrong value or an unknown name stops every command, the web server and the worker with a sentence
-that names it. `manage.py settings_table` makes `docs/settings.md` from these classes.
+that names it; a removed one gives a warning. `manage.py settings_table` makes `docs/settings.md` from these classes.
 """
 
 import secrets
@@ -33,6 +33,15 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 # Where settings and data are by default: the repository, or the folder in which an installed package is started.
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
+# Settings that earlier releases had, each with what to do instead. They are warned about, and otherwise ignored.
+BY_HAND = "shared memory is released by hand, on the page Releases of the admin."
+REMOVED = {
+    "SHARING__PEOPLE": BY_HAND,
+    "SHARING__SIMILARITY": BY_HAND,
+    "SHARING__SHARED_WORDS": BY_HAND,
+    "SHARING__INTERVAL_MINUTES": BY_HAND,
+    "SHARING__MODEL": BY_HAND,
+}
 
 
 def _split_commas(value: Any) -> Any:
@@ -617,7 +626,8 @@ def load(environment: Mapping[str, str]) -> Settings:
     """
     known = {name: path for name, path, _ in variables()}
     groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
-    problems = [f"{name}: no such setting" for name in environment if name.startswith(groups) and name not in known]
+    unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
+    problems = [f"{name}: no such setting" for name in unknown]
     values: dict[str, Any] = {}
     for name, path in known.items():
         if name in environment:
@@ -630,6 +640,11 @@ def load(environment: Mapping[str, str]) -> Settings:
     if problems:
         raise ImproperlyConfigured("; ".join(sorted(problems)))
     return settings
+
+
+def removed(environment: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each setting in the environment that was removed, with what to do instead."""
+    return [f"{name} was removed: {instead}" for name, instead in REMOVED.items() if name in environment]
 
 
 def secret_key(settings: Settings) -> str:
