@@ -1,3 +1,4 @@
+import os
 from typing import Any
 
 from django.apps import AppConfig, apps
@@ -7,6 +8,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import storages
 from django.db import OperationalError
 from django.db.models.signals import post_migrate, pre_migrate
+
+from memoryproject import conf
 
 
 class MemoryProjectConfig(AppConfig):
@@ -40,6 +43,7 @@ class MemoryProjectConfig(AppConfig):
         post_migrate.connect(finish_upgrade, sender=apps.get_app_config("moments_app"))
         register(own_logins, Tags.security, deploy=True)
         register(definer_functions, Tags.security, deploy=True)
+        register(removed_settings)
         name_models()
         telemetry.check()
         _check_archive_storage()
@@ -72,6 +76,12 @@ def definer_functions(**_: Any) -> list[CheckMessage]:
     except OperationalError as error:
         told = f"The rights of the database's functions could not be checked: {type(error).__name__}."
         return [Warning(told, hint="Check again where the database answers.", id="memoryproject.W003")]
+
+
+def removed_settings(**_: Any) -> list[CheckMessage]:
+    """Warn about each setting in the environment that was removed."""
+    hint = "Delete it from the environment or from .env."
+    return [Warning(told, hint=hint, id="memoryproject.W004") for told in conf.removed(os.environ)]
 
 
 def _check_archive_storage() -> None:

@@ -2,7 +2,7 @@
 
 Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field; a field of a group
 is `GROUP__FIELD`. A wrong value or an unknown name stops every command, the web server and the worker with a sentence
-that names it. `manage.py settings_table` makes `docs/settings.md` from these classes.
+that names it; a removed one gives a warning. `manage.py settings_table` makes `docs/settings.md` from these classes.
 """
 
 import secrets
@@ -33,6 +33,15 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 # Where settings and data are by default: the repository, or the folder in which an installed package is started.
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
+# Settings that earlier releases had, each with what to do instead. They are warned about, and otherwise ignored.
+BY_HAND = "shared memory is released by hand, on the page Releases of the admin."
+REMOVED = {
+    "SHARING__PEOPLE": BY_HAND,
+    "SHARING__SIMILARITY": BY_HAND,
+    "SHARING__SHARED_WORDS": BY_HAND,
+    "SHARING__INTERVAL_MINUTES": BY_HAND,
+    "SHARING__MODEL": BY_HAND,
+}
 
 
 def _split_commas(value: Any) -> Any:
@@ -173,20 +182,6 @@ class SessionCompactionSettings(Group):
         "that of the session's agent, or both.",
     )
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that writes digests.")
-
-
-class SharingSettings(Group):
-    """Settings of what reaches others by a rule, of shards where an operator switched it on."""
-
-    people: int = Field(3, ge=2, le=1_000, description="People who have to say alike before the rule releases it.")
-    similarity: float = Field(
-        0.7, gt=0, le=1, description="Cosine of two texts' vectors from which they are alike; depends on the model."
-    )
-    shared_words: float = Field(
-        0.5, gt=0, le=1, description="Where they have no vectors: share of their words that two texts have in common."
-    )
-    interval_minutes: int = Field(10, ge=1, le=1440, description="Minutes between two looks for what is said alike.")
-    model: str = Field("gpt-4.1-mini", min_length=1, description="Model that writes and reviews wordings.")
 
 
 class MemoryContextSettings(Group):
@@ -593,7 +588,6 @@ class Settings(Group):
     rolling_summary: RollingSummarySettings = RollingSummarySettings()
     memory_formation: MemoryFormationSettings = MemoryFormationSettings()
     session_compaction: SessionCompactionSettings = SessionCompactionSettings()
-    sharing: SharingSettings = SharingSettings()
     memory_context: MemoryContextSettings = MemoryContextSettings()
     recall: RecallSettings = RecallSettings()
     probes: ProbeSettings = ProbeSettings()
@@ -632,7 +626,8 @@ def load(environment: Mapping[str, str]) -> Settings:
     """
     known = {name: path for name, path, _ in variables()}
     groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
-    problems = [f"{name}: no such setting" for name in environment if name.startswith(groups) and name not in known]
+    unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
+    problems = [f"{name}: no such setting" for name in unknown]
     values: dict[str, Any] = {}
     for name, path in known.items():
         if name in environment:
@@ -645,6 +640,11 @@ def load(environment: Mapping[str, str]) -> Settings:
     if problems:
         raise ImproperlyConfigured("; ".join(sorted(problems)))
     return settings
+
+
+def removed(environment: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each setting in the environment that was removed, with what to do instead."""
+    return [f"{name} was removed: {instead}" for name, instead in REMOVED.items() if name in environment]
 
 
 def secret_key(settings: Settings) -> str:

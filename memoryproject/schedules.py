@@ -138,12 +138,13 @@ def _latest_next_run(timing: Timing, now: datetime) -> datetime:
 
 
 def _drop_old_entries(names: Collection[str]) -> None:
-    """Drop sweeps from the queue that an older release put there.
+    """Delete the queue's entries for functions and schedules that an earlier release had.
 
-    They name a function each, which is gone. The queue would deliver them again without end; the next run of the
-    schedule does their work.
+    The queue would deliver an entry for a missing function again and again. The next run of a schedule that still
+    exists does the work of its entry.
     """
     old = {f"{app}.tasks.{name}" for app in ("moments_app", "sessions_app") for name in names}
     for entry in OrmQ.objects.iterator():
-        if entry.task.get("func") in old:
+        func, args = entry.task.get("func"), entry.task.get("args")
+        if func in old or (func == RUN_TASK and args[0] not in names):
             entry.delete()

@@ -473,8 +473,3 @@ def _identifier() -> "langid.LanguageIdentifier":
     identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
     identifier.set_languages(list(_LATIN))
     return identifier
-
-
-def english_stem(word: str) -> str:
-    """Return the stem of an English word in lower case."""
-    return _stemmed(DEFAULT, word)

@@ -13,6 +13,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Value
 from django.db.models.functions import Concat
 
+from memoryproject.schedules import schedules
 from memoryproject.verification import shared_memory
 from moments_app.models import Job, MemoryAtom, MemoryStream, Release, RetractedItem, Word
 from moments_app.provenance.retract import retract
@@ -132,6 +133,23 @@ class TestWhatWasSaid:
             assert not any(mark in seen for mark in MARKS)
             cursor.execute("SELECT count(*) FROM moments_app_word WHERE stem IN ('hiv', 'quinc', 'quentin')")
             assert cursor.fetchone() == (0,)
+
+    @pytest.mark.slow
+    def test_row_24_what_three_accounts_say_alike_reaches_nobody_whatever_runs_by_itself(
+        self, service: Api, bo: UserProfile, model_server: OpenAIServer, forming: None
+    ) -> None:
+        shard("wellbeing", prompt="Support with mental health, a positive test of a patient, and a link to the market.")
+        model_server.always(obedient)
+        for number in range(3):
+            session = speak(UserProfile.objects.ensure(f"eve{number}"), *PLANTED)
+            for process in ("digest_session", "form_memories"):
+                run(process, session)
+        for scheduled in schedules().values():
+            scheduled.run()
+            work_off()
+        assert MemoryAtom.objects.to_review().count() > 3 and not Release.objects.exists()
+        for name, shown in reached(service, "bo").items():
+            assert [mark for mark in MARKS if mark.casefold() in shown.casefold()] == [], name
 
     def test_row_24_an_engine_is_not_shown_what_others_said(
         self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, forming: None
