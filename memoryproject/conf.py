@@ -416,8 +416,25 @@ class RetentionSettings(Group):
 
 
 class LimitSettings(Group):
-    """Settings of how long a request may wait for the database. Workers and commands have no such limits."""
+    """Settings of how long a request may take and how much of the threads. Workers and commands have no such limits."""
 
+    request_seconds: float = Field(
+        15,
+        gt=0,
+        le=3600,
+        description="Most seconds of a call (REST, MCP) in all, once its body is there; after that, 503. Exports, "
+        "erasures, deletions and retractions may take longer, and so may an answer that has begun to stream.",
+    )
+    budget_seconds: float = Field(
+        2,
+        gt=0,
+        le=3600,
+        description="Thread-seconds that a key, and an application, may use at once in each web process while others "
+        "call that used less; what exceeds them waits for up to 5 s, or gets 429.",
+    )
+    budget_rate: float = Field(
+        0.5, gt=0, le=1000, description="Thread-seconds that each of them gets back every second."
+    )
     lock_seconds: float = Field(
         5, gt=0, le=600, description="Most seconds that a request waits for what another has locked; after that, 503."
     )
@@ -533,7 +550,7 @@ class Settings(Group):
         description="A hot standby that streams from the database: operators' lists, reports and exports are read "
         "there, with a login like that of web processes. Unset: all is read from the database.",
     )
-    database_pool_size: int = Field(8, ge=1, le=500, description="Most connections of one web process.")
+    database_pool_size: int = Field(10, ge=1, le=500, description="Most connections of one web process.")
     data_dir: Path = Field(
         HOME / ".data",
         description="Folder of the embedded database, archives, spooled chat rounds, generated key.",
@@ -575,7 +592,13 @@ class Settings(Group):
         description="Where errors are sent by Sentry's protocol, with the extra `sentry`. Unset: nowhere.",
     )
     web_workers: int = Field(2, ge=1, le=64, description="Web processes on one host.")
-    web_threads: int = Field(4, ge=1, le=64, description="Request threads per web process, and as many for MCP.")
+    web_threads: int = Field(
+        4,
+        ge=1,
+        le=64,
+        description="Request threads per web process that an application may use, and as many for MCP; "
+        "one more of each is for others.",
+    )
     api_rate: int = Field(100, ge=1, description="Requests per second, per key and web process.")
     anonymous_rate: int = Field(
         20,

@@ -197,20 +197,30 @@ def certain_language(text: str) -> str:
     return language if probability >= CERTAIN else ""
 
 
-def words_of_query(text: str) -> list[QueryWord]:
-    """Return the words of a query, each once."""
-    return list(_words_of_query(text))
+def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
+    """Return the words of a query, each once.
+
+    Args:
+        text: The query.
+        most: The most words to return. Of a longer query they are the ones at its beginning and at its end, where the
+            question is. None: all of them.
+    """
+    return list(_words_of_query(text, most))
 
 
 @lru_cache(maxsize=64)  # a context asks for the words of its query twice
-def _words_of_query(text: str) -> Sequence[QueryWord]:
+def _words_of_query(text: str, most: int | None) -> Sequence[QueryWord]:
     ranked = _ranked(text)
     languages = _likely(ranked)
     runs = list(dict.fromkeys(_runs(text)))
+    if most and len(runs) > most:
+        runs = list(dict.fromkeys(chain.from_iterable(zip(runs, reversed(runs), strict=True))))
     in_doubt = ranked[0][1] < CERTAIN or len(text.split()) <= FEW
     tried = tuple(dict.fromkeys((*languages, DEFAULT, *(_LATIN if in_doubt else ()))))
     words: dict[str, QueryWord] = {}
     for word in (word for script, run in runs for word in _words_of_run(script, run, languages, tried)):
+        if len(words) == most and word.stems[0] not in words:
+            break  # before more words are stemmed
         known = words.get(word.stems[0], word)
         stems = tuple(dict.fromkeys((*known.stems, *word.stems)))
         words[word.stems[0]] = QueryWord(known.word, stems, known.factor)
@@ -237,9 +247,9 @@ def places_of(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, int]
             yield start, end
 
 
-def any_of(text: str) -> tuple[str, float]:
-    """Return a `tsquery` that matches any word of a text, and the average number of stems per word."""
-    words = words_of_query(text)
+def any_of(text: str, most: int) -> tuple[str, float]:
+    """Return a `tsquery` that matches any of at most `most` words of a text, and the stems per word on average."""
+    words = words_of_query(text, most)
     stems = dict.fromkeys(stem for word in words for stem in word.stems)
     return " | ".join(f"'{stem}'" for stem in stems), len(stems) / max(len(words), 1)
 

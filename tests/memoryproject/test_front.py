@@ -14,6 +14,7 @@ from django.db import connection
 from pytest_django import DjangoDbBlocker
 
 from memoryproject import front
+from memoryproject.fair_shares import NOBODY
 from memoryproject.front import Threads, person_of
 from memoryproject.pulse import Pulse
 from sessions_app.models import ApiKey, Message, Session, UserProfile
@@ -242,16 +243,17 @@ def test_it_asks_the_database_by_one_connection_until_that_ends() -> None:
 
 
 async def _takes(threads: Threads, session: str, person: str, held: asyncio.Event) -> None:
-    async with threads.one(session, person):
+    async with threads.one(session, person, NOBODY):
         await held.wait()
 
 
 async def _taken_by(person: str, sessions: list[str], *, of: int) -> int:
     """Return how many threads somebody's requests have that are about these sessions."""
     threads, held = Threads(of), asyncio.Event()
+    free = threads._free._value
     tasks = [asyncio.create_task(_takes(threads, session, person, held)) for session in sessions]
     await asyncio.sleep(0.05)
-    taken = of - threads._free._value
+    taken = free - threads._free._value
     held.set()
     await asyncio.gather(*tasks)
     assert not threads._shares
@@ -276,7 +278,7 @@ def test_a_session_gets_half_of_the_threads_and_a_person_three_quarters(
 
 async def _burst_after_a_quiet_time(threads: Threads) -> None:
     async def slow() -> None:
-        async with threads.one("", ""):
+        async with threads.one("", "", NOBODY):
             await asyncio.sleep(0.2)
 
     threads._moved_at -= 2 * front.STALLED_SECONDS

@@ -426,9 +426,18 @@ def test_a_key_that_may_only_read_writes_nothing(base_url: str, ada: UserProfile
     assert not Job.objects.exists()
 
 
+def test_row_43_a_query_over_4000_characters_is_refused(base_url: str, ada: UserProfile) -> None:
+    async def call(client: Client) -> None:
+        for name in ("search_long_term_memory", "get_context"):
+            answer = await client.call_tool(name, {"query": "x" * 4_001})
+            assert answer.is_error
+            assert "query: " in text_of(answer) and "4000" in text_of(answer)
+
+    over_http(base_url, call, key_of(ada))
+
+
 def test_wrong_arguments_are_named(base_url: str, ada: UserProfile) -> None:
     wrong: list[tuple[str, dict[str, Any], str]] = [
-        ("search_long_term_memory", {"query": "x" * 20_001}, "20000"),
         ("search_long_term_memory", {"query": "x", "match_count": 101}, "100"),
         ("search_long_term_memory", {"query": "nul \0"}, "query"),
         ("search_long_term_memory", {"query": "x", "memory_types": ["secret"]}, "memory_types"),
