@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.core.management import call_command
 from django.utils import timezone
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
@@ -50,11 +51,11 @@ def over_mcp(person: str, asked: dict[str, Any]) -> dict[str, Any]:
     token = CURRENT.set(Connection(person, "default", "key:drill", "write", DEFAULT))
     try:
         if "name" in asked:
-            answer = getattr(mcp, asked["name"])(**asked["arguments"])
+            answer = async_to_sync(getattr(mcp, asked["name"]))(**asked["arguments"])
         else:
             kind, *rest = asked["uri"].removeprefix("rem://").split("/")
             read: Any = {"moments": mcp.moments, "users": mcp.user_profile, "sessions": mcp.session_summary}[kind]
-            answer = read(*rest[:1])
+            answer = async_to_sync(read)(*rest[:1])
     except ResourceNotFoundError:
         return {"contents": []}
     finally:

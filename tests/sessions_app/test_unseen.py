@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.template import Context, Template
 
 from moments_app.engines.transcript import as_data
@@ -81,7 +82,8 @@ class TestModels:
         assert PLAIN in [result["content"] for result in found["results"]]
         token = CURRENT.set(Connection("ada", "default", "key:test", "write", DEFAULT))
         try:
-            read: list[Any] = [server.search_long_term_memory("kiln"), server.session_message("s1", "0")]
+            search, turn = async_to_sync(server.search_long_term_memory), async_to_sync(server.session_message)
+            read: list[Any] = [search("kiln"), turn("s1", "0")]
         finally:
             CURRENT.reset(token)
         assert not has_unseen(json.dumps(read, ensure_ascii=False, default=str))

@@ -5,6 +5,8 @@ import json
 import zipfile
 from typing import Any
 
+from asgiref.sync import async_to_sync
+
 from moments_app.interfaces.chat.headers import ChatSession
 from moments_app.interfaces.chat.memory import with_memory
 from moments_app.interfaces.chat.request import read_request
@@ -60,11 +62,9 @@ def _chat(user_id: str, application: int) -> str:
 def _over_mcp(user_id: str, application: int) -> dict[str, str]:
     token = CURRENT.set(Connection(user_id, "default", "key:test", "admin", application))
     try:
-        search = server.search_long_term_memory(QUERY, match_count=100)
-        return {
-            "mcp context": json.dumps(server.get_context("asking", QUERY), default=str),
-            "mcp search": json.dumps(search, default=str),
-        }
+        search = async_to_sync(server.search_long_term_memory)(QUERY, match_count=100)
+        context = async_to_sync(server.get_context)("asking", QUERY)
+        return {"mcp context": json.dumps(context, default=str), "mcp search": json.dumps(search, default=str)}
     finally:
         CURRENT.reset(token)
 
