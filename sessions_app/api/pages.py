@@ -5,21 +5,9 @@ from typing import Any
 from django.db.models import QuerySet
 from rest_framework import serializers
 
-from sessions_app.api.fields import IntegerField, StrictSerializer
-from sessions_app.api.person import PersonQuery
+from sessions_app.api.pagination import PAGE_MAX, AnyPageQuery, PageQuery
 
-PAGE_MAX = 200
-
-
-class AnyPageQuery(StrictSerializer):
-    """A page of a list that is no person's."""
-
-    limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
-    offset = IntegerField(min_value=0, max_value=1_000_000, default=0)
-
-
-class PageQuery(AnyPageQuery, PersonQuery):
-    """A page of a list."""
+__all__ = ["PAGE_MAX", "AnyPageQuery", "PageAnswer", "PageQuery"]
 
 
 # Without a docstring, which the API's description would give to each list that has none of its own.

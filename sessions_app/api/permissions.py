@@ -19,12 +19,13 @@ DEFAULT_SCOPES = {
 
 
 class HasScope(BasePermission):
-    """The key's scope covers the method. A view changes what a method needs with `scopes = {"POST": "read"}`."""
+    """The key's scope covers the action: the one that the viewset names in `scopes`, or that of the method."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         if request.auth is None:
             return False
-        needed = (DEFAULT_SCOPES | getattr(view, "scopes", {})).get(request.method or "", "admin")
+        scopes, method = getattr(view, "scopes", {}), request.method or ""
+        needed = scopes.get(getattr(view, "action", method)) or DEFAULT_SCOPES.get(method, "admin")
         self.message = _needs(needed)
         return key_of(request).allows(needed)
 

@@ -5,7 +5,7 @@ call's own refusals are named where it is declared (`operation(refuses=…)`) an
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -27,6 +27,7 @@ from sessions_app.api.fields import (
     StrictSerializer,
 )
 from sessions_app.api.pages import PageAnswer
+from sessions_app.api.pagination import OffsetPagination, things_at
 from sessions_app.refusals import Refusal
 
 Described = dict[str, Any]
@@ -34,6 +35,7 @@ Described = dict[str, Any]
 PERSON = "user_id"
 ABOUT_NOBODY = "x-about-nobody"  # a call that need not name the person, whatever the key
 _VERBS = {"GET": "get", "POST": "create", "PATCH": "update", "DELETE": "delete"}
+_ACTIONS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 _ERROR_REF = {"$ref": "#/components/schemas/Error"}
 _RETRY = {
     "Retry-After": {
@@ -157,6 +159,46 @@ class Schema(AutoSchema):
         super()._insert_field_validators(field, schema)  # type: ignore[no-untyped-call]
         if isinstance(field, Patterned):
             schema |= pattern_of(field)
+
+
+class ViewSetSchema(Schema):
+    """The description of a viewset's action."""
+
+    def get_operation_id(self) -> str:
+        """Return the resource and what is done to it, such as `sessions_get`."""
+        action: str = self.view.action
+        return f"{self.view.basename}_{_ACTIONS.get(action, action)}"
+
+    def get_request_serializer(self) -> Any:
+        return self.view.get_input_class() if self._has_body else None
+
+    def get_override_parameters(self) -> list[Any]:
+        query = None if self._has_body else self.view.get_input_class()
+        return [query] if query else []
+
+    def get_response_serializers(self) -> Any:
+        """Return the serializers of all answers that are not those of any call, by status."""
+        action: str = self.view.action
+        answers = self.view.answers.get(action, self.view.get_serializer_class())
+        if action == "destroy" and action not in self.view.answers:
+            answers = {204: OpenApiResponse(description="Deleted.")}
+        answers = answers if isinstance(answers, Mapping) else {200: answers}
+        return {**answers, **refused(self.view.refuses.get(action, ()))}
+
+    def get_extensions(self) -> Described:
+        return {} if self.view.needs_person else {ABOUT_NOBODY: True}
+
+    def get_paginated_name(self, serializer_name: str) -> str:
+        return f"{serializer_name.removesuffix('Answer').removesuffix('Row')}List"
+
+    @property
+    def _has_body(self) -> bool:
+        return self.method in ("POST", "PATCH")
+
+    def _get_paginator(self) -> Any:
+        paginator = OffsetPagination()
+        paginator.things = things_at(self.path)
+        return paginator
 
 
 def pattern_of(field: Patterned) -> Described:

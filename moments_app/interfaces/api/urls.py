@@ -20,16 +20,17 @@ from moments_app.interfaces.api import (
     streams,
     summaries,
 )
+from sessions_app.api.viewsets import api_router
+
+router = api_router()
+router.register("moments", moments.MomentViewSet, "moments")
 
 urlpatterns = [
     # First, as they are asked for most: an address is compared with one after the other.
     path("memory/context", context.ContextView.as_view(), name="memory_context"),
     path("memory/search", search.SearchView.as_view(), name="memory_search"),
     path("users/<public_id:user_id>/lines", profile_lines.ProfileLinesView.as_view(), name="profile_lines"),
-    path("moments", moments.MomentsView.as_view(), name="moments"),
-    path("moments/build", moments.BuildView.as_view(), name="build_moments"),
-    path("moments/<public_id:key>", moments.MomentView.as_view(), name="moment"),
-    path("moments/<public_id:key>/chain", moments.ChainView.as_view(), name="moment_chain"),
+    *router.urls,
     path("sessions/<public_id:session_id>/summaries", summaries.SummariesView.as_view(), name="summaries"),
     path("sessions/<public_id:session_id>/compact", summaries.CompactView.as_view(), name="compact"),
     path("entities", entities.EntitiesView.as_view(), name="entities"),
