@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.db.models import QuerySet
 from rest_framework.pagination import BasePagination
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -33,7 +32,7 @@ class OffsetPagination(BasePagination):
 
     things: str
 
-    def paginate_queryset(self, queryset: QuerySet[Any], request: Request, view: Any = None) -> Any:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
         """Return the rows of the page."""
         limit, offset = view.validated_data["limit"], view.validated_data["offset"]
         self.things = things_at(request.path)

@@ -1,7 +1,7 @@
-"""The OpenAPI description where it can't be found out from the views: keys, errors, and what fields take exactly.
+"""The OpenAPI schema, beyond what drf-spectacular and drf-standardized-errors infer from the viewsets.
 
-Every error is one component, `Error`, and what any call may be refused with stands once in `components/responses`. A
-call's own refusals are named where it is declared (`operation(refuses=…)`) and described with their codes.
+Every error has one component, `Error`. The errors of any call are in `components/responses`. An action's own refusals
+are named by its viewset (`refuses`) and described with their codes.
 """
 
 from collections import defaultdict
@@ -10,9 +10,11 @@ from copy import deepcopy
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import OpenApiResponse
+from drf_standardized_errors.openapi import AutoSchema
 from rest_framework.fields import JSONField
+from rest_framework.mixins import ListModelMixin
 from rest_framework.serializers import ListSerializer
 
 from sessions_app.api.fields import (
@@ -26,7 +28,6 @@ from sessions_app.api.fields import (
     Patterned,
     StrictSerializer,
 )
-from sessions_app.api.pages import PageAnswer
 from sessions_app.api.pagination import OffsetPagination, things_at
 from sessions_app.refusals import Refusal
 
@@ -34,8 +35,7 @@ Described = dict[str, Any]
 
 PERSON = "user_id"
 ABOUT_NOBODY = "x-about-nobody"  # a call that need not name the person, whatever the key
-_VERBS = {"GET": "get", "POST": "create", "PATCH": "update", "DELETE": "delete"}
-_ACTIONS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
+_VERBS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 _ERROR_REF = {"$ref": "#/components/schemas/Error"}
 _RETRY = {
     "Retry-After": {
@@ -125,19 +125,82 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 
 
 class Schema(AutoSchema):
-    """The description of a call: of what it takes, exactly that."""
+    """The schema of an action."""
+
+    view: Any  # an `ApiViewSet`
 
     def get_operation_id(self) -> str:
-        """Return what is done and to what, such as `sessions_get`; a call that does something else says so itself."""
-        nouns = [part for part in self.path.split("/") if part and not part.startswith("{")]
-        verb = "list" if self._answers_page() else _VERBS[self.method]
-        return f"{nouns[-1]}_{verb}"
+        """Return the resource and what is done to it, such as `sessions_get`."""
+        action: str = self.view.action
+        return f"{self.view.basename}_{_VERBS.get(action, action)}"
 
-    def _answers_page(self) -> bool:
-        answers: Any = self.get_response_serializers()
-        return isinstance(answers, dict) and any(
-            isinstance(answer, type) and issubclass(answer, PageAnswer) for answer in answers.values()
-        )
+    def get_request_serializer(self) -> Any:
+        return self.view.get_input_class() if self._has_body else None
+
+    def get_override_parameters(self) -> list[Any]:
+        query = None if self._has_body else self.view.get_input_class()
+        return [query] if query else []
+
+    def get_response_serializers(self) -> Any:
+        """Return the serializers of all answers that are not those of any call, by status."""
+        action: str = self.view.action
+        answers = self.view.answers.get(action, self.view.get_serializer_class())
+        if action == "destroy" and action not in self.view.answers:
+            answers = {204: OpenApiResponse(description="Deleted.")}
+        answers = answers if isinstance(answers, Mapping) else {200: answers}
+        return {**answers, **refused(self.view.refuses.get(action, ()))}
+
+    def _get_allowed_error_status_codes(self) -> list[str]:
+        return list(RESPONSES)
+
+    def _should_add_error_response(self, responses: Described, status_code: str) -> bool:
+        """Return whether a call may fail like this: a list is empty rather than missing, and no body has no type."""
+        if status_code == "404" and self._is_list_view():
+            return "{" in self.path
+        if status_code == "415" and self.get_request_serializer() is None:
+            return False
+        return status_code not in responses
+
+    def _get_error_response_serializer(self, status_code: str) -> OpenApiResponse:
+        return OpenApiResponse(_ERROR_REF, RESPONSES[status_code][1])
+
+    def _get_response_for_code(self, serializer: Any, status_code: str, *args: Any, **kwargs: Any) -> Described:
+        """Return the description of a response, or a reference to that of an error which any call may have."""
+        if status_code not in RESPONSES:
+            described: Described = super()._get_response_for_code(serializer, status_code, *args, **kwargs)
+            return described
+        name, text, headers = RESPONSES[status_code]
+        error = {"description": serializer.description, "content": {"application/json": {"schema": _ERROR_REF}}}
+        error |= {"headers": headers} if headers else {}
+        if serializer.description != text:
+            return error
+        component = ResolvedComponent(name, ResolvedComponent.RESPONSE, error, name)
+        self.registry.register_on_missing(component)
+        reference: Described = component.ref
+        return reference
+
+    def _get_parameters(self) -> list[Described]:
+        """Return the parameters, without those of a query that the path has already."""
+        found = super()._get_parameters()
+        return [_parameter(one) for one in found if one["in"] == "path" or f"{{{one['name']}}}" not in self.path]
+
+    def _is_list_view(self, serializer: Any = None) -> bool:
+        return self.view.action == "list" and isinstance(self.view, ListModelMixin)
+
+    def get_extensions(self) -> Described:
+        return {} if self.view.needs_person else {ABOUT_NOBODY: True}
+
+    def get_paginated_name(self, serializer_name: str) -> str:
+        return f"{serializer_name.removesuffix('Answer').removesuffix('Row')}List"
+
+    @property
+    def _has_body(self) -> bool:
+        return self.method in ("POST", "PATCH")
+
+    def _get_paginator(self) -> Any:
+        paginator = OffsetPagination()
+        paginator.things = things_at(self.path)
+        return paginator
 
     def _map_basic_serializer(self, serializer: Any, direction: str) -> Described:
         mapped: Described = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
@@ -161,46 +224,6 @@ class Schema(AutoSchema):
             schema |= pattern_of(field)
 
 
-class ViewSetSchema(Schema):
-    """The description of a viewset's action."""
-
-    def get_operation_id(self) -> str:
-        """Return the resource and what is done to it, such as `sessions_get`."""
-        action: str = self.view.action
-        return f"{self.view.basename}_{_ACTIONS.get(action, action)}"
-
-    def get_request_serializer(self) -> Any:
-        return self.view.get_input_class() if self._has_body else None
-
-    def get_override_parameters(self) -> list[Any]:
-        query = None if self._has_body else self.view.get_input_class()
-        return [query] if query else []
-
-    def get_response_serializers(self) -> Any:
-        """Return the serializers of all answers that are not those of any call, by status."""
-        action: str = self.view.action
-        answers = self.view.answers.get(action, self.view.get_serializer_class())
-        if action == "destroy" and action not in self.view.answers:
-            answers = {204: OpenApiResponse(description="Deleted.")}
-        answers = answers if isinstance(answers, Mapping) else {200: answers}
-        return {**answers, **refused(self.view.refuses.get(action, ()))}
-
-    def get_extensions(self) -> Described:
-        return {} if self.view.needs_person else {ABOUT_NOBODY: True}
-
-    def get_paginated_name(self, serializer_name: str) -> str:
-        return f"{serializer_name.removesuffix('Answer').removesuffix('Row')}List"
-
-    @property
-    def _has_body(self) -> bool:
-        return self.method in ("POST", "PATCH")
-
-    def _get_paginator(self) -> Any:
-        paginator = OffsetPagination()
-        paginator.things = things_at(self.path)
-        return paginator
-
-
 def pattern_of(field: Patterned) -> Described:
     """Return what texts a field takes."""
     refused = {"not": {"pattern": field.refused}} if field.refused else {}
@@ -214,24 +237,19 @@ def _limits(field: Any) -> Iterator[tuple[str, int | None]]:
 
 def refused(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:
     """Describe the refusals of a call, by status."""
-    codes: defaultdict[int, list[str]] = defaultdict(list)
+    texts: defaultdict[int, list[str]] = defaultdict(list)
     for refusal in refuses:
-        codes[refusal.status].append(f"`{refusal.code}`: {(refusal.__doc__ or '').splitlines()[0]}")
-    return {status: OpenApiResponse(_ERROR_REF, "\n\n".join(lines)) for status, lines in codes.items()}
+        common = RESPONSES.get(str(refusal.status), ("", "", {}))[1]
+        texts[refusal.status] = texts[refusal.status] or ([common] if common else [])
+        texts[refusal.status].append(f"`{refusal.code}`: {(refusal.__doc__ or '').splitlines()[0]}")
+    return {status: OpenApiResponse(_ERROR_REF, "\n\n".join(lines)) for status, lines in texts.items()}
 
 
 def complete(result: Described, generator: Any, request: Any, public: bool) -> Described:
-    """Describe what holds for all calls alike: a hook of drf-spectacular's."""
-    components = result["components"]
-    components["schemas"]["Error"] = ERROR
-    components["responses"] = {name: _response(text, headers) for name, text, headers in RESPONSES.values()}
-    for path, method, operation in operations(result):
-        operation["parameters"] = [
-            _parameter(one)
-            for one in operation.get("parameters", ())
-            if one["in"] == "path" or f"{{{one['name']}}}" not in path  # which names it already
-        ]
-        _answer(operation, [status for status in RESPONSES if _may_be(status, path, method, operation)])
+    """Add the component of errors, and a list of parameters to calls without any: a hook of drf-spectacular's."""
+    result["components"]["schemas"]["Error"] = ERROR
+    for *_, operation in operations(result):
+        operation.setdefault("parameters", [])
     _link(result)
     return result
 
@@ -269,26 +287,6 @@ def _parameter(parameter: Described) -> Described:
     if schema.get("type") == "array":
         return parameter | {"style": "form", "explode": False}
     return parameter
-
-
-def _may_be(status: str, path: str, method: str, operation: Described) -> bool:
-    """Return whether a call may be refused so: a list is not missing but empty, and no body has no wrong type."""
-    if status == "404":
-        is_list = any(parameter["name"] == "offset" for parameter in operation["parameters"])
-        return not is_list or "{" in path or method != "get"
-    return status != "415" or "requestBody" in operation
-
-
-def _answer(operation: Described, statuses: Sequence[str]) -> None:
-    """Add what a call may be refused with to its answers."""
-    answers = operation["responses"]
-    for status in statuses:
-        name, text, headers = RESPONSES[status]
-        if status in answers:
-            answers[status] = _response(f"{text}\n\n{answers[status]['description']}", headers)
-        else:
-            answers[status] = {"$ref": f"#/components/responses/{name}"}
-    operation["responses"] = dict(sorted(answers.items()))
 
 
 def _link(result: Described) -> None:
@@ -348,9 +346,3 @@ def _linked(taker: Described, values: dict[str, str]) -> Described:
     rest = {name: value for name, value in values.items() if name not in in_address}
     link |= {"parameters": parameters} if parameters else {}
     return link | ({"requestBody": rest} if rest and "requestBody" in taker else {})
-
-
-def _response(description: str, headers: Described) -> Described:
-    return {"description": description, "content": {"application/json": {"schema": _ERROR_REF}}} | (
-        {"headers": headers} if headers else {}
-    )

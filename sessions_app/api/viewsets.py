@@ -10,6 +10,7 @@ from copy import copy
 from functools import cache
 from typing import Any, TypeVar
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -18,22 +19,21 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
-from rest_framework.serializers import BaseSerializer
+from rest_framework.serializers import BaseSerializer, ListSerializer
 from rest_framework.viewsets import GenericViewSet
 
 from sessions_app.api.fields import CONTRADICTORY, PUBLIC_ID_MAX, PublicIdField, StrictSerializer
 from sessions_app.api.filters import ParameterFilter
 from sessions_app.api.pagination import AnyPageQuery, OffsetPagination, PageQuery
+from sessions_app.api.permissions import HasScope
 from sessions_app.api.person import PersonQuery, gone_is_not_found, key_of, user_id_of
-from sessions_app.api.schema import ViewSetSchema
 from sessions_app.daily_limits import count_values
+from sessions_app.limits import Kind, limited
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.row_security import acting_for
 
 M = TypeVar("M", bound=Model)
-
-Serializers = type[BaseSerializer[Any]] | Mapping[Any, Any]
 
 
 def api_router() -> SimpleRouter:
@@ -51,19 +51,21 @@ class ApiViewSet(GenericViewSet[M]):
         scopes: by action, the scope that a key needs where it is not the method's.
         filters: of the list; see `ParameterFilter`.
         validated_data: what was sent, without `user_id`.
+        long_running: actions whose statements may take minutes.
         named: the `user_id` in the request, None if there is none.
     """
 
-    schema = ViewSetSchema()
     http_method_names = ["get", "head", "post", "patch", "delete"]  # not OPTIONS: the schema has more
+    permission_classes: Sequence[Any] = (HasScope,)
     pagination_class = OffsetPagination
     filter_backends = (ParameterFilter,)
 
     inputs: Mapping[str, type[StrictSerializer]] = {}
-    answers: Mapping[str, Serializers] = {}
+    answers: Mapping[str, Any] = {}
     refuses: Mapping[str, Sequence[type[Refusal]]] = {}
     scopes: Mapping[str, str] = {}
     filters: Mapping[str, str | Callable[[Any, Any], Any]] = {}
+    long_running: Sequence[str] = ()
 
     validated_data: dict[str, Any]
     named: str | None
@@ -78,7 +80,7 @@ class ApiViewSet(GenericViewSet[M]):
             if str(request.method).lower() not in self.action_map:
                 self.http_method_not_allowed(self.request)
             self.validate()
-            with self.acting():
+            with limited(Kind.LONG) if self.action in self.long_running else nullcontext(), self.acting():
                 response = getattr(self, self.action)(self.request, *args, **kwargs)
         except Exception as error:
             response = self.handle_exception(error)
@@ -115,15 +117,16 @@ class ApiViewSet(GenericViewSet[M]):
 
     def get_serializer_class(self) -> type[BaseSerializer[Any]]:
         """Return the serializer of this action's answer."""
-        answer = self.answers.get(self.action, self.serializer_class)
+        answer: Any = self.answers.get(self.action, self.serializer_class)
         found: type[BaseSerializer[Any]] = next(iter(answer.values())) if isinstance(answer, Mapping) else answer
         return found
 
-    def get_serializer(self, instance: Any, *, many: bool = False) -> Any:  # type: ignore[override]
+    def get_serializer(self, instance: Any, *, many: bool = False) -> Any:
         """Return the serializer of an answer with its value."""
-        serializer = copy(_built(self.get_serializer_class(), many))
-        serializer.instance = instance
-        return serializer
+        serializer_class: Any = self.get_serializer_class()
+        serializer, context = copy(_built(serializer_class)), self.get_serializer_context()
+        serializer.instance, serializer._context = instance, context
+        return ListSerializer(instance, child=serializer, context=context) if many else serializer
 
     def get_object(self) -> M:
         """Return the row that the address names; filters are for lists.
@@ -225,7 +228,7 @@ def one_or_404(rows: QuerySet[M], **named: Any) -> M:
     """
     try:
         return rows.get(**named)
-    except rows.model.DoesNotExist:
+    except ObjectDoesNotExist:
         raise NotFound from None
 
 
@@ -262,8 +265,8 @@ def _check_ids(named: Mapping[str, Any]) -> None:
 
 
 @cache
-def _built(serializer: type[BaseSerializer[Any]], many: bool) -> Any:
+def _built(serializer: type[BaseSerializer[Any]]) -> Any:
     """Return a serializer without a value, of which requests use copies: building its fields is expensive."""
-    built = serializer(many=many)
-    getattr(built, "child", built).fields  # noqa: B018 (builds them)
+    built: Any = serializer()
+    built.fields  # noqa: B018 (builds them)
     return built

@@ -35,7 +35,7 @@ from moments_app.interfaces.api.facts import (
     facts_of,
     order_of,
 )
-from moments_app.interfaces.api.jobs import JobAnswer, jobs_of
+from moments_app.interfaces.api.jobs import JobAnswer
 from moments_app.interfaces.api.moments import BuildInput, MomentAnswer
 from moments_app.interfaces.api.search import SearchInput, search_data
 from moments_app.interfaces.api.streams import StreamDetail, streams_seen_by
@@ -439,7 +439,8 @@ def _requested_build(session_id: str, force: bool) -> dict[str, Any]:
 
 def _job(job_id: Any) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
-        return dict(JobAnswer(one_or_404(jobs_of(user), job_id=job_id)).data)
+        jobs = Job.objects.for_user(user).select_related("session", "user")
+        return dict(JobAnswer(one_or_404(jobs, job_id=job_id)).data)
 
 
 def _without_none(given: dict[str, Any]) -> dict[str, Any]:
