@@ -250,7 +250,6 @@ def complete(result: Described, generator: Any, request: Any, public: bool) -> D
     result["components"]["schemas"]["Error"] = ERROR
     for *_, operation in operations(result):
         operation.setdefault("parameters", [])
-    _link(result)
     return result
 
 
@@ -289,60 +288,7 @@ def _parameter(parameter: Described) -> Described:
     return parameter
 
 
-def _link(result: Described) -> None:
-    """Link each call that answers an id to those that need it, about the same person."""
-    schemas = result["components"]["schemas"]
-    calls = [one for one in operations(result) if _may_name_person(schemas, one[2])]
-    ids = {one["name"] for *_, call in calls for one in call["parameters"] if one["in"] == "path"} - {PERSON}
-    for path, method, operation in calls:
-        person = f"$request.query.{PERSON}" if method == "get" else f"$request.body#/{PERSON}"
-        for status, answer in operation["responses"].items():
-            found = dict(_ids(schemas, answer)) if status.startswith("2") else {}
-            links = {
-                f"{taker['operationId']}_of_{name}": _linked(taker, {name: f"$response.body#{pointer}", PERSON: person})
-                for name, pointer in found.items()
-                for *_, taker in calls
-                if name in ids and f"{{{name}}}" not in path
-                if taker is not operation and name in _needed(schemas, taker)
-            }
-            answer |= {"links": links} if links else {}
-
-
-def _may_name_person(schemas: Described, operation: Described) -> bool:
-    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    named = {parameter["name"] for parameter in operation["parameters"]}
-    return PERSON in named.union(_component(schemas, body).get("properties", ()))
-
-
-def _needed(schemas: Described, operation: Described) -> set[str]:
-    """Return the names of what a call has to be given, but for the person."""
-    named = {parameter["name"] for parameter in operation["parameters"] if parameter.get("required")}
-    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    return named.union(_component(schemas, body).get("required", ())) - {PERSON}
-
-
-def _ids(schemas: Described, answer: Described) -> Iterator[tuple[str, str]]:
-    """Yield the texts that an answer or its first item certainly has, and where."""
-    whole = _component(schemas, answer.get("content", {}).get("application/json", {}).get("schema", {}))
-    for name, part in whole.get("properties", {}).items():
-        if part.get("type") == "string":
-            yield name, f"/{name}"
-        for inner, its in _component(schemas, part.get("items", {})).get("properties", {}).items():
-            if its.get("type") == "string":
-                yield inner, f"/{name}/0/{inner}"
-
-
 def _component(schemas: Described, schema: Described) -> Described:
     """Return the component that a schema refers to; nothing where it refers to none."""
     found: Described = schemas.get(schema.get("$ref", "").rsplit("/", 1)[-1], {})
     return found
-
-
-def _linked(taker: Described, values: dict[str, str]) -> Described:
-    """Describe a link to a call, with the values that it takes: in its address where it can, or else in its body."""
-    link: Described = {"operationId": taker["operationId"]}
-    in_address = {parameter["name"] for parameter in taker["parameters"]}
-    parameters = {name: value for name, value in values.items() if name in in_address}
-    rest = {name: value for name, value in values.items() if name not in in_address}
-    link |= {"parameters": parameters} if parameters else {}
-    return link | ({"requestBody": rest} if rest and "requestBody" in taker else {})
