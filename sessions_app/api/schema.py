@@ -28,7 +28,7 @@ from sessions_app.api.fields import (
     Patterned,
     StrictSerializer,
 )
-from sessions_app.api.pagination import OffsetPagination, things_at
+from sessions_app.api.pagination import RowPagination, things_at
 from sessions_app.refusals import Refusal
 
 Described = dict[str, Any]
@@ -156,25 +156,27 @@ class Schema(AutoSchema):
     def _should_add_error_response(self, responses: Described, status_code: str) -> bool:
         """Return whether a call may fail like this: a list is empty rather than missing, and no body has no type."""
         if status_code == "404" and self._is_list_view():
-            return "{" in self.path
+            return "{" in self.path or "after" in self.view.get_input_class()().fields
         if status_code == "415" and self.get_request_serializer() is None:
             return False
         return status_code not in responses
 
-    def _get_error_response_serializer(self, status_code: str) -> OpenApiResponse:
+    def _get_error_response_serializer(self, status_code: str) -> Any:
         return OpenApiResponse(_ERROR_REF, RESPONSES[status_code][1])
 
     def _get_response_for_code(self, serializer: Any, status_code: str, *args: Any, **kwargs: Any) -> Described:
         """Return the description of a response, or a reference to that of an error which any call may have."""
         if status_code not in RESPONSES:
-            described: Described = super()._get_response_for_code(serializer, status_code, *args, **kwargs)
+            described: Described = super()._get_response_for_code(  # type: ignore[no-untyped-call]
+                serializer, status_code, *args, **kwargs
+            )
             return described
         name, text, headers = RESPONSES[status_code]
         error = {"description": serializer.description, "content": {"application/json": {"schema": _ERROR_REF}}}
         error |= {"headers": headers} if headers else {}
         if serializer.description != text:
             return error
-        component = ResolvedComponent(name, ResolvedComponent.RESPONSE, error, name)
+        component = ResolvedComponent(name, ResolvedComponent.RESPONSE, error, name)  # type: ignore[no-untyped-call]
         self.registry.register_on_missing(component)
         reference: Described = component.ref
         return reference
@@ -198,7 +200,7 @@ class Schema(AutoSchema):
         return self.method in ("POST", "PATCH")
 
     def _get_paginator(self) -> Any:
-        paginator = OffsetPagination()
+        paginator = RowPagination()
         paginator.things = things_at(self.path)
         return paginator
 

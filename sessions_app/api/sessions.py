@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from sessions_app.api.fields import BooleanField, JsonObjectField, PublicIdField, TextField
+from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import require_scope
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, update
@@ -28,6 +29,12 @@ class SessionInput(PersonQuery):
     compact_on_request = BooleanField(
         default=None, allow_null=True, help_text="Digest before a load or context. Null: as set for all sessions."
     )
+
+
+class SessionsQuery(PageQuery):
+    """A page of a list of sessions."""
+
+    after = PublicIdField(required=False, help_text="Instead of `offset`: the last session of the page before.")
 
 
 class SessionPatch(PersonQuery):
@@ -97,7 +104,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Pers
     serializer_class = SessionAnswer
     lookup_field = "session_id"
     lookup_value_converter = "public_id"
-    inputs = {"create": SessionInput, "partial_update": SessionPatch}
+    inputs = {"list": SessionsQuery, "create": SessionInput, "partial_update": SessionPatch}
     answers = {"create": {201: SessionAnswer, 200: SessionAnswer}}
     refuses = {"destroy": [CannotDelete]}
     creates_person = ("create",)

@@ -24,7 +24,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from sessions_app.api.fields import CONTRADICTORY, PUBLIC_ID_MAX, PublicIdField, StrictSerializer
 from sessions_app.api.filters import ParameterFilter
-from sessions_app.api.pagination import AnyPageQuery, OffsetPagination, PageQuery
+from sessions_app.api.pagination import AnyPageQuery, PageQuery, RowPagination
 from sessions_app.api.permissions import HasScope
 from sessions_app.api.person import PersonQuery, gone_is_not_found, key_of, user_id_of
 from sessions_app.daily_limits import count_values
@@ -57,7 +57,7 @@ class ApiViewSet(GenericViewSet[M]):
 
     http_method_names = ["get", "head", "post", "patch", "delete"]  # not OPTIONS: the schema has more
     permission_classes: Sequence[Any] = (HasScope,)
-    pagination_class = OffsetPagination
+    pagination_class = RowPagination
     filter_backends = (ParameterFilter,)
 
     inputs: Mapping[str, type[StrictSerializer]] = {}
@@ -138,6 +138,14 @@ class ApiViewSet(GenericViewSet[M]):
         row = one_or_404(self.get_queryset(), **{self.lookup_field: self.kwargs[name]})
         self.check_object_permissions(self.request, row)
         return row
+
+    def last_row(self) -> M:
+        """Return the row that `after` names, the last of the page before.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return one_or_404(self.get_queryset(), **{self.lookup_field: self.validated_data["after"]})
 
     @property
     def actor(self) -> str:

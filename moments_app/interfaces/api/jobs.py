@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from moments_app.models import Job
 from moments_app.models.job import CannotChange, JobQuerySet
-from sessions_app.api.fields import PublicIdField, TextField
+from sessions_app.api.fields import PublicIdField, TextField, UUIDField
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.person import key_of
 from sessions_app.api.viewsets import PersonViewSet
@@ -25,6 +25,7 @@ class JobsQuery(PageQuery):
     session_id = PublicIdField(required=False)
     process = TextField(max_length=32, required=False)
     status = serializers.ChoiceField(choices=Job.Status.choices, required=False)
+    after = UUIDField(required=False, help_text="Instead of `offset`: the last job of the page before.")
 
 
 class Accepted(serializers.Serializer[Any]):

@@ -60,6 +60,7 @@ class MomentsQuery(PageQuery):
     since = AwareDateTimeField(required=False, help_text="Moments that end at this time or later.")
     until = AwareDateTimeField(required=False, help_text="Moments that start at this time or earlier.")
     text = TextField(max_length=1000, required=False, help_text="Words of name, summary or detail.")
+    after = PublicIdField(required=False, help_text="Instead of `offset`: the last moment of the page before.")
 
 
 class ChainQuery(PersonQuery):
