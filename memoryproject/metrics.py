@@ -31,6 +31,7 @@ from moments_app.reports.overview import estimated_rows
 from moments_app.reports.waiting import DUE, Group, waiting
 from sessions_app.api.permissions import HasScope, IsOfService
 from sessions_app.api.person import key_of
+from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.models import DailyUsage
 from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import UNITS, DailyUsageQuerySet, today
@@ -48,7 +49,7 @@ class MetricsView(APIView):
     """The figures, for service keys: the site's for the first application's, and for others those of their own."""
 
     permission_classes = [HasScope, IsOfService]
-    is_counted = False  # it is nothing that an application uses
+    throttle_classes = [KeyRateThrottle]  # without the daily limits
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:

@@ -1,6 +1,6 @@
 """What the site's description of itself promises, for each kind of key: requests made of it by schemathesis.
 
-Requests that fit, and that don't; with and without the key; one after another, along the description's links. Every
+Requests that fit, and that don't; with and without the key; one after another. Every
 answer has to have a status, a type, headers and a body that are described, what doesn't fit has to be refused, and what
 does be accepted or refused with a code that the description names (`accepted.py`). No check is left out.
 """

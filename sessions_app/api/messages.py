@@ -1,11 +1,13 @@
 """Messages of a session over REST: appending, and reading the transcript."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
-from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema, extend_schema_field
 from rest_framework import serializers, status
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from sessions_app.api.fields import (
@@ -23,10 +25,10 @@ from sessions_app.api.fields import (
     TextField,
     UUIDField,
 )
-from sessions_app.api.pages import PAGE_MAX
+from sessions_app.api.pagination import PAGE_MAX
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, operation
 from sessions_app.api.sessions import session_or_404
+from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.content_parts import text_and_parts
 from sessions_app.context_ids import UnknownContext
 from sessions_app.models import Message, Session
@@ -242,42 +244,39 @@ class AppendAnswer(serializers.Serializer[Any]):
     jobs = DueJobAnswer(many=True)
 
 
-class MessagesView(PersonView):
+class MessageViewSet(PersonViewSet[Message]):
     """The transcript of one session."""
 
-    @operation(
-        {201: AppendAnswer, 200: AppendAnswer},
-        body=AppendInput,
-        refuses=[IdTaken, UnknownContext],
-        operation_id="messages_append",
-        in_transaction=False,
-    )
-    def post(self, session_id: str) -> Response:
+    inputs = {"create": AppendInput, "list": MessagesQuery}
+    answers = {
+        "create": {201: AppendAnswer, 200: AppendAnswer},
+        "list": PolymorphicProxySerializer("Messages", [LiveMessages, MessagePage], resource_type_field_name=None),
+    }
+    refuses = {"create": [IdTaken, UnknownContext]}
+    creates_person = ("create",)
+    own_transaction = ("create", "list")
+
+    @extend_schema(operation_id="messages_append")
+    def create(self, request: Request, session_id: str) -> Response:
         """Appends up to 500 messages, all or none; makes the session if it isn't there.
 
         A message whose `external_id` is in the session already is returned with `created: false`, not added again. If
         it says something else than that message, nothing is added: 409.
         """
-        messages = [NewMessage(**message) for message in self.body.pop("messages")]
-        self.user_id(create=True)  # refuses the wrong person before texts are processed
+        messages = [NewMessage(**message) for message in self.validated_data.pop("messages")]
+        self.user_id()  # refuses the wrong person before texts are processed
         process_texts(messages)
-        with self.transaction(create=True):
-            appended = append(self.found_person, session_id, messages, **self.body)
+        with self.transaction():
+            appended = append(self.found_person, session_id, messages, **self.validated_data)
         is_new = any(is_new for _, is_new in appended.messages)
         code = status.HTTP_201_CREATED if is_new else status.HTTP_200_OK
         return Response(append_data(appended, self.found_person.user_id), status=code)
 
-    @operation(
-        PolymorphicProxySerializer("Messages", [LiveMessages, MessagePage], resource_type_field_name=None),
-        query=MessagesQuery,
-        operation_id="messages_list",
-        in_transaction=False,
-    )
-    def get(self, session_id: str) -> Response:
+    def list(self, request: Request, session_id: str) -> Response:
         """`view=live`: the latest partition event and the newest turns after it. `view=all`: pages by sequence."""
         with self.transaction():
             session = session_or_404(self.person, session_id)
-            if self.query["view"] == "all":
+            if self.validated_data["view"] == "all":
                 return Response(self._page(session))
             if not session.wants_digest:
                 return Response(self._live(session))
@@ -286,7 +285,7 @@ class MessagesView(PersonView):
             return Response(self._live(session_or_404(self.person, session_id)))
 
     def _live(self, session: Session) -> dict[str, Any]:
-        loaded = load_session_messages(session, self.query["limit"])
+        loaded = load_session_messages(session, self.validated_data["limit"])
         return {
             "messages": self._presented(session, loaded.messages),
             "has_partition_event": loaded.has_partition_event,
@@ -296,15 +295,15 @@ class MessagesView(PersonView):
         }
 
     def _page(self, session: Session) -> dict[str, Any]:
-        after, before = self.query.get("after"), self.query.get("before")
+        after, before = self.validated_data.get("after"), self.validated_data.get("before")
         kinds = turn_kinds(session)
-        page = page_of_messages(session, self.query["limit"], after=after, before=before, kinds=kinds)
+        page = page_of_messages(session, self.validated_data["limit"], after=after, before=before, kinds=kinds)
         messages = [LoadedMessage.of(message) for message in with_text(session.user, page.messages)]
         return {"messages": self._presented(session, messages), "has_more": page.has_more}
 
-    def _presented(self, session: Session, messages: list[LoadedMessage]) -> list[dict[str, Any]]:
+    def _presented(self, session: Session, messages: Sequence[LoadedMessage]) -> Sequence[dict[str, Any]]:
         """Return messages as `MessageAnswer` describes them, whose fields they have: a page has hundreds."""
-        if self.query["compress"]:
+        if self.validated_data["compress"]:
             messages = [_compressed(message, session) for message in messages]
         return [message._asdict() for message in messages]
 

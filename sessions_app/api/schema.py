@@ -1,18 +1,20 @@
-"""The OpenAPI description where it can't be found out from the views: keys, errors, and what fields take exactly.
+"""The OpenAPI schema, beyond what drf-spectacular and drf-standardized-errors infer from the viewsets.
 
-Every error is one component, `Error`, and what any call may be refused with stands once in `components/responses`. A
-call's own refusals are named where it is declared (`operation(refuses=…)`) and described with their codes.
+Every error has one component, `Error`. The errors of any call are in `components/responses`. An action's own refusals
+are named by its viewset (`refuses`) and described with their codes.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import OpenApiResponse
+from drf_standardized_errors.openapi import AutoSchema
 from rest_framework.fields import JSONField
+from rest_framework.mixins import ListModelMixin
 from rest_framework.serializers import ListSerializer
 
 from sessions_app.api.fields import (
@@ -26,14 +28,14 @@ from sessions_app.api.fields import (
     Patterned,
     StrictSerializer,
 )
-from sessions_app.api.pages import PageAnswer
+from sessions_app.api.pagination import RowPagination, things_at
 from sessions_app.refusals import Refusal
 
 Described = dict[str, Any]
 
 PERSON = "user_id"
 ABOUT_NOBODY = "x-about-nobody"  # a call that need not name the person, whatever the key
-_VERBS = {"GET": "get", "POST": "create", "PATCH": "update", "DELETE": "delete"}
+_VERBS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 _ERROR_REF = {"$ref": "#/components/schemas/Error"}
 _RETRY = {
     "Retry-After": {
@@ -123,19 +125,84 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 
 
 class Schema(AutoSchema):
-    """The description of a call: of what it takes, exactly that."""
+    """The schema of an action."""
+
+    view: Any  # an `ApiViewSet`
 
     def get_operation_id(self) -> str:
-        """Return what is done and to what, such as `sessions_get`; a call that does something else says so itself."""
-        nouns = [part for part in self.path.split("/") if part and not part.startswith("{")]
-        verb = "list" if self._answers_page() else _VERBS[self.method]
-        return f"{nouns[-1]}_{verb}"
+        """Return the resource and what is done to it, such as `sessions_get`."""
+        action: str = self.view.action
+        return f"{self.view.basename}_{_VERBS.get(action, action)}"
 
-    def _answers_page(self) -> bool:
-        answers: Any = self.get_response_serializers()
-        return isinstance(answers, dict) and any(
-            isinstance(answer, type) and issubclass(answer, PageAnswer) for answer in answers.values()
-        )
+    def get_request_serializer(self) -> Any:
+        return self.view.get_input_class() if self._has_body else None
+
+    def get_override_parameters(self) -> list[Any]:
+        query = None if self._has_body else self.view.get_input_class()
+        return [query] if query else []
+
+    def get_response_serializers(self) -> Any:
+        """Return the serializers of all answers that are not those of any call, by status."""
+        action: str = self.view.action
+        answers = self.view.answers.get(action, self.view.get_serializer_class())
+        if action == "destroy" and action not in self.view.answers:
+            answers = {204: OpenApiResponse(description="Deleted.")}
+        answers = answers if isinstance(answers, Mapping) else {200: answers}
+        return {**answers, **refused(self.view.refuses.get(action, ()))}
+
+    def _get_allowed_error_status_codes(self) -> list[str]:
+        return list(RESPONSES)
+
+    def _should_add_error_response(self, responses: Described, status_code: str) -> bool:
+        """Return whether a call may fail like this: a list is empty rather than missing, and no body has no type."""
+        if status_code == "404" and self._is_list_view():
+            return "{" in self.path or "after" in self.view.get_input_class()().fields
+        if status_code == "415" and self.get_request_serializer() is None:
+            return False
+        return status_code not in responses
+
+    def _get_error_response_serializer(self, status_code: str) -> Any:
+        return OpenApiResponse(_ERROR_REF, RESPONSES[status_code][1])
+
+    def _get_response_for_code(self, serializer: Any, status_code: str, *args: Any, **kwargs: Any) -> Described:
+        """Return the description of a response, or a reference to that of an error which any call may have."""
+        if status_code not in RESPONSES:
+            described: Described = super()._get_response_for_code(  # type: ignore[no-untyped-call]
+                serializer, status_code, *args, **kwargs
+            )
+            return described
+        name, text, headers = RESPONSES[status_code]
+        error = {"description": serializer.description, "content": {"application/json": {"schema": _ERROR_REF}}}
+        error |= {"headers": headers} if headers else {}
+        if serializer.description != text:
+            return error
+        component = ResolvedComponent(name, ResolvedComponent.RESPONSE, error, name)  # type: ignore[no-untyped-call]
+        self.registry.register_on_missing(component)
+        reference: Described = component.ref
+        return reference
+
+    def _get_parameters(self) -> list[Described]:
+        """Return the parameters, without those of a query that the path has already."""
+        found = super()._get_parameters()
+        return [_parameter(one) for one in found if one["in"] == "path" or f"{{{one['name']}}}" not in self.path]
+
+    def _is_list_view(self, serializer: Any = None) -> bool:
+        return self.view.action == "list" and isinstance(self.view, ListModelMixin)
+
+    def get_extensions(self) -> Described:
+        return {} if self.view.needs_person else {ABOUT_NOBODY: True}
+
+    def get_paginated_name(self, serializer_name: str) -> str:
+        return f"{serializer_name.removesuffix('Answer').removesuffix('Row')}List"
+
+    @property
+    def _has_body(self) -> bool:
+        return self.method in ("POST", "PATCH")
+
+    def _get_paginator(self) -> Any:
+        paginator = RowPagination()
+        paginator.things = things_at(self.path)
+        return paginator
 
     def _map_basic_serializer(self, serializer: Any, direction: str) -> Described:
         mapped: Described = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
@@ -172,25 +239,19 @@ def _limits(field: Any) -> Iterator[tuple[str, int | None]]:
 
 def refused(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:
     """Describe the refusals of a call, by status."""
-    codes: defaultdict[int, list[str]] = defaultdict(list)
+    texts: defaultdict[int, list[str]] = defaultdict(list)
     for refusal in refuses:
-        codes[refusal.status].append(f"`{refusal.code}`: {(refusal.__doc__ or '').splitlines()[0]}")
-    return {status: OpenApiResponse(_ERROR_REF, "\n\n".join(lines)) for status, lines in codes.items()}
+        common = RESPONSES.get(str(refusal.status), ("", "", {}))[1]
+        texts[refusal.status] = texts[refusal.status] or ([common] if common else [])
+        texts[refusal.status].append(f"`{refusal.code}`: {(refusal.__doc__ or '').splitlines()[0]}")
+    return {status: OpenApiResponse(_ERROR_REF, "\n\n".join(lines)) for status, lines in texts.items()}
 
 
 def complete(result: Described, generator: Any, request: Any, public: bool) -> Described:
-    """Describe what holds for all calls alike: a hook of drf-spectacular's."""
-    components = result["components"]
-    components["schemas"]["Error"] = ERROR
-    components["responses"] = {name: _response(text, headers) for name, text, headers in RESPONSES.values()}
-    for path, method, operation in operations(result):
-        operation["parameters"] = [
-            _parameter(one)
-            for one in operation.get("parameters", ())
-            if one["in"] == "path" or f"{{{one['name']}}}" not in path  # which names it already
-        ]
-        _answer(operation, [status for status in RESPONSES if _may_be(status, path, method, operation)])
-    _link(result)
+    """Add the component of errors, and a list of parameters to calls without any: a hook of drf-spectacular's."""
+    result["components"]["schemas"]["Error"] = ERROR
+    for *_, operation in operations(result):
+        operation.setdefault("parameters", [])
     return result
 
 
@@ -229,86 +290,7 @@ def _parameter(parameter: Described) -> Described:
     return parameter
 
 
-def _may_be(status: str, path: str, method: str, operation: Described) -> bool:
-    """Return whether a call may be refused so: a list is not missing but empty, and no body has no wrong type."""
-    if status == "404":
-        is_list = any(parameter["name"] == "offset" for parameter in operation["parameters"])
-        return not is_list or "{" in path or method != "get"
-    return status != "415" or "requestBody" in operation
-
-
-def _answer(operation: Described, statuses: Sequence[str]) -> None:
-    """Add what a call may be refused with to its answers."""
-    answers = operation["responses"]
-    for status in statuses:
-        name, text, headers = RESPONSES[status]
-        if status in answers:
-            answers[status] = _response(f"{text}\n\n{answers[status]['description']}", headers)
-        else:
-            answers[status] = {"$ref": f"#/components/responses/{name}"}
-    operation["responses"] = dict(sorted(answers.items()))
-
-
-def _link(result: Described) -> None:
-    """Link each call that answers an id to those that need it, about the same person."""
-    schemas = result["components"]["schemas"]
-    calls = [one for one in operations(result) if _may_name_person(schemas, one[2])]
-    ids = {one["name"] for *_, call in calls for one in call["parameters"] if one["in"] == "path"} - {PERSON}
-    for path, method, operation in calls:
-        person = f"$request.query.{PERSON}" if method == "get" else f"$request.body#/{PERSON}"
-        for status, answer in operation["responses"].items():
-            found = dict(_ids(schemas, answer)) if status.startswith("2") else {}
-            links = {
-                f"{taker['operationId']}_of_{name}": _linked(taker, {name: f"$response.body#{pointer}", PERSON: person})
-                for name, pointer in found.items()
-                for *_, taker in calls
-                if name in ids and f"{{{name}}}" not in path
-                if taker is not operation and name in _needed(schemas, taker)
-            }
-            answer |= {"links": links} if links else {}
-
-
-def _may_name_person(schemas: Described, operation: Described) -> bool:
-    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    named = {parameter["name"] for parameter in operation["parameters"]}
-    return PERSON in named.union(_component(schemas, body).get("properties", ()))
-
-
-def _needed(schemas: Described, operation: Described) -> set[str]:
-    """Return the names of what a call has to be given, but for the person."""
-    named = {parameter["name"] for parameter in operation["parameters"] if parameter.get("required")}
-    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    return named.union(_component(schemas, body).get("required", ())) - {PERSON}
-
-
-def _ids(schemas: Described, answer: Described) -> Iterator[tuple[str, str]]:
-    """Yield the texts that an answer or its first item certainly has, and where."""
-    whole = _component(schemas, answer.get("content", {}).get("application/json", {}).get("schema", {}))
-    for name, part in whole.get("properties", {}).items():
-        if part.get("type") == "string":
-            yield name, f"/{name}"
-        for inner, its in _component(schemas, part.get("items", {})).get("properties", {}).items():
-            if its.get("type") == "string":
-                yield inner, f"/{name}/0/{inner}"
-
-
 def _component(schemas: Described, schema: Described) -> Described:
     """Return the component that a schema refers to; nothing where it refers to none."""
     found: Described = schemas.get(schema.get("$ref", "").rsplit("/", 1)[-1], {})
     return found
-
-
-def _linked(taker: Described, values: dict[str, str]) -> Described:
-    """Describe a link to a call, with the values that it takes: in its address where it can, or else in its body."""
-    link: Described = {"operationId": taker["operationId"]}
-    in_address = {parameter["name"] for parameter in taker["parameters"]}
-    parameters = {name: value for name, value in values.items() if name in in_address}
-    rest = {name: value for name, value in values.items() if name not in in_address}
-    link |= {"parameters": parameters} if parameters else {}
-    return link | ({"requestBody": rest} if rest and "requestBody" in taker else {})
-
-
-def _response(description: str, headers: Described) -> Described:
-    return {"description": description, "content": {"application/json": {"schema": _ERROR_REF}}} | (
-        {"headers": headers} if headers else {}
-    )

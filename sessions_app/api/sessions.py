@@ -1,16 +1,17 @@
 """Sessions over REST."""
 
-from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiResponse
-from rest_framework import serializers, status
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers
 from rest_framework.exceptions import NotFound
+from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from sessions_app.api.fields import BooleanField, JsonObjectField, PublicIdField, TextField
-from sessions_app.api.pages import PageAnswer, PageQuery
+from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import require_scope
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, created, operation, presented, update
+from sessions_app.api.viewsets import PersonViewSet, update
 from sessions_app.daily_limits import count_values
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session, UserProfile
@@ -28,6 +29,12 @@ class SessionInput(PersonQuery):
     compact_on_request = BooleanField(
         default=None, allow_null=True, help_text="Digest before a load or context. Null: as set for all sessions."
     )
+
+
+class SessionsQuery(PageQuery):
+    """A page of a list of sessions."""
+
+    after = PublicIdField(required=False, help_text="Instead of `offset`: the last session of the page before.")
 
 
 class SessionPatch(PersonQuery):
@@ -70,15 +77,6 @@ class SessionAnswer(serializers.ModelSerializer[Session]):
         )
 
 
-class SessionList(PageAnswer):
-    sessions = SessionAnswer(many=True)
-
-
-def sessions_of(person: UserProfile | None) -> QuerySet[Session]:
-    """Return the sessions of a person."""
-    return Session.objects.for_user(person).select_related("user")
-
-
 def session_or_404(person: UserProfile | None, session_id: str) -> Session:
     """Return this person's session; one that isn't there and somebody else's are answered alike.
 
@@ -91,45 +89,47 @@ def session_or_404(person: UserProfile | None, session_id: str) -> Session:
     return session
 
 
-class SessionsView(PersonView):
+@extend_schema_view(
+    list=extend_schema(description="Sessions of a person, latest activity first."),
+    retrieve=extend_schema(description="The session with its counters."),
+    destroy=extend_schema(
+        description="Deletes the session with its transcript and archives; moments made of it stay. "
+        "Under legal hold: 409."
+    ),
+)
+class SessionViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Session]):
     """A person's sessions."""
 
-    @operation(SessionList, query=PageQuery)
-    def get(self) -> Response:
-        """Sessions of a person, latest activity first."""
-        return self.page(SessionList, sessions_of(self.person).order_by("-last_activity_at", "-id"))
+    queryset = Session.objects.select_related("user").order_by("-last_activity_at", "-id")
+    serializer_class = SessionAnswer
+    lookup_field = "session_id"
+    lookup_value_converter = "public_id"
+    inputs = {"list": SessionsQuery, "create": SessionInput, "partial_update": SessionPatch}
+    answers = {"create": {201: SessionAnswer, 200: SessionAnswer}}
+    refuses = {"destroy": [CannotDelete]}
+    creates_person = ("create",)
+    long_running = ("destroy",)
 
-    @operation({201: SessionAnswer, 200: SessionAnswer}, body=SessionInput, creates_person=True)
-    def post(self) -> Response:
+    def get_object(self) -> Session:
+        return session_or_404(self.person, self.kwargs["session_id"])
+
+    def create(self, request: Request) -> Response:
         """Makes a session; answers 200 with the present one when it is there."""
-        is_new = insert_unless_there(Session(user=self.person, **self.body))
+        is_new = insert_unless_there(Session(user=self.person, **self.validated_data))
         if is_new:
-            count_values(*self.body.values())
-        return created(SessionAnswer(session_or_404(self.person, self.body["session_id"])), is_new=is_new)
+            count_values(*self.validated_data.values())
+        return self.created(session_or_404(self.person, self.validated_data["session_id"]), is_new=is_new)
 
-
-class SessionView(PersonView):
-    """One session."""
-
-    @operation(SessionAnswer, query=PersonQuery)
-    def get(self, session_id: str) -> Response:
-        """The session with its counters."""
-        return Response(presented(SessionAnswer, session_or_404(self.person, session_id)))
-
-    @operation(SessionAnswer, body=SessionPatch)
-    def patch(self, session_id: str) -> Response:
+    def partial_update(self, request: Request, session_id: str) -> Response:
         """Changes title, metadata, whether it is digested on request; the legal hold with a key of scope `admin`."""
-        is_held = self.body.pop("legal_hold", None)
+        is_held = self.validated_data.pop("legal_hold", None)
         if is_held is not None:
-            require_scope(self.request, "admin")
-        session = session_or_404(self.person, session_id)
-        update(session, self.body)
+            require_scope(request, "admin")
+        session = self.get_object()
+        update(session, self.validated_data)
         if is_held is not None:
             session.hold(is_held, actor=self.actor)
-        return Response(presented(SessionAnswer, session))
+        return self.answer(session)
 
-    @operation({204: OpenApiResponse(description="Deleted.")}, query=PersonQuery, refuses=[CannotDelete], is_long=True)
-    def delete(self, session_id: str) -> Response:
-        """Deletes the session with its transcript and archives; moments made of it stay. Under legal hold: 409."""
-        delete_session(session_or_404(self.person, session_id), actor=self.actor)
-        return Response(status=status.HTTP_204_NO_CONTENT)
+    def perform_destroy(self, instance: Session) -> None:
+        delete_session(instance, actor=self.actor)

@@ -51,6 +51,6 @@ class DailyLimits(BaseThrottle):
         Raises:
             LimitReached: it is one too many.
         """
-        if request.auth and getattr(view, "is_counted", True):
+        if request.auth:
             call_under_way().begin(key_of(request))
         return True

@@ -4,6 +4,7 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from sessions_app.api import messages, sessions, usage, users
+from sessions_app.api.viewsets import api_router
 
 
 class PublicIdConverter(StringConverter):
@@ -14,11 +15,12 @@ class PublicIdConverter(StringConverter):
 
 register_converter(PublicIdConverter, "public_id")
 
+router = api_router()
+router.register("sessions", sessions.SessionViewSet, "sessions")
+router.register("sessions/<public_id:session_id>/messages", messages.MessageViewSet, "messages")
+router.register("users", users.UserViewSet, "users")
+
 urlpatterns = [
-    path("sessions", sessions.SessionsView.as_view(), name="sessions"),
-    path("sessions/<public_id:session_id>", sessions.SessionView.as_view(), name="session"),
-    path("sessions/<public_id:session_id>/messages", messages.MessagesView.as_view(), name="messages"),
-    path("usage", usage.UsageView.as_view(), name="usage"),
-    path("users/<public_id:user_id>", users.UserView.as_view(), name="user"),
-    path("users/<public_id:user_id>/export", users.ExportView.as_view(), name="user_export"),
+    *router.urls,
+    path("usage", usage.UsageViewSet.as_view({"get": "retrieve"}, basename="usage"), name="usage"),
 ]

@@ -3,10 +3,12 @@
 from typing import Any
 
 from rest_framework import serializers
+from rest_framework.request import Request
 from rest_framework.response import Response
 
-from sessions_app.api.person import PersonQuery, key_of
-from sessions_app.api.person_view import PersonView, operation
+from sessions_app.api.person import key_of
+from sessions_app.api.throttling import KeyRateThrottle
+from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.daily_limits import meter
 from sessions_app.models.daily_limit import UNITS, Kind, Subject, today, tomorrow
 
@@ -42,23 +44,25 @@ class UsageAnswer(serializers.Serializer[Any]):
     application = StandingAnswer(allow_null=True, help_text="Null: the key is a person's own.")
 
 
-class UsageView(PersonView):
-    """What was used today. It counts for nobody, and is answered when nothing is left."""
+class UsageViewSet(PersonViewSet[Any]):
+    """Today's usage. The call itself is not counted, and works when a limit is used up."""
 
-    is_counted = False
+    serializer_class = UsageAnswer
+    throttle_classes = (KeyRateThrottle,)
+    about_nobody = ("retrieve",)
+    own_transaction = ("retrieve",)
 
-    @operation(UsageAnswer, query=PersonQuery, needs_person=False, in_transaction=False)
-    def get(self) -> Response:
+    def retrieve(self, request: Request) -> Response:
         """What the key and its application have used today, and the person, if one is named; with the limits."""
-        key = key_of(self.request)
-        answer = {
+        key = key_of(request)
+        usage = {
             "day": today(),
             "ends_at": tomorrow(),
             "key": _data(Subject(Kind.KEY, key.pk)),
             "person": self._of_person() if key.user or self.named else None,
             "application": None if key.user else _data(Subject(Kind.APPLICATION, key.application_id)),
         }
-        return Response(UsageAnswer(answer).data)
+        return self.answer(usage)
 
     def _of_person(self) -> dict[str, Any] | None:
         with self.transaction():

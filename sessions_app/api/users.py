@@ -6,14 +6,18 @@ from typing import Any
 
 from django.http import FileResponse
 from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
+from rest_framework.mixins import RetrieveModelMixin
 from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from sessions_app.api.fields import JsonObjectField, StrictSerializer, TextField
-from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, operation, update
+from sessions_app.api.viewsets import PersonViewSet, update
+from sessions_app.limited_operators import unlimited
 from sessions_app.models import UserProfile
 from sessions_app.people.erase import OnHold, erase_user
 from sessions_app.people.export import CannotExport, export_user
@@ -73,40 +77,6 @@ class ErasedAnswer(serializers.Serializer[Any]):
     )
 
 
-class UserView(PersonView):
-    """One person's profile."""
-
-    @operation(ProfileAnswer, query=PersonQuery)
-    def get(self, user_id: str) -> Response:
-        """What is known of the person."""
-        return Response(ProfileAnswer(self.found_person).data)
-
-    @operation(ProfileAnswer, body=ProfilePatch)
-    def patch(self, user_id: str) -> Response:
-        """Corrects the profile."""
-        profile = UserProfile.objects.locked().get(pk=self.found_person.pk)
-        profile.keep_version(self.actor)
-        update(profile, self.body)
-        return Response(ProfileAnswer(profile).data)
-
-    @operation(
-        ErasedAnswer,
-        query=PersonQuery,
-        refuses=[OnHold],
-        in_transaction=False,
-        sees_all=True,
-        is_long=True,
-    )
-    def delete(self, user_id: str) -> Response:
-        """Erases the person: everything that is kept of them, which can't be undone."""
-        if self.user_id() is None:
-            raise NotFound
-        try:
-            return Response(ErasedAnswer(erase_user(user_id, application=self.application, actor=self.actor)).data)
-        except UserProfile.DoesNotExist:
-            raise NotFound from None
-
-
 class ZipRenderer(JSONRenderer):
     """Lets clients ask for the archive by its type. The archive is a file; what this renders is an error."""
 
@@ -114,20 +84,42 @@ class ZipRenderer(JSONRenderer):
     format = "zip"
 
 
-class ExportView(PersonView):
-    """Everything about one person."""
+@extend_schema_view(retrieve=extend_schema(description="What is known of the person."))
+class UserViewSet(RetrieveModelMixin, PersonViewSet[UserProfile]):
+    """A person: the profile, the export, the erasure."""
 
-    renderer_classes = [JSONRenderer, ZipRenderer]
+    queryset = UserProfile.objects.all()
+    serializer_class = ProfileAnswer
+    lookup_field = "user_id"
+    lookup_value_converter = "public_id"
+    inputs = {"partial_update": ProfilePatch}
+    answers = {"destroy": ErasedAnswer, "export": {(200, "application/zip"): OpenApiTypes.BINARY}}
+    refuses = {"destroy": [OnHold], "export": [CannotExport]}
+    own_transaction = ("destroy", "export")
+    long_running = ("destroy", "export")
 
-    @operation(
-        {(200, "application/zip"): OpenApiTypes.BINARY},
-        query=PersonQuery,
-        refuses=[CannotExport],
-        operation_id="users_export",
-        in_transaction=False,
-        is_long=True,
-    )
-    def get(self, user_id: str) -> FileResponse:
+    def get_object(self) -> UserProfile:
+        return self.found_person
+
+    def partial_update(self, request: Request, user_id: str) -> Response:
+        """Corrects the profile."""
+        profile = UserProfile.objects.locked().get(pk=self.found_person.pk)
+        profile.keep_version(self.actor)
+        update(profile, self.validated_data)
+        return self.answer(profile)
+
+    @unlimited()
+    def destroy(self, request: Request, user_id: str) -> Response:
+        """Erases the person: everything that is kept of them, which can't be undone."""
+        if self.user_id() is None:
+            raise NotFound
+        try:
+            return self.answer(erase_user(user_id, application=self.application, actor=self.actor))
+        except UserProfile.DoesNotExist:
+            raise NotFound from None
+
+    @action(detail=True, renderer_classes=[JSONRenderer, ZipRenderer])
+    def export(self, request: Request, user_id: str) -> FileResponse:
         """All that is kept of the person, as a zip."""
         if self.user_id() is None:
             raise NotFound

@@ -3,17 +3,19 @@
 import uuid
 from typing import Any
 
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
+from rest_framework.mixins import ListModelMixin
+from rest_framework.request import Request
 from rest_framework.response import Response
 
-from moments_app.interfaces.api.streams import StreamPersonView
+from moments_app.interfaces.api.streams import OfStreamViewSet
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.models.atom import SHARED_NAMES_NOBODY, content_hash
+from moments_app.models.atom import SHARED_NAMES_NOBODY, MemoryAtomQuerySet, content_hash
 from moments_app.streams.add_atoms import add_atoms, belonging_to
 from sessions_app.api.fields import AwareDateTimeField, BooleanField, ExternalIdField, PublicIdField, TextField
-from sessions_app.api.pages import PageAnswer, PageQuery
+from sessions_app.api.pagination import PageQuery
 from sessions_app.api.person import PersonQuery, key_of
-from sessions_app.api.person_view import created, operation
 from sessions_app.daily_limits import count_values
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
@@ -83,42 +85,45 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
         return atom.user_id is None
 
 
-class AtomList(PageAnswer):
-    """A page of atoms."""
-
-    atoms = AtomAnswer(many=True)
-
-
 class NamesPeople(Refusal):
     """What would be shared with others names people."""
 
     code = "names_people"
 
 
-class AtomsView(StreamPersonView):
+@extend_schema_view(
+    list=extend_schema(
+        description="Facts and observations, newest first. "
+        "Of a shard: what is shared, and what was learned from this person."
+    )
+)
+class AtomViewSet(ListModelMixin, OfStreamViewSet[MemoryAtom]):
     """The atoms of a stream."""
 
-    @operation(AtomList, query=AtomsQuery)
-    def get(self, stream_id: uuid.UUID) -> Response:
-        """Facts and observations, newest first. Of a shard: what is shared, and what was learned from this person."""
-        seen = self.stream(stream_id).atoms.seen_by(self.person)
-        if "related_user" in self.query:
-            seen = seen.filter(user=self.person, related_users__contains=[self.query["related_user"]])
-        atoms = self.filtered(seen, state="state", atom_type="atom_type")
-        return self.page(AtomList, atoms.with_rag_indexed().select_related("source_session").newest_first())
+    serializer_class = AtomAnswer
+    inputs = {"list": AtomsQuery, "create": AtomInput}
+    answers = {"create": {201: AtomAnswer, 200: AtomAnswer}}
+    refuses = {"create": [NamesPeople, IdTaken]}
+    filters = {"state": "state", "atom_type": "atom_type"}
 
-    @operation({201: AtomAnswer, 200: AtomAnswer}, body=AtomInput, refuses=[NamesPeople, IdTaken])
-    def post(self, stream_id: uuid.UUID) -> Response:
+    def get_queryset(self) -> MemoryAtomQuerySet:
+        """Return what the person sees of the stream."""
+        seen: MemoryAtomQuerySet = self.stream().atoms.seen_by(self.person)
+        if "related_user" in self.validated_data:
+            seen = seen.filter(user=self.person, related_users__contains=[self.validated_data["related_user"]])
+        return seen.with_rag_indexed().select_related("source_session").newest_first()
+
+    def create(self, request: Request, stream_id: uuid.UUID) -> Response:
         """Adds one directly; answers 200 with the present one when the stream has it.
 
         It has one whose `external_id` this is, whatever became of that, and one in force that says the same.
         In a shard it is this person's alone until an operator releases it; with a key of scope `admin` it is shared.
         """
-        stream = self.changeable(stream_id)
-        shares = stream.is_shard and key_of(self.request).allows("admin")
+        stream = self.changeable()
+        shares = stream.is_shard and key_of(request).allows("admin")
         person = None if shares else self.found_person
-        atom, is_new = add_directly(stream, person, self.body, requested_by=self.actor)
-        return created(AtomAnswer(atom), is_new=is_new)
+        atom, is_new = add_directly(stream, person, self.validated_data, requested_by=self.actor)
+        return self.created(atom, is_new=is_new)
 
 
 def add_directly(

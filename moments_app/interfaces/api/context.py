@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.context.assemble import Envelope
@@ -19,7 +21,7 @@ from moments_app.recall.query import RETRIEVAL
 from moments_app.recall.request import QUERY_MAX_CHARS
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField, is_text
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, operation
+from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.models.session import DEFAULT_AGENT
 
 
@@ -125,32 +127,24 @@ class ContextAnswer(serializers.Serializer[Any]):
     )
 
 
-class ContextView(PersonView):
+class ContextViewSet(PersonViewSet[Any]):
     """The memory that a model should have before it answers."""
 
-    scopes = {"POST": "read"}
+    serializer_class = ContextAnswer
+    inputs = {"read": ContextInput, "read_long": ContextInput}
+    refuses = {"read": [BudgetTooSmall], "read_long": [BudgetTooSmall]}
+    scopes = {"read_long": "read"}
+    own_transaction = ("read", "read_long")
 
-    @operation(
-        ContextAnswer,
-        query=ContextInput,
-        operation_id="context_get",
-        refuses=[BudgetTooSmall],
-        in_transaction=False,
-    )
-    def get(self) -> Response:
+    @extend_schema(operation_id="context_get")
+    def read(self, request: Request) -> Response:
         """Memory for the next call of a model: bounded, in layers, each line with its address."""
-        return Response(served_context(self.user_id(), self.query, application=self.application))
+        return Response(served_context(self.user_id(), self.validated_data, application=self.application))
 
-    @operation(
-        ContextAnswer,
-        body=ContextInput,
-        operation_id="context_post",
-        refuses=[BudgetTooSmall],
-        in_transaction=False,
-    )
-    def post(self) -> Response:
+    @extend_schema(operation_id="context_post")
+    def read_long(self, request: Request) -> Response:
         """The same, for queries too long for an address."""
-        return Response(served_context(self.user_id(), self.body, application=self.application))
+        return self.read(request)
 
 
 def served_context(user_id: str | None, values: dict[str, Any], *, application: int) -> dict[str, Any]:

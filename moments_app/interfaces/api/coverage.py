@@ -3,11 +3,11 @@
 from typing import Any
 
 from rest_framework import serializers, status
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.provenance.coverage import coverage, queue_again
-from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, operation
+from sessions_app.api.viewsets import PersonViewSet
 
 
 class CoverageAnswer(serializers.Serializer[Any]):
@@ -32,16 +32,17 @@ class JobsAsked(serializers.Serializer[Any]):
     job_ids = serializers.ListField(child=serializers.UUIDField())
 
 
-class CoverageView(PersonView):
+class CoverageViewSet(PersonViewSet[Any]):
     """The account of a person's turns."""
 
-    @operation(CoverageAnswer, query=PersonQuery)
-    def get(self) -> Response:
-        """How many turns are in moments, live, waiting, archived, retracted; `missing` and `miscounted` must be 0."""
-        return Response(CoverageAnswer(coverage(self.found_person)).data)
+    serializer_class = CoverageAnswer
+    answers = {"retry": {202: JobsAsked}}
 
-    @operation({202: JobsAsked}, body=PersonQuery, operation_id="coverage_retry")
-    def post(self) -> Response:
+    def retrieve(self, request: Request) -> Response:
+        """How many turns are in moments, live, waiting, archived, retracted; `missing` and `miscounted` must be 0."""
+        return self.answer(coverage(self.found_person))
+
+    def retry(self, request: Request) -> Response:
         """Asks again for moments of turns whose job has failed, or that are nowhere."""
         jobs = queue_again(self.found_person, requested_by=self.actor)
-        return Response({"job_ids": [job.job_id for job in jobs]}, status=status.HTTP_202_ACCEPTED)
+        return self.answer({"job_ids": [job.job_id for job in jobs]}, status.HTTP_202_ACCEPTED)

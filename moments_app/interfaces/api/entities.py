@@ -3,10 +3,12 @@
 import uuid
 from typing import Any
 
-from django.db.models import Q
-from drf_spectacular.utils import OpenApiResponse
+from django.db.models import Q, QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, status
 from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.models import Entity, EntityLink
@@ -19,10 +21,10 @@ from sessions_app.api.fields import (
     TextField,
     UUIDField,
 )
-from sessions_app.api.pages import PageAnswer, PageQuery
+from sessions_app.api.pagination import PageQuery
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
 from sessions_app.api.sessions import session_or_404
+from sessions_app.api.viewsets import PersonViewSet, one_or_404, update
 from sessions_app.daily_limits import count_values
 from sessions_app.insert import insert_unless_there
 
@@ -79,12 +81,6 @@ class EntityAnswer(serializers.ModelSerializer[Entity]):
         )
 
 
-class EntityList(PageAnswer):
-    """A page of entities."""
-
-    entities = EntityAnswer(many=True)
-
-
 class LinkQuery(PersonQuery):
     """Names a link of an entity."""
 
@@ -100,98 +96,81 @@ class LinkAnswer(serializers.Serializer[EntityLink]):
     to_entity_id = serializers.UUIDField(source="to_entity.entity_id")
 
 
-class LinkList(PageAnswer):
-    """A page of an entity's links, in both directions."""
-
-    links = LinkAnswer(many=True)
-
-
-class EntityPersonView(PersonView):
-    """A call about a person's entities."""
-
-    def entities(self) -> EntityQuerySet:
-        """Return the person's entities."""
-        return Entity.objects.for_user(self.person).select_related("source_session")
-
-    def entity(self, entity_id: uuid.UUID) -> Entity:
-        """Return the person's entity; one that isn't there and somebody else's are answered alike."""
-        return one_or_404(self.entities(), entity_id=entity_id)
-
-
-class EntitiesView(EntityPersonView):
+@extend_schema_view(
+    list=extend_schema(description="Tasks, goals and problems of a person, latest change first."),
+    retrieve=extend_schema(description="The whole entity."),
+    destroy=extend_schema(description="Deletes it with its links."),
+)
+class EntityViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Entity]):
     """A person's entities."""
 
-    @operation(EntityList, query=EntitiesQuery)
-    def get(self) -> Response:
-        """Tasks, goals and problems of a person, latest change first."""
-        rows = self.filtered(self.entities().defer("search_vector"), kind="kind", status="status")
-        rows = rows.matching(self.query["text"]) if "text" in self.query else rows
-        return self.page(EntityList, rows.latest_first())
+    queryset = Entity.objects.select_related("source_session").latest_first()
+    serializer_class = EntityAnswer
+    lookup_field = "entity_id"
+    lookup_value_converter = "uuid"
+    inputs = {"list": EntitiesQuery, "create": EntityInput, "partial_update": EntityPatch}
+    answers = {"create": {201: EntityAnswer, 200: EntityAnswer}}
+    filters = {"kind": "kind", "status": "status", "text": EntityQuerySet.matching}
+    creates_person = ("create",)
 
-    @operation({201: EntityAnswer, 200: EntityAnswer}, body=EntityInput, creates_person=True)
-    def post(self) -> Response:
+    def get_queryset(self) -> EntityQuerySet:
+        """Return the person's entities."""
+        rows: EntityQuerySet = super().get_queryset()
+        return rows.defer("search_vector") if self.action == "list" else rows
+
+    def create(self, request: Request) -> Response:
         """Adds one; answers 200 with the one whose `external_id` this is, as it stands."""
-        session_id = self.body.pop("session_id", None)
+        session_id = self.validated_data.pop("session_id", None)
         session = session_or_404(self.person, session_id) if session_id else None
-        fields = self.body | {"source_session": session, "written_by": self.actor}
+        fields = self.validated_data | {"source_session": session, "written_by": self.actor}
         entity = Entity(user=self.found_person, **fields)
         is_new = insert_unless_there(entity)
         if is_new:
-            count_values(*self.body.values())
+            count_values(*self.validated_data.values())
         else:
-            entity = self.entities().get(external_id=entity.external_id)
-        return created(EntityAnswer(entity), is_new=is_new)
+            entity = self.get_queryset().get(external_id=entity.external_id)
+        return self.created(entity, is_new=is_new)
 
-
-class EntityView(EntityPersonView):
-    """One entity."""
-
-    @operation(EntityAnswer, query=PersonQuery)
-    def get(self, entity_id: uuid.UUID) -> Response:
-        """The whole entity."""
-        return Response(EntityAnswer(self.entity(entity_id)).data)
-
-    @operation(EntityAnswer, body=EntityPatch)
-    def patch(self, entity_id: uuid.UUID) -> Response:
+    def partial_update(self, request: Request, entity_id: uuid.UUID) -> Response:
         """Changes it: `status` `done` or `dropped` takes it out of contexts."""
-        entity = self.entity(entity_id)
-        update(entity, self.body)
-        return Response(EntityAnswer(entity).data)
-
-    @operation({204: OpenApiResponse(description="Deleted.")}, query=PersonQuery)
-    def delete(self, entity_id: uuid.UUID) -> Response:
-        """Deletes it with its links."""
-        self.entity(entity_id).delete()
-        return Response(status=status.HTTP_204_NO_CONTENT)
+        entity = self.get_object()
+        update(entity, self.validated_data)
+        return self.answer(entity)
 
 
-class LinksView(EntityPersonView):
+@extend_schema_view(list=extend_schema(description="Links in both directions."))
+class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
     """The links of an entity."""
 
-    @operation(LinkList, query=PageQuery)
-    def get(self, entity_id: uuid.UUID) -> Response:
-        """Links in both directions."""
-        entity = self.entity(entity_id)
+    serializer_class = LinkAnswer
+    inputs = {"create": LinkQuery, "destroy": LinkQuery}
+    answers = {"create": {201: LinkAnswer, 200: LinkAnswer}}
+
+    def get_queryset(self) -> QuerySet[EntityLink]:
+        """Return the links of this person's entity."""
+        entity = self.entity(self.kwargs["entity_id"])
         links = EntityLink.objects.filter(Q(from_entity=entity) | Q(to_entity=entity), user=self.person)
-        return self.page(LinkList, links.select_related("from_entity", "to_entity").order_by("id"))
+        return links.select_related("from_entity", "to_entity").order_by("id")
 
-    @operation({201: LinkAnswer, 200: LinkAnswer}, body=LinkQuery)
-    def post(self, entity_id: uuid.UUID) -> Response:
+    def create(self, request: Request, entity_id: uuid.UUID) -> Response:
         """Links it to another of the same person; answers 200 when the link is there."""
-        link = EntityLink(user=self.person, **self._ends(entity_id, self.body))
+        link = EntityLink(user=self.person, **self._ends(entity_id))
         is_new = insert_unless_there(link)
-        return created(LinkAnswer(link), is_new=is_new)
+        return self.created(link, is_new=is_new)
 
-    @operation({204: OpenApiResponse(description="Deleted.")}, query=LinkQuery)
-    def delete(self, entity_id: uuid.UUID) -> Response:
+    def destroy(self, request: Request, entity_id: uuid.UUID) -> Response:
         """Takes a link away."""
-        if not EntityLink.objects.filter(user=self.person, **self._ends(entity_id, self.query)).delete()[0]:
+        if not EntityLink.objects.filter(user=self.person, **self._ends(entity_id)).delete()[0]:
             raise NotFound
         return Response(status=status.HTTP_204_NO_CONTENT)
 
-    def _ends(self, entity_id: uuid.UUID, named: dict[str, Any]) -> dict[str, Any]:
+    def entity(self, entity_id: uuid.UUID) -> Entity:
+        """Return this person's entity."""
+        return one_or_404(Entity.objects.for_user(self.person), entity_id=entity_id)
+
+    def _ends(self, entity_id: uuid.UUID) -> dict[str, Any]:
         """Return the link that a valid request names, as the fields of its row."""
-        if entity_id == named["to"]:
+        to, relation = self.validated_data["to"], self.validated_data["relation"]
+        if entity_id == to:
             raise ValidationError({"to": "An entity can't be linked to itself."}, CONTRADICTORY)
-        ends = {"from_entity": self.entity(entity_id), "to_entity": self.entity(named["to"])}
-        return ends | {"relation": named["relation"]}
+        return {"from_entity": self.entity(entity_id), "to_entity": self.entity(to), "relation": relation}

@@ -4,7 +4,11 @@ import uuid
 from dataclasses import asdict
 from typing import Any
 
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.interfaces.api.as_of import AsOfField
@@ -30,9 +34,9 @@ from sessions_app.api.fields import (
     UUIDField,
 )
 from sessions_app.api.messages import MessageAnswer
-from sessions_app.api.pages import PAGE_MAX, PageAnswer, PageQuery
+from sessions_app.api.pagination import PAGE_MAX
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, one_or_404, operation
+from sessions_app.api.viewsets import PersonViewSet, one_or_404
 from sessions_app.daily_limits import count_values
 from sessions_app.models import Message, UserProfile
 from sessions_app.retention.read_archived import with_text
@@ -230,12 +234,6 @@ class CorrectionAnswer(serializers.ModelSerializer[Correction]):
         }
 
 
-class CorrectionList(PageAnswer):
-    """A page of corrections, the latest first."""
-
-    corrections = CorrectionAnswer(many=True)
-
-
 def order_of(values: dict[str, Any]) -> Order:
     """Return what a valid patch asks for."""
     return correcting(values["content"]) if "content" in values else ending(values.get("valid_until"))
@@ -277,77 +275,70 @@ def _previewed(fact: MemoryAtom, order: Order) -> dict[str, Any]:
     return dict(CorrectionAnswer(shown).data) | {"correction_id": None, "created_at": None}
 
 
-class CorrectionsView(PersonView):
+@extend_schema_view(
+    list=extend_schema(description="What was corrected, ended or withdrawn, the latest first."),
+    retrieve=extend_schema(description="What it changed."),
+)
+class CorrectionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Correction]):
     """A person's corrections."""
 
-    @operation(CorrectionList, query=PageQuery, operation_id="corrections_list")
-    def get(self) -> Response:
-        """What was corrected, ended or withdrawn, the latest first."""
-        return self.page(CorrectionList, Correction.objects.for_user(self.person).select_related("fact").newest_first())
+    queryset = Correction.objects.select_related("fact").newest_first()
+    serializer_class = CorrectionAnswer
+    lookup_field = "correction_id"
+    lookup_value_converter = "uuid"
+    refuses = {"undo": [CannotCorrect]}
 
-
-class CorrectionView(PersonView):
-    """One correction."""
-
-    @operation(CorrectionAnswer, query=PersonQuery, operation_id="corrections_get")
-    def get(self, correction_id: uuid.UUID) -> Response:
-        """What it changed."""
-        return Response(CorrectionAnswer(correction_or_404(self.person, correction_id)).data)
-
-
-class UndoCorrectionView(PersonView):
-    """Undoing a correction."""
-
-    @operation(CorrectionAnswer, body=PersonQuery, refuses=[CannotCorrect], operation_id="corrections_undo")
-    def post(self, correction_id: uuid.UUID) -> Response:
+    @action(detail=True, methods=["post"])
+    def undo(self, request: Request, correction_id: uuid.UUID) -> Response:
         """Takes a correction back: all that it changed is as before, with what people have changed since."""
-        undone = undo_correction(correction_or_404(self.person, correction_id), requested_by=self.actor)
-        return Response(CorrectionAnswer(undone).data)
+        return self.answer(undo_correction(self.get_object(), requested_by=self.actor))
 
 
-class FactsView(PersonView):
+@extend_schema_view(retrieve=extend_schema(description="The fact, whether it holds or not."))
+class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
     """A person's facts."""
 
-    @operation(FactList, query=FactsQuery, operation_id="facts_list")
-    def get(self) -> Response:
+    serializer_class = FactAnswer
+    lookup_url_kwarg = "fact_id"
+    lookup_value_converter = "uuid"
+    inputs = {"list": FactsQuery, "partial_update": FactPatch, "destroy": WithdrawQuery}
+    answers = {
+        "list": FactList,
+        "partial_update": CorrectionAnswer,
+        "destroy": CorrectionAnswer,
+        "sources": FactSources,
+    }
+    refuses = {"partial_update": [CannotCorrect], "destroy": [CannotCorrect]}
+
+    def get_object(self) -> MemoryAtom:
+        return fact_or_404(self.person, self.kwargs["fact_id"])
+
+    def list(self, request: Request) -> Response:
         """What was said of a person, the latest first: what holds, what ended, or what held at a time."""
-        return Response(facts_of(self.person, self.query))
+        return Response(facts_of(self.person, self.validated_data))
 
-
-class FactView(PersonView):
-    """One fact."""
-
-    @operation(FactAnswer, query=PersonQuery, operation_id="facts_get")
-    def get(self, fact_id: uuid.UUID) -> Response:
-        """The fact, whether it holds or not."""
-        return Response(FactAnswer(fact_or_404(self.person, fact_id)).data)
-
-    @operation(CorrectionAnswer, body=FactPatch, refuses=[CannotCorrect], operation_id="facts_correct")
-    def patch(self, fact_id: uuid.UUID) -> Response:
+    @extend_schema(operation_id="facts_correct")
+    def partial_update(self, request: Request, fact_id: uuid.UUID) -> Response:
         """Corrects or ends a fact, and with it all that says the same; `preview` only shows what that is.
 
         Other facts, moments, the profile and texts of streams are changed. Turns stay as they were said and are marked:
         nothing wrong is made of them again. An ending leaves moments and turns alone, for they tell of their time.
         """
-        return self._answer(fact_id, order_of(self.body), self.body)
+        return self._changed(order_of(self.validated_data))
 
-    @operation(CorrectionAnswer, query=WithdrawQuery, refuses=[CannotCorrect], operation_id="facts_withdraw")
-    def delete(self, fact_id: uuid.UUID) -> Response:
+    @extend_schema(operation_id="facts_withdraw")
+    def destroy(self, request: Request, fact_id: uuid.UUID) -> Response:
         """Withdraws a fact that never held, and with it all that says the same; it can be undone."""
-        return self._answer(fact_id, withdrawing(), self.query)
+        return self._changed(withdrawing())
 
-    def _answer(self, fact_id: uuid.UUID, order: Order, values: dict[str, Any]) -> Response:
-        return Response(corrected(fact_or_404(self.person, fact_id), order, values, requested_by=self.actor))
-
-
-class FactSourcesView(PersonView):
-    """The turns that a fact comes from."""
-
-    @operation(FactSources, query=PersonQuery, operation_id="sources_list")
-    def get(self, fact_id: uuid.UUID) -> Response:
+    @extend_schema(operation_id="sources_list")
+    @action(detail=True)
+    def sources(self, request: Request, fact_id: uuid.UUID) -> Response:
         """The turns that a fact comes from, word for word; at most a hundred."""
-        fact = fact_or_404(self.person, fact_id)
-        return Response({"sources": sources_of(self.found_person, fact)})
+        return Response({"sources": sources_of(self.found_person, self.get_object())})
+
+    def _changed(self, order: Order) -> Response:
+        return Response(corrected(self.get_object(), order, self.validated_data, requested_by=self.actor))
 
 
 def sources_of(user: UserProfile, fact: MemoryAtom) -> list[dict[str, Any]]:

@@ -3,16 +3,19 @@
 import uuid
 from typing import Any
 
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, status
+from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.models import Job
 from moments_app.models.job import CannotChange, JobQuerySet
-from sessions_app.api.fields import PublicIdField, TextField
-from sessions_app.api.pages import PageAnswer, PageQuery
-from sessions_app.api.person import PersonQuery, key_of
-from sessions_app.api.person_view import PersonView, one_or_404, operation
-from sessions_app.models import UserProfile
+from sessions_app.api.fields import PublicIdField, TextField, UUIDField
+from sessions_app.api.pagination import PageQuery
+from sessions_app.api.person import key_of
+from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.row_security import let_everybodys_change
 
 
@@ -22,6 +25,7 @@ class JobsQuery(PageQuery):
     session_id = PublicIdField(required=False)
     process = TextField(max_length=32, required=False)
     status = serializers.ChoiceField(choices=Job.Status.choices, required=False)
+    after = UUIDField(required=False, help_text="Instead of `offset`: the last job of the page before.")
 
 
 class Accepted(serializers.Serializer[Any]):
@@ -59,59 +63,38 @@ class JobAnswer(serializers.ModelSerializer[Job]):
         )
 
 
-class JobList(PageAnswer):
-    jobs = JobAnswer(many=True)
-
-
 def accepted(job: Job) -> Response:
     """Answer that a job is asked for."""
     return Response({"status": "accepted", "job_id": job.job_id}, status=status.HTTP_202_ACCEPTED)
 
 
-def jobs_of(person: UserProfile | None) -> JobQuerySet:
-    """Return the jobs about a person."""
-    return Job.objects.for_user(person).select_related("session", "user")
-
-
-class JobsView(PersonView):
+@extend_schema_view(
+    list=extend_schema(description="Jobs about a person, newest first."),
+    retrieve=extend_schema(description="How far the job is, what it made, or why it failed."),
+)
+class JobViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Job]):
     """Jobs about a person."""
 
-    @operation(JobList, query=JobsQuery)
-    def get(self) -> Response:
-        """Jobs about a person, newest first."""
-        jobs = jobs_of(self.person).newest_first()
-        return self.page(
-            JobList, self.filtered(jobs, session_id="session__session_id", process="process", status="status")
-        )
+    queryset = Job.objects.select_related("session", "user").newest_first()
+    serializer_class = JobAnswer
+    lookup_field = "job_id"
+    lookup_value_converter = "uuid"
+    inputs = {"list": JobsQuery}
+    answers = {"retry": {202: Accepted}}
+    refuses = {"retry": [CannotChange]}
+    filters = {"session_id": "session__session_id", "process": "process", "status": "status"}
 
+    def get_queryset(self) -> JobQuerySet:
+        """Return the person's jobs; for a service key, which may queue one, a named job on a shard as well."""
+        jobs: JobQuerySet = super().get_queryset()
+        if self.action == "list" or key_of(self.request).user_id is not None:
+            return jobs
+        return jobs | Job.objects.on_shards().select_related("session", "user")
 
-class JobPersonView(PersonView):
-    """A call about one job."""
-
-    def job(self, job_id: uuid.UUID) -> Job:
-        """Return a job about the person; for a service's key, which may ask for one, also a job on a shard."""
-        jobs = jobs_of(self.person)
-        if key_of(self.request).user_id is None:
-            jobs |= Job.objects.on_shards().select_related("session", "user")
-        return one_or_404(jobs, job_id=job_id)
-
-
-class JobView(JobPersonView):
-    """One job."""
-
-    @operation(JobAnswer, query=PersonQuery)
-    def get(self, job_id: uuid.UUID) -> Response:
-        """How far the job is, what it made, or why it failed."""
-        return Response(JobAnswer(self.job(job_id)).data)
-
-
-class JobRetryView(JobPersonView):
-    """Another try of a job."""
-
-    @operation({202: Accepted}, body=PersonQuery, refuses=[CannotChange], operation_id="jobs_retry")
-    def post(self, job_id: uuid.UUID) -> Response:
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, job_id: uuid.UUID) -> Response:
         """Gives a failed job a new set of attempts."""
-        job = self.job(job_id)
+        job = self.get_object()
         if job.user_id is None:
             let_everybodys_change()
         job.restart()

@@ -2,12 +2,16 @@
 
 from typing import Any
 
-from drf_spectacular.utils import OpenApiResponse
-from rest_framework import serializers, status
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.interfaces.api.jobs import Accepted, accepted
 from moments_app.models import Job, Moment
+from moments_app.models.moment import MomentQuerySet
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.delete import delete_moment
 from sessions_app.api.fields import (
@@ -18,11 +22,11 @@ from sessions_app.api.fields import (
     PublicIdField,
     TextField,
 )
-from sessions_app.api.pages import PAGE_MAX, PageAnswer, PageQuery
+from sessions_app.api.pagination import PAGE_MAX, PageQuery
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, one_or_404, operation, update
 from sessions_app.api.sessions import session_or_404
-from sessions_app.models import Event, UserProfile
+from sessions_app.api.viewsets import PersonViewSet, update
+from sessions_app.models import Event
 
 
 class TagList(serializers.ListField):
@@ -56,6 +60,7 @@ class MomentsQuery(PageQuery):
     since = AwareDateTimeField(required=False, help_text="Moments that end at this time or later.")
     until = AwareDateTimeField(required=False, help_text="Moments that start at this time or earlier.")
     text = TextField(max_length=1000, required=False, help_text="Words of name, summary or detail.")
+    after = PublicIdField(required=False, help_text="Instead of `offset`: the last moment of the page before.")
 
 
 class ChainQuery(PersonQuery):
@@ -115,89 +120,68 @@ class MomentAnswer(MomentRow):
         )
 
 
-class MomentList(PageAnswer):
-    moments = MomentRow(many=True)
-
-
 class MomentChain(serializers.Serializer[Any]):
     moments = MomentRow(many=True)
     has_more = serializers.BooleanField()
 
 
-def moment_or_404(person: UserProfile | None, key: str) -> Moment:
-    """Return this person's moment; one that isn't there and somebody else's are answered alike."""
-    return one_or_404(Moment.objects.for_user(person).select_related("source_session"), key=key)
-
-
-class BuildView(PersonView):
-    """A build of moments on demand."""
-
-    @operation({202: Accepted}, body=BuildInput, operation_id="moments_build")
-    def post(self) -> Response:
-        """Asks for a build; while one is open for the session, that one is answered."""
-        session = session_or_404(self.person, self.body["session_id"])
-        params = {"lag": self.body["lag"]} if "lag" in self.body else {}
-        force = self.body["force"]
-        return accepted(
-            Job.objects.request(BuildMoments.name, session, requested_by=self.actor, force=force, params=params)
-        )
-
-
-class MomentsView(PersonView):
+@extend_schema_view(
+    list=extend_schema(description="Moments of a person, newest first."),
+    retrieve=extend_schema(description="The whole moment."),
+    destroy=extend_schema(description="Deletes the moment; the turns stay, and the chain closes over the gap."),
+)
+class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Moment]):
     """A person's moments."""
 
-    @operation(MomentList, query=MomentsQuery)
-    def get(self) -> Response:
-        """Moments of a person, newest first."""
-        moments = self.filtered(
-            Moment.objects.for_user(self.person),
-            category="category",
-            session_id="source_session__session_id",
-            since="ends_at__gte",
-            until="starts_at__lte",
-        )
-        if "topic" in self.query:
-            moments = moments.with_topic(self.query["topic"])
-        if "text" in self.query:
-            moments = moments.matching(self.query["text"])
-        return self.page(MomentList, moments.newest_first())
+    queryset = Moment.objects.newest_first()
+    serializer_class = MomentAnswer
+    lookup_field = "key"
+    lookup_value_converter = "public_id"
+    inputs = {"list": MomentsQuery, "partial_update": MomentPatch, "chain": ChainQuery, "build": BuildInput}
+    answers = {"list": MomentRow, "chain": MomentChain, "build": {202: Accepted}}
+    filters = {
+        "category": "category",
+        "session_id": "source_session__session_id",
+        "since": "ends_at__gte",
+        "until": "starts_at__lte",
+        "topic": MomentQuerySet.with_topic,
+        "text": MomentQuerySet.matching,
+    }
 
+    def get_queryset(self) -> MomentQuerySet:
+        """Return the person's moments; those that are shown whole with their session."""
+        rows: MomentQuerySet = super().get_queryset()
+        return rows if self.action == "list" else rows.select_related("source_session")
 
-class MomentView(PersonView):
-    """One moment."""
-
-    @operation(MomentAnswer, query=PersonQuery)
-    def get(self, key: str) -> Response:
-        """The whole moment."""
-        return Response(MomentAnswer(moment_or_404(self.person, key)).data)
-
-    @operation(MomentAnswer, body=MomentPatch)
-    def patch(self, key: str) -> Response:
+    def partial_update(self, request: Request, key: str) -> Response:
         """Corrects the moment; its key and its turns stay."""
-        moment = moment_or_404(self.person, key)
-        update(moment, self.body)
+        moment = self.get_object()
+        update(moment, self.validated_data)
         Event.objects.create(
             type="moment_edited",
             actor=self.actor,
             user_pk=moment.user_id,
             session_pk=moment.source_session_id,
-            payload={"key": moment.key, "fields": sorted(self.body)},
+            payload={"key": moment.key, "fields": sorted(self.validated_data)},
         )
-        return Response(MomentAnswer(moment).data)
+        return self.answer(moment)
 
-    @operation({204: OpenApiResponse(description="Deleted.")}, query=PersonQuery)
-    def delete(self, key: str) -> Response:
-        """Deletes the moment; the turns stay, and the chain closes over the gap."""
-        delete_moment(moment_or_404(self.person, key), actor=self.actor)
-        return Response(status=status.HTTP_204_NO_CONTENT)
+    def perform_destroy(self, instance: Moment) -> None:
+        delete_moment(instance, actor=self.actor)
 
-
-class ChainView(PersonView):
-    """The chain of moments."""
-
-    @operation(MomentChain, query=ChainQuery, operation_id="moments_chain")
-    def get(self, key: str) -> Response:
+    @action(detail=True)
+    def chain(self, request: Request, key: str) -> Response:
         """The moments before this one, nearest first."""
-        depth = self.query["depth"]
-        found = Moment.objects.chain_from(moment_or_404(self.person, key), depth + 1)
-        return Response(MomentChain({"moments": found[:depth], "has_more": len(found) > depth}).data)
+        depth = self.validated_data["depth"]
+        found = Moment.objects.chain_from(self.get_object(), depth + 1)
+        return self.answer({"moments": found[:depth], "has_more": len(found) > depth})
+
+    @action(detail=False, methods=["post"])
+    def build(self, request: Request) -> Response:
+        """Asks for a build; while one is open for the session, that one is answered."""
+        session = session_or_404(self.person, self.validated_data["session_id"])
+        params = {"lag": self.validated_data["lag"]} if "lag" in self.validated_data else {}
+        force = self.validated_data["force"]
+        return accepted(
+            Job.objects.request(BuildMoments.name, session, requested_by=self.actor, force=force, params=params)
+        )

@@ -2,20 +2,23 @@
 
 import uuid
 
-from drf_spectacular.utils import OpenApiResponse
-from rest_framework import serializers, status
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.interfaces.api.jobs import Accepted, accepted
 from moments_app.models import Job, Probe, ProbeResult
-from moments_app.models.probe import EXPECTED_MAX_CHARS, QUESTION_MAX_CHARS, ProbeQuerySet
+from moments_app.models.probe import EXPECTED_MAX_CHARS, QUESTION_MAX_CHARS, ProbeQuerySet, ProbeResultQuerySet
 from moments_app.probes.keep import CannotProbe, Draft, TooManyProbes, change_probe, keep_probe
 from moments_app.probes.run import RunProbes
 from sessions_app.api.fields import SEQUENCE_MAX, BooleanField, IntegerField, PublicIdField, WordsField
-from sessions_app.api.pages import PageAnswer, PageQuery
+from sessions_app.api.pagination import PageQuery
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, created, one_or_404, operation
 from sessions_app.api.sessions import session_or_404
+from sessions_app.api.viewsets import PersonViewSet, one_or_404
 from sessions_app.daily_limits import count_values
 from sessions_app.models import Session
 
@@ -80,12 +83,6 @@ class ProbeAnswer(serializers.ModelSerializer[Probe]):
         )
 
 
-class ProbeList(PageAnswer):
-    """A page of probes."""
-
-    probes = ProbeAnswer(many=True)
-
-
 class ProbeResultAnswer(serializers.ModelSerializer[ProbeResult]):
     """What of an answer stood in the context."""
 
@@ -114,114 +111,65 @@ class ProbeResultAnswer(serializers.ModelSerializer[ProbeResult]):
         )
 
 
-class ProbeResultList(PageAnswer):
-    """A page of what came of a probe."""
-
-    results = ProbeResultAnswer(many=True)
-
-
 class RunInput(PersonQuery):
     """Which probes are asked."""
 
     session_id = PublicIdField(required=False, help_text="Those that are asked in this session; left out: all.")
 
 
-class ProbePersonView(PersonView):
-    """A call about a person's probes."""
-
-    def probes(self) -> ProbeQuerySet:
-        """Return the person's probes."""
-        return Probe.objects.for_user(self.person).select_related("session", "source_session").with_latest()
-
-    def probe(self, probe_id: uuid.UUID) -> Probe:
-        """Return the person's probe; one that isn't there and somebody else's are answered alike."""
-        return one_or_404(self.probes(), probe_id=probe_id)
-
-    def session(self, name: str) -> Session | None:
-        """Return the session that a field of the body names; None where it names none."""
-        return session_or_404(self.person, self.body[name]) if name in self.body else None
-
-
-class ProbesView(ProbePersonView):
+@extend_schema_view(
+    list=extend_schema(description="Probes of a person, newest first, each with what came of it last."),
+    retrieve=extend_schema(description="The probe, with what came of it last."),
+    destroy=extend_schema(description="Deletes it with what came of it."),
+)
+class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Probe]):
     """A person's probes."""
 
-    @operation(ProbeList, query=ProbesQuery, operation_id="probes_list")
-    def get(self) -> Response:
-        """Probes of a person, newest first, each with what came of it last."""
-        rows = self.filtered(self.probes(), session_id="session__session_id", is_met="was_met")
-        return self.page(ProbeList, rows.newest_first())
+    queryset = Probe.objects.select_related("session", "source_session").newest_first()
+    serializer_class = ProbeAnswer
+    lookup_field = "probe_id"
+    lookup_value_converter = "uuid"
+    inputs = {"list": ProbesQuery, "create": ProbeInput, "partial_update": ProbePatch, "run": RunInput}
+    answers = {"create": {201: ProbeAnswer, 200: ProbeAnswer}, "run": {202: Accepted}}
+    refuses = {"create": [CannotProbe, TooManyProbes], "partial_update": [CannotProbe]}
+    filters = {"session_id": "session__session_id", "is_met": "was_met"}
 
-    @operation(
-        {201: ProbeAnswer, 200: ProbeAnswer},
-        body=ProbeInput,
-        refuses=[CannotProbe, TooManyProbes],
-        operation_id="probes_create",
-    )
-    def post(self) -> Response:
+    def get_queryset(self) -> ProbeQuerySet:
+        """Return the person's probes, each with what came of it last."""
+        rows: ProbeQuerySet = super().get_queryset()
+        return rows.with_latest()
+
+    def create(self, request: Request) -> Response:
         """Keeps one; answers 200 with the present one when the question is kept for that session."""
         session = self.session("session_id")
         draft = Draft(
-            self.body["question"],
-            self.body["expected"],
+            self.validated_data["question"],
+            self.validated_data["expected"],
             session=session,
             source_session=self.session("evidence_session_id") or session,
-            evidence=self.body.get("evidence_sequences", ()),
+            evidence=self.validated_data.get("evidence_sequences", ()),
         )
         probe, is_new = keep_probe(self.found_person, draft, created_by=self.actor)
         if is_new:
             count_values(draft.question, draft.expected)
-        return created(ProbeAnswer(self.probe(probe.probe_id)), is_new=is_new)
+        return self.created(one_or_404(self.get_queryset(), pk=probe.pk), is_new=is_new)
 
-
-class ProbeView(ProbePersonView):
-    """One probe."""
-
-    @operation(ProbeAnswer, query=PersonQuery, operation_id="probes_get")
-    def get(self, probe_id: uuid.UUID) -> Response:
-        """The probe, with what came of it last."""
-        return Response(ProbeAnswer(self.probe(probe_id)).data)
-
-    @operation(ProbeAnswer, body=ProbePatch, refuses=[CannotProbe], operation_id="probes_update")
-    def patch(self, probe_id: uuid.UUID) -> Response:
+    def partial_update(self, request: Request, probe_id: uuid.UUID) -> Response:
         """Changes the answer expected, or the evidence."""
-        probe = self.probe(probe_id)
+        probe = self.get_object()
         draft = Draft(
             probe.question,
-            self.body.get("expected", probe.expected),
+            self.validated_data.get("expected", probe.expected),
             source_session=self.session("evidence_session_id") or probe.source_session or probe.session,
-            evidence=self.body.get("evidence_sequences", probe.evidence_sequences),
+            evidence=self.validated_data.get("evidence_sequences", probe.evidence_sequences),
         )
         change_probe(probe, draft)
         probe.save()
         count_values(draft.expected)
-        return Response(ProbeAnswer(self.probe(probe_id)).data)
+        return self.answer(self.get_object())
 
-    @operation(
-        {204: OpenApiResponse(description="Deleted.")},
-        query=PersonQuery,
-        operation_id="probes_delete",
-    )
-    def delete(self, probe_id: uuid.UUID) -> Response:
-        """Deletes it with what came of it."""
-        self.probe(probe_id).delete()
-        return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-class ProbeResultsView(ProbePersonView):
-    """What came of a probe."""
-
-    @operation(ProbeResultList, query=PageQuery)
-    def get(self, probe_id: uuid.UUID) -> Response:
-        """Each time that it was asked, newest first."""
-        results = ProbeResult.objects.for_user(self.person).filter(probe=self.probe(probe_id))
-        return self.page(ProbeResultList, results.select_related("probe").newest_first())
-
-
-class RunProbesView(ProbePersonView):
-    """A run of probes."""
-
-    @operation({202: Accepted}, body=RunInput, operation_id="probes_run")
-    def post(self) -> Response:
+    @action(detail=False, methods=["post"])
+    def run(self, request: Request) -> Response:
         """Asks a person's probes, in a job: no model is called, and the context alone is looked at.
 
         The job's `result` says how many were met; `run_id` of the results is its `job_id`.
@@ -230,3 +178,21 @@ class RunProbesView(ProbePersonView):
         return accepted(
             Job.objects.request(RunProbes.name, session, user_id=person.pk, requested_by=self.actor, force=True)
         )
+
+    def session(self, name: str) -> Session | None:
+        """Return the session that a field of the body names; None if it names none."""
+        return session_or_404(self.person, self.validated_data[name]) if name in self.validated_data else None
+
+
+@extend_schema_view(list=extend_schema(description="Each time that it was asked, newest first."))
+class ProbeResultViewSet(ListModelMixin, PersonViewSet[ProbeResult]):
+    """What came of a probe."""
+
+    queryset = ProbeResult.objects.select_related("probe").newest_first()
+    serializer_class = ProbeResultAnswer
+
+    def get_queryset(self) -> ProbeResultQuerySet:
+        """Return the results of this person's probe."""
+        probe = one_or_404(Probe.objects.for_user(self.person), probe_id=self.kwargs["probe_id"])
+        results: ProbeResultQuerySet = super().get_queryset()
+        return results.filter(probe=probe)

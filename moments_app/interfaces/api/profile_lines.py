@@ -4,13 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
-from rest_framework.response import Response
+from rest_framework.mixins import ListModelMixin
 
 from moments_app.models import ProfileLine
+from moments_app.models.profile_line import ProfileLineQuerySet
 from sessions_app.api.fields import BooleanField
-from sessions_app.api.pages import PageAnswer, PageQuery
-from sessions_app.api.person_view import PersonView, operation
+from sessions_app.api.pagination import PageQuery
+from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.models import Message
 
 
@@ -52,27 +54,30 @@ class LineRow(serializers.ModelSerializer[ProfileLine]):
         )
 
 
-class LineList(PageAnswer):
-    """A page of lines."""
-
-    lines = LineRow(many=True)
-
-    def to_representation(self, instance: Any) -> Any:
-        """Give each line its sources: one statement for the page."""
-        instance = instance | {"lines": list(instance["lines"])}
-        name_sources(instance["lines"])
-        return super().to_representation(instance)
-
-
-class ProfileLinesView(PersonView):
+@extend_schema_view(
+    list=extend_schema(
+        description="The lines that a profile's summary is made of, in their order, "
+        "each with the turns that it comes from."
+    )
+)
+class ProfileLineViewSet(ListModelMixin, PersonViewSet[ProfileLine]):
     """The lines of a profile."""
 
-    @operation(LineList, query=LinesQuery)
-    def get(self, user_id: str) -> Response:
-        """The lines that a profile's summary is made of, in their order, each with the turns that it comes from."""
+    serializer_class = LineRow
+    inputs = {"list": LinesQuery}
+
+    def get_queryset(self) -> ProfileLineQuerySet:
+        """Return the lines of the person's profile, or those that ended."""
         lines = ProfileLine.objects.filter(user=self.found_person).select_related("replaced_by")
-        ended = lines.exclude(ended_at=None).order_by("-ended_at", "-pk")
-        return self.page(LineList, ended if self.query["ended"] else lines.standing().in_order())
+        if self.validated_data["ended"]:
+            return lines.exclude(ended_at=None).order_by("-ended_at", "-pk")
+        return lines.standing().in_order()
+
+    def paginate_queryset(self, queryset: Any) -> Any:
+        """Return the lines of a page with their sources, which take one statement."""
+        lines = list(super().paginate_queryset(queryset) or ())
+        name_sources(lines)
+        return lines
 
 
 def name_sources(lines: Iterable[ProfileLine]) -> None:

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
 from rest_framework.response import Response
 
-from moments_app.interfaces.api.prompts import NUMBER_MAX, PromptsViewBase
+from moments_app.interfaces.api.prompts import NUMBER_MAX, OfPromptViewSet
 from moments_app.jobs.trial import CannotTry, try_prompt
 from moments_app.jobs.trial import TrialAnswer as Tried
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
@@ -13,8 +16,8 @@ from moments_app.prompts.versions import MAX_CHARS, NO_WORD, with_line_breaks
 from moments_app.reports.tried import given, is_about_streams, parts
 from sessions_app.api.fields import CONTRADICTORY, IntegerField, PublicIdField, UUIDField, WordsField
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import one_or_404, operation
 from sessions_app.api.sessions import session_or_404
+from sessions_app.api.viewsets import PersonViewSet, one_or_404
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session
 
@@ -65,11 +68,19 @@ class TrialAnswer(serializers.Serializer[Any]):
     sides = SideAnswer(many=True, help_text="The version in force first; one alone where the text is the same.")
 
 
-class TryView(PromptsViewBase):
+class PromptTrialViewSet(PersonViewSet[PromptResource], OfPromptViewSet[PromptResource]):
     """A trial of a text."""
 
-    @operation(TrialAnswer, body=TryInput, refuses=[CannotTry], operation_id="prompts_try", in_transaction=False)
-    def post(self, name: str) -> Response:
+    lookup_url_kwarg = "name"
+    lookup_value_converter = "public_id"
+    inputs = {"try_text": TryInput}
+    answers = {"try_text": TrialAnswer}
+    refuses = {"try_text": [CannotTry]}
+    own_transaction = ("try_text",)
+
+    @extend_schema(operation_id="prompts_try")
+    @action(detail=True, methods=["post"], url_path="try")
+    def try_text(self, request: Request, name: str) -> Response:
         """Has the model work on a session or stream with a text and with the version in force; nothing is kept of it.
 
         It takes as long as the model does, and costs what its calls do.
@@ -81,15 +92,17 @@ class TryView(PromptsViewBase):
         with unlimited():
             trial = try_prompt(version, subject)
         active = version.resource.active_version_id
-        sides = [_side(answer, active) for answer in trial.answers]
-        told = {"process": trial.process, "given": given(trial.input), "is_again": trial.is_again, "sides": sides}
-        return Response(TrialAnswer(told).data)
+        sides = [_side(made, active) for made in trial.answers]
+        return self.answer(
+            {"process": trial.process, "given": given(trial.input), "is_again": trial.is_again, "sides": sides}
+        )
 
     def _version(self, prompt: PromptResource) -> PromptVersion:
         """Return the version that the body names, or one with its text that is not saved."""
-        if "version" in self.body:
-            return one_or_404(prompt.versions.select_related("resource__active_version"), number=self.body["version"])
-        return PromptVersion(resource=prompt, content=with_line_breaks(self.body["content"]))
+        if "version" in self.validated_data:
+            versions = prompt.versions.select_related("resource__active_version")
+            return one_or_404(versions, number=self.validated_data["version"])
+        return PromptVersion(resource=prompt, content=with_line_breaks(self.validated_data["content"]))
 
     def _subject(self, prompt: PromptResource) -> Session | MemoryStream:
         """Return the person's session or stream; those of others are as if they were not.
@@ -97,13 +110,14 @@ class TryView(PromptsViewBase):
         Raises:
             ValidationError: the prompt is about the other of the two.
         """
-        if is_about_streams(prompt) != ("stream_id" in self.body):
+        if is_about_streams(prompt) != ("stream_id" in self.validated_data):
             raise serializers.ValidationError(
                 "Consolidations are tried on streams, all else on sessions.", CONTRADICTORY
             )
-        if "session_id" in self.body:
-            return session_or_404(self.person, self.body["session_id"])
-        return one_or_404(MemoryStream.objects.filter(user=self.found_person), stream_id=self.body["stream_id"])
+        if "session_id" in self.validated_data:
+            return session_or_404(self.person, self.validated_data["session_id"])
+        streams = MemoryStream.objects.filter(user=self.found_person)
+        return one_or_404(streams, stream_id=self.validated_data["stream_id"])
 
 
 def _side(made: Tried, active: int | None) -> dict[str, Any]:

@@ -4,11 +4,15 @@ An application's prompt takes the place of the site's once a version of it is in
 is their application's alone; where there is but one application, the site's are its own.
 """
 
-from functools import partial
+from contextlib import AbstractContextManager
 
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.models import PromptResource, PromptTrial, PromptVersion
@@ -24,11 +28,12 @@ from sessions_app.api.fields import (
     TextField,
     WordsField,
 )
-from sessions_app.api.pages import AnyPageQuery, PageAnswer
-from sessions_app.api.permissions import HasScope, IsOfService
-from sessions_app.api.person_view import PersonView, created, one_or_404, operation
+from sessions_app.api.pagination import AnyPageQuery
+from sessions_app.api.permissions import HasAdminScope, IsOfService
+from sessions_app.api.viewsets import ApiViewSet, M, one_or_404
 from sessions_app.daily_limits import count_values
 from sessions_app.insert import insert_unless_there
+from sessions_app.limited_operators import unlimited
 from sessions_app.models import Application
 from sessions_app.refusals import Conflict
 
@@ -144,12 +149,6 @@ class PromptDetail(PromptAnswer):
         return newest.number if newest else 0
 
 
-class PromptList(PageAnswer):
-    """A page of prompts."""
-
-    prompts = PromptAnswer(many=True)
-
-
 class VersionRow(serializers.ModelSerializer[PromptVersion]):
     """A version without its text."""
 
@@ -172,17 +171,13 @@ class VersionAnswer(VersionRow):
         fields = (*VersionRow.Meta.fields, "content")
 
 
-class VersionList(PageAnswer):
-    """A page of a prompt's versions."""
+class OfPromptViewSet(ApiViewSet[M]):
+    """A resource of the prompts of the key's application: they are no person's, and concern everybody."""
 
-    versions = VersionRow(many=True)
+    permission_classes = (HasAdminScope, IsOfService)
 
-
-class PromptsViewBase(PersonView):
-    """A call about the prompts of the key's application: they are no person's, and concern everybody."""
-
-    permission_classes = (HasScope, IsOfService)
-    scopes = {"GET": "admin", "POST": "admin"}
+    def acting(self) -> AbstractContextManager[None]:
+        return unlimited()
 
     def prompts(self) -> QuerySet[PromptResource]:
         """Return what prompts the application has, each its own or else the site's."""
@@ -210,45 +205,46 @@ class PromptsViewBase(PersonView):
         """Return whose prompts the key makes; None for the site's, where nobody else has them."""
         return self.application if Application.objects.are_several() else None
 
-    def versions(self, prompt: PromptResource) -> QuerySet[PromptVersion]:
-        """Return a prompt's versions, newest first."""
-        found: QuerySet[PromptVersion] = PromptTrial.objects.tried_versions(prompt.versions.select_related("resource"))
-        return found
-
     def added(self, prompt: PromptResource) -> PromptVersion:
         """Add the version that the body has, and put it in force where it says so."""
-        text = with_line_breaks(self.body["content"])
-        note, after = self.body["note"], self.body.get("after")
+        text = with_line_breaks(self.validated_data["content"])
+        note, after = self.validated_data["note"], self.validated_data.get("after")
         count_values(text, note)
         version = prompt.add_version(text, created_by=self.actor, note=note, after=after)
-        if self.body["activate"]:
+        if self.validated_data["activate"]:
             put_in_force(version, by=self.actor)
         return version
 
 
-# Of a call that is about nobody, and opens its own transaction.
-about_prompts = partial(operation, needs_person=False, in_transaction=False, sees_all=True)
-
-
-class PromptsView(PromptsViewBase):
+@extend_schema_view(
+    list=extend_schema(description="Prompts of the key's application, each its own or else the site's, by address."),
+    retrieve=extend_schema(description="The prompt with the text in force."),
+)
+class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptResource]):
     """The prompts of an application."""
 
-    @about_prompts(PromptList, operation_id="prompts_list", query=PromptsQuery)
-    def get(self) -> Response:
-        """Prompts of the key's application, each its own or else the site's, by address."""
-        return self.page(PromptList, self.filtered(self.prompts(), purpose="purpose"))
+    serializer_class = PromptDetail
+    lookup_url_kwarg = "name"
+    lookup_value_converter = "public_id"
+    inputs = {"list": PromptsQuery, "create": PromptInput, "activate": ActivateInput}
+    answers = {"list": PromptAnswer, "create": {201: PromptDetail}}
+    refuses = {"create": [PromptThere, NotApproved], "activate": [NotApproved, PromptOfSite]}
+    filters = {"purpose": "purpose"}
 
-    @about_prompts(
-        {201: PromptDetail}, operation_id="prompts_create", body=PromptInput, refuses=[PromptThere, NotApproved]
-    )
+    def get_queryset(self) -> QuerySet[PromptResource]:
+        return self.prompts()
+
+    def get_object(self) -> PromptResource:
+        return self.prompt(self.kwargs["name"])
+
     @transaction.atomic
-    def post(self) -> Response:
+    def create(self, request: Request) -> Response:
         """Makes a prompt with its first version, which takes the place of the site's once it is in force."""
         prompt = self._drafted()
         if not insert_unless_there(prompt):
             raise PromptThere(f"There is a prompt {prompt.uri}.")
         self.added(prompt)
-        return created(PromptDetail(self.prompt(self.body["name"])), is_new=True)
+        return self.created(self.prompt(self.validated_data["name"]), is_new=True)
 
     def _drafted(self) -> PromptResource:
         """Return the prompt as the body has it; what it leaves out is as the site's.
@@ -256,65 +252,47 @@ class PromptsView(PromptsViewBase):
         Raises:
             ValidationError: its purpose is not known, or another than that of the site's.
         """
-        uri, purpose = f"{ADDRESS}{self.body['name']}", self.body.get("purpose")
+        name, purpose = self.validated_data["name"], self.validated_data.get("purpose")
+        uri = f"{ADDRESS}{name}"
         site = PromptResource.objects.filter(uri=uri, application=None).first()
-        known = site.purpose if site else self.body["name"]
+        known = site.purpose if site else name
         purpose = purpose or known
         if purpose not in PromptResource.Purpose.values or (site and purpose != known):
             raise serializers.ValidationError({"purpose": "Say what it is for; the site's has its own."}, CONTRADICTORY)
-        title = self.body.get("title") or (site.name if site else self.body["name"])
+        title = self.validated_data.get("title") or (site.name if site else name)
         return PromptResource(uri=uri, purpose=purpose, name=title, application_id=self.owner())
 
-
-class PromptView(PromptsViewBase):
-    """One prompt."""
-
-    @about_prompts(PromptDetail, operation_id="prompts_get")
-    def get(self, name: str) -> Response:
-        """The prompt with the text in force."""
-        return Response(PromptDetail(self.prompt(name)).data)
-
-
-class PromptVersionsView(PromptsViewBase):
-    """The versions of a prompt."""
-
-    @about_prompts(VersionList, operation_id="promptversions_list", query=AnyPageQuery)
-    def get(self, name: str) -> Response:
-        """Versions of a prompt without their texts, newest first."""
-        return self.page(VersionList, self.versions(self.prompt(name)).defer("content"))
-
-    @about_prompts(
-        {201: VersionAnswer},
-        operation_id="promptversions_create",
-        body=VersionInput,
-        refuses=[NewerVersion, NotApproved, PromptOfSite],
-    )
+    @action(detail=True, methods=["post"])
     @transaction.atomic
-    def post(self, name: str) -> Response:
-        """Adds a version; with `activate` it counts from the next job on, or nothing is added."""
-        prompt = self.changeable(name)
-        number = self.added(prompt).number
-        return created(VersionAnswer(self.versions(self.prompt(name)).get(number=number)), is_new=True)
-
-
-class PromptVersionView(PromptsViewBase):
-    """One version of a prompt."""
-
-    @about_prompts(VersionAnswer, operation_id="promptversions_get")
-    def get(self, name: str, version: int) -> Response:
-        """A version with its text."""
-        return Response(VersionAnswer(one_or_404(self.versions(self.prompt(name)), number=version)).data)
-
-
-class ActivateView(PromptsViewBase):
-    """Which version is in force."""
-
-    @about_prompts(
-        PromptDetail, operation_id="prompts_activate", body=ActivateInput, refuses=[NotApproved, PromptOfSite]
-    )
-    @transaction.atomic
-    def post(self, name: str) -> Response:
+    def activate(self, request: Request, name: str) -> Response:
         """Puts a version in force: it counts from the next job on. `previous_version` rolls back."""
         prompt = self.changeable(name)
-        put_in_force(one_or_404(prompt.versions.all(), number=self.body["version"]), by=self.actor)
-        return Response(PromptDetail(self.prompt(name)).data)
+        put_in_force(one_or_404(prompt.versions.all(), number=self.validated_data["version"]), by=self.actor)
+        return self.answer(self.prompt(name))
+
+
+@extend_schema_view(
+    list=extend_schema(description="Versions of a prompt without their texts, newest first."),
+    retrieve=extend_schema(description="A version with its text."),
+)
+class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptVersion]):
+    """The versions of a prompt."""
+
+    serializer_class = VersionAnswer
+    lookup_field, lookup_url_kwarg = "number", "version"
+    lookup_value_converter = "int"
+    inputs = {"create": VersionInput}
+    answers = {"list": VersionRow, "create": {201: VersionAnswer}}
+    refuses = {"create": [NewerVersion, NotApproved, PromptOfSite]}
+
+    def get_queryset(self) -> QuerySet[PromptVersion]:
+        """Return the prompt's versions, newest first."""
+        versions = self.prompt(self.kwargs["name"]).versions.select_related("resource")
+        found: QuerySet[PromptVersion] = PromptTrial.objects.tried_versions(versions)
+        return found.defer("content") if self.action == "list" else found
+
+    @transaction.atomic
+    def create(self, request: Request, name: str) -> Response:
+        """Adds a version; with `activate` it counts from the next job on, or nothing is added."""
+        number = self.added(self.changeable(name)).number
+        return self.created(one_or_404(self.get_queryset(), number=number), is_new=True)

@@ -8,11 +8,15 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from rest_framework import serializers
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers, status
+from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.models import Retraction
-from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
+from moments_app.models.retraction import CannotPutBack
 from moments_app.provenance.retract import MOST_TURNS, CannotRetract, Preview, preview, retract
 from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
@@ -25,10 +29,11 @@ from sessions_app.api.fields import (
     TextField,
     UUIDField,
 )
-from sessions_app.api.pages import PageAnswer, PageQuery
+from sessions_app.api.permissions import HasAdminScope
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, created, one_or_404, operation
 from sessions_app.api.sessions import session_or_404
+from sessions_app.api.viewsets import PersonViewSet
+from sessions_app.limited_operators import unlimited
 from sessions_app.models import UserProfile
 
 NAMES_OF_ITEMS = ("atom_ids", "entity_ids", "written_by")
@@ -108,10 +113,6 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
         )
 
 
-class RetractionList(PageAnswer):
-    retractions = RetractionAnswer(many=True)
-
-
 class RetractionPreview(serializers.Serializer[Any]):
     """What a retraction would withdraw, and about what it costs to make the rest anew."""
 
@@ -122,49 +123,47 @@ class RetractionPreview(serializers.Serializer[Any]):
     engine_calls = serializers.IntegerField()
 
 
-def retractions_of(person: UserProfile | None) -> RetractionQuerySet:
-    """Return the retractions of a person."""
-    return Retraction.objects.for_user(person).select_related("user", "session")
-
-
-class OwnerView(PersonView):
-    """A call that makes its changes as the tables' owner, outside the person's transaction."""
-
-    def find_person(self) -> UserProfile | None:
-        """Return the person; None for nobody, or for somebody whom the key may not see."""
-        user_id = self.user_id()
-        return UserProfile.objects.named(user_id, self.application) if user_id is not None else None
-
-
-class RetractionsView(OwnerView):
+@extend_schema_view(
+    list=extend_schema(description="Retractions of a person, newest first."),
+    retrieve=extend_schema(description="What was retracted, why, and whether it still is."),
+)
+class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retraction]):
     """A person's retractions."""
 
-    scopes = {"GET": "admin", "POST": "admin"}
+    queryset = Retraction.objects.select_related("user", "session").newest_first()
+    serializer_class = RetractionAnswer
+    lookup_field = "retraction_id"
+    lookup_value_converter = "uuid"
+    permission_classes = (HasAdminScope,)
+    inputs = {"create": RetractionInput}
+    answers = {"create": {201: RetractionAnswer, 200: RetractionPreview}}
+    refuses = {"create": [CannotRetract], "undo": [CannotRetract, CannotPutBack]}
+    own_transaction = ("create", "undo")
+    long_running = ("create", "undo")
 
-    @operation(RetractionList, query=PageQuery)
-    def get(self) -> Response:
-        """Retractions of a person, newest first."""
-        return self.page(RetractionList, retractions_of(self.person).newest_first())
-
-    @operation(
-        {201: RetractionAnswer, 200: RetractionPreview},
-        body=RetractionInput,
-        refuses=[CannotRetract],
-        in_transaction=False,
-        sees_all=True,
-        is_long=True,
-    )
-    def post(self) -> Response:
+    @unlimited()
+    def create(self, request: Request) -> Response:
         """Retracts turns, or what was written directly; with `preview` only says what that would withdraw (200)."""
-        if "session_id" not in self.body:
-            self.person = self.find_person()
-            return answer_items(self.found_person, self.body, self.actor)
-        session = session_or_404(self.find_person(), self.body["session_id"])
-        sequences = self.body["sequences"]
-        if self.body["preview"]:
+        self.find_person()
+        if "session_id" not in self.validated_data:
+            return answer_items(self.found_person, self.validated_data, self.actor)
+        session = session_or_404(self.person, self.validated_data["session_id"])
+        sequences, reason = self.validated_data["sequences"], self.validated_data["reason"]
+        if self.validated_data["preview"]:
             return _previewed(preview(session, sequences))
-        retraction = retract(session, sequences, reason=self.body["reason"], requested_by=self.actor)
-        return created(RetractionAnswer(retraction), is_new=True)
+        return self.created(retract(session, sequences, reason=reason, requested_by=self.actor), is_new=True)
+
+    @action(detail=True, methods=["post"])
+    @unlimited()
+    def undo(self, request: Request, retraction_id: uuid.UUID) -> Response:
+        """Believes the turns again and puts back what was withdrawn; the newest retraction goes first."""
+        self.find_person()
+        return self.answer(undo_retraction(self.get_object(), requested_by=self.actor))
+
+    def find_person(self) -> None:
+        """Set `person` without a transaction of theirs."""
+        user_id = self.user_id()
+        self.person = UserProfile.objects.named(user_id, self.application) if user_id is not None else None
 
 
 def answer_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
@@ -172,42 +171,10 @@ def answer_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
     named = Named(**{name: body[name] for name in NAMES_OF_ITEMS if name in body})
     if body["preview"]:
         return _previewed(preview_items(owner, named))
-    return created(
-        RetractionAnswer(retract_items(owner, named, reason=body["reason"], requested_by=actor)), is_new=True
-    )
+    retraction = retract_items(owner, named, reason=body["reason"], requested_by=actor)
+    return Response(RetractionAnswer(retraction).data, status.HTTP_201_CREATED)
 
 
 def _previewed(found: Preview | ItemsPreview) -> Response:
     none = {"turns": 0, "items": 0, "moment_keys": []}
     return Response(RetractionPreview(none | vars(found)).data)
-
-
-class RetractionView(PersonView):
-    """One retraction."""
-
-    scopes = {"GET": "admin"}
-
-    @operation(RetractionAnswer, query=PersonQuery)
-    def get(self, retraction_id: uuid.UUID) -> Response:
-        """What was retracted, why, and whether it still is."""
-        return Response(RetractionAnswer(one_or_404(retractions_of(self.person), retraction_id=retraction_id)).data)
-
-
-class UndoView(OwnerView):
-    """The undoing of a retraction."""
-
-    scopes = {"POST": "admin"}
-
-    @operation(
-        RetractionAnswer,
-        body=PersonQuery,
-        refuses=[CannotRetract, CannotPutBack],
-        operation_id="retractions_undo",
-        in_transaction=False,
-        sees_all=True,
-        is_long=True,
-    )
-    def post(self, retraction_id: uuid.UUID) -> Response:
-        """Believes the turns again and puts back what was withdrawn; the newest retraction goes first."""
-        retraction = one_or_404(retractions_of(self.find_person()), retraction_id=retraction_id)
-        return Response(RetractionAnswer(undo_retraction(retraction, requested_by=self.actor)).data)

@@ -4,6 +4,8 @@ from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.context import served
@@ -15,7 +17,7 @@ from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from sessions_app.api.fields import AwareDateTimeField, IntegerField, PublicIdField, WordsField
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, operation
+from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.row_security import acting_for
 from sessions_app.unseen import without_unseen
 
@@ -76,15 +78,18 @@ class SearchAnswer(serializers.Serializer[Any]):
     degraded = serializers.BooleanField(help_text="By words alone, though meaning was asked for.")
 
 
-class SearchView(PersonView):
+class SearchViewSet(PersonViewSet[Any]):
     """A search of a person's memory."""
 
-    scopes = {"POST": "read"}
+    inputs = {"search": SearchInput}
+    answers = {"search": SearchAnswer}
+    scopes = {"search": "read"}
+    own_transaction = ("search",)
 
-    @operation(SearchAnswer, body=SearchInput, in_transaction=False, operation_id="memory_search")
-    def post(self) -> Response:
+    @action(detail=False, methods=["post"])
+    def search(self, request: Request) -> Response:
         """Facts, moments and turns, best first, each with its address."""
-        return Response(search_data(self.user_id(), self.body, application=self.application))
+        return Response(search_data(self.user_id(), self.validated_data, application=self.application))
 
 
 def search_data(user_id: str | None, values: dict[str, Any], *, application: int) -> dict[str, Any]:

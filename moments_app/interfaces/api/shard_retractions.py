@@ -1,15 +1,18 @@
 """Retraction of what everybody sees in a shard, over REST: it is nobody's, so no call about a person reaches it."""
 
 import uuid
+from contextlib import AbstractContextManager
 from typing import Any
 
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
-from rest_framework.exceptions import PermissionDenied
+from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.interfaces.api.retractions import (
     RetractionAnswer,
-    RetractionList,
     RetractionPreview,
     answer_items,
 )
@@ -18,9 +21,9 @@ from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
 from moments_app.provenance.retract import MOST_TURNS, CannotRetract
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, PublicIdField, StrictSerializer, TextField, UUIDField
-from sessions_app.api.pages import AnyPageQuery
-from sessions_app.api.person import key_of
-from sessions_app.api.person_view import PersonView, one_or_404, operation
+from sessions_app.api.permissions import HasAdminScope, IsOfService
+from sessions_app.api.viewsets import ApiViewSet, one_or_404
+from sessions_app.limited_operators import unlimited
 
 
 class ShardRetractionInput(StrictSerializer):
@@ -40,71 +43,36 @@ class ShardRetractionInput(StrictSerializer):
         return attrs
 
 
-class ShardView(PersonView):
-    """A call about a shard of the key's application, which finds it by itself: its rows are no person's."""
+@extend_schema_view(list=extend_schema(description="Retractions of what everybody sees in a shard, newest first."))
+class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
+    """The retractions of a shard of the key's application: its rows are no person's."""
 
-    scopes = {"GET": "admin", "POST": "admin"}
+    permission_classes = (HasAdminScope, IsOfService)
+    serializer_class = RetractionAnswer
+    lookup_field = "retraction_id"
+    lookup_value_converter = "uuid"
+    inputs = {"create": ShardRetractionInput}
+    answers = {"create": {201: RetractionAnswer, 200: RetractionPreview}}
+    refuses = {"create": [CannotRetract], "undo": [CannotRetract, CannotPutBack]}
+    long_running = ("create", "undo")
 
-    def shard(self, stream_id: uuid.UUID) -> MemoryStream:
-        """Return the shard.
+    def acting(self) -> AbstractContextManager[None]:
+        return unlimited()
 
-        Raises:
-            PermissionDenied: the key is one person's.
-            NotFound: there is none in the application.
-        """
-        if key_of(self.request).user_id is not None:
-            raise PermissionDenied("A user's key can't change what all users of an agent share.")
-        shards = MemoryStream.objects.filter(stream_type=MemoryStream.Type.AGENT, application=self.application)
-        return one_or_404(shards, stream_id=stream_id)
-
-    def retractions(self, stream_id: uuid.UUID) -> RetractionQuerySet:
+    def get_queryset(self) -> RetractionQuerySet:
         """Return the shard's retractions."""
-        return Retraction.objects.of_shard(self.shard(stream_id)).select_related("stream")
+        return Retraction.objects.of_shard(self.shard()).select_related("stream").newest_first()
 
-
-class ShardRetractionsView(ShardView):
-    """A shard's retractions."""
-
-    @operation(
-        RetractionList,
-        query=AnyPageQuery,
-        operation_id="shardretractions_list",
-        needs_person=False,
-        in_transaction=False,
-        sees_all=True,
-    )
-    def get(self, stream_id: uuid.UUID) -> Response:
-        """Retractions of what everybody sees in a shard, newest first."""
-        return self.page(RetractionList, self.retractions(stream_id).newest_first())
-
-    @operation(
-        {201: RetractionAnswer, 200: RetractionPreview},
-        body=ShardRetractionInput,
-        refuses=[CannotRetract],
-        operation_id="shardretractions_create",
-        needs_person=False,
-        in_transaction=False,
-        sees_all=True,
-        is_long=True,
-    )
-    def post(self, stream_id: uuid.UUID) -> Response:
+    def create(self, request: Request, stream_id: uuid.UUID) -> Response:
         """Retracts what was written into a shard for all; with `preview` only says what that would withdraw (200)."""
-        return answer_items(self.shard(stream_id), self.body, self.actor)
+        return answer_items(self.shard(), self.validated_data, self.actor)
 
-
-class UndoShardRetractionView(ShardView):
-    """The undoing of a shard's retraction."""
-
-    @operation(
-        RetractionAnswer,
-        refuses=[CannotRetract, CannotPutBack],
-        operation_id="shardretractions_undo",
-        needs_person=False,
-        in_transaction=False,
-        sees_all=True,
-        is_long=True,
-    )
-    def post(self, stream_id: uuid.UUID, retraction_id: uuid.UUID) -> Response:
+    @action(detail=True, methods=["post"])
+    def undo(self, request: Request, stream_id: uuid.UUID, retraction_id: uuid.UUID) -> Response:
         """Everybody sees the items again; the newest retraction goes first."""
-        retraction = one_or_404(self.retractions(stream_id), retraction_id=retraction_id)
-        return Response(RetractionAnswer(undo_retraction(retraction, requested_by=self.actor)).data)
+        return self.answer(undo_retraction(self.get_object(), requested_by=self.actor))
+
+    def shard(self) -> MemoryStream:
+        """Return the shard that the address names."""
+        shards = MemoryStream.objects.filter(stream_type=MemoryStream.Type.AGENT, application=self.application)
+        return one_or_404(shards, stream_id=self.kwargs["stream_id"])

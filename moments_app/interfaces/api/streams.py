@@ -7,9 +7,13 @@ from typing import Any
 from django.core.exceptions import ValidationError as InvalidStream
 from django.db.models import Q, QuerySet
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema_field
-from rest_framework import serializers, status
-from rest_framework.exceptions import PermissionDenied, ValidationError
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.interfaces.api.jobs import Accepted, accepted
@@ -18,9 +22,10 @@ from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.texts import CannotUndo, current_lines, undo
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField
-from sessions_app.api.pages import PageAnswer, PageQuery
+from sessions_app.api.pagination import PageQuery
+from sessions_app.api.permissions import HasScope
 from sessions_app.api.person import PersonQuery, key_of
-from sessions_app.api.person_view import PersonView, one_or_404, operation, update
+from sessions_app.api.viewsets import M, PersonViewSet, one_or_404, update
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Conflict
@@ -46,6 +51,7 @@ STREAM_FIELDS = (
     "pinned_content",
     "consolidated_content",
 )
+
 
 PROMPTS = ("extraction_prompt", "consolidation_prompt")
 HIDDEN = "Null for a shard that is read with a user's key."
@@ -127,7 +133,8 @@ class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
     def to_representation(self, stream: MemoryStream) -> dict[str, Any]:
         """Return the fields. The prompts of a shard belong to the operator: only a service's key gets them."""
         told = super().to_representation(stream)
-        is_hidden = stream.is_shard and not self.context.get("is_service")
+        request = self.context.get("request")
+        is_hidden = stream.is_shard and not (request and key_of(request).user_id is None)
         return told | dict.fromkeys(PROMPTS) if is_hidden else told
 
 
@@ -163,12 +170,6 @@ class StreamDetail(StreamAnswer):
         ]
 
 
-class StreamList(PageAnswer):
-    """A page of streams."""
-
-    streams = StreamAnswer(many=True)
-
-
 class AlreadyThere(Conflict):
     """There is a shard of that name."""
 
@@ -182,72 +183,93 @@ def streams_seen_by(person: UserProfile | None, application: int) -> QuerySet[Me
     return MemoryStream.objects.filter(seen).select_related("user", "session")
 
 
-class StreamPersonView(PersonView):
-    """A call about the streams that a person's requests see."""
+class ServiceChangesShards(BasePermission):
+    """Only a service key may change a shard."""
 
-    def streams(self) -> QuerySet[MemoryStream]:
-        """Return these streams."""
-        return streams_seen_by(self.person, self.application)
+    message = "A user's key can't change what all users of an agent share."
 
-    def stream(self, stream_id: uuid.UUID) -> MemoryStream:
-        """Return one of them; one that isn't there and somebody else's are answered alike."""
-        return one_or_404(self.streams(), stream_id=stream_id)
+    def has_object_permission(self, request: Request, view: Any, obj: MemoryStream) -> bool:
+        return request.method in SAFE_METHODS or not obj.is_shard or key_of(request).user_id is None
 
-    def changeable(self, stream_id: uuid.UUID) -> MemoryStream:
-        """Return one that the key may change.
+
+class OfStreamViewSet(PersonViewSet[M]):
+    """A resource of the streams that a person's requests see."""
+
+    permission_classes = (HasScope, ServiceChangesShards)
+
+    def stream(self) -> MemoryStream:
+        """Return the stream that the address names.
 
         Raises:
-            PermissionDenied: it is everybody's, and the key one person's.
+            PermissionDenied: it is a shard, and a user's key is about to change it.
         """
-        stream = self.stream(stream_id)
-        self.open_shards_to_services(stream)
+        seen = streams_seen_by(self.person, self.application)
+        stream = one_or_404(seen, stream_id=self.kwargs["stream_id"])
+        self.check_object_permissions(self.request, stream)
         return stream
 
-    @property
-    def is_service(self) -> bool:
-        """Whether the key is a service's, not one person's."""
-        return key_of(self.request).user_id is None
-
-    def presented(self, serializer: type[StreamAnswer], stream: MemoryStream) -> dict[str, Any]:
-        """Return what the key may see of a stream."""
-        return dict(serializer(stream, context={"is_service": self.is_service}).data)
-
-    def open_shards_to_services(self, stream: MemoryStream) -> None:
-        """Let a service change what is everybody's, and a key of one person nothing of that.
-
-        Raises:
-            PermissionDenied: it tries to.
-        """
-        if not stream.is_shard:
-            return
-        if not self.is_service:
-            raise PermissionDenied("A user's key can't change what all users of an agent share.")
-        let_everybodys_change()
+    def changeable(self) -> MemoryStream:
+        """Return this stream, and allow the transaction to change it if it is a shard."""
+        stream = self.stream()
+        if stream.is_shard:
+            let_everybodys_change()
+        return stream
 
 
-class StreamsView(StreamPersonView):
+@extend_schema_view(
+    list=extend_schema(description="Streams of a person and the shards of all agents, latest change first."),
+    retrieve=extend_schema(
+        description="The stream with its settings and its text, and what each line of that rests on."
+    ),
+)
+class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemoryStream]):
     """A person's streams, and the shards."""
 
-    scopes = {"POST": "admin"}
+    serializer_class = StreamAnswer
+    lookup_field = "stream_id"
+    lookup_value_converter = "uuid"
+    inputs = {"list": StreamsQuery, "create": ShardInput, "partial_update": StreamPatch}
+    answers = {"retrieve": StreamDetail, "create": {201: StreamAnswer}, "consolidate": {202: Accepted}}
+    refuses = {"create": [AlreadyThere], "undo": [CannotUndo]}
+    scopes = {"create": "admin", "partial_update": "admin", "undo": "admin"}
+    filters = {"stream_type": "stream_type", "agent_id": "agent_id", "session_id": "session__session_id"}
+    about_nobody = ("create",)
 
-    @operation(StreamList, query=StreamsQuery)
-    def get(self) -> Response:
-        """Streams of a person and the shards of all agents, latest change first."""
-        rows = self.streams().order_by("-last_updated_at", "-id")
-        lookups = {"stream_type": "stream_type", "agent_id": "agent_id", "session_id": "session__session_id"}
-        return self.page(StreamList, self.filtered(rows, **lookups), {"is_service": self.is_service})
+    def get_queryset(self) -> QuerySet[MemoryStream]:
+        return streams_seen_by(self.person, self.application).order_by("-last_updated_at", "-id")
 
-    @operation({201: StreamAnswer}, body=ShardInput, refuses=[AlreadyThere], needs_person=False)
-    def post(self) -> Response:
+    def create(self, request: Request) -> Response:
         """Makes a shard: memory that all users of an agent share. One of that name: 409."""
-        defaults = LESSONS_DEFAULTS if self.body["name"] == LESSONS else SHARD_DEFAULTS
+        defaults = LESSONS_DEFAULTS if self.validated_data["name"] == LESSONS else SHARD_DEFAULTS
         scope = {"stream_type": MemoryStream.Type.AGENT, "application_id": self.application}
-        stream = MemoryStream(**scope, **asdict(defaults) | self.body)
-        self.open_shards_to_services(stream)
+        stream = MemoryStream(**scope, **asdict(defaults) | self.validated_data)
+        self.check_object_permissions(request, stream)
+        let_everybodys_change()
         _check_limits(stream)
         if not insert_unless_there(stream):
             raise AlreadyThere(f"There is a shard {stream.name} of this agent.")
-        return Response(self.presented(StreamAnswer, stream), status.HTTP_201_CREATED)
+        return self.created(stream, is_new=True)
+
+    def partial_update(self, request: Request, stream_id: uuid.UUID) -> Response:
+        """Changes its settings or its text."""
+        stream = self.changeable()
+        for name, value in self.validated_data.items():
+            setattr(stream, name, value)
+        _check_limits(stream)
+        update(stream, self.validated_data | {"last_updated_at": timezone.now()})
+        return self.answer(stream)
+
+    @action(detail=True, methods=["post"])
+    def consolidate(self, request: Request, stream_id: uuid.UUID) -> Response:
+        """Asks for a consolidation, however few observations wait."""
+        stream = self.changeable()
+        return accepted(Job.objects.request(Consolidate.name, None, stream=stream, requested_by=self.actor, force=True))
+
+    @action(detail=True, methods=["post"])
+    def undo(self, request: Request, stream_id: uuid.UUID) -> Response:
+        """The text is as before the last consolidation, and what it absorbed waits again."""
+        undo(self.changeable())
+        return self.answer(self.stream())
 
 
 def _check_limits(stream: MemoryStream) -> None:
@@ -255,46 +277,3 @@ def _check_limits(stream: MemoryStream) -> None:
         stream.clean()
     except InvalidStream as error:
         raise ValidationError(error.message_dict, CONTRADICTORY) from error
-
-
-class StreamView(StreamPersonView):
-    """One stream."""
-
-    scopes = {"PATCH": "admin"}
-
-    @operation(StreamDetail, query=PersonQuery)
-    def get(self, stream_id: uuid.UUID) -> Response:
-        """The stream with its settings and its text, and what each line of that rests on."""
-        return Response(self.presented(StreamDetail, self.stream(stream_id)))
-
-    @operation(StreamAnswer, body=StreamPatch)
-    def patch(self, stream_id: uuid.UUID) -> Response:
-        """Changes its settings or its text."""
-        stream = self.changeable(stream_id)
-        for name, value in self.body.items():
-            setattr(stream, name, value)
-        _check_limits(stream)
-        update(stream, self.body | {"last_updated_at": timezone.now()})
-        return Response(self.presented(StreamAnswer, stream))
-
-
-class ConsolidateView(StreamPersonView):
-    """A consolidation on demand."""
-
-    @operation({202: Accepted}, body=PersonQuery, operation_id="streams_consolidate")
-    def post(self, stream_id: uuid.UUID) -> Response:
-        """Asks for a consolidation, however few observations wait."""
-        stream = self.changeable(stream_id)
-        return accepted(Job.objects.request(Consolidate.name, None, stream=stream, requested_by=self.actor, force=True))
-
-
-class UndoView(StreamPersonView):
-    """The undoing of a consolidation."""
-
-    scopes = {"POST": "admin"}
-
-    @operation(StreamAnswer, body=PersonQuery, refuses=[CannotUndo], operation_id="streams_undo")
-    def post(self, stream_id: uuid.UUID) -> Response:
-        """The text is as before the last consolidation, and what it absorbed waits again."""
-        undo(self.changeable(stream_id))
-        return Response(self.presented(StreamAnswer, self.stream(stream_id)))

@@ -2,16 +2,20 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.interfaces.api.jobs import Accepted, accepted
 from moments_app.models import Job, Summary
+from moments_app.models.summary import SummaryQuerySet
 from moments_app.sessions.digest import DigestSession
-from sessions_app.api.pages import PageAnswer, PageQuery
-from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, operation
 from sessions_app.api.sessions import session_or_404
+from sessions_app.api.viewsets import PersonViewSet
+from sessions_app.models import Session
 
 
 class SummaryFact(serializers.Serializer[Any]):
@@ -53,27 +57,31 @@ class SummaryRow(serializers.ModelSerializer[Summary]):
         )
 
 
-class SummaryList(PageAnswer):
-    """A page of versions."""
-
-    summaries = SummaryRow(many=True)
-
-
-class SummariesView(PersonView):
+@extend_schema_view(
+    list=extend_schema(
+        description="Versions of a session's rolling summary, newest first; `completed` ones form a chain."
+    )
+)
+class SummaryViewSet(ListModelMixin, PersonViewSet[Summary]):
     """The rolling summary of a session, all its versions."""
 
-    @operation(SummaryList, query=PageQuery)
-    def get(self, session_id: str) -> Response:
-        """Versions of a session's rolling summary, newest first; `completed` ones form a chain."""
-        versions = Summary.objects.for_session(session_or_404(self.person, session_id)).newest_first()
-        return self.page(SummaryList, versions.select_related("base").with_source_sequences())
+    serializer_class = SummaryRow
+
+    def get_queryset(self) -> SummaryQuerySet:
+        """Return the versions of this person's session."""
+        session = session_or_404(self.person, self.kwargs["session_id"])
+        return Summary.objects.for_session(session).newest_first().select_related("base").with_source_sequences()
 
 
-class CompactView(PersonView):
+class CompactViewSet(PersonViewSet[Session]):
     """A digest of a session on demand."""
 
-    @operation({202: Accepted}, body=PersonQuery, operation_id="sessions_compact")
-    def post(self, session_id: str) -> Response:
+    lookup_field = "session_id"
+    lookup_value_converter = "public_id"
+    answers = {"compact": {202: Accepted}}
+
+    @action(detail=True, methods=["post"])
+    def compact(self, request: Request, session_id: str) -> Response:
         """Asks for a digest of the whole live window: the next load begins with it."""
         session = session_or_404(self.person, session_id)
         return accepted(Job.objects.request(DigestSession.name, session, requested_by=self.actor, force=True))

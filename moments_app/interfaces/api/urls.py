@@ -20,61 +20,44 @@ from moments_app.interfaces.api import (
     streams,
     summaries,
 )
+from sessions_app.api.viewsets import api_router
+
+router = api_router()
+router.register("memory", search.SearchViewSet, "memory")
+router.register("moments", moments.MomentViewSet, "moments")
+router.register("facts", facts.FactViewSet, "facts")
+router.register("corrections", facts.CorrectionViewSet, "corrections")
+router.register("users/<public_id:user_id>/lines", profile_lines.ProfileLineViewSet, "lines")
+router.register("sessions/<public_id:session_id>/summaries", summaries.SummaryViewSet, "summaries")
+router.register("sessions", summaries.CompactViewSet, "sessions")
+router.register("jobs", jobs.JobViewSet, "jobs")
+router.register("entities", entities.EntityViewSet, "entities")
+router.register("streams", streams.StreamViewSet, "streams")
+router.register("streams/<uuid:stream_id>/atoms", atoms.AtomViewSet, "atoms")
+router.register("streams/<uuid:stream_id>/retractions", shard_retractions.ShardRetractionViewSet, "shardretractions")
+router.register("retractions", retractions.RetractionViewSet, "retractions")
+router.register("prompts", prompts.PromptViewSet, "prompts")
+router.register("prompts", prompt_trials.PromptTrialViewSet, "prompttrials")
+router.register("prompts/<public_id:name>/versions", prompts.PromptVersionViewSet, "promptversions")
+router.register("probes", probes.ProbeViewSet, "probes")
+router.register("probes/<uuid:probe_id>/results", probes.ProbeResultViewSet, "results")
 
 urlpatterns = [
-    # First, as they are asked for most: an address is compared with one after the other.
-    path("memory/context", context.ContextView.as_view(), name="memory_context"),
-    path("memory/search", search.SearchView.as_view(), name="memory_search"),
-    path("users/<public_id:user_id>/lines", profile_lines.ProfileLinesView.as_view(), name="profile_lines"),
-    path("moments", moments.MomentsView.as_view(), name="moments"),
-    path("moments/build", moments.BuildView.as_view(), name="build_moments"),
-    path("moments/<public_id:key>", moments.MomentView.as_view(), name="moment"),
-    path("moments/<public_id:key>/chain", moments.ChainView.as_view(), name="moment_chain"),
-    path("sessions/<public_id:session_id>/summaries", summaries.SummariesView.as_view(), name="summaries"),
-    path("sessions/<public_id:session_id>/compact", summaries.CompactView.as_view(), name="compact"),
-    path("entities", entities.EntitiesView.as_view(), name="entities"),
-    path("entities/<uuid:entity_id>", entities.EntityView.as_view(), name="entity"),
-    path("entities/<uuid:entity_id>/links", entities.LinksView.as_view(), name="entity_links"),
-    path("streams", streams.StreamsView.as_view(), name="streams"),
-    path("streams/<uuid:stream_id>", streams.StreamView.as_view(), name="stream"),
-    path("streams/<uuid:stream_id>/atoms", atoms.AtomsView.as_view(), name="stream_atoms"),
-    path("streams/<uuid:stream_id>/consolidate", streams.ConsolidateView.as_view(), name="stream_consolidate"),
-    path("streams/<uuid:stream_id>/undo", streams.UndoView.as_view(), name="stream_undo"),
+    # First, because it is called most often: an address is compared with one pattern after the other.
     path(
-        "streams/<uuid:stream_id>/retractions",
-        shard_retractions.ShardRetractionsView.as_view(),
-        name="stream_retractions",
+        "memory/context",
+        context.ContextViewSet.as_view({"get": "read", "post": "read_long"}, basename="context"),
+        name="context",
+    ),
+    *router.urls,
+    path(
+        "entities/<uuid:entity_id>/links",
+        entities.LinkViewSet.as_view({"get": "list", "post": "create", "delete": "destroy"}, basename="links"),
+        name="links",
     ),
     path(
-        "streams/<uuid:stream_id>/retractions/<uuid:retraction_id>/undo",
-        shard_retractions.UndoShardRetractionView.as_view(),
-        name="stream_retraction_undo",
+        "coverage",
+        coverage.CoverageViewSet.as_view({"get": "retrieve", "post": "retry"}, basename="coverage"),
+        name="coverage",
     ),
-    path("facts", facts.FactsView.as_view(), name="facts"),
-    path("facts/<uuid:fact_id>", facts.FactView.as_view(), name="fact"),
-    path("facts/<uuid:fact_id>/sources", facts.FactSourcesView.as_view(), name="fact_sources"),
-    path("corrections", facts.CorrectionsView.as_view(), name="corrections"),
-    path("corrections/<uuid:correction_id>", facts.CorrectionView.as_view(), name="correction"),
-    path("corrections/<uuid:correction_id>/undo", facts.UndoCorrectionView.as_view(), name="correction_undo"),
-    path("coverage", coverage.CoverageView.as_view(), name="coverage"),
-    path("probes", probes.ProbesView.as_view(), name="probes"),
-    path("probes/run", probes.RunProbesView.as_view(), name="probes_run"),
-    path("probes/<uuid:probe_id>", probes.ProbeView.as_view(), name="probe"),
-    path("probes/<uuid:probe_id>/results", probes.ProbeResultsView.as_view(), name="probe_results"),
-    path("prompts", prompts.PromptsView.as_view(), name="prompts"),
-    path("prompts/<public_id:name>", prompts.PromptView.as_view(), name="prompt"),
-    path("prompts/<public_id:name>/activate", prompts.ActivateView.as_view(), name="prompt_activate"),
-    path("prompts/<public_id:name>/try", prompt_trials.TryView.as_view(), name="prompt_try"),
-    path("prompts/<public_id:name>/versions", prompts.PromptVersionsView.as_view(), name="prompt_versions"),
-    path(
-        "prompts/<public_id:name>/versions/<int:version>",
-        prompts.PromptVersionView.as_view(),
-        name="prompt_version",
-    ),
-    path("retractions", retractions.RetractionsView.as_view(), name="retractions"),
-    path("retractions/<uuid:retraction_id>", retractions.RetractionView.as_view(), name="retraction"),
-    path("retractions/<uuid:retraction_id>/undo", retractions.UndoView.as_view(), name="retraction_undo"),
-    path("jobs", jobs.JobsView.as_view(), name="jobs"),
-    path("jobs/<uuid:job_id>", jobs.JobView.as_view(), name="job"),
-    path("jobs/<uuid:job_id>/retry", jobs.JobRetryView.as_view(), name="job_retry"),
 ]

@@ -35,8 +35,8 @@ from moments_app.interfaces.api.facts import (
     facts_of,
     order_of,
 )
-from moments_app.interfaces.api.jobs import JobAnswer, jobs_of
-from moments_app.interfaces.api.moments import BuildInput, MomentAnswer, moment_or_404
+from moments_app.interfaces.api.jobs import JobAnswer
+from moments_app.interfaces.api.moments import BuildInput, MomentAnswer
 from moments_app.interfaces.api.search import SearchInput, search_data
 from moments_app.interfaces.api.streams import StreamDetail, streams_seen_by
 from moments_app.interfaces.api.summaries import SummaryRow
@@ -46,9 +46,9 @@ from moments_app.moments.build import BuildMoments
 from moments_app.provenance.correct import undo_correction as take_back
 from sessions_app.api.errors import api_exception
 from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField
-from sessions_app.api.person_view import one_or_404
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.users import ProfileAnswer
+from sessions_app.api.viewsets import one_or_404
 from sessions_app.limits import Unavailable
 from sessions_app.limits import deadline as request_deadline
 from sessions_app.refusals import Refusal
@@ -192,7 +192,8 @@ def _moment_row(moment: Moment) -> dict[str, Any]:
 @resource("rem://moments/key/{key}", "One moment, whole.")
 def moment(key: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
-        return dict(MomentAnswer(moment_or_404(user, key)).data)
+        found = Moment.objects.for_user(user).select_related("source_session")
+        return dict(MomentAnswer(one_or_404(found, key=key)).data)
 
 
 @resource("rem://atoms/{atom_id}", "One fact or observation, whole: when it held, and what replaced it.")
@@ -438,7 +439,8 @@ def _requested_build(session_id: str, force: bool) -> dict[str, Any]:
 
 def _job(job_id: Any) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
-        return dict(JobAnswer(one_or_404(jobs_of(user), job_id=job_id)).data)
+        jobs = Job.objects.for_user(user).select_related("session", "user")
+        return dict(JobAnswer(one_or_404(jobs, job_id=job_id)).data)
 
 
 def _without_none(given: dict[str, Any]) -> dict[str, Any]:

@@ -65,6 +65,27 @@ def test_the_list_is_newest_first_in_pages(service: Api, keys: list[str]) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("things", "name"), [("moments", "key"), ("sessions", "session_id"), ("jobs", "job_id")])
+def test_a_page_after_a_row_continues_the_list(
+    service: Api, ada: UserProfile, bo: UserProfile, keys: list[str], things: str, name: str
+) -> None:
+    for number in range(4):  # sessions of one time
+        Job.objects.create(process=f"p{number}", user=ada, requested_by="t")
+        talk(ada, 1, session_id=f"t{number}")
+    whole = service.get(things, user_id="ada").json()
+    pages: list[dict[str, Any]] = []
+    after: dict[str, str] = {}
+    while not pages or pages[-1]["has_more"]:
+        pages.append(service.get(things, user_id="ada", limit=2, **after).json())
+        after = {"after": pages[-1][things][-1][name]}
+    assert [row for page in pages for row in page[things]] == whole[things]
+    assert {page["total"] for page in pages} == {whole["total"]}
+    assert service.get(things, user_id="ada", **after).json()[things] == []
+    refused = service.get(things, user_id="ada", offset=1, **after)
+    assert (refused.status_code, refused.json()["errors"][0]["attr"]) == (400, "offset")
+    assert service.get(things, user_id="bo", **after).status_code == 404
+
+
 def test_the_list_is_filtered(service: Api, keys: list[str]) -> None:
     assert listed(service) == keys
     assert listed(service, session_id="s2") == keys[:2]

@@ -1,6 +1,6 @@
 """A few requests made of the API's description by schemathesis: what they are answered is what it says.
 
-`make trust` makes thousands, with each kind of key, and one after another along the description's links.
+`make trust` makes thousands, with each kind of key.
 """
 
 from typing import Any

@@ -1,0 +1,21 @@
+"""Filters of lists."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from rest_framework.filters import BaseFilterBackend
+from rest_framework.request import Request
+
+
+class ParameterFilter(BaseFilterBackend):
+    """Filters a list by the parameters that the viewset names in `filters` and that the request has.
+
+    Each is mapped to a lookup of the ORM, or to a method of the QuerySet that takes the value.
+    """
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+        """Return the rows that match."""
+        for name in view.filters.keys() & view.validated_data.keys():
+            value, lookup = view.validated_data[name], view.filters[name]
+            queryset = lookup(queryset, value) if callable(lookup) else queryset.filter(**{lookup: value})
+        return queryset

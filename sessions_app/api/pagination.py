@@ -1,0 +1,87 @@
+"""Pages of lists: `{<things>, total, has_more}`, where the address of the list says what the things are."""
+
+from typing import Any
+
+from django.db.models import Model, Q, QuerySet
+from rest_framework.exceptions import ValidationError
+from rest_framework.pagination import BasePagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from sessions_app.api.fields import CONTRADICTORY, IntegerField, StrictSerializer
+from sessions_app.api.person import PersonQuery
+
+PAGE_MAX = 200
+
+
+class AnyPageQuery(StrictSerializer):
+    """A page of a list that belongs to no person."""
+
+    limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
+    offset = IntegerField(min_value=0, max_value=1_000_000, default=0)
+
+
+class PageQuery(AnyPageQuery, PersonQuery):
+    """A page of a list."""
+
+
+class RowPagination(BasePagination):
+    """Pages by `limit` and `offset`, or after the row that `after` names; the viewset has validated them.
+
+    A viewset whose list takes `after` has an index in the order of the list.
+
+    Attributes:
+        things: the name of the rows in the response.
+    """
+
+    things: str
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
+        """Return the rows of the page.
+
+        Raises:
+            ValidationError: there are both `after` and `offset`.
+        """
+        limit, offset = view.validated_data["limit"], view.validated_data["offset"]
+        self.things = things_at(request.path)
+        self.total = queryset.count()
+        if "after" not in view.validated_data:
+            self.has_more = offset + limit < self.total
+            return queryset[offset : offset + limit]
+        if offset:
+            raise ValidationError({"offset": "Give after or offset, not both."}, CONTRADICTORY)
+        rows = list(following(queryset, view.last_row())[: limit + 1])
+        self.has_more = len(rows) > limit
+        return rows[:limit]
+
+    def get_paginated_response(self, data: Any) -> Response:
+        return Response({self.things: data, "total": self.total, "has_more": self.has_more})
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return the JSON schema of a page.
+
+        Args:
+            schema: of its rows.
+        """
+        fields = {self.things: schema, "total": {"type": "integer"}, "has_more": {"type": "boolean"}}
+        return {"type": "object", "properties": fields, "required": sorted(fields)}
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        """Return nothing: the input of the action has the parameters."""
+        return []
+
+
+def following(rows: QuerySet[Any], last: Model) -> QuerySet[Any]:
+    """Return the rows after one of them, in an order of which all fields descend."""
+    names = [str(name).removeprefix("-") for name in rows.query.order_by]
+    after, equal = Q(), Q()
+    for name in names:
+        value = getattr(last, name)
+        after |= equal & Q(**{f"{name}__lt": value})
+        equal &= Q(**{name: value})
+    return rows.filter(after, **{f"{names[0]}__lte": getattr(last, names[0])})  # the last is what the index is read by
+
+
+def things_at(path: str) -> str:
+    """Return the name of the things in a list: the last part of its path."""
+    return path.rpartition("/")[2]

@@ -1,0 +1,280 @@
+"""The base of all viewsets.
+
+A request is authenticated, permitted and throttled as DRF does it (`initial`). Then `dispatch` validates the input and
+runs the action, for a person's resource in a transaction that sees the rows of that person alone (`PersonViewSet`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
+from functools import cache
+from typing import Any, TypeVar
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from rest_framework import status
+from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.permissions import SAFE_METHODS
+from rest_framework.response import Response
+from rest_framework.routers import SimpleRouter
+from rest_framework.serializers import BaseSerializer, ListSerializer
+from rest_framework.viewsets import GenericViewSet
+
+from sessions_app.api.fields import CONTRADICTORY, PUBLIC_ID_MAX, PublicIdField, StrictSerializer
+from sessions_app.api.filters import ParameterFilter
+from sessions_app.api.pagination import AnyPageQuery, PageQuery, RowPagination
+from sessions_app.api.permissions import HasScope
+from sessions_app.api.person import PersonQuery, gone_is_not_found, key_of, user_id_of
+from sessions_app.daily_limits import count_values
+from sessions_app.limits import Kind, limited
+from sessions_app.models import UserProfile
+from sessions_app.refusals import Refusal
+from sessions_app.row_security import acting_for
+
+M = TypeVar("M", bound=Model)
+
+
+def api_router() -> SimpleRouter:
+    """Return a router whose addresses have no slash at the end, and typed parameters."""
+    return SimpleRouter(trailing_slash=False, use_regex_path=False)
+
+
+class ApiViewSet(GenericViewSet[M]):
+    """A resource.
+
+    Attributes:
+        inputs: by action, the serializer of what is sent: of a body by POST and PATCH, else of the query string.
+        answers: by action, the serializer of the answer where it is not `serializer_class`, or several by status.
+        refuses: by action, refusals beyond those of any call. For the schema.
+        scopes: by action, the scope that a key needs where it is not the method's.
+        filters: of the list; see `ParameterFilter`.
+        validated_data: what was sent, without `user_id`.
+        long_running: actions whose statements may take minutes.
+        named: the `user_id` in the request, None if there is none.
+    """
+
+    http_method_names = ["get", "head", "post", "patch", "delete"]  # not OPTIONS: the schema has more
+    permission_classes: Sequence[Any] = (HasScope,)
+    pagination_class = RowPagination
+    filter_backends = (ParameterFilter,)
+
+    inputs: Mapping[str, type[StrictSerializer]] = {}
+    answers: Mapping[str, Any] = {}
+    refuses: Mapping[str, Sequence[type[Refusal]]] = {}
+    scopes: Mapping[str, str] = {}
+    filters: Mapping[str, str | Callable[[Any, Any], Any]] = {}
+    long_running: Sequence[str] = ()
+
+    validated_data: dict[str, Any]
+    named: str | None
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer a request as DRF does, with a validated input and the action in its transaction."""
+        self.args, self.kwargs = args, kwargs
+        self.request = self.initialize_request(request, *args, **kwargs)
+        self.headers = self.default_response_headers
+        try:
+            self.initial(self.request, *args, **kwargs)
+            if str(request.method).lower() not in self.action_map:
+                self.http_method_not_allowed(self.request)
+            self.validate()
+            with limited(Kind.LONG) if self.action in self.long_running else nullcontext(), self.acting():
+                response = getattr(self, self.action)(self.request, *args, **kwargs)
+        except Exception as error:
+            response = self.handle_exception(error)
+        self.response = self.finalize_response(self.request, response, *args, **kwargs)
+        return self.response
+
+    def validate(self) -> None:
+        """Validate the input and the ids in the address.
+
+        Raises:
+            ValidationError: of a field; or address and input name different people.
+        """
+        _check_ids(self.kwargs)
+        serializer, in_body = self.get_input_class(), self.request.method in ("POST", "PATCH")
+        data = self.request.data if in_body and serializer else self.request.query_params.dict()
+        self.validated_data = serializer.validated(data, is_text=not in_body) if serializer else {}
+        named = self.validated_data.pop("user_id", None)
+        self.named = self.kwargs.get("user_id", named)
+        if named not in (None, self.named):
+            raise ValidationError({"user_id": "The address names another person."}, CONTRADICTORY)
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether a service key has to name a person."""
+        return False
+
+    def acting(self) -> AbstractContextManager[None]:
+        """Return the context in which the action runs."""
+        return nullcontext()
+
+    def get_input_class(self) -> type[StrictSerializer] | None:
+        """Return the serializer of what is sent to this action; None if nothing is."""
+        return self.inputs.get(self.action, AnyPageQuery if self.action == "list" else None)
+
+    def get_serializer_class(self) -> type[BaseSerializer[Any]]:
+        """Return the serializer of this action's answer."""
+        answer: Any = self.answers.get(self.action, self.serializer_class)
+        found: type[BaseSerializer[Any]] = next(iter(answer.values())) if isinstance(answer, Mapping) else answer
+        return found
+
+    def get_serializer(self, instance: Any, *, many: bool = False) -> Any:
+        """Return the serializer of an answer with its value."""
+        serializer_class: Any = self.get_serializer_class()
+        serializer, context = copy(_built(serializer_class)), self.get_serializer_context()
+        serializer.instance, serializer._context = instance, context
+        return ListSerializer(instance, child=serializer, context=context) if many else serializer
+
+    def get_object(self) -> M:
+        """Return the row that the address names; filters are for lists.
+
+        Raises:
+            NotFound: there is none, or it is another person's.
+        """
+        name = self.lookup_url_kwarg or self.lookup_field
+        row = one_or_404(self.get_queryset(), **{self.lookup_field: self.kwargs[name]})
+        self.check_object_permissions(self.request, row)
+        return row
+
+    def last_row(self) -> M:
+        """Return the row that `after` names, the last of the page before.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return one_or_404(self.get_queryset(), **{self.lookup_field: self.validated_data["after"]})
+
+    @property
+    def actor(self) -> str:
+        """The caller, as the event log and jobs name it."""
+        return key_of(self.request).actor
+
+    @property
+    def application(self) -> int:
+        """The primary key of the caller's application."""
+        return key_of(self.request).application_id
+
+    def answer(self, value: Any, status: int = status.HTTP_200_OK) -> Response:
+        """Return the response with a value."""
+        return Response(self.get_serializer(value).data, status)
+
+    def created(self, row: Any, *, is_new: bool) -> Response:
+        """Return the response to a creation: 201, or 200 if the row existed."""
+        return self.answer(row, status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
+
+
+class PersonViewSet(ApiViewSet[M]):
+    """A resource of one person: its queryset is filtered by them, and all it reads is limited by row-level security.
+
+    Attributes:
+        creates_person: actions that create the person if they don't exist.
+        about_nobody: actions for which a service key need not name a person.
+        own_transaction: actions that open their transactions themselves.
+        person: None for nobody, or for a person whom the key may not see, which looks the same.
+    """
+
+    creates_person: Sequence[str] = ()
+    about_nobody: Sequence[str] = ()
+    own_transaction: Sequence[str] = ()
+
+    person: UserProfile | None
+
+    def get_queryset(self) -> Any:
+        """Return the person's rows."""
+        rows: Any = super().get_queryset()
+        return rows.for_user(self.person)
+
+    def get_input_class(self) -> type[StrictSerializer] | None:
+        return self.inputs.get(self.action, PageQuery if self.action == "list" else PersonQuery)
+
+    @property
+    def needs_person(self) -> bool:
+        return self.action not in self.about_nobody
+
+    def acting(self) -> AbstractContextManager[None]:
+        """Return the person's transaction, or nothing for an action that opens its own."""
+        return nullcontext() if self.action in self.own_transaction else self.transaction()
+
+    def user_id(self) -> str | None:
+        """Return the `user_id` of the person; see `user_id_of`."""
+        create = self.action in self.creates_person
+        return user_id_of(self.request, self.named, create=create, is_needed=self.needs_person)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Open the transaction that sees the person's rows alone, and set `person`.
+
+        Raises:
+            NotFound: a row that is written refers to one that was deleted in the meantime.
+        """
+        writes = self.request.method not in SAFE_METHODS
+        create = self.action in self.creates_person
+        entered = acting_for(self.user_id(), application=self.application, create=create, holding=writes)
+        with gone_is_not_found(), entered as self.person:
+            yield
+
+    @property
+    def found_person(self) -> UserProfile:
+        """The person.
+
+        Raises:
+            NotFound: there is none.
+        """
+        if self.person is None:
+            raise NotFound
+        return self.person
+
+
+def one_or_404(rows: QuerySet[M], **named: Any) -> M:
+    """Return the row with this id; a missing row and another person's look the same.
+
+    Raises:
+        NotFound: there is none.
+    """
+    try:
+        return rows.get(**named)
+    except ObjectDoesNotExist:
+        raise NotFound from None
+
+
+def update(row: Model, values: dict[str, Any]) -> None:
+    """Lock the row, then set and save the named fields, and `updated_at` if the row has it.
+
+    Raises:
+        NotFound: The row was deleted after it was read.
+    """
+    if not type(row)._base_manager.select_for_update(no_key=True).filter(pk=row.pk).exists():
+        raise NotFound
+    for name, value in values.items():
+        setattr(row, name, value)
+    present = {field.name for field in row._meta.concrete_fields}
+    row.save(update_fields=[*values, *({"updated_at"} & present)])
+    count_values(*values.values())
+
+
+def _check_ids(named: Mapping[str, Any]) -> None:
+    """Check the length of ids in an address.
+
+    Raises:
+        ValidationError: naming them, and the limit.
+    """
+    problems: dict[str, Any] = {}
+    for name, value in named.items():
+        if isinstance(value, str) and len(value) > PUBLIC_ID_MAX:
+            try:
+                PublicIdField().run_validation(value)
+            except ValidationError as error:
+                problems[name] = error.detail
+    if problems:
+        raise ValidationError(problems)
+
+
+@cache
+def _built(serializer: type[BaseSerializer[Any]]) -> Any:
+    """Return a serializer without a value, of which requests use copies: building its fields is expensive."""
+    built: Any = serializer()
+    built.fields  # noqa: B018 (builds them)
+    return built
