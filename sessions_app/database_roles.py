@@ -220,13 +220,30 @@ def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
         owner: of the tables.
         web, worker: logins to be made for these processes; blank for none.
     """
-    statements = [_unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in (*_FOR_ONE, *_ROLES)]
-    statements += [f"GRANT {role} TO {member};" for member, roles in _MAY_TAKE.items() for role in roles]
-    statements += [f"GRANT {role} TO {_name(owner)};" for role in (*_FOR_ONE, *_ROLES)]
+    statements = [*_roles_of(owner)]
     for login, role in ((web, WEB_ROLE), (worker, WORKER_ROLE)):
         if login:
             statements += [_unless_there(f"CREATE ROLE {_name(login)} LOGIN"), f"GRANT {role} TO {_name(login)};"]
     return "\n".join(statements)
+
+
+def create_roles() -> None:
+    """Make the roles that aren't there, as far as the tables' owner may."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_user")
+        [owner] = cursor.fetchone() or [""]
+    for statement in _roles_of(owner):
+        with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(statement)
+
+
+def _roles_of(owner: str) -> Iterator[str]:
+    """Yield the statements that make the roles, and by which the tables' owner may take each."""
+    for role in (*_FOR_ONE, *_ROLES):
+        yield _unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT")
+    for member, roles in _MAY_TAKE.items():
+        yield from (f"GRANT {role} TO {member};" for role in roles)
+    yield from (f"GRANT {role} TO {_name(owner)};" for role in (*_FOR_ONE, *_ROLES))
 
 
 def _unless_there(statement: str) -> str:

@@ -118,11 +118,13 @@ def test_row_34_a_backup_that_is_damaged_or_cut_short_says_so(backup: Path, tmp_
     with pytest.raises(CommandError, match=r"cut\.backup is no backup, or was cut short"):
         call_command("restore", str(cut))
     with zipfile.ZipFile(backup) as file:
-        offset = file.getinfo("tables/sessions_app_message").header_offset + 200
+        offset = file.getinfo("database.dump").header_offset + 2_000
     damaged = tmp_path / "damaged.backup"
     damaged.write_bytes(whole[:offset] + bytes([whole[offset] ^ 255]) + whole[offset + 1 :])
-    with pytest.raises(CommandError, match=r"sessions_app_message is damaged"):
+    with pytest.raises(CommandError, match=r"database\.dump is damaged"):
         call_command("verify", str(damaged))
+    with pytest.raises(CommandError, match=r"database\.dump is damaged"):
+        call_command("restore", str(damaged))
     with pytest.raises(CommandError, match="exists already"):
         call_command("backup", str(backup))
     with pytest.raises(CommandError, match="There is no file"):
