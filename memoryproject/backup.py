@@ -42,11 +42,12 @@ ON_SEVERAL = (
 )
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)
 
-# Roles that privileges and policies name.
+# Roles that policies and privileges name; those on the schema are the owner's to grant again.
 _ROLES_SQL = """
 SELECT DISTINCT rolname FROM pg_shdepend
 JOIN pg_database ON pg_database.oid = dbid JOIN pg_roles ON pg_roles.oid = refobjid
-WHERE datname = current_database() AND refclassid = 'pg_authid'::regclass AND deptype IN ('a', 'r') ORDER BY 1
+WHERE datname = current_database() AND refclassid = 'pg_authid'::regclass AND deptype IN ('a', 'r')
+    AND classid <> 'pg_namespace'::regclass ORDER BY 1
 """
 _EXTENSIONS_SQL = "SELECT extname FROM pg_extension WHERE extname <> 'plpgsql' ORDER BY 1"
 # What roles may do with tables to come. A dump names the owner who gives it, who may have another name elsewhere.

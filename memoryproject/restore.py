@@ -13,6 +13,7 @@ from pathlib import Path
 from shutil import copyfileobj
 from subprocess import PIPE
 from tempfile import NamedTemporaryFile, TemporaryFile
+from typing import IO, cast
 
 from django.conf import settings
 from django.core.files import File
@@ -43,6 +44,7 @@ from sessions_app.database_roles import create_roles
 
 LOCK = 6_184_092  # any number: one restore at a time has it
 UNDER_WAY = "restore_under_way"  # a table with the id of the backup
+LEFT_OUT = (" SCHEMA - public ", " SCHEMA public ", " DEFAULT ACL ")  # of the entries of a dump
 # A killed restore may have left its `pg_restore`, which the server ends when it next hears of it.
 _LEFT_BEHIND_SQL = """
 SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
@@ -206,16 +208,19 @@ def _fill(file: zipfile.ZipFile) -> None:
         wanted.flush()
         options = ["--single-transaction", "--no-owner", f"--use-list={wanted.name}"]
         with running("pg_restore", *options, stdin=PIPE) as process, file.open(DUMP) as dump:
-            copyfileobj(dump, process.stdin, PART)
+            copyfileobj(dump, cast(IO[bytes], process.stdin), PART)
 
 
 def _entries(file: zipfile.ZipFile) -> list[str]:
-    """Return what of the dump is restored: the schema is there, and the privileges by default name its former owner."""
+    """Return what of the dump is restored: all but the schema, its privileges and those on tables to come.
+
+    The schema is there. The privileges name the former owner; `migrate` and `_finish` grant them again.
+    """
     with TemporaryFile("w+") as listed:
         with running("pg_restore", "--list", stdin=PIPE, stdout=listed) as process, file.open(DUMP) as dump:
-            copyfileobj(dump, process.stdin, PART)
+            copyfileobj(dump, cast(IO[bytes], process.stdin), PART)
         listed.seek(0)
-        return [line for line in listed if " SCHEMA - public " not in line and " DEFAULT ACL " not in line]
+        return [line for line in listed if not any(entry in line for entry in LEFT_OUT)]
 
 
 def _finish(manifest: Manifest) -> None:

@@ -77,9 +77,11 @@ def make_resumable(plan: Sequence[tuple[Migration, bool]], **_: Any) -> None:
     """
     for migration, is_unapplied in plan:
         if not is_unapplied:
-            migration.operations = [*map(_once, migration.operations), RunDeferredSQL()]
+            repeatable = [*map(_once, migration.operations), RunDeferredSQL()]
+            migration.operations = repeatable  # type: ignore[misc] (each has a list of its own)
 
 
 def _once(operation: Operation) -> Operation:
-    is_built = type(operation) is AddIndexConcurrently
-    return AddIndexOnce(operation.model_name, operation.index) if is_built else operation
+    if isinstance(operation, AddIndexConcurrently):
+        return AddIndexOnce(operation.model_name, operation.index)
+    return operation

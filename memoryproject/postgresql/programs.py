@@ -55,7 +55,8 @@ def find(program: str) -> Path:
     Raises:
         ProgramFailed: there is none.
     """
-    needed = connection.pg_version // 10_000
+    connection.ensure_connection()
+    needed = connection.connection.info.server_version // 10_000
     found = {_version(path): path for path in _paths(program)}
     if not (fitting := [version for version in found if version >= needed]):
         there = f"{program} is of version {max(found)}" if found else f"there is no {program}"

@@ -146,7 +146,7 @@ def test_row_34_an_owner_that_is_no_superuser_restores_where_the_roles_are(backu
             cursor.execute(f"GRANT {role} TO {owner} WITH ADMIN OPTION")
     try:
         with connected_to(OTHER):
-            column("CREATE EXTENSION vector; SELECT 1")
+            connection.cursor().execute("CREATE EXTENSION vector")
             own = connection.settings_dict["USER"]
             connection.settings_dict["USER"] = owner
             connection.close()

@@ -52,7 +52,7 @@ class Creating(Migration):
 def apply(migration: Migration, record: Callable[[Migration], None] = lambda _: None) -> None:
     """Apply a migration as `migrate` does."""
     executor = MigrationExecutor(connection)
-    executor.record_migration = record  # type: ignore[method-assign]
+    executor.record_migration = record  # type: ignore[method-assign, assignment]
     make_resumable([(migration, False)])
     executor.apply_migration(executor.loader.project_state(), migration)
 
