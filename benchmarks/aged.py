@@ -38,19 +38,19 @@ INSERT INTO moments_app_memorystream
     (stream_id, stream_type, agent_id, user_id, name, is_active, extraction_prompt, extracts_observations,
      extracts_facts, observation_min, observation_max, observation_max_words, fact_min, fact_max, fact_max_words,
      extraction_model, consolidation_prompt, consolidation_trigger, consolidated_max_words, fact_buffer_max,
-     shares_by_rule, consolidation_model, pinned_content, consolidated_content, last_updated_at)
+     consolidation_model, pinned_content, consolidated_content, last_updated_at)
 SELECT gen_random_uuid(), 'user', 'default', id, '', true, 'What they say of themselves.', true, true, 0, 5, 25, 0, 5,
-       50, '', '', 5, 400, 100, false, '', '', '', now()
+       50, '', '', 5, 400, 100, '', '', '', now()
 FROM sessions_app_userprofile WHERE user_id LIKE 'other-%%'
 """,
     """
 INSERT INTO moments_app_memoryatom
     (atom_id, stream_id, user_id, atom_type, content, content_hash, state, formed_at, created_at, source_session_id,
      source_message_ids, is_candidate, is_pinned, access_count, is_wrong, engine, subject, attribute, value,
-     related_users, left_to_operator, written_by, valid_from, valid_until, ended_at, ended_by)
+     related_users, written_by, valid_from, valid_until, ended_at, ended_by)
 SELECT gen_random_uuid(), stream.id, stream.user_id, 'fact', %(text)s || n, md5(%(text)s || n), 'active',
        session.last_activity_at, session.last_activity_at, session.id, '{}', false, false, 0, false, 'seed', '', '', '',
-       '{}', '', '', session.last_activity_at, CASE n %% 2 WHEN 0 THEN session.last_activity_at END,
+       '{}', '', session.last_activity_at, CASE n %% 2 WHEN 0 THEN session.last_activity_at END,
        CASE n %% 2 WHEN 0 THEN session.last_activity_at END, CASE n %% 2 WHEN 0 THEN 'said' ELSE '' END
 FROM moments_app_memorystream stream
 JOIN sessions_app_session session ON session.user_id = stream.user_id AND session.session_id = 'chat-1'

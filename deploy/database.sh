@@ -14,6 +14,7 @@ DO $$ BEGIN CREATE ROLE memory_operator NOLOGIN NOINHERIT; EXCEPTION WHEN duplic
 DO $$ BEGIN CREATE ROLE memory_web NOLOGIN NOINHERIT; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
 DO $$ BEGIN CREATE ROLE memory_admin NOLOGIN NOINHERIT; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
 DO $$ BEGIN CREATE ROLE memory_worker NOLOGIN NOINHERIT; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+DO $$ BEGIN CREATE ROLE memory_functions NOLOGIN NOINHERIT; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
 GRANT memory_request TO memory_web;
 GRANT memory_operator TO memory_web;
 GRANT memory_admin TO memory_web;
@@ -23,6 +24,7 @@ GRANT memory_operator TO "memory";
 GRANT memory_web TO "memory";
 GRANT memory_admin TO "memory";
 GRANT memory_worker TO "memory";
+GRANT memory_functions TO "memory";
 DO $$ BEGIN CREATE ROLE "memory_web_login" LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
 GRANT memory_web TO "memory_web_login";
 DO $$ BEGIN CREATE ROLE "memory_worker_login" LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;

@@ -1,3 +1,4 @@
+import os
 from typing import Any
 
 from django.apps import AppConfig, apps
@@ -5,7 +6,10 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import storages
-from django.db.models.signals import post_migrate
+from django.db import OperationalError
+from django.db.models.signals import post_migrate, pre_migrate
+
+from memoryproject import conf
 
 
 class MemoryProjectConfig(AppConfig):
@@ -23,19 +27,33 @@ class MemoryProjectConfig(AppConfig):
         from memoryproject.groups import register_groups
         from memoryproject.logins import begin, log_lock
         from memoryproject.schedules import register_schedules
+        from memoryproject.verification import refuse_newer
         from sessions_app.database_roles import let_roles_work
+        from sessions_app.definer_functions import close_gaps
 
         user_locked_out.connect(log_lock)
         user_logged_in.connect(begin)
         # These listen to the apps that own the tables, because an app without models, like this one, gets no signal.
+        pre_migrate.connect(refuse_newer, sender=apps.get_app_config("auth"))  # the first: nothing is changed before
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
         post_migrate.connect(let_roles_work, sender=apps.get_app_config("moments_app"))  # after the last migration
+        post_migrate.connect(close_gaps, sender=apps.get_app_config("moments_app"))
         post_migrate.connect(keep_distributed, sender=apps.get_app_config("moments_app"))
+        post_migrate.connect(finish_upgrade, sender=apps.get_app_config("moments_app"))
         register(own_logins, Tags.security, deploy=True)
+        register(definer_functions, Tags.security, deploy=True)
+        register(removed_settings)
         name_models()
         telemetry.check()
         _check_archive_storage()
+
+
+def finish_upgrade(**_: Any) -> None:
+    """Queue what makes data of an earlier release complete; workers do it while the site serves."""
+    from moments_app.recall.index_archived import IndexArchived
+
+    IndexArchived().sweep()
 
 
 def own_logins(**_: Any) -> list[CheckMessage]:
@@ -45,6 +63,25 @@ def own_logins(**_: Any) -> list[CheckMessage]:
     hint = "Give them a login in the role memory_web: docs/operations.md, Deployment."
     told = "WEB_DATABASE_URL isn't set: web processes log in as the owner of the tables."
     return [Warning(told, hint=hint, id="memoryproject.W001")]
+
+
+def definer_functions(**_: Any) -> list[CheckMessage]:
+    """Warn of what `migrate` could not do against roles that borrow the rights of a function's owner."""
+    from sessions_app.definer_functions import gaps
+
+    if settings.DATABASE_IS_EMBEDDED:  # whose login may do everything
+        return []
+    try:
+        return [Warning(gap.what, hint=gap.remedy, id="memoryproject.W002") for gap in gaps()]
+    except OperationalError as error:
+        told = f"The rights of the database's functions could not be checked: {type(error).__name__}."
+        return [Warning(told, hint="Check again where the database answers.", id="memoryproject.W003")]
+
+
+def removed_settings(**_: Any) -> list[CheckMessage]:
+    """Warn about each setting in the environment that was removed."""
+    hint = "Delete it from the environment or from .env."
+    return [Warning(told, hint=hint, id="memoryproject.W004") for told in conf.removed(os.environ)]
 
 
 def _check_archive_storage() -> None:

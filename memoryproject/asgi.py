@@ -7,6 +7,8 @@ docs/decisions/0011.
 
 import gc
 import os
+from contextlib import nullcontext
+from typing import IO
 
 import django
 
@@ -18,8 +20,9 @@ from django.template.loader import render_to_string
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
-from memoryproject.front import Bridge, Gone, Refused, answer_json, refuse, replayed, take_in
+from memoryproject.front import Bridge, Gone, answer_json, caller_of, refuse, refuse_ambiguous, replayed, take_in
 from memoryproject.pulse import NoAnswer
+from memoryproject.refused import Refused
 from memoryproject.settings import CONF
 from memoryproject.telemetry import send_errors, send_spans
 
@@ -29,6 +32,7 @@ django.setup(set_prefix=False)
 
 # Only now: they need Django to be set up.
 from memoryproject import description, health, urls  # noqa: F401 (all pages, before any request)
+from memoryproject.fair_shares import FAIR_SHARES
 from memoryproject.handlers import Handlers
 from memoryproject.http_figures import measured
 from memoryproject.strangers import Strangers
@@ -42,6 +46,7 @@ from moments_app.interfaces.door import counted
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
+from sessions_app.limits import Deadline, until
 
 _in_threads = Bridge(Handlers(), CONF.web_threads)
 
@@ -90,14 +95,24 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _serve(scope: Scope, receive: Receive, send: Send, path: str) -> None:
-    body = await take_in(receive, limit=settings.API_MAX_BODY_BYTES)
-    with body:
-        if path == PATH:
-            await _mcp(scope, replayed(body, receive), send)
-        elif path.startswith(CHAT):
-            await _chat(scope, replayed(body, receive), send)
-        else:
-            await _in_threads(scope, body, send)
+    refuse_ambiguous(scope["headers"])
+    body = await take_in(scope, receive, limit=settings.API_MAX_BODY_BYTES)
+    caller = caller_of(dict(scope["headers"]).get(b"authorization", b""))
+    # The chat endpoint waits for a model, and has time limits of its own.
+    in_time = nullcontext() if path.startswith(CHAT) else until(Deadline(settings.LIMITS.request_seconds))
+    with body, in_time:
+        async with FAIR_SHARES.one(caller):
+            await _hand_over(scope, body, receive, send)
+
+
+async def _hand_over(scope: Scope, body: IO[bytes], receive: Receive, send: Send) -> None:
+    path = scope.get("path", "")
+    if path == PATH:
+        await _mcp(scope, replayed(body, receive), send)
+    elif path.startswith(CHAT):
+        await _chat(scope, replayed(body, receive), send)
+    else:
+        await _in_threads(scope, body, send)
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, refused: Refused) -> None:

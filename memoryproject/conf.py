@@ -2,7 +2,7 @@
 
 Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field; a field of a group
 is `GROUP__FIELD`. A wrong value or an unknown name stops every command, the web server and the worker with a sentence
-that names it. `manage.py settings_table` makes `docs/settings.md` from these classes.
+that names it; a removed one gives a warning. `manage.py settings_table` makes `docs/settings.md` from these classes.
 """
 
 import secrets
@@ -33,6 +33,15 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 # Where settings and data are by default: the repository, or the folder in which an installed package is started.
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
+# Settings that earlier releases had, each with what to do instead. They are warned about, and otherwise ignored.
+BY_HAND = "shared memory is released by hand, on the page Releases of the admin."
+REMOVED = {
+    "SHARING__PEOPLE": BY_HAND,
+    "SHARING__SIMILARITY": BY_HAND,
+    "SHARING__SHARED_WORDS": BY_HAND,
+    "SHARING__INTERVAL_MINUTES": BY_HAND,
+    "SHARING__MODEL": BY_HAND,
+}
 
 
 def _split_commas(value: Any) -> Any:
@@ -173,20 +182,6 @@ class SessionCompactionSettings(Group):
         "that of the session's agent, or both.",
     )
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that writes digests.")
-
-
-class SharingSettings(Group):
-    """Settings of what reaches others by a rule, of shards where an operator switched it on."""
-
-    people: int = Field(3, ge=2, le=1_000, description="People who have to say alike before the rule releases it.")
-    similarity: float = Field(
-        0.7, gt=0, le=1, description="Cosine of two texts' vectors from which they are alike; depends on the model."
-    )
-    shared_words: float = Field(
-        0.5, gt=0, le=1, description="Where they have no vectors: share of their words that two texts have in common."
-    )
-    interval_minutes: int = Field(10, ge=1, le=1440, description="Minutes between two looks for what is said alike.")
-    model: str = Field("gpt-4.1-mini", min_length=1, description="Model that writes and reviews wordings.")
 
 
 class MemoryContextSettings(Group):
@@ -421,8 +416,25 @@ class RetentionSettings(Group):
 
 
 class LimitSettings(Group):
-    """Settings of how long a request may wait for the database. Workers and commands have no such limits."""
+    """Settings of how long a request may take and how much of the threads. Workers and commands have no such limits."""
 
+    request_seconds: float = Field(
+        15,
+        gt=0,
+        le=3600,
+        description="Most seconds of a call (REST, MCP) in all, once its body is there; after that, 503. Exports, "
+        "erasures, deletions and retractions may take longer, and so may an answer that has begun to stream.",
+    )
+    budget_seconds: float = Field(
+        2,
+        gt=0,
+        le=3600,
+        description="Thread-seconds that a key, and an application, may use at once in each web process while others "
+        "call that used less; what exceeds them waits for up to 5 s, or gets 429.",
+    )
+    budget_rate: float = Field(
+        0.5, gt=0, le=1000, description="Thread-seconds that each of them gets back every second."
+    )
     lock_seconds: float = Field(
         5, gt=0, le=600, description="Most seconds that a request waits for what another has locked; after that, 503."
     )
@@ -469,7 +481,7 @@ class JobSettings(Group):
         30, gt=0, description="A running job without a heartbeat for longer is taken from its worker."
     )
     keep_days: int = Field(30, ge=1, le=3650, description="Days that work records are kept if nothing refers to them.")
-    queue_age_alarm_seconds: int = Field(300, ge=1, description="`/readyz` fails if due work waits longer.")
+    queue_age_alarm_seconds: int = Field(300, ge=1, description="`/readyz` says degraded if due work waits longer.")
 
 
 class NotifySettings(Group):
@@ -538,7 +550,7 @@ class Settings(Group):
         description="A hot standby that streams from the database: operators' lists, reports and exports are read "
         "there, with a login like that of web processes. Unset: all is read from the database.",
     )
-    database_pool_size: int = Field(8, ge=1, le=500, description="Most connections of one web process.")
+    database_pool_size: int = Field(10, ge=1, le=500, description="Most connections of one web process.")
     data_dir: Path = Field(
         HOME / ".data",
         description="Folder of the embedded database, archives, spooled chat rounds, generated key.",
@@ -580,7 +592,13 @@ class Settings(Group):
         description="Where errors are sent by Sentry's protocol, with the extra `sentry`. Unset: nowhere.",
     )
     web_workers: int = Field(2, ge=1, le=64, description="Web processes on one host.")
-    web_threads: int = Field(4, ge=1, le=64, description="Request threads per web process, and as many for MCP.")
+    web_threads: int = Field(
+        4,
+        ge=1,
+        le=64,
+        description="Request threads per web process that an application may use, and as many for MCP; "
+        "one more of each is for others.",
+    )
     api_rate: int = Field(100, ge=1, description="Requests per second, per key and web process.")
     anonymous_rate: int = Field(
         20,
@@ -593,7 +611,6 @@ class Settings(Group):
     rolling_summary: RollingSummarySettings = RollingSummarySettings()
     memory_formation: MemoryFormationSettings = MemoryFormationSettings()
     session_compaction: SessionCompactionSettings = SessionCompactionSettings()
-    sharing: SharingSettings = SharingSettings()
     memory_context: MemoryContextSettings = MemoryContextSettings()
     recall: RecallSettings = RecallSettings()
     probes: ProbeSettings = ProbeSettings()
@@ -632,7 +649,8 @@ def load(environment: Mapping[str, str]) -> Settings:
     """
     known = {name: path for name, path, _ in variables()}
     groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
-    problems = [f"{name}: no such setting" for name in environment if name.startswith(groups) and name not in known]
+    unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
+    problems = [f"{name}: no such setting" for name in unknown]
     values: dict[str, Any] = {}
     for name, path in known.items():
         if name in environment:
@@ -645,6 +663,11 @@ def load(environment: Mapping[str, str]) -> Settings:
     if problems:
         raise ImproperlyConfigured("; ".join(sorted(problems)))
     return settings
+
+
+def removed(environment: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each setting in the environment that was removed, with what to do instead."""
+    return [f"{name} was removed: {instead}" for name, instead in REMOVED.items() if name in environment]
 
 
 def secret_key(settings: Settings) -> str:

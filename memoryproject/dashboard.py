@@ -23,6 +23,7 @@ from django.utils.timesince import timesince
 from memoryproject import health, site_state
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.operator.charts import Chart, bar_chart
+from moments_app.recall.index_archived import IndexArchived
 from moments_app.reports import overview
 from moments_app.reports.overview import Activity, Backlog, Day
 from sessions_app.admin.links import change_url, list_url, page_url
@@ -163,6 +164,7 @@ def _work_cards(work: Backlog) -> list[Card]:
     jobs = reverse(JOBS)
     oldest = f"the oldest came due {naturaltime(work.oldest_due)}" if work.oldest_due else "nothing waits"
     return [
+        *_upgrade(work),
         Card("Due jobs", intcomma(work.due), oldest, f"{jobs}?state=due"),
         Card("Running", intcomma(work.running), f"{intcomma(work.stuck)} of them silent", f"{jobs}?state=running"),
         Card("Wait for a later attempt", intcomma(work.later), "a back-off, or a model away", f"{jobs}?state=waiting"),
@@ -175,6 +177,15 @@ def _work_cards(work: Backlog) -> list[Card]:
             _is_silent(work.worker_seen_at),
         ),
     ]
+
+
+def _upgrade(work: Backlog) -> list[Card]:
+    """Return a card on archived turns of an earlier release, until searches find them."""
+    if not work.upgrading:
+        return []
+    left = "1 person left" if work.upgrading == 1 else f"{intcomma(work.upgrading)} people left"
+    now = f"made searchable; {intcomma(work.archives_done)} of {intcomma(work.archives)} archives of who is worked on"
+    return [Card("Archived turns", left, now, f"{reverse(JOBS)}?process={IndexArchived.name}")]
 
 
 def _memory(request: HttpRequest, activity: Activity) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from sessions_app.database_roles import ADMIN_ROLE, WEB_ROLE, WORKER_ROLE
+from sessions_app.database_roles import ADMIN_ROLE, FUNCTIONS_ROLE, WEB_ROLE, WORKER_ROLE
 from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.row_security import ACTING, ROLE
 
 # The first is what the others lie beside: rows of one person are on one node.
 TABLES = ("sessions_app_message", "moments_app_turnembedding", "moments_app_owntext", "moments_app_correctedturn")
-ROLES = (ROLE, OPERATOR_ROLE, WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
+ROLES = (ROLE, OPERATOR_ROLE, WEB_ROLE, ADMIN_ROLE, WORKER_ROLE, FUNCTIONS_ROLE)
 
 # Each finds something, or the sentence says what is missing.
 _NEEDED = (
@@ -115,7 +115,7 @@ _PEOPLE = (
     "SELECT create_reference_table('distribution.person')",
     """
 CREATE FUNCTION distribution.follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog AS $$
+SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
     IF TG_OP = 'DELETE' THEN
         DELETE FROM distribution.person WHERE id = OLD.id;
@@ -135,7 +135,7 @@ FOR EACH ROW EXECUTE FUNCTION distribution.follow()
     """
 DO $do$ BEGIN EXECUTE format($statement$
     CREATE FUNCTION distribution.sees(person bigint) RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER
-    SET search_path = pg_catalog AS $$
+    SET search_path = pg_catalog, public, pg_temp AS $$
     BEGIN
         RETURN EXISTS (
             SELECT FROM distribution.person_%s WHERE id = person

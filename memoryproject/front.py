@@ -2,9 +2,9 @@
 
 The event loop takes a request in whole, within a deadline, before a thread hears of it; a thread computes the answer
 and is free, however slowly the answer is read. Requests for one session get at most half of the threads, so a session
-that somebody has locked stops no other; those for one person get at most three quarters. And when no thread has come
-free for a while, or the database does not answer, whoever waits is told so at once instead of waiting with the rest.
-Health is answered by the loop itself.
+that somebody has locked stops no other. Those for one person get at most three quarters. Those of one key or one
+application get all but one, which is kept for others. A request is answered 503 when no thread has come free for a
+while, when the database does not answer, or when its deadline passes. Health is answered by the loop itself.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import json
 import re
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -22,10 +23,14 @@ from urllib.parse import parse_qs
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from a2wsgi.wsgi import build_environ
+from django.conf import settings
 from starlette.types import Message, Receive, Scope, Send
 
-from memoryproject.pulse import PULSE
-from sessions_app.proven import PROVEN
+from memoryproject.fair_shares import NOBODY, Caller, caller, in_thread_of_caller
+from memoryproject.pulse import PULSE, DeadlinePassed
+from memoryproject.refused import Refused
+from sessions_app.limits import deadline
+from sessions_app.proven import PROVEN, hash_of
 from sessions_app.refusals import error_data
 
 Environ = dict[str, Any]
@@ -41,29 +46,13 @@ READ_SECONDS = 60  # that a client may take to read a part of a streamed answer
 WAIT_SECONDS = 10.0  # for a thread
 STALLED_SECONDS = 3.0  # in which no thread was given out or came free: the queue doesn't move
 STALLED_WAIT = 0.3  # seconds that one waits in such a queue
+SPARE = 1  # threads that no single application gets
 
 _KEY = re.compile(rb"bearer (mem_\S+)", re.IGNORECASE)
 KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
+FIRST = "first"  # application, of which `PROVEN` has no primary key
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
-
-
-class Refused(Exception):
-    """The request is not served.
-
-    Args:
-        status, code, message: as the API tells errors.
-        retry_after: seconds after which it may be, where it may be later.
-    """
-
-    def __init__(self, status: int, code: str, message: str, *, retry_after: int = 1) -> None:
-        super().__init__(message)
-        self.status, self.code, self._retry_after = status, code, retry_after
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Of the answer; what was not read of a body goes with its connection."""
-        retry = {"Retry-After": str(self._retry_after)} if self.status in (429, 503) else {}
-        return retry if self.status == 503 else {"Connection": "close"} | retry
+IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
 
 
 class Gone(Exception):
@@ -71,25 +60,27 @@ class Gone(Exception):
 
 
 class Threads:
-    """The threads of this process, given out so that nobody has to wait for somebody who is stuck.
+    """The threads of an event loop, given out so that no caller takes all of them.
 
     Args:
-        number: of threads.
+        number: that one application may use. There is one more, for others.
     """
 
     def __init__(self, number: int) -> None:
-        self._free = asyncio.Semaphore(number)
+        self._free = asyncio.Semaphore(number + SPARE)
         self._of_a_session, self._of_a_person = max(number // 2, 1), max(number * 3 // 4, 1)
+        self._of_a_caller = number
         self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._moved_at = time.monotonic()
 
     @asynccontextmanager
-    async def one(self, session: str, person: str) -> AsyncIterator[None]:
+    async def one(self, session: str, person: str, caller: Caller) -> AsyncIterator[None]:
         """Give a thread for as long as the block runs.
 
         Args:
             session: whose row the request may have to wait for; blank for none.
             person: whom the request is about; blank where that isn't known.
+            caller: who sent it.
 
         Raises:
             Refused: none came free in time.
@@ -98,13 +89,23 @@ class Threads:
         async with (
             self._place(self._share(session, self._of_a_session)),
             self._place(self._share(person, self._of_a_person)),
+            self._place(self._share(caller.key and f"key {caller.key}", self._of_a_caller)),
+            self._place(self._share(caller.application and f"application {caller.application}", self._of_a_caller)),
             self._place(self._free),
         ):
             self._moved_at = time.monotonic()
             try:
-                yield
+                async with in_thread_of_caller():
+                    yield
             finally:
                 self._moved_at = time.monotonic()
+
+    @asynccontextmanager
+    async def share_of(self, caller: Caller) -> AsyncIterator[None]:
+        """Wait for a place among those of a caller, as long as it takes."""
+        names = caller.key and f"key {caller.key}", caller.application and f"application {caller.application}"
+        async with self._share(names[0], self._of_a_caller), self._share(names[1], self._of_a_caller):
+            yield
 
     def _share(self, subject: str, most: int) -> asyncio.Semaphore:
         share = asyncio.Semaphore(most)
@@ -119,31 +120,35 @@ class Threads:
             semaphore.release()
 
     async def _acquire(self, semaphore: asyncio.Semaphore) -> None:
-        """Wait for one of them: long where others come free, briefly where none does."""
-        began = time.monotonic()
+        """Wait for one of them: long where others come free, briefly where none does, never beyond the deadline."""
+        began, ends = time.monotonic(), deadline()
         while semaphore.locked():
             try:
                 await asyncio.wait_for(semaphore.acquire(), STALLED_WAIT)
             except TimeoutError:
                 now = time.monotonic()
-                if now - began > WAIT_SECONDS or now - self._moved_at > STALLED_SECONDS:
+                is_late = ends is not None and ends.left <= 0
+                if is_late or now - began > WAIT_SECONDS or now - self._moved_at > STALLED_SECONDS:
                     raise Refused(503, "busy", "All threads are busy; try again in a moment.") from None
             else:
                 return
         await semaphore.acquire()  # at once
 
 
-async def take_in(receive: Receive, *, limit: int) -> IO[bytes]:
-    """Read a request's body.
+async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
+    """Read a request's body. One that declares too great a length is refused before a byte is read.
 
     Args:
-        receive: of the request.
-        limit: most bytes.
+        scope, receive: Of the request.
+        limit: Most bytes.
 
     Raises:
-        Refused: it is longer, or did not come within `BODY_SECONDS`.
-        Gone: the client went away.
+        Refused: It is longer, or did not come within `BODY_SECONDS`.
+        Gone: The client went away.
     """
+    declared = dict(scope["headers"]).get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > limit:
+        raise Refused(413, "too_large", f"The body has {int(declared)} bytes; the limit is {limit}.")
     body = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (whoever asked closes it)
     size = 0
     try:
@@ -179,6 +184,18 @@ def replayed(body: IO[bytes], receive: Receive) -> Receive:
     return again
 
 
+def refuse_ambiguous(headers: Iterable[Header]) -> None:
+    """Refuse a request that sends a header about identity twice: each reader would take another one.
+
+    Raises:
+        Refused: The message names the header.
+    """
+    sent = Counter(name for name, _ in headers)
+    for name in IDENTITY_HEADERS:
+        if sent[name.lower().encode()] > 1:
+            raise Refused(400, "ambiguous_header", f"{name} was sent more than once. Send it once.")
+
+
 def session_of(path: str) -> str:
     """Return what of a path names a session, whose row a request may have to wait for; blank for other paths."""
     head, found, tail = path.partition("/sessions/")
@@ -203,6 +220,16 @@ def application_of(authorization: bytes) -> str:
     return str(PROVEN.application_of(key[1].decode("latin-1")) or "") if key else ""
 
 
+def caller_of(authorization: bytes) -> Caller:
+    """Return the sender of a request, as its key tells."""
+    key = _KEY.match(authorization)
+    if not key:
+        return NOBODY
+    secret = key[1].decode("latin-1")
+    application = str(PROVEN.application_of(secret) or FIRST) if secret in PROVEN else ""
+    return Caller(hash_of(secret).hex(), application)
+
+
 async def refuse(send: Send, refused: Refused) -> None:
     """Answer as the API tells errors."""
     told = error_data(refused.status, refused.code, str(refused))
@@ -218,6 +245,22 @@ async def answer_json(send: Send, status: int, data: object, more: Sequence[Head
     await send({"type": "http.response.body", "body": body})
 
 
+class ThreadsOfLoops:
+    """The threads of each event loop: whoever waits for a thread belongs to a loop.
+
+    Args:
+        number: see `Threads`.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._threads: WeakKeyDictionary[asyncio.AbstractEventLoop, Threads] = WeakKeyDictionary()
+
+    def here(self) -> Threads:
+        """Return those of the running loop."""
+        return self._threads.setdefault(asyncio.get_running_loop(), Threads(self._number))
+
+
 class Bridge:
     """A WSGI application as an ASGI one: bodies come and answers go whole, so that a thread only computes.
 
@@ -229,14 +272,13 @@ class Bridge:
 
     Args:
         application: the WSGI application.
-        threads: how many run it.
+        threads: that run it for one application; see `Threads`.
     """
 
     def __init__(self, application: Application, threads: int) -> None:
         self._application = application
-        self._number = threads
-        self._threads: WeakKeyDictionary[asyncio.AbstractEventLoop, Threads] = WeakKeyDictionary()
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="web")
+        self._threads = ThreadsOfLoops(threads)
+        self._executor = ThreadPoolExecutor(threads + SPARE, thread_name_prefix="web")
 
     async def __call__(self, scope: Scope, body: IO[bytes], send: Send) -> None:
         """Serve a request.
@@ -246,17 +288,20 @@ class Bridge:
             body: of it, taken in whole.
 
         Raises:
-            Refused: no thread came free.
+            Refused: no thread came free, or the deadline passed.
             NoAnswer: the database does not answer.
         """
         PULSE.check()
         environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
         loop = asyncio.get_running_loop()
-        if loop not in self._threads:  # what waits in a loop belongs to it
-            self._threads[loop] = Threads(self._number)
         call = _Call(self._application, environ, send, loop)
-        work = asyncio.ensure_future(self._run(call, self._threads[loop], scope))
-        for message in await PULSE.result(work, partial(call.leave, work)):
+        work = asyncio.ensure_future(self._run(call, self._threads.here(), scope))
+        try:
+            messages = await PULSE.result(work, partial(call.leave, work), deadline())
+        except DeadlinePassed:
+            text = f"This took longer than {settings.LIMITS.request_seconds:g} s and was ended; try again in a moment."
+            raise Refused(503, "busy", text) from None
+        for message in messages:
             await send(message)
 
     async def _run(self, call: "_Call", threads: Threads, scope: Scope) -> list[Message]:
@@ -264,7 +309,7 @@ class Bridge:
         # Two applications may have people and sessions of the same names.
         names = session_of(path), person_of(path, scope["query_string"], authorization)
         session, person = (name and application_of(authorization) + name for name in names)
-        async with threads.one(session, person):
+        async with threads.one(session, person, caller()):
             call.has_thread = True
             run = contextvars.copy_context().run
             return await asyncio.get_running_loop().run_in_executor(self._executor, run, call.run)
@@ -341,6 +386,8 @@ class _Call:
         if self._is_left:
             raise Gone
         self._has_begun = True
+        if ends := deadline():
+            ends.lift()
         await self._send(message)
 
 

@@ -32,9 +32,21 @@ def _folder_of_figures() -> tuple[str, TextIO]:
 _figures, _lock = _folder_of_figures()
 os.environ["PROMETHEUS_MULTIPROC_DIR"] = _figures
 
+from uvicorn_worker import UvicornWorker
+
 from memoryproject.settings import CONF
 
-worker_class = "uvicorn_worker.UvicornWorker"
+
+class WebWorker(UvicornWorker):  # type: ignore[misc]
+    """Serve each request with the address and scheme of its connection.
+
+    Uvicorn would take both from any local client's headers. `BEHIND_PROXY` alone decides whether those count.
+    """
+
+    CONFIG_KWARGS = UvicornWorker.CONFIG_KWARGS | {"proxy_headers": False}
+
+
+worker_class = WebWorker
 workers = CONF.web_workers
 keepalive = 75  # seconds that an idle connection is kept, because clients append message after message
 timeout = 60  # seconds without a heartbeat after which a worker is replaced
@@ -47,6 +59,26 @@ die_with_parent()  # the master, when `run` started it
 def post_fork(_server: Any, worker: Any) -> None:
     """Have a worker die with its master: nobody serves on under old settings."""
     die_with(worker.ppid)
+
+
+def post_worker_init(worker: Any) -> None:
+    """Refuse to start on data of a newer version: the first worker asks, and the server ends with the sentence.
+
+    Its successors don't ask: during a rollout this release serves on while the next one migrates.
+    """
+    if worker.age > 1:
+        return
+    from django.core.management.base import CommandError
+    from gunicorn.errors import AppImportError  # type: ignore[import-untyped]
+
+    from memoryproject.patience import Away, database
+    from memoryproject.verification import refuse_newer
+
+    try:
+        with suppress(Away), database():
+            refuse_newer()
+    except CommandError as error:
+        raise AppImportError(str(error)) from None
 
 
 def on_exit(_server: Any) -> None:

@@ -25,6 +25,7 @@ from psycopg.errors import InsufficientPrivilege
 from memoryproject import addresses
 from sessions_app import second_factor
 from sessions_app.api.errors import unavailable
+from sessions_app.clock import TOLERANCE
 from sessions_app.limited_operators import is_limited, operating_in
 from sessions_app.limits import Unavailable
 from sessions_app.models import Event, LoginLimit
@@ -140,10 +141,10 @@ class LoginMiddleware:
 
 
 def _has_ended(session: SessionBase) -> bool:
-    """Tell whether a login is over; note that it is used if it isn't."""
+    """Tell whether a login is over, or began in the future; note that it is used if it isn't."""
     now = time.time()
     age, rest = now - session.get(BEGAN, 0), now - session.get(SEEN, 0)
-    if age > settings.LOGIN_HOURS * 3600 or rest > settings.LOGIN_IDLE_MINUTES * 60:
+    if age < -TOLERANCE.total_seconds() or age > settings.LOGIN_HOURS * 3600 or rest > settings.LOGIN_IDLE_MINUTES * 60:
         return True
     if rest > SEEN_EVERY:
         session[SEEN] = now

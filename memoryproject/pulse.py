@@ -10,6 +10,8 @@ import psycopg
 import structlog
 from django.db import connection
 
+from sessions_app.limits import Deadline
+
 T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
@@ -22,6 +24,10 @@ LOST_SECONDS = 5  # after which a connection is gone of which the other end does
 
 class NoAnswer(Exception):
     """The database does not answer."""
+
+
+class DeadlinePassed(Exception):
+    """The request took too long."""
 
 
 class Pulse:
@@ -46,17 +52,24 @@ class Pulse:
         if is_open and time.monotonic() - self._asked_at > PATIENCE:
             raise NoAnswer
 
-    async def result(self, work: asyncio.Future[T], may_leave: Callable[[], bool]) -> T:
-        """Return what comes of some work with the database, unless it does not answer.
+    async def result(
+        self, work: asyncio.Future[T], may_leave: Callable[[], bool], deadline: Deadline | None = None
+    ) -> T:
+        """Return what comes of some work with the database, unless it does not answer or takes too long.
 
         Args:
             work: that has begun.
             may_leave: returns whether it makes no difference that nobody waits for it any more.
+            deadline: of the request.
 
         Raises:
-            NoAnswer: it does not, and the work was left.
+            NoAnswer: the database does not answer, and the work was left.
+            DeadlinePassed: the deadline has passed, and the work was left.
         """
         while not (await asyncio.wait({work}, timeout=USUAL_SECONDS))[0]:
+            if deadline and deadline.left <= 0 and may_leave():
+                work.add_done_callback(_forget)
+                raise DeadlinePassed
             if not await self._is_felt() and not work.done() and may_leave():
                 logger.warning("the database does not answer", seconds=round(time.monotonic() - self._asked_at, 1))
                 work.add_done_callback(_forget)

@@ -8,20 +8,20 @@ import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.conf import settings
-from django.utils import timezone
+from django_q.models import OrmQ, Schedule
 
+from memoryproject.clocks import put_times_back
+from memoryproject.vacuum import vacuum
 from moments_app.jobs.process import Timing, processes
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.recall.index_words import index_words
 from moments_app.reports.housekeeping import housekeeping, prune_receipts
 from moments_app.sessions.sweep import compact_sessions
+from sessions_app.clock import TOLERANCE, PutBack, database_now
 from sessions_app.retention.retain import retain
-
-if TYPE_CHECKING:
-    from django_q.models import Schedule
 
 RUN_TASK = "memoryproject.schedules.run_schedule"
 
@@ -62,7 +62,9 @@ def schedules() -> dict[str, Scheduled]:
         Scheduled("compact_sessions", compact_sessions, Timing(minutes=settings.SESSION_COMPACTION.interval_minutes)),
         Scheduled("prune_receipts", prune_receipts, Timing(minutes=60)),
         Scheduled("housekeeping", housekeeping, Timing(daily_at=time(4))),
+        Scheduled("put_times_back", put_times_back, Timing(daily_at=time(2))),
         Scheduled("retain", retain, Timing(daily_at=time(3))),
+        Scheduled("vacuum", vacuum, Timing(daily_at=time(5))),
     ]
     found += [Scheduled(each.name, each.sweep, each.sweep_timing) for each in processes() if each.sweep_timing]
     return {scheduled.name: scheduled for scheduled in found}
@@ -90,8 +92,6 @@ def run_schedule(name: str) -> None:
 
 def register_schedules(**_: Any) -> None:
     """Make the queue's schedules equal to the table; a schedule that an operator paused stays paused."""
-    from django_q.models import Schedule
-
     known = schedules()
     for scheduled in known.values():
         timing = scheduled.timing
@@ -107,19 +107,29 @@ def register_schedules(**_: Any) -> None:
     _drop_old_entries(known)
 
 
-def _correct_next_run(row: "Schedule", timing: Timing) -> None:
+def put_schedules_back() -> list[PutBack]:
+    """Set the next run of schedules that are further off than one interval; the queue counts from the next run."""
+    known, now, done = schedules(), database_now(), []
+    for row in Schedule.objects.filter(func=RUN_TASK, name__in=known):
+        latest = _latest_next_run(known[row.name].timing, now)
+        as_read = Schedule.objects.filter(pk=row.pk, next_run=row.next_run)
+        if row.next_run > latest + TOLERANCE and as_read.update(next_run=latest):
+            done.append(PutBack(f"django_q.Schedule.next_run ({row.name})", 1, row.next_run))
+    return done
+
+
+def _correct_next_run(row: Schedule, timing: Timing) -> None:
     """Set the next run where it is at another time of day than it should be, or further off than one interval.
 
     The queue counts from the last run, so a task set by a clock that was ahead, or by a longer interval, would wait.
     """
-    latest = _latest_next_run(timing)
+    latest = _latest_next_run(timing, database_now())
     if row.next_run > latest or (timing.daily_at is not None and row.next_run.time() != timing.daily_at):
         row.next_run = latest
         row.save(update_fields=["next_run"])
 
 
-def _latest_next_run(timing: Timing) -> datetime:
-    now = timezone.now()
+def _latest_next_run(timing: Timing, now: datetime) -> datetime:
     if timing.daily_at is None:
         return now + timedelta(minutes=timing.minutes or 0)
     at = timing.daily_at
@@ -128,14 +138,13 @@ def _latest_next_run(timing: Timing) -> datetime:
 
 
 def _drop_old_entries(names: Collection[str]) -> None:
-    """Drop sweeps from the queue that an older release put there.
+    """Delete the queue's entries for functions and schedules that an earlier release had.
 
-    They name a function each, which is gone. The queue would deliver them again without end; the next run of the
-    schedule does their work.
+    The queue would deliver an entry for a missing function again and again. The next run of a schedule that still
+    exists does the work of its entry.
     """
-    from django_q.models import OrmQ
-
     old = {f"{app}.tasks.{name}" for app in ("moments_app", "sessions_app") for name in names}
     for entry in OrmQ.objects.iterator():
-        if entry.task.get("func") in old:
+        func, args = entry.task.get("func"), entry.task.get("args")
+        if func in old or (func == RUN_TASK and args[0] not in names):
             entry.delete()

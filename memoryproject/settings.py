@@ -22,7 +22,6 @@ MOMENT_BUILDER = CONF.moment_builder
 ROLLING_SUMMARY = CONF.rolling_summary
 MEMORY_FORMATION = CONF.memory_formation
 SESSION_COMPACTION = CONF.session_compaction
-SHARING = CONF.sharing
 MEMORY_CONTEXT = CONF.memory_context
 RECALL = CONF.recall
 PROBES = CONF.probes

@@ -14,18 +14,21 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from memoryproject import health
 from memoryproject.patience import Away, database, limited
 from moments_app.models import Circuit, Job
 from moments_app.reports.waiting import waiting
+from sessions_app.clock import PUT_BACK, database_now, write_event
 from sessions_app.models import Event
 
 CHANGED, TOLD = "state_changed", "state_told"
 RESTARTED, PROVIDERS_CHECKED = "process_restarted", "providers_checked"
 ACTOR = "watch"
 MANY_RESTARTS, RESTARTS_WITHIN = 3, timedelta(minutes=10)
+PUT_BACK_TOLD = timedelta(minutes=10)  # for which times that were put back degrade the site
 
 
 class State(StrEnum):
@@ -88,25 +91,24 @@ def _refused(event: Event | None) -> list[str]:
 
 
 def _newest(kind: str) -> QuerySet[Event]:
-    return Event.objects.filter(type=kind).order_by("-created_at", "-id")
+    return Event.objects.filter(type=kind).order_by("-id")  # by no clock: several hosts write these
 
 
 def note_refused_providers(refused: list[str]) -> None:
     """Write down which providers refuse, when that is news."""
     if refused != refused_providers():
-        Event.objects.create(type=PROVIDERS_CHECKED, actor=ACTOR, payload={"refused": refused})
+        write_event(PROVIDERS_CHECKED, ACTOR, {"refused": refused})
 
 
 def note_restart(sentence: str, actor: str) -> None:
     """Write down that a process died and is started again; a database that is away hears nothing of it."""
     with suppress(Away), database():
-        Event.objects.create(type=RESTARTED, actor=actor, payload={"told": sentence})
+        write_event(RESTARTED, actor, {"told": sentence})
 
 
 def restarts(within: timedelta) -> QuerySet[Event]:
     """Return the deaths of processes that were started again, newest first."""
-    since = timezone.now() - within
-    return _newest(RESTARTED).filter(created_at__gte=since)
+    return _newest(RESTARTED).filter(created_at__gte=Now() - within)
 
 
 def _restarts() -> Iterator[str]:
@@ -115,8 +117,14 @@ def _restarts() -> Iterator[str]:
         yield f"Processes died {len(told)} times within {RESTARTS_WITHIN.seconds // 60} minutes, the last: {told[0]}"
 
 
+def _put_back() -> Iterator[str]:
+    recent = _newest(PUT_BACK).filter(created_at__gte=Now() - PUT_BACK_TOLD)
+    if last := recent.first():
+        yield f"Times in the future were put back: {last.payload['told']}. Look at the clocks of all hosts."
+
+
 # What degrades a site; each yields sentences.
-REASONS: list[Callable[[], Iterable[str]]] = [_held, _circuits, refused_providers, _restarts]
+REASONS: list[Callable[[], Iterable[str]]] = [_held, _circuits, refused_providers, _restarts, _put_back]
 
 
 # --- changes ---
@@ -154,25 +162,27 @@ class Change:
         state, since = str(self.state), self.since.isoformat(timespec="milliseconds")
         return {"state": state, "previous": self.previous, "since": since, "reasons": self.reasons}
 
-    @property
-    def age(self) -> float:
-        """Seconds since it was recorded."""
-        return (timezone.now() - self.recorded_at).total_seconds() if self.recorded_at else 0.0
+    def age(self, now: datetime) -> float:
+        """Return the seconds since it was recorded."""
+        return (now - self.recorded_at).total_seconds() if self.recorded_at else 0.0
 
     @transaction.atomic
     def record(self) -> "Change | None":
-        """Write it into the event log; None when another watch has written the same, or something later."""
+        """Write it into the event log; None when another watch has written the same, or something later.
+
+        A last change that is dated in the future is no later one: it must not silence those that follow.
+        """
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('state', 0))")
         last = last_change()
-        if last and (last.state == self.state or last.since > self.since):
+        if last and (last.state == self.state or self.since < last.since <= database_now()):
             return None
         facts = replace(self, previous=str(last.state) if last else "").facts()
-        return Change.of(Event.objects.create(type=CHANGED, actor=ACTOR, payload=facts))
+        return Change.of(write_event(CHANGED, ACTOR, facts))
 
     def note_told(self) -> None:
         """Record that everybody who is to be told of it was."""
-        Event.objects.create(type=TOLD, actor=ACTOR, payload={"state_changed": self.pk})
+        write_event(TOLD, ACTOR, {"state_changed": self.pk})
 
     @property
     def was_told(self) -> bool:
@@ -209,7 +219,7 @@ class Recently:
 def recently(number: int) -> Recently:
     """Return so many of each, by one statement."""
     parts = restarts(timedelta(days=1))[:number], _newest(PROVIDERS_CHECKED)[:1]
-    events = list(_newest(CHANGED)[:number].union(*parts, all=True).order_by("-created_at", "-id"))
+    events = list(_newest(CHANGED)[:number].union(*parts, all=True).order_by("-id"))
 
     def of(kind: str) -> list[Event]:
         return [event for event in events if event.type == kind]

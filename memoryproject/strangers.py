@@ -20,7 +20,7 @@ from django.db import DatabaseError, connection
 from starlette.types import Scope
 
 from memoryproject.addresses import client_address, subscriber
-from memoryproject.front import Refused
+from memoryproject.refused import Refused
 from sessions_app.models import ApiKey
 from sessions_app.proven import PROVEN
 

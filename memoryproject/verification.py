@@ -1,7 +1,9 @@
 """Whether an installation is whole: what a request needs, and what nothing but a look at everything tells."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+from django.core.management.base import CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
@@ -9,6 +11,7 @@ from django.db.migrations.loader import MigrationLoader
 from moments_app.models import MemoryAtom, Release
 from moments_app.provenance.coverage import coverage
 from sessions_app.database_roles import WEB_ROLE, missing
+from sessions_app.definer_functions import gaps
 from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.models import Archive, Message, Session
 from sessions_app.models.application import DEFAULT
@@ -20,7 +23,17 @@ OWN = ("sessions_app", "moments_app")
 
 def verify() -> Iterator[str]:
     """Yield a sentence for each thing that is wrong."""
-    for check in (unknown_migrations, unprotected_tables, powerless_roles, a_request, archives, turns, shared_memory):
+    checks = (
+        unknown_migrations,
+        unprotected_tables,
+        powerless_roles,
+        definer_functions,
+        a_request,
+        archives,
+        turns,
+        shared_memory,
+    )
+    for check in checks:
         yield from check()
 
 
@@ -44,6 +57,16 @@ def misfit() -> str:
 def newer_version() -> str:
     """Return a sentence when the data is of a newer version than this one; else blank."""
     return _told_of_newer(MigrationLoader(connection))
+
+
+def refuse_newer(**_: Any) -> None:
+    """Refuse to start on data of a newer version; `migrate` calls this before it changes anything.
+
+    Raises:
+        CommandError: names a migration that this version doesn't have.
+    """
+    if told := newer_version():
+        raise CommandError(told)
 
 
 def _told_of_newer(loader: MigrationLoader) -> str:
@@ -85,6 +108,11 @@ def unprotected_tables() -> list[str]:
 def powerless_roles() -> list[str]:
     """Return what the roles of processes lack for their work."""
     return [f"A role lacks what `migrate` gives it: {statement}." for statement in missing()]
+
+
+def definer_functions() -> list[str]:
+    """Return what lets a role borrow the rights of a function's owner, and what to do about it."""
+    return [str(gap) for gap in gaps()]
 
 
 def a_request() -> list[str]:

@@ -11,16 +11,18 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 from django.conf import settings
 from django.utils import timezone
 
 from memoryproject import webhooks
+from memoryproject.clocks import often
 from memoryproject.notify import Channel, Delivery, channels
 from memoryproject.patience import Away, connected, database
 from memoryproject.providers import refusals
+from memoryproject.schedules import put_schedules_back
 from memoryproject.site_state import (
     Change,
     State,
@@ -29,10 +31,12 @@ from memoryproject.site_state import (
     last_change,
     note_refused_providers,
 )
+from sessions_app.clock import database_now, put_back, report
 
 LOOK = 5.0  # seconds between two looks
 TAKE_OVER = 60.0  # seconds after which a change that nobody has told of is any watch's to tell
 ASK_AGAIN = 300.0  # seconds until providers are asked again, while one refuses
+PUT_BACK_EVERY = 60.0  # seconds between two looks for times in the future
 
 logger = structlog.get_logger(__name__)
 
@@ -43,8 +47,8 @@ class _New:
 
     Args:
         state: that is seen.
-        since: when it was seen first, by the calendar.
-        seen_at: the same by the watch's clock.
+        since: when it was seen first, by the database's clock.
+        seen_at: the same by the watch's own.
     """
 
     state: State
@@ -68,11 +72,13 @@ class Watch:
         self._unrecorded: Change | None = None
         self._delivery: Delivery | None = None
         self._settled: int | None = None  # the last change of which all have been told
+        self._ahead = timedelta(0)  # by which this host's clock is, of the database's
 
     def look(self) -> None:
         """Look once, and do what follows from it."""
         with suppress(Away):
             with database():
+                self._ahead = timezone.now() - database_now()
                 self._catch_up()
                 self._settle()
             self._unrecorded = None  # only now is it committed
@@ -100,7 +106,7 @@ class Watch:
         elif known.was_told or not self._is_told_of(known):
             self._delivery = None
         else:
-            if self._delivery is None and known.age > TAKE_OVER:
+            if self._delivery is None and known.age(self._now()) > TAKE_OVER:
                 self._delivery = Delivery(known, self._channels, self._clock)
             return
         self._settled = known.pk
@@ -115,8 +121,12 @@ class Watch:
             self._new = None
             return False
         if self._new is None or self._new.state != state:
-            self._new = _New(state, timezone.now(), self._clock())
+            self._new = _New(state, self._now(), self._clock())
         return self._clock() - self._new.seen_at >= self._after
+
+    def _now(self) -> datetime:
+        """Return the time by the database's clock; while that is away, as far as it was known."""
+        return timezone.now() - self._ahead
 
     def _change(self, verdict: Verdict) -> None:
         assert self._new is not None  # it counts
@@ -169,13 +179,31 @@ class ProviderChecks:
         self._ask_at = time.monotonic() + ASK_AGAIN if refused else None
 
 
+class TimesPutBack:
+    """Puts back times in the future, every `PUT_BACK_EVERY` seconds."""
+
+    def __init__(self) -> None:
+        self._next_at = 0.0
+
+    def look(self) -> None:
+        """Put them back if it is time to; a database that is away is looked at by the next call."""
+        if time.monotonic() < self._next_at:
+            return
+        with suppress(Away), database():
+            put_back(often())
+            report(put_schedules_back())
+            self._next_at = time.monotonic() + PUT_BACK_EVERY
+
+
 def serve() -> None:
     """Watch until asked to end."""
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     watch, providers = Watch(channels(), after=settings.NOTIFY.after_seconds), ProviderChecks()
+    times = TimesPutBack()
     threading.Thread(target=webhooks.serve, args=[ending], name="webhooks", daemon=True).start()
     while not ending.is_set():
+        times.look()
         providers.look()
         watch.look()
         ending.wait(LOOK)

@@ -5,9 +5,9 @@ An app of your own adds a process in the same way: by a module `processes`.
 
 from moments_app.moments import build, rebuild, rebuild_profile
 from moments_app.probes import run
-from moments_app.recall import count_words, embed
+from moments_app.recall import count_words, embed, index_archived
 from moments_app.sessions import digest, settle
-from moments_app.streams import consolidate, form, group_candidates, share_alike
+from moments_app.streams import consolidate, form
 from moments_app.summaries import roll
 
 __all__ = [
@@ -17,11 +17,10 @@ __all__ = [
     "digest",
     "embed",
     "form",
-    "group_candidates",
+    "index_archived",
     "rebuild",
     "rebuild_profile",
     "roll",
     "run",
     "settle",
-    "share_alike",
 ]

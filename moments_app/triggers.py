@@ -13,16 +13,17 @@ from moments_app.moments.profile_lines import follow_text
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.streams.add_statements import add_statements
-from moments_app.turns.platform_text import note_platform_text
+from moments_app.turns.platform_text import compare_lines, note_platform_text
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import DailyLimit, Event, Message, Session, UserProfile
 from sessions_app.signals import digest_wanted, statements_imported, turns_overdue
-from sessions_app.transcript.append import messages_appended
+from sessions_app.transcript.append import NewMessage, messages_appended, messages_received
 
 
 def connect() -> None:
     """Start to listen; called once when the app is ready."""
+    messages_received.connect(process_lines, dispatch_uid="moments_app.triggers")
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
     turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
     statements_imported.connect(remember_statements, dispatch_uid="moments_app.triggers")
@@ -33,6 +34,11 @@ def connect() -> None:
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_again, sender=edited, dispatch_uid="moments_app.triggers")
     post_save.connect(tell_others, sender=Event, dispatch_uid="moments_app.triggers")
+
+
+def process_lines(messages: Sequence[NewMessage], **_: Any) -> None:
+    """Hash the lines of messages that may repeat what was served."""
+    compare_lines(messages)
 
 
 def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_: Any) -> Sequence[Job]:

@@ -1,23 +1,21 @@
-"""An operation of migrations that does many at once.
+"""A migration operation that applies many operations between two states.
 
-Django makes the models of a migration's state anew after each operation, of all tables that hang together: with ours
-that takes longer than what the database does.
+Django renders all related models again after each operation. With our tables, that takes longer than the database's
+own work.
 """
 
-from collections.abc import Iterator, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
-from django.db.migrations.operations import RunPython, RunSQL
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 
 
 class AtOnce(Operation):
-    """Operations in their order, of which each sees the models as they are before all of them, or after.
+    """Apply operations in order. Each one sees the models as they are before, or after, all of them.
 
     Args:
-        operations: none of them may change what another has added, nor be Python that asks for models.
+        operations: none may change what another one adds, and none may be a `RunPython` that reads models.
     """
 
     reversible = False
@@ -26,7 +24,7 @@ class AtOnce(Operation):
         self.operations = operations
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change the state; its models are made when they are asked for."""
+        """Change the state. Django renders its models on first use."""
         state.__dict__.pop("apps", None)
         for operation in self.operations:
             operation.state_forwards(app_label, state)
@@ -38,21 +36,9 @@ class AtOnce(Operation):
         from_state: ProjectState,
         to_state: ProjectState,
     ) -> None:
-        """Change the database."""
         for operation in self.operations:
             operation.database_forwards(app_label, schema_editor, from_state, to_state)
 
     def describe(self) -> str:
-        """Return what `migrate --plan` says of it."""
+        """Return the text that `migrate --plan` prints."""
         return "; ".join(operation.describe() for operation in self.operations)
-
-
-def besides_models(app: str, *names: str) -> Iterator[Operation]:
-    """Yield the SQL and the Python of migrations that a squashed one replaces, so that they stand in one place.
-
-    Whoever deletes those takes them over.
-    """
-    for name in names:
-        for operation in import_module(f"{app}.migrations.{name}").Migration.operations:
-            if isinstance(operation, RunSQL | RunPython):
-                yield operation

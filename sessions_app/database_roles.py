@@ -20,7 +20,6 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, InternalError, ProgrammingError, connection, transaction
-from django.db.migrations import RunSQL
 from psycopg import ClientCursor, sql
 from psycopg.pq import TransactionStatus
 
@@ -100,25 +99,10 @@ def _beside(role: Role, execute: Callable[[], Any], session: Any) -> Any:
 # --- in the database ---
 
 _ROLES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
-CREATE_ROLES = RunSQL(
-    # As for requests: whoever made a role, the end tries what matters, which is taking it.
-    sql="\n".join(
-        f"""
-        DO $$ BEGIN CREATE ROLE {role} NOLOGIN NOINHERIT;
-        EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN NULL; END $$;
-        DO $$ BEGIN GRANT {role} TO CURRENT_USER;
-        EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL; END $$;
-        SET LOCAL ROLE {role};
-        RESET ROLE;
-        """
-        for role in _ROLES
-    ),
-    reverse_sql=RunSQL.noop,
-)
 
 # --- what they may ---
 
-_LOGINS = "^(auth|otp)_"  # tables of logins and their second factors
+LOGINS = "^(auth|otp)_"  # tables of logins and their second factors
 # In SQL: the profile that a web process has named, before it takes the role of that person's request.
 _NAMED = (
     "user_id = current_setting('memory.named', true) "
@@ -132,6 +116,7 @@ _OF_WEB = (
     ("sessions_app_dailylimit", "SELECT", "true"),
     ("django_migrations", "SELECT", "true"),
 )
+FUNCTIONS_ROLE = "memory_functions"  # owns what is in `definer_functions.py`; no process takes it
 _FOR_ONE = ("memory_request", "memory_operator")  # of a person, and of an operator who is limited
 _MAY_TAKE = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)}
 _OWN = "pronamespace = 'public'::regnamespace AND pg_has_role(proowner, 'USAGE')"
@@ -142,8 +127,15 @@ _OWN_RELATION = "relnamespace = 'public'::regnamespace AND pg_has_role(relowner,
 _TABLES = f"""
     SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON %%I TO %%I', relname, role)
     FROM pg_class, unnest(%(whole)s::text[]) role WHERE {_OWN_RELATION} AND relkind = 'r'
-    AND (role = '{ADMIN_ROLE}' OR relname !~ '{_LOGINS}') AND NOT has_table_privilege(role, pg_class.oid, 'DELETE')
+    AND (role = '{ADMIN_ROLE}' OR relname !~ '{LOGINS}') AND NOT has_table_privilege(role, pg_class.oid, 'DELETE')
 """  # noqa: S608 (names of our own)
+# To vacuum a table takes its owner before PostgreSQL 17.
+_MAINTAIN = f"""
+    SELECT format('GRANT MAINTAIN ON %%I TO {WORKER_ROLE}', relname)
+    FROM pg_class WHERE {_OWN_RELATION} AND relkind = 'r' AND relname !~ '{LOGINS}'
+    AND CASE WHEN current_setting('server_version_num')::int >= 170000
+        THEN NOT has_table_privilege('{WORKER_ROLE}', pg_class.oid, 'MAINTAIN') ELSE false END
+"""  # noqa: S608
 _POLICIES = f"""
     SELECT format('CREATE POLICY %%I ON %%I TO %%I USING (true)', role, relname, role)
     FROM pg_class, unnest(%(whole)s::text[]) role WHERE {_OWN_RELATION} AND relrowsecurity
@@ -179,7 +171,7 @@ _LOGIN = """
 # Roles belong to the whole server. Where `migrate` of another database changes one at the same moment, PostgreSQL
 # refuses one of the two, for which the other has done it.
 _DONE_BY_ANOTHER = (InternalError, IntegrityError)  # "tuple concurrently updated", or a membership that is there
-_PRIVILEGES = (_TABLES, _POLICIES, _SEQUENCES, _FUNCTIONS, _FOR_WEB)
+_PRIVILEGES = (_TABLES, _MAINTAIN, _POLICIES, _SEQUENCES, _FUNCTIONS, _FOR_WEB)
 _MEMBERSHIPS = (_MEMBERS, _LOGIN)  # for those who log in by a role
 
 
@@ -209,8 +201,13 @@ def let_roles_work(**_: Any) -> None:
         for statement in list(missing()):
             cursor.execute(statement)
     for statement in list(missing(_MEMBERSHIPS)):
-        with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(statement)
+        attempt(statement)
+
+
+def attempt(statement: str) -> None:
+    """Execute a statement that the login may lack the right to, or that another `migrate` executes at the same time."""
+    with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement)
 
 
 def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
@@ -220,7 +217,10 @@ def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
         owner: of the tables.
         web, worker: logins to be made for these processes; blank for none.
     """
-    statements = [*_roles_of(owner)]
+    all_roles = (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE)
+    statements = [_unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in all_roles]
+    statements += [f"GRANT {role} TO {member};" for member, roles in _MAY_TAKE.items() for role in roles]
+    statements += [f"GRANT {role} TO {_name(owner)};" for role in all_roles]
     for login, role in ((web, WEB_ROLE), (worker, WORKER_ROLE)):
         if login:
             statements += [_unless_there(f"CREATE ROLE {_name(login)} LOGIN"), f"GRANT {role} TO {_name(login)};"]
@@ -228,22 +228,13 @@ def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
 
 
 def create_roles() -> None:
-    """Make the roles that aren't there, as far as the tables' owner may."""
+    """Make the roles that aren't there, as far as the login may; `let_roles_work` makes their memberships."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT current_user")
-        [owner] = cursor.fetchone() or [""]
-    for statement in _roles_of(owner):
-        with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(statement)
-
-
-def _roles_of(owner: str) -> Iterator[str]:
-    """Yield the statements that make the roles, and by which the tables' owner may take each."""
-    for role in (*_FOR_ONE, *_ROLES):
-        yield _unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT")
-    for member, roles in _MAY_TAKE.items():
-        yield from (f"GRANT {role} TO {member};" for role in roles)
-    yield from (f"GRANT {role} TO {_name(owner)};" for role in (*_FOR_ONE, *_ROLES))
+        cursor.execute("SELECT rolname FROM pg_roles")
+        there = {name for (name,) in cursor.fetchall()}
+    for role in (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE):
+        if role not in there:
+            attempt(f"CREATE ROLE {role} NOLOGIN NOINHERIT; GRANT {role} TO CURRENT_USER")
 
 
 def _unless_there(statement: str) -> str:

@@ -108,6 +108,8 @@ _SCRIPTS = (
     ("hy", re.compile("[\u0530-\u058f]")),
     ("ta", re.compile("[\u0b80-\u0bff]")),
 )
+# Normalizing takes quadratic time in the number of adjacent combining marks; Unicode's stream-safe format has 30.
+_MANY_MARKS = re.compile(r"([^\w\s]{30})[^\w\s]+")
 _LATIN_RUN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff']+")
 # Letters with several spellings are unified before a word is stemmed.
 _ONE_WAY = str.maketrans(
@@ -166,6 +168,11 @@ def stems_in(text: str, languages: tuple[str, ...] = ()) -> frozenset[str]:
     return frozenset(chain.from_iterable(_indexed(text[:MAX_CHARS], languages)))
 
 
+def normal_form(text: str) -> str:
+    """Return a text in the normal form NFKC; of more than 30 marks that follow each other, only the first 30."""
+    return unicodedata.normalize("NFKC", _MANY_MARKS.sub(r"\1", text))
+
+
 def marked(stem: str) -> tuple[str, str]:
     """Return the language that a stem is marked with, or blank, and the stem without the mark."""
     language, _, bare = stem.rpartition(":")
@@ -190,20 +197,30 @@ def certain_language(text: str) -> str:
     return language if probability >= CERTAIN else ""
 
 
-def words_of_query(text: str) -> list[QueryWord]:
-    """Return the words of a query, each once."""
-    return list(_words_of_query(text))
+def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
+    """Return the words of a query, each once.
+
+    Args:
+        text: The query.
+        most: The most words to return. Of a longer query they are the ones at its beginning and at its end, where the
+            question is. None: all of them.
+    """
+    return list(_words_of_query(text, most))
 
 
 @lru_cache(maxsize=64)  # a context asks for the words of its query twice
-def _words_of_query(text: str) -> Sequence[QueryWord]:
+def _words_of_query(text: str, most: int | None) -> Sequence[QueryWord]:
     ranked = _ranked(text)
     languages = _likely(ranked)
     runs = list(dict.fromkeys(_runs(text)))
+    if most and len(runs) > most:
+        runs = list(dict.fromkeys(chain.from_iterable(zip(runs, reversed(runs), strict=True))))
     in_doubt = ranked[0][1] < CERTAIN or len(text.split()) <= FEW
     tried = tuple(dict.fromkeys((*languages, DEFAULT, *(_LATIN if in_doubt else ()))))
     words: dict[str, QueryWord] = {}
     for word in (word for script, run in runs for word in _words_of_run(script, run, languages, tried)):
+        if len(words) == most and word.stems[0] not in words:
+            break  # before more words are stemmed
         known = words.get(word.stems[0], word)
         stems = tuple(dict.fromkeys((*known.stems, *word.stems)))
         words[word.stems[0]] = QueryWord(known.word, stems, known.factor)
@@ -230,9 +247,9 @@ def places_of(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, int]
             yield start, end
 
 
-def any_of(text: str) -> tuple[str, float]:
-    """Return a `tsquery` that matches any word of a text, and the average number of stems per word."""
-    words = words_of_query(text)
+def any_of(text: str, most: int) -> tuple[str, float]:
+    """Return a `tsquery` that matches any of at most `most` words of a text, and the stems per word on average."""
+    words = words_of_query(text, most)
     stems = dict.fromkeys(stem for word in words for stem in word.stems)
     return " | ".join(f"'{stem}'" for stem in stems), len(stems) / max(len(words), 1)
 
@@ -300,7 +317,7 @@ def _runs(text: str) -> Iterable[tuple[str, str]]:
     """Return the unbroken runs of a text, each with its script. Runs of letters have the script `word`."""
     if text.isascii():
         return (("word", run) for run in _ascii_runs(text))
-    text = unicodedata.normalize("NFKC", text).replace("·", " ")
+    text = normal_form(text).replace("·", " ")
     return ((match.lastgroup or "", match[0]) for match in _RUN.finditer(text))
 
 
@@ -466,8 +483,3 @@ def _identifier() -> "langid.LanguageIdentifier":
     identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
     identifier.set_languages(list(_LATIN))
     return identifier
-
-
-def english_stem(word: str) -> str:
-    """Return the stem of an English word in lower case."""
-    return _stemmed(DEFAULT, word)

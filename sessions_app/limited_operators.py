@@ -21,41 +21,6 @@ OPERATOR_ROLE = "memory_operator"
 APPLICATIONS = "(SELECT string_to_array(current_setting('memory.applications', true), ',')::bigint[])::bigint[]"
 OPERATOR = "NULLIF(current_setting('memory.operator', true), '')::bigint"
 
-CREATE_OPERATOR_ROLE = RunSQL(
-    # As for requests. Tables that come later are granted as they are made; `verify` names those without a policy.
-    sql=f"""
-        DO $$ BEGIN CREATE ROLE {OPERATOR_ROLE} NOLOGIN;
-        EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN NULL; END $$;
-        DO $$ BEGIN GRANT {OPERATOR_ROLE} TO CURRENT_USER;
-        EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL; END $$;
-        SET LOCAL ROLE {OPERATOR_ROLE};
-        RESET ROLE;
-        GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {OPERATOR_ROLE};
-        GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {OPERATOR_ROLE};
-        ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {OPERATOR_ROLE};
-        ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE ON SEQUENCES TO {OPERATOR_ROLE};
-    """,
-    reverse_sql=f"""
-        ALTER DEFAULT PRIVILEGES IN SCHEMA public REVOKE ALL ON SEQUENCES FROM {OPERATOR_ROLE};
-        ALTER DEFAULT PRIVILEGES IN SCHEMA public REVOKE ALL ON TABLES FROM {OPERATOR_ROLE};
-        REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM {OPERATOR_ROLE};
-        REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {OPERATOR_ROLE};
-    """,
-)
-
-# The functions that search return numbers of rows alone, and the rows are read under the policies. One that is made
-# anew is granted anew.
-LET_OPERATORS_SEARCH = RunSQL(
-    sql=f"""
-        DO $$ DECLARE function regprocedure; BEGIN
-            FOR function IN SELECT oid FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef LOOP
-                EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO {OPERATOR_ROLE}', function);
-            END LOOP;
-        END $$
-    """,  # noqa: S608 (names of our own)
-    reverse_sql=f"REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM {OPERATOR_ROLE}",
-)
-
 
 def let_operators(table: str, rows: str, *, read: str = "", requests: str = "") -> RunSQL:
     """Return a migration operation that limits such operators to some rows of a table.

@@ -1,10 +1,14 @@
-"""How long a request may wait for the database: for a lock, for a statement, for itself within a transaction.
+"""How long a request may take, and wait for the database: for a lock, a statement, or itself within a transaction.
 
 Whatever statement opens a transaction in a limited block carries `SET LOCAL` of the limits before it, in the same
 message. So they hold for a person's transaction, for those of the tables' owner and for single statements alike, cost
 no round trip, and end with the transaction: a pooler may give the connection to a worker, who has no limits.
+
+A request also has a deadline. A statement gets the time that is left until then, and none begins after it.
 """
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -30,16 +34,59 @@ class Kind(Enum):
     LONG = "long"  # pages of the operator, and calls that export, erase, delete or retract
 
 
+class Deadline:
+    """The time at which a request ends with 503.
+
+    Args:
+        seconds: from now.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._at = time.monotonic() + seconds
+        self.granted = math.inf  # seconds that the statements of the current transaction have
+
+    @property
+    def left(self) -> float:
+        """The seconds until the deadline, negative after it."""
+        return self._at - time.monotonic()
+
+    def lift(self) -> None:
+        """Let the request take as long as it takes: it may rightly be long, or its answer has begun to stream."""
+        self._at = math.inf
+
+
+REGRANT = 1.0  # seconds that a transaction's statements may run beyond the deadline
+
 _kind: ContextVar[Kind] = ContextVar("kind")
+_deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+
+
+@contextmanager
+def until(deadline: Deadline) -> Iterator[None]:
+    """Give the request that is served in the block a deadline."""
+    outer = _deadline.set(deadline)
+    try:
+        yield
+    finally:
+        _deadline.reset(outer)
+
+
+def deadline() -> Deadline | None:
+    """Return the deadline of the request that is being served; None if it has none."""
+    return _deadline.get()
 
 
 @contextmanager
 def limited(kind: Kind) -> Iterator[None]:
-    """Limit how long the block waits for the database; within a limited block, limit it otherwise.
+    """Limit how long the block waits for the database. Within a limited block, replace its limits.
+
+    A long request has no deadline.
 
     Args:
         kind: of the request.
     """
+    if kind is Kind.LONG and (ends := deadline()):
+        ends.lift()
     is_limited = _with_limits in connection.execute_wrappers
     outer = _kind.set(kind)
     try:
@@ -62,26 +109,49 @@ def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
 
 
 def _with_limits(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-    """Execute a statement; one that opens a transaction begins with the limits."""
+    """Execute a statement. One that opens a transaction begins with the limits, a late one with the time left."""
     cursor = context["cursor"].cursor
-    status = cursor.connection.info.transaction_status
+    first = _before(cursor.connection.info.transaction_status)
     # Other cursors take one statement a message. What they read in a request comes after the transaction's first.
-    if many or status != TransactionStatus.IDLE or not isinstance(cursor, ClientCursor):
+    if many or not first or not isinstance(cursor, ClientCursor):
         return execute(sql, params, many, context)
-    result = execute(_limits(_kind.get()) + sql, params, many, context)
+    result = execute(first + sql, params, many, context)
     while cursor.nextset():  # to what the statement itself returned
         pass
     return result
 
 
-def _limits(kind: Kind) -> str:
+def _before(status: TransactionStatus) -> str:
+    """Return the statements to execute before one, or blank.
+
+    Raises:
+        OperationalError: the request's deadline has passed.
+    """
+    if status not in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
+        return ""  # what failed is rolled back
+    ends = deadline()
+    left = ends.left if ends else math.inf
+    if left <= 0:
+        raise OperationalError("The deadline of the request has passed.") from errors.QueryCanceled()
+    if status == TransactionStatus.IDLE:
+        limits = _limits(_kind.get(), left)
+    elif ends and left < ends.granted - REGRANT:
+        limits = {"statement_timeout": left}
+    else:
+        return ""
+    if ends:
+        ends.granted = limits["statement_timeout"]
+    return set_local(limits)
+
+
+def _limits(kind: Kind, left: float) -> dict[str, float]:
     limits = settings.LIMITS
-    seconds = {
+    longest = limits.statement_seconds if kind is Kind.CALL else limits.long_statement_seconds
+    return {
         "lock_timeout": limits.lock_seconds,
-        "statement_timeout": limits.statement_seconds if kind is Kind.CALL else limits.long_statement_seconds,
+        "statement_timeout": min(longest, max(left, 0.001)),
         "idle_in_transaction_session_timeout": limits.idle_seconds,
     }
-    return set_local(seconds)
 
 
 def set_local(seconds: Mapping[str, float]) -> str:

@@ -18,6 +18,7 @@ from django.http import HttpRequest
 from django_otp.plugins.otp_static.models import StaticDevice, StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice, default_key
 
+from sessions_app.clock import Times, put_back
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event
 
@@ -25,6 +26,8 @@ NAME = "second factor"
 RECOVERY_CODES = 10
 DIGITS = 6
 SET_UP_SECONDS = 3600  # that a key that was shown can be confirmed
+# Looked at before a code is: dated in the future, the last wrong code would keep out the right one until then.
+TIMES = [Times(kind, "throttling_failure_timestamp") for kind in (TOTPDevice, StaticDevice)]
 _SALT = "second-factor"
 
 
@@ -110,6 +113,8 @@ def is_required() -> bool:
 
 def verify(request: HttpRequest, code: str) -> bool:
     """Verify the session by a code of the app, or by a recovery code, which is used up by that."""
+    with unlimited():  # devices of all logins
+        put_back(TIMES)
     login, code = login_of(request), "".join(code.split()).lower()
     kind = TOTPDevice if len(code) == DIGITS and code.isdecimal() else StaticDevice
     for device in kind.objects.filter(user=login, confirmed=True):

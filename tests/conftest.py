@@ -170,7 +170,7 @@ def _settings_of_tests() -> Iterator[None]:
     with override_settings(
         API_RATE=1_000_000,
         ANONYMOUS_RATE=1_000_000,
-        LIMITS=LimitSettings(lock_seconds=60, statement_seconds=120),
+        LIMITS=LimitSettings(lock_seconds=60, statement_seconds=120, request_seconds=120, budget_seconds=3600),
         WHITENOISE_AUTOREFRESH=True,
         PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
         MEMORY_CONTEXT=settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0}),

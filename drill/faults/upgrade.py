@@ -15,16 +15,19 @@ from memoryproject.conf import BASE_DIR
 
 STATES = BASE_DIR / "tests" / "earlier"  # databases as each release left them, the last one last
 PERSON, SESSION = "ada", "ada-0"
-# A server keeps roles beside its databases, so the data has none.
+# Roles belong to the server, so the dump of a database doesn't create them.
 FILL = """
 import gzip
 from django.db import DatabaseError, connection
+from sessions_app.database_roles import ADMIN_ROLE, WEB_ROLE, WORKER_ROLE
+from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.row_security import ROLE
 with connection.cursor() as cursor:
-    try:
-        cursor.execute(f"CREATE ROLE {{ROLE}} NOLOGIN")
-    except DatabaseError:
-        pass  # another database of the server has brought it
+    for role in (ROLE, OPERATOR_ROLE, WEB_ROLE, ADMIN_ROLE, WORKER_ROLE):
+        try:
+            cursor.execute(f"CREATE ROLE {{role}} NOLOGIN NOINHERIT")
+        except DatabaseError:
+            pass  # another database of the server has it already
     cursor.execute(gzip.open({path!r}, "rt").read())
 """
 TURNS = "SELECT count(*) FROM sessions_app_message WHERE kind IN ('turn', 'archived')"

@@ -20,7 +20,7 @@ from drill.provider import Provider, well
 from drill.recovery import now, wait_until_caught_up
 from drill.report import Row, table
 from drill.site import Site
-from drill.trust import contract, fuzz, held, isolation, page
+from drill.trust import contract, fuzz, held, isolation, neighbor, page
 from drill.trust.calls import Operation, Schema, operations
 from drill.trust.isolation import FOREIGN, OF_FIRST, OWN, Caller, Probed, Upstream
 from drill.trust.people import IDS, Known, have_a_prompt, seed
@@ -133,6 +133,10 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
     minutes = float(os.environ.get("MINUTES", "1"))
     print(f"Load: the highest that is held for {minutes:g} minutes …")
     load = held.highest(site, _keys(site, [("", "write")] * LOAD_KEYS), minutes * 60)
+    print("A noisy neighbor …")
+    flooder, of_flooder = _keys(site, [("", "read"), ("", "write")], SECOND)
+    disturbed = neighbor.disturb(site, flooder, of_flooder, *_keys(site, [("", "write")]))
+    remarks += disturbed.remarks
     remarks += probed.leaks + fuzzed.failures
     remarks += [f"{gaps} gaps or missing turns of writers on one session"] if gaps else []
     remarks += [] if load.is_held else [f"No load was held: {load.errors} errors at {load.rate:.0f} appends a second"]
@@ -146,6 +150,7 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
             f"{load.rate:.0f} for {minutes:g} min, p99 {load.p99 * 1000:.0f} ms",
             f"{load.errors} errors",
         ),
+        *disturbed.figures,
     ]
 
 

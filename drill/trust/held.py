@@ -5,7 +5,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import quantiles
 
@@ -27,13 +27,15 @@ SELECT count(*) FROM sessions_app_message message JOIN sessions_app_session sess
 WHERE session.session_id = %s AND kind = 'turn'
 """
 
+Call = Callable[[http.client.HTTPConnection, int], bool]  # of a client, by its number; returns whether it went well
+
 
 @dataclass
 class Held:
     """A load, and how it was borne.
 
     Args:
-        rate: appends a second that were asked for.
+        rate: calls a second that were asked for.
         seconds: for how long.
         times: seconds of each, from when it was due.
         errors: answers that were no success.
@@ -79,19 +81,23 @@ def _append_some(site: Site, writer: int) -> None:
 def highest(site: Site, keys: Sequence[str], seconds: float) -> Held:
     """Find the highest load that is held for some seconds; a lower one where that was too much in the long run."""
     good = FIRST_RATE
+
+    def append(connection: http.client.HTTPConnection, client: int) -> bool:
+        return _append(connection, keys[client % len(keys)], client)
+
     for rate in itertools.accumulate(itertools.repeat(FACTOR), lambda rate, factor: rate * factor, initial=FIRST_RATE):
-        if not load(site, keys, rate, TRY_SECONDS).is_held:
+        if not load(site, append, rate, TRY_SECONDS).is_held:
             break
         good = rate
     while True:
         good *= SHARE
-        held = load(site, keys, good, seconds)
+        held = load(site, append, good, seconds)
         if held.is_held or good < 1:
             return held
 
 
-def load(site: Site, keys: Sequence[str], rate: float, seconds: float) -> Held:
-    """Append at a steady rate, whether answers come or not; a time counts from when the append was due."""
+def load(site: Site, call: Call, rate: float, seconds: float) -> Held:
+    """Call at a steady rate, whether answers come or not; a time counts from when the call was due."""
     held, numbers, lock = Held(rate, seconds), itertools.count(), threading.Lock()
     began = time.monotonic() + 0.5
 
@@ -103,7 +109,7 @@ def load(site: Site, keys: Sequence[str], rate: float, seconds: float) -> Held:
             if due > began + seconds:
                 return connection.close()
             time.sleep(max(due - time.monotonic(), 0))
-            is_well = _append(connection, keys[client % len(keys)], client)
+            is_well = call(connection, client)
             with lock:
                 held.times.append(time.monotonic() - due)
                 held.errors += not is_well

@@ -1,15 +1,16 @@
 """The demonstration: a conversation of several days goes in through the API, and memory comes back.
 
-Like any application, it uses only the API; the worker does the rest. It can be run again, because messages that are
-there already are recognized by their `external_id`.
+Like any application, it uses only the API; the worker does the rest.
 """
 
 import json
 import time
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 
 CONVERSATION = Path(__file__).parent / "conversation.jsonl"
@@ -17,6 +18,10 @@ BATCH = 100
 BUILD_TIMEOUT = 120  # seconds
 QUESTION = "How many kronor a month is the shop on Linnégatan, and how large is it?"
 QUESTION_TOKENS = 1_000
+
+
+class StepFailed(Exception):
+    """A call of the demonstration failed; the message is one line that names the call and the error."""
 
 
 class Demonstration:
@@ -40,7 +45,11 @@ class Demonstration:
         self.messages = [{k: v for k, v in message.items() if k not in envelope} for message in messages]
 
     def run(self) -> None:
-        """Import the conversation, wait for the builds that it makes due, and print the resulting memory."""
+        """Import the conversation, wait for the builds that it makes due, and print the resulting memory.
+
+        Raises:
+            StepFailed: the site refused a call or didn't answer it.
+        """
         self._import()
         self._show_moments()
         self._show_reload()
@@ -111,8 +120,22 @@ class Demonstration:
             body = json.dumps(fields).encode()
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         request = urllib.request.Request(url, data=body, method=method, headers=headers)  # noqa: S310 (our own site)
-        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
-            return json.load(response)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+                return json.load(response)
+        except HTTPError as error:
+            raise StepFailed(f"{method} {path} was answered {error.code}{_detail(error)}") from error
+        except (OSError, HTTPException, ValueError) as error:
+            raise StepFailed(f"{method} {path} got no answer ({type(error).__name__})") from error
+
+
+def _detail(error: HTTPError) -> str:
+    """Return the API's own sentence on an error, in one line; blank when the answer has none."""
+    try:
+        [first, *_] = json.load(error)["errors"]
+        return f": {' '.join(first['detail'].split())}"
+    except (OSError, HTTPException, ValueError, LookupError, TypeError):
+        return ""
 
 
 def _beginning(text: str, most: int) -> str:

@@ -14,7 +14,6 @@ from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
 from moments_app.engines.calls.formation import FormationAnswer, FormationRequest
 from moments_app.engines.calls.moments import MomentAnswer, MomentRequest
 from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
-from moments_app.engines.calls.sharing import ReviewAnswer, ReviewRequest, SharingAnswer, SharingRequest
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.together import Part
 
@@ -170,22 +169,6 @@ class Engine(Protocol):
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """Say what to look up in memory before a message is answered.
-
-        Raises:
-            EngineError: no valid answer could be had.
-        """
-        ...
-
-    def share(self, request: SharingRequest) -> SharingAnswer:
-        """Put what several people said alike in words that are nobody's; blank when that can't be done.
-
-        Raises:
-            EngineError: no valid answer could be had.
-        """
-        ...
-
-    def review(self, request: ReviewRequest) -> ReviewAnswer:
-        """Judge whether a wording may be shown to others.
 
         Raises:
             EngineError: no valid answer could be had.

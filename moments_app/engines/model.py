@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from moments_app.engines import together, transcript
 from moments_app.engines.answers import InvalidAnswer, validated
-from moments_app.engines.calls import consolidation, recall_query, sharing
+from moments_app.engines.calls import consolidation, recall_query
 from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
 from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
 from moments_app.engines.calls.formation import FormationAnswer, FormationRequest
 from moments_app.engines.calls.moments import MomentAnswer, MomentRequest
 from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
 from moments_app.engines.calls.shape import Answer, Shape
-from moments_app.engines.calls.sharing import ReviewAnswer, ReviewRequest, SharingAnswer, SharingRequest
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.grounding import Judge, Judged
@@ -106,15 +105,6 @@ class ModelEngine:
     def digest(self, request: DigestRequest) -> DigestAnswer:
         """Ask for the context and the lessons."""
         return self._told(request, DigestAnswer)
-
-    def share(self, request: SharingRequest) -> SharingAnswer:
-        """Ask for a wording that is nobody's."""
-        return self._answer(sharing.SHAPE, sharing.WRITE, sharing.as_message(request), ANSWER_MIN_ALLOWANCE, Judged)
-
-    def review(self, request: ReviewRequest) -> ReviewAnswer:
-        """Ask whether a wording may be shown, in a call that knows nothing of the one that wrote it."""
-        asked = sharing.review_as_message(request)
-        return self._answer(sharing.REVIEW_SHAPE, sharing.REVIEW, asked, ANSWER_MIN_ALLOWANCE, Judged)
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """Ask what to look up, once: whoever waits for the answer has no time for a repair."""

@@ -4,7 +4,6 @@ A client's time-outs count each wait by itself, so an endpoint that sends a byte
 holds a call forever. Here each wait gets only what is left until the deadline, and every byte received is counted.
 """
 
-import ipaddress
 import socket
 import ssl
 import time
@@ -14,6 +13,8 @@ from typing import Any
 
 import httpcore2
 import httpx2
+
+from moments_app.engines.special_addresses import is_public
 
 _WRITE_BYTES = 65_536  # sent in one wait, so that a slow reader meets the deadline too
 
@@ -28,7 +29,7 @@ class BoundedTransport(httpx2.HTTPTransport):
     Args:
         timeout: seconds from now until all is received.
         max_bytes: of the response, headers included.
-        public_only: only addresses that everybody can reach are connected to, whatever the host's name says.
+        public_only: connect to addresses of the public internet only, whatever the host's name says.
     """
 
     def __init__(self, *, timeout: float, max_bytes: int, public_only: bool = False) -> None:
@@ -86,8 +87,11 @@ class _BoundedBackend(httpcore2.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.NetworkStream:
-        """Try the host's addresses in turn, each with its share of the time, so that a silent one leaves some."""
-        addresses = [one for one in _addresses(host, port) if not self._public_only or _is_public(one)]
+        """Try the host's addresses in turn, each with a share of the time: a silent one leaves some for the rest.
+
+        The name is resolved once, so the address that is checked is the one that is connected to.
+        """
+        addresses = [one for one in _addresses(host, port) if not self._public_only or is_public(one)]
         failure: Exception = httpcore2.ConnectError("the host has no address")
         for number, address in enumerate(addresses):
             share = self._budget.seconds_left() / (len(addresses) - number)
@@ -105,13 +109,6 @@ def _addresses(host: str, port: int) -> list[str]:
         return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, UnicodeError) as error:
         raise httpcore2.ConnectError("the host's name can't be resolved") from error
-
-
-def _is_public(address: str) -> bool:
-    """Tell whether an address is one of the internet: neither private, nor this machine, nor a group's."""
-    parsed = ipaddress.ip_address(address.partition("%")[0])
-    inner = getattr(parsed, "ipv4_mapped", None) or parsed
-    return bool(inner.is_global and not inner.is_multicast)
 
 
 class _BoundedStream(httpcore2.NetworkStream):

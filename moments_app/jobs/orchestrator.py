@@ -12,7 +12,6 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.utils import timezone
 
 from moments_app.engines import Caller
 from moments_app.engines.interface import EngineError
@@ -31,6 +30,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.jobs.runner import recorder, run_job
 from moments_app.models import Circuit, Job
+from sessions_app.clock import database_now
 
 BUSY_PAUSE = timedelta(seconds=5)  # while another worker is at one of the steps
 
@@ -122,6 +122,6 @@ class Orchestrator(Process[Input, Answer]):
         if done.is_cancelled:
             raise CannotRun(f"{process} was cancelled, see job {done.job_id}.")
         if done.status in Job.OPEN:
-            until = max(done.run_after, timezone.now() + BUSY_PAUSE)
+            until = max(done.run_after, database_now() + BUSY_PAUSE)
             raise Waits(until, f"Waiting for {process}, job {done.job_id}.", done.circuit)
         return done.status

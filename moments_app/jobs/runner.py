@@ -18,7 +18,6 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.utils import timezone
 
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.together import answers_kept
@@ -37,6 +36,7 @@ from moments_app.models import Circuit, EngineCall, FailureGroup, Job, PromptVer
 from moments_app.models.circuit import OUTAGE
 from moments_app.models.engine_call import Pause
 from moments_app.models.failure import DEFECT, SETTING
+from sessions_app.clock import database_now
 from sessions_app.daily_limits import Call, calling
 from sessions_app.models import UserProfile
 from sessions_app.retention.archive_files import ArchiveError
@@ -97,7 +97,7 @@ def _run_with(process: AnyProcess, job: Job) -> None:
             job.postpone(error.until, str(error), Job.Held.STEP)
     except Stopped:
         connection.close()  # which may have been amid a statement
-        job.postpone(timezone.now(), "Its worker was asked to end.", Job.Held.BACKOFF)
+        job.postpone(database_now(), "Its worker was asked to end.", Job.Held.BACKOFF)
         raise
     except Exception as error:
         _end_attempt(job, process, error)

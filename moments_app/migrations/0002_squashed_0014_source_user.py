@@ -11,9 +11,10 @@ import pgvector.django.halfvec
 from django.db import migrations, models
 from pgvector.django import VectorExtension
 
-from moments_app.vector_search import nearest
-from sessions_app.row_security import grant, protect, text_search
-from sessions_app.word_search import add_search_vector, recall
+from moments_app.migrations._vector_search import nearest
+from sessions_app.migrations._row_security import grant, text_search
+from sessions_app.migrations._word_search import add_search_vector, recall
+from sessions_app.row_security import protect
 
 
 class Migration(migrations.Migration):

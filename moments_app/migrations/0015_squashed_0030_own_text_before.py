@@ -1,7 +1,6 @@
 """Retraction, words in their language, moments in time, lines of streams, and what memory itself served."""
 
 import uuid
-from importlib import import_module
 
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
@@ -11,13 +10,9 @@ from django.db import migrations, models
 
 import moments_app.models.retraction
 import sessions_app.models.searched
-from sessions_app.row_security import protect, search_words
-from sessions_app.word_search import recall_anew, words_index, write_search_vector
-
-# What is done to rows stands in two of the migrations that this one replaces. It finds none in a new database; whoever
-# deletes them takes these steps out.
-CHAIN = import_module("moments_app.migrations.0025_chain_in_time")
-OWN_TEXT = import_module("moments_app.migrations.0030_own_text_before")
+from sessions_app.migrations._row_security import search_words
+from sessions_app.migrations._word_search import recall_anew, words_index, write_search_vector
+from sessions_app.row_security import protect
 
 ATOMS_SCOPE = "COALESCE('u' || user_id, 's' || stream_id)"
 MOMENTS_SCOPE = "'u' || user_id"
@@ -384,6 +379,4 @@ class Migration(migrations.Migration):
         ),
         recall_anew("moments_app_moment", scope=MOMENTS_SCOPE, time="ends_at", condition="true", before="true"),
         search_words("moments_app_entity"),
-        migrations.RunPython(CHAIN.link_by_time, migrations.RunPython.noop, elidable=True),
-        migrations.RunPython(OWN_TEXT.note_what_was_served_before, migrations.RunPython.noop),
     ]

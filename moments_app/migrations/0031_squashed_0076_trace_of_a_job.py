@@ -1,7 +1,7 @@
 """Circuits, releases, applications, facts in time, lines of profiles, probes, failures, trials and webhooks."""
 
 import uuid
-from importlib import import_module
+from pathlib import Path
 
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
@@ -10,12 +10,28 @@ import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
 from django.db import migrations, models
+from django.db.models.functions import Coalesce
 
-from sessions_app.at_once import AtOnce, besides_models
+from sessions_app.at_once import AtOnce
 
-NOT_HELD = import_module("moments_app.migrations.0034_jobs_not_held")
-REFUSED = import_module("moments_app.migrations.0038_refused_texts")
-APPLICATIONS = import_module("moments_app.migrations.0042_applications")
+SUBJECT = Coalesce("user_id", -models.F("stream_id"), 0)
+KINDS = ("factembedding", "momentembedding", "turnembedding")
+REFUSED = {
+    "refusal": models.CharField(
+        blank=True, db_default="", default="", max_length=255, help_text="What the endpoint said last."
+    ),
+    "refusals": models.PositiveSmallIntegerField(db_default=0, default=0, help_text="How often it refused the text."),
+    "ask_again_at": models.DateTimeField(
+        null=True, help_text="When a refused text is sent again; blank: with the next."
+    ),
+}
+STREAMS = """
+ALTER TABLE moments_app_memorystream ADD COLUMN application_id bigint DEFAULT 1;
+ALTER TABLE moments_app_memorystream ADD CONSTRAINT stream_application
+    FOREIGN KEY (application_id) REFERENCES sessions_app_application (id) DEFERRABLE INITIALLY DEFERRED NOT VALID;
+"""
+# Functions, policies and grants.
+SQL = Path(__file__).with_suffix(".sql")
 
 MODELS = [
     migrations.CreateModel(
@@ -81,7 +97,7 @@ MODELS = [
         "job",
         models.Index(
             models.F("process"),
-            NOT_HELD.SUBJECT,
+            SUBJECT,
             models.F("run_after"),
             condition=models.Q(("circuit", None), ("status", "queued")),
             name="job_in_turn",
@@ -91,7 +107,7 @@ MODELS = [
         "job",
         models.Index(
             models.F("circuit"),
-            NOT_HELD.SUBJECT,
+            SUBJECT,
             models.F("id"),
             condition=models.Q(("circuit__isnull", False), ("status", "queued")),
             name="job_held",
@@ -132,13 +148,13 @@ MODELS = [
             name="job_unfinished",
         ),
     ),
-    *(migrations.AddField(kind, name, field) for kind in REFUSED.KINDS for name, field in REFUSED.FIELDS.items()),
+    *(migrations.AddField(kind, name, field) for kind in KINDS for name, field in REFUSED.items()),
     *(
         migrations.AddIndex(
             kind,
             models.Index(condition=models.Q(vector=None), fields=["model", "ask_again_at"], name=f"{kind}_refused"),
         )
-        for kind in REFUSED.KINDS
+        for kind in KINDS
     ),
     migrations.AddField(
         "memoryatom",
@@ -315,7 +331,7 @@ MODELS = [
         options={"constraints": [models.UniqueConstraint(fields=("release", "atom"), name="release_source_once")]},
     ),
     migrations.SeparateDatabaseAndState(
-        [migrations.RunSQL(APPLICATIONS.STREAMS)],
+        [migrations.RunSQL(STREAMS)],
         [
             migrations.AddField(
                 "memorystream",
@@ -1440,27 +1456,4 @@ class Migration(migrations.Migration):
         ("django_q", "__first__"),
     ]
 
-    operations = [
-        *besides_models("moments_app", "0031_as_made_today"),
-        AtOnce(MODELS),
-        *besides_models(
-            "moments_app",
-            "0039_shared_memory",
-            "0041_everybodys_rows",
-            "0044_row_security_of_applications",
-            "0045_limited_operators",
-            "0051_index_vectors",
-            "0052_facts_in_time",
-            "0055_profile_lines",
-            "0057_probes",
-            "0060_words_without_places",
-            "0062_failures",
-            "0065_retract_what_is_written",
-            "0070_prompt_trials",
-            "0071_webhooks",
-            "0072_searches_of_former_times",
-            "0074_cheaper_policies",
-        ),
-        # What is done to rows comes last, as no table is altered while constraints of its rows wait to be checked.
-        *besides_models("moments_app", "0040_candidates", "0054_facts_of_people", "0056_lines_of_profiles"),
-    ]
+    operations = [AtOnce(MODELS), migrations.RunSQL(SQL.read_text())]

@@ -12,8 +12,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import Count, Exists, OuterRef, Q, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from moments_app.engines.statements import since_in, statement_of, worth_of
@@ -84,13 +83,6 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         )
         told_by_agent = Q(stream__agent_id="") & Exists(twins.exclude(stream__agent_id=""))
         return self.active().candidates().filter(reviewed_at=None).exclude(told_by_agent)
-
-    def one_a_group(self) -> Self:
-        """Return the candidates to review, of those that say alike the newest, each with the number of `people`."""
-        alike = self.model.objects.to_review().filter(alike=OuterRef("alike")).order_by()
-        people = alike.values("alike").annotate(people=Count("user", distinct=True)).values("people")
-        later = self.model.objects.to_review().filter(alike=OuterRef("alike"), pk__gt=OuterRef("pk"))
-        return self.to_review().exclude(Exists(later)).annotate(people=Coalesce(Subquery(people), 1))
 
     def seen_by(self, user: UserProfile | None) -> Self:
         """Return what a person gets of streams that they see: their own, and of shards what is shared and in memory."""
@@ -209,20 +201,6 @@ class MemoryAtom(Searched):
     )
     reviewed_at = models.DateTimeField(
         null=True, blank=True, editable=False, help_text="When an operator decided on the candidate."
-    )
-    alike = models.BigIntegerField(
-        null=True,
-        blank=True,
-        editable=False,
-        help_text="Of a candidate: primary key of the first of those that say alike.",
-    )
-    left_to_operator = models.CharField(
-        max_length=255,
-        blank=True,
-        default="",
-        db_default="",
-        editable=False,
-        help_text="Why the rule did not release the candidate.",
     )
     atom_type = models.CharField(max_length=16, choices=Type)
     content = models.TextField()
@@ -369,12 +347,6 @@ class MemoryAtom(Searched):
                 fields=["id"],
                 condition=Q(is_candidate=True, state="active", reviewed_at__isnull=True),
                 name="atom_to_review",
-            ),
-            models.Index(fields=["alike"], condition=Q(alike__isnull=False), name="atom_alike"),
-            models.Index(
-                fields=["stream", "id"],
-                condition=Q(is_candidate=True, state="active", alike__isnull=True),
-                name="atom_to_group",
             ),
             models.Index(fields=["user", "-formed_at", "-id"], name="atom_user_newest"),
             models.Index(fields=["shown_in"], condition=Q(shown_in__isnull=False), name="atom_shown_in"),

@@ -18,12 +18,13 @@ import structlog
 from django.conf import settings
 from django.db import models, transaction
 from django.db.models import Count, F, OuterRef, Q, Subquery
-from django.db.models.functions import Coalesce, Greatest
+from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils import timezone
 
 from moments_app.engines import Caller
 from moments_app.engines.interface import CallRecord
 from moments_app.models.job import SUBJECT, Job, JobQuerySet
+from sessions_app.clock import database_now
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Event
 from sessions_app.refusals import Refusal
@@ -114,14 +115,16 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         """Let a step of a job be the probe in its place: it is the step that asks."""
         for circuit in self.open().filter(probe=job.pk, is_probing=True).select_for_update(no_key=True):
             self.filter(pk=circuit.pk).update(probe=step.pk)
-            Job.objects.held().filter(pk=step.pk, circuit=circuit).update(circuit=None, run_after=timezone.now())
+            Job.objects.held().filter(pk=step.pk, circuit=circuit).update(circuit=None, run_after=Now())
 
     def send_probes(self) -> None:
         """Make a held job of each open circuit due whose time has come; who failed last comes last."""
-        for circuit in self.open().order_by("last_failure_at"):
-            if not interval():
+        left_alone = self.open().order_by("last_failure_at")
+        if not interval():
+            for circuit in left_alone:
                 circuit.close("settings")
-            elif circuit.is_probe_due:
+        else:
+            for circuit in left_alone.filter(next_probe_at__lte=Now()):
                 circuit.send_probe()
 
 
@@ -232,7 +235,7 @@ class Circuit(models.Model):
             wait: when it failed and turns out to be the only one that does, it has to wait for so long.
         """
         this = Circuit.objects.select_for_update(no_key=True).get(pk=self.pk)
-        until = timezone.now() + wait
+        until = database_now() + wait
         if not this.holds(job):  # it has been closed meanwhile
             return job.postpone(until, this.why, Job.Held.BACKOFF)
         job.postpone(until, this.why, Job.Held.CIRCUIT, circuit=this)
@@ -247,7 +250,7 @@ class Circuit(models.Model):
 
     def take_probe(self, job: Job | None = None) -> bool:
         """Take the probe that is due, for all at the endpoint if it is away; of several who try at once, one does."""
-        now = timezone.now()
+        now = database_now()
         due = Circuit.objects.open().filter(pk=self.pk, next_probe_at__lte=now)
         who = {"probe": job.pk, "probe_subject": job.subject, "is_probing": True} if job else {}
         with transaction.atomic():
@@ -267,7 +270,7 @@ class Circuit(models.Model):
         """Make a held job due, another one than the last time and of somebody else, if there is one."""
         job = self._next_probe()
         if job and self.take_probe(job):
-            Job.objects.held().filter(pk=job.pk).update(circuit=None, run_after=timezone.now())
+            Job.objects.held().filter(pk=job.pk).update(circuit=None, run_after=Now())
 
     def _next_probe(self) -> Job | None:
         held = Job.objects.held().filter(circuit=self).alias(about=SUBJECT).order_by("about", "id")
@@ -280,7 +283,7 @@ class Circuit(models.Model):
     def give_back_probe(self, job: Job) -> None:
         """Let another job be the probe, at once, when this one ended without asking."""
         unused = Circuit.objects.open().filter(pk=self.pk, probe=job.pk, is_probing=True)
-        unused.update(next_probe_at=timezone.now(), is_probing=False)
+        unused.update(next_probe_at=Now(), is_probing=False)
 
     @transaction.atomic
     def try_now(self, actor: str) -> None:
@@ -289,7 +292,7 @@ class Circuit(models.Model):
         Raises:
             NotOpen: there is nothing to try.
         """
-        if not Circuit.objects.open().filter(pk=self.pk).update(next_probe_at=timezone.now()):
+        if not Circuit.objects.open().filter(pk=self.pk).update(next_probe_at=Now()):
             raise NotOpen
         self._tell("circuit_tried", actor)
 
@@ -302,7 +305,7 @@ class Circuit(models.Model):
         is_at_once = call.error_kind in AT_ONCE and (subject is None or subject != self.lone_subject)
         self.subject = subject if is_alone else None
         self.failures += 1
-        self.reason, self.error, self.last_failure_at = call.error_kind, call.error, timezone.now()
+        self.reason, self.error, self.last_failure_at = call.error_kind, call.error, database_now()
         self.is_probing = self.is_probing and not (job and job.pk == self.probe)
         is_away = call.error_kind in AWAY and self.beside.exists()
         if is_at_once or is_away or self.failures > 1:
@@ -312,7 +315,7 @@ class Circuit(models.Model):
         self.save()
 
     def _left_alone(self, call: CallRecord, job: Job | None) -> None:
-        now, wished = timezone.now(), timedelta(seconds=call.retry_after or 0)
+        now, wished = database_now(), timedelta(seconds=call.retry_after or 0)
         if self.is_open:
             self.next_probe_at = max(self.next_probe_at, now + wished)
             return
@@ -358,7 +361,7 @@ class Circuit(models.Model):
         this = Circuit.objects.locked(self.engine, self.work)
         if not this.is_open:
             return False
-        now = timezone.now()
+        now = database_now()
         if this.is_away:
             this.beside.update(next_probe_at=now)
         is_lone = answered is not None and this.subject not in (None, answered.subject)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 from django.conf import settings
 from django.db import connection, models, transaction
 from django.db.models import F, Q
-from django.db.models.functions import Coalesce
+from django.db.models.expressions import CombinedExpression, ExpressionWrapper
+from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 from django.utils.functional import cached_property
 from psycopg.types.json import Jsonb
 
+from sessions_app.clock import database_now
 from sessions_app.daily_limits import call_under_way
 from sessions_app.insert import insert_those_missing, insert_unless_there
 from sessions_app.models import ApiKey, Event, Session, UserProfile
@@ -48,30 +50,39 @@ WITH job AS NOT MATERIALIZED (SELECT *, COALESCE(user_id, stream_id * -1, 0) AS 
 SELECT COALESCE((
     SELECT job.id FROM job
     WHERE job.status = 'queued' AND job.circuit_id IS NULL AND job.process = ANY (%(urgent)s::text[])
-    AND job.run_after <= %(now)s AND job.subject = due.subject
+    AND job.run_after <= statement_timestamp() AND job.subject = due.subject
     ORDER BY array_position(%(urgent)s::text[], job.process::text), job.run_after, job.id LIMIT 1
 ), due.id), due.subject FROM unnest(%(processes)s::text[]) AS wanted (process), LATERAL (
     SELECT job.id, job.subject, job.run_after FROM job
     WHERE job.status = 'queued' AND job.circuit_id IS NULL AND job.process = wanted.process
-    AND job.run_after <= %(now)s AND job.subject > %(after)s
+    AND job.run_after <= statement_timestamp() AND job.subject > %(after)s
     AND NOT EXISTS (
         SELECT FROM job other
-        WHERE other.status = 'processing' AND other.heartbeat_at >= %(silent)s AND other.subject = job.subject
+        WHERE other.status = 'processing' AND other.subject = job.subject
+            AND other.heartbeat_at >= statement_timestamp() - make_interval(secs => %(stale)s)
     )
     ORDER BY job.subject, job.run_after, job.id LIMIT 1
 ) due ORDER BY due.subject, due.run_after, due.id LIMIT 1
 """
 
 COMPLETE_SQL = """
-UPDATE moments_app_job job SET status = 'completed', error = '', finished_at = %s, result = made.result
+UPDATE moments_app_job job
+SET status = 'completed', error = '', finished_at = statement_timestamp(), result = made.result
 FROM unnest(%s::bigint[], %s::jsonb[]) AS made (id, result) WHERE job.id = made.id
 """
 
 
-def silent_since() -> datetime:
-    """Return the time since when a running job must have given no sign for its worker to be dead."""
-    limit: datetime = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
-    return limit
+def silent_since() -> CombinedExpression:
+    """Return the time since when a running job must have given no sign for its worker to be dead.
+
+    By the database's clock, as heartbeats are: workers of several hosts look at each other's.
+    """
+    return Now() - timedelta(seconds=settings.JOBS.stale_seconds)
+
+
+def _age_of(column: str) -> "ExpressionWrapper[Any]":
+    """Return for how long the time in a column has passed."""
+    return ExpressionWrapper(Now() - F(column), models.DurationField())
 
 
 class JobQuerySet(models.QuerySet["Job"]):
@@ -100,13 +111,13 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def put_off(self, until: datetime, reason: str) -> None:
         """Put due jobs off to another day."""
-        since = Coalesce("held_since", timezone.now())
+        since = Coalesce("held_since", Now())
         self.due().update(run_after=until, held_by=Job.Held.BUDGET, held_since=since, error=reason)
 
     def take_up(self) -> None:
         """Make due what waits for another day, and for jobs that do: a limit may have been raised."""
         waits = (Job.Held.BUDGET, Job.Held.STEP)
-        self.later().filter(held_by__in=waits).update(run_after=timezone.now())
+        self.later().filter(held_by__in=waits).update(run_after=Now())
 
     def newest_first(self) -> Self:
         """Order by the time they were asked for."""
@@ -118,7 +129,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def due(self) -> Self:
         """Keep queued ones whose time has come, and that no circuit holds."""
-        return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__lte=timezone.now())
+        return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__lte=Now())
 
     def held(self) -> Self:
         """Keep those queued that an open circuit holds."""
@@ -126,7 +137,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def later(self) -> Self:
         """Keep those queued for a time that has not come: a back-off, another day."""
-        return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__gt=timezone.now())
+        return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__gt=Now())
 
     def stalled(self) -> Self:
         """Keep those that have failed, or wait, because of a failure that is known."""
@@ -156,10 +167,9 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def oldest_wait(self) -> float:
         """Return the seconds that the due job waiting longest has waited, silent running ones included; 0 for none."""
-        now = timezone.now()
-        first_due = self.due().order_by("run_after").values_list("run_after")[:1]
-        first_stale = self.stale().order_by("heartbeat_at").values_list("heartbeat_at")[:1]
-        return max(((now - start).total_seconds() for (start,) in first_due.union(first_stale)), default=0.0)
+        first_due = self.due().order_by("run_after").values_list(_age_of("run_after"))[:1]
+        first_stale = self.stale().order_by("heartbeat_at").values_list(_age_of("heartbeat_at"))[:1]
+        return max((age.total_seconds() for (age,) in first_due.union(first_stale)), default=0.0)
 
     def request(
         self,
@@ -255,7 +265,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         about = self.open().filter(process=process, session=session, stream=None, user_id=person)
         job = about.select_for_update().first()
         if job:
-            job.status, job.run_after = Job.Status.QUEUED, timezone.now()
+            job.status, job.run_after = Job.Status.QUEUED, database_now()
             job.save(update_fields=["status", "run_after"])
         return job
 
@@ -290,8 +300,7 @@ class JobQuerySet(models.QuerySet["Job"]):
             "processes": list(processes),
             "urgent": list(urgent),
             "after": after,
-            "now": timezone.now(),
-            "silent": silent_since(),
+            "stale": settings.JOBS.stale_seconds,
         }
         with connection.cursor() as cursor:
             cursor.execute(NEXT_SQL, values)
@@ -317,15 +326,14 @@ class JobQuerySet(models.QuerySet["Job"]):
         """End jobs that this transaction holds with what they made, by one statement."""
         made = [Jsonb(result) for result in results.values()]
         with connection.cursor() as cursor:
-            cursor.execute(COMPLETE_SQL, [timezone.now(), [job.pk for job in results], made])
+            cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
 
     def _take(self, worker: str = "") -> int:
-        now = timezone.now()
         return self.update(
             status=Job.Status.PROCESSING,
             attempts=F("attempts") + 1,
-            started_at=now,
-            heartbeat_at=now,
+            started_at=Now(),
+            heartbeat_at=Now(),
             progress_done=0,
             worker=worker,
         )
@@ -503,7 +511,8 @@ class Job(models.Model):
     @property
     def is_stale(self) -> bool:
         """True when it runs, but is silent for so long that its worker must be dead."""
-        is_silent = self.heartbeat_at is not None and self.heartbeat_at < silent_since()
+        limit = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
+        is_silent = self.heartbeat_at is not None and self.heartbeat_at < limit
         return self.status == Job.Status.PROCESSING and is_silent
 
     @property
@@ -535,7 +544,7 @@ class Job(models.Model):
     def make_due(self) -> None:
         """Make a job that waits for its next attempt due now: there is something new to do."""
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED, attempts__gt=0)
-        waiting.update(run_after=timezone.now())
+        waiting.update(run_after=Now())
 
     def is_claimed(self) -> bool:
         """Lock the row and tell whether this run still holds the job; another may have taken it over."""
@@ -544,7 +553,7 @@ class Job(models.Model):
     def beat(self, done: int, total: int) -> None:
         """Note that the run is alive and how far it is."""
         Job.objects.filter(pk=self.pk, **self._claim()).update(
-            heartbeat_at=timezone.now(), progress_done=done, progress_total=total
+            heartbeat_at=Now(), progress_done=done, progress_total=total
         )
 
     def complete(self, result: dict[str, Any]) -> None:
@@ -587,7 +596,7 @@ class Job(models.Model):
         """
         if self.attempts >= settings.JOBS.max_attempts:
             return self.fail(error)
-        until = timezone.now() + max(self.backoff, wait or self.backoff)
+        until = database_now() + max(self.backoff, wait or self.backoff)
         self._hold(Job.Held.BACKOFF, error=error, run_after=until)
 
     def postpone(self, until: datetime, reason: str, held_by: "Job.Held", *, circuit: "Circuit | None" = None) -> None:
@@ -607,9 +616,9 @@ class Job(models.Model):
         The first time it is due at once. Later it waits as if it had been found by its silence: it may be what kills
         its workers, or they are killed one after the other, and its attempts are to last.
         """
-        due = timezone.now()
+        due = now = database_now()
         if self.attempts > 1 and self.heartbeat_at:
-            due = max(due, self.heartbeat_at + timedelta(seconds=settings.JOBS.stale_seconds))
+            due = max(due, min(self.heartbeat_at, now) + timedelta(seconds=settings.JOBS.stale_seconds))
         self._update(status=Job.Status.QUEUED, error="The worker died or fell silent.", run_after=due)
 
     def cancel(self, *, actor: str) -> None:
@@ -622,7 +631,7 @@ class Job(models.Model):
             CannotChange: when the job has ended; names its state.
         """
         result = {"reason": f"Cancelled by {actor}.", CANCELLED: actor}
-        state = {"status": Job.Status.SKIPPED, "result": result, "finished_at": timezone.now()}
+        state = {"status": Job.Status.SKIPPED, "result": result, "finished_at": Now()}
         if not Job.objects.open().filter(pk=self.pk).update(**state):
             self.refresh_from_db(fields=["status"])
             raise CannotChange(f"Only a queued or running job can be cancelled; this one is {self.status}.")
@@ -637,7 +646,7 @@ class Job(models.Model):
         same = Job.objects.open().filter(process=self.process, user=self.user, session=self.session, stream=self.stream)
         if other := same.exclude(pk=self.pk).first():
             raise CannotChange(f"Job {other.job_id} about the same is open; this one is not needed.")
-        state = {"status": Job.Status.QUEUED, "run_after": timezone.now(), "finished_at": None}
+        state = {"status": Job.Status.QUEUED, "run_after": Now(), "finished_at": None}
         state |= {"held_since": None, "circuit": None, "failure": None}
         this = Job.objects.filter(pk=self.pk)
         # The run that was cancelled may still think. Its claim is the number of its attempt, so that isn't given again.
@@ -649,11 +658,11 @@ class Job(models.Model):
         return {"status": Job.Status.PROCESSING, "attempts": self.attempts}
 
     def _hold(self, held_by: "Job.Held", **fields: Any) -> None:
-        since = Coalesce("held_since", timezone.now())
+        since = Coalesce("held_since", Now())
         self._update(status=Job.Status.QUEUED, held_by=held_by, held_since=since, **fields)
 
     def _end(self, status: "Job.Status", **fields: Any) -> bool:
-        return self._update(status=status, finished_at=timezone.now(), **fields)
+        return self._update(status=status, finished_at=Now(), **fields)
 
     def _update(self, **fields: Any) -> bool:
         """Change the row; return False when the claim is lost."""

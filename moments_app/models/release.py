@@ -10,8 +10,7 @@ from typing import Any, Self
 
 from django.core import signing
 from django.db import models
-from django.db.models import Count, Exists, OuterRef, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from moments_app.models.atom import MemoryAtom
@@ -31,13 +30,6 @@ class ReleaseQuerySet(models.QuerySet["Release"]):
         found = ReleaseSource.objects.filter(atom__in=[atom.pk for atom in atoms])
         return self.filter(pk__in=found.values("release"))
 
-    def short(self) -> Self:
-        """Return those that rest on fewer people than they were released for."""
-        there = ReleaseSource.objects.filter(release=OuterRef("pk"), atom__isnull=False).order_by()
-        remaining = there.exclude(atom__state=MemoryAtom.State.EVICTED).values("release")
-        people = remaining.annotate(people=Count("user", distinct=True)).values("people")
-        return self.filter(quorum__gt=Coalesce(Subquery(people), 0))
-
     def only_from(self, user: UserProfile) -> Self:
         """Return those of which everything comes from this person."""
         sources = ReleaseSource.objects.filter(release=OuterRef("pk"))
@@ -46,10 +38,6 @@ class ReleaseQuerySet(models.QuerySet["Release"]):
 
 class Release(models.Model):
     """One wording that others see, and who decided that they do."""
-
-    class Rule(models.TextChoices):
-        OPERATOR = "operator"
-        ALIKE = "alike", "said alike"
 
     release_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="releases")
@@ -62,17 +50,9 @@ class Release(models.Model):
         help_text="The item that everybody sees who sees the shard.",
     )
     wording = models.TextField()
-    rule = models.CharField(max_length=16, choices=Rule, default=Rule.OPERATOR)
-    quorum = models.PositiveSmallIntegerField(
-        default=0,
-        db_default=0,
-        help_text="It is withdrawn when fewer people than this remain that it is from. 0: nobody counted.",
-    )
-    actor = models.CharField(max_length=255, help_text="Who decided: operator:…, or the rule with its version.")
+    actor = models.CharField(max_length=255, help_text="Who decided: operator:…")
     note = models.CharField(max_length=2_000, blank=True)
-    signature = models.CharField(
-        max_length=255, editable=False, help_text="Of wording, stream and time; of a rule's, of the rule as well."
-    )
+    signature = models.CharField(max_length=255, editable=False, help_text="Of wording, stream and time.")
     narrower = models.ForeignKey(
         "self",
         null=True,
@@ -108,8 +88,7 @@ class Release(models.Model):
 
     @property
     def _signed(self) -> str:
-        by_rule = [] if self.rule == Release.Rule.OPERATOR else [self.rule, self.actor, str(self.quorum)]
-        return "\n".join([*by_rule, str(self.stream.stream_id), self.created_at.isoformat(), self.wording])
+        return "\n".join([str(self.stream.stream_id), self.created_at.isoformat(), self.wording])
 
     @property
     def is_signed(self) -> bool:

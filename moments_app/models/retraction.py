@@ -196,10 +196,9 @@ class RetractedItem(models.Model):
         return next((text for text in said if isinstance(text, str) and text), str(self))
 
     def row(self) -> serializers.base.DeserializedObject:
-        """Return the row as it was; its `object` is not saved."""
-        return next(
-            serializers.deserialize("python", [{"model": self.model, "pk": self.object_pk, "fields": self.data}])
-        )
+        """Return the row as it was, without columns that its table no longer has; its `object` is not saved."""
+        kept = {"model": self.model, "pk": self.object_pk, "fields": self.data}
+        return next(serializers.deserialize("python", [kept], ignorenonexistent=True))
 
 
 def _stored(row: models.Model) -> list[str]:

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import Exists, F, Func, IntegerField, Max, OuterRef, Q, QuerySet, Subquery
+from django.db.models import F, Func, IntegerField, Max, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from sessions_app.insert import insert_those_missing, insert_unless_there
@@ -95,11 +95,6 @@ def _count_to(most: int, rows: QuerySet[models.Model]) -> Func:
 class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
     def active(self) -> Self:
         return self.filter(is_active=True)
-
-    def shared_by_rule(self) -> Self:
-        """Return the shards of which a rule releases what several people said alike."""
-        everywhere = self.model.objects.active().filter(agent_id="", shares_by_rule=True, name=OuterRef("name"))
-        return self.active().filter(Q(shares_by_rule=True) | Exists(everywhere), stream_type=MemoryStream.Type.AGENT)
 
     def extracting(self) -> Self:
         """Return those that formations fill."""
@@ -233,14 +228,6 @@ class MemoryStream(models.Model):
     consolidation_trigger = models.PositiveSmallIntegerField(default=5, help_text="Waiting observations.")
     consolidated_max_words = models.PositiveSmallIntegerField(default=400)
     fact_buffer_max = models.PositiveSmallIntegerField(default=100, help_text="More are evicted, oldest first.")
-
-    shares_by_rule = models.BooleanField(
-        "shared by rule",
-        default=False,
-        db_default=False,
-        help_text="Of a shard: what several people said alike reaches the users of their agent without an operator, "
-        "where nothing in it is one person's. Of a shard of every agent it holds for all of its name.",
-    )
 
     consolidation_model = models.CharField(max_length=255, blank=True, help_text="Blank: MEMORY_FORMATION__MODEL.")
 

@@ -18,8 +18,10 @@ from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models, transaction
 from django.db.models import F, Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
+from sessions_app.clock import database_now
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.sealed import seal, unseal
@@ -141,14 +143,13 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
 
     def take_next(self) -> "WebhookDelivery | None":
         """Take what is due longest, so that nobody else sends it, or to its endpoint, for now; None when nothing is."""
-        now = timezone.now()
-        is_ready = Q(endpoint__waits_until=None) | Q(endpoint__waits_until__lte=now)
-        due = self.filter(is_ready, due_at__lte=now, endpoint__is_active=True).order_by("due_at", "id")
+        is_ready = Q(endpoint__waits_until=None) | Q(endpoint__waits_until__lte=Now())
+        due = self.filter(is_ready, due_at__lte=Now(), endpoint__is_active=True).order_by("due_at", "id")
         with transaction.atomic():
             both = due.select_for_update(skip_locked=True, of=("self", "endpoint"))
             if taken := both.select_related("endpoint", "event").first():
                 taken.attempts += 1
-                taken.due_at = taken.endpoint.waits_until = now + LEASE
+                taken.due_at = taken.endpoint.waits_until = database_now() + LEASE
                 taken.save(update_fields=["attempts", "due_at"])
                 taken.endpoint.save(update_fields=["waits_until"])
         return taken
@@ -200,7 +201,7 @@ class WebhookDelivery(models.Model):
 
     def note_sent(self) -> None:
         """Note that it arrived, and that the endpoint is well."""
-        self.due_at, self.sent_at, self.error = None, timezone.now(), ""
+        self.due_at, self.sent_at, self.error = None, database_now(), ""
         self.save(update_fields=["due_at", "sent_at", "error"])
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(failures=0, waits_until=None)
 
@@ -211,7 +212,7 @@ class WebhookDelivery(models.Model):
         Args:
             error: why it did not arrive, without the address.
         """
-        now = timezone.now()
+        now = database_now()
         failures = F("failures") + 1
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(failures=failures)
         self.endpoint.refresh_from_db(fields=["failures"])
@@ -226,7 +227,7 @@ class WebhookDelivery(models.Model):
 
     def resend(self) -> None:
         """Send it again, at once."""
-        self.queued_at = self.due_at = timezone.now()
+        self.queued_at = self.due_at = database_now()
         self.sent_at, self.attempts = None, 0
         self.save(update_fields=["queued_at", "due_at", "sent_at", "attempts"])
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(waits_until=None)

@@ -7,7 +7,7 @@ from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Concat
 from django.urls import reverse
 
-from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
+from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment, PromptResource
 from sessions_app.admin.links import change_url, page_url, turn_url
 from sessions_app.models import Session, UserProfile
 
@@ -83,7 +83,7 @@ class Pages:
         if pk is None:
             return self._urls.get(ref, "")
         if ref.endswith("/summary"):
-            return page_url(Summary, "chain", pk)
+            return page_url(Session, "summaries", pk)
         return turn_url(pk, int(ref.rsplit("/", 1)[1]))
 
 

@@ -1,15 +1,13 @@
-"""What became of a person's days, drawn as lanes: a row a session, a column a day on which something happened.
+"""A person's days: what happened on each of them, newest first, a page at a time.
 
-Of each kind the latest events before a place are read by an index, all kinds by one statement, so that a page costs its
-own length wherever in a person's time it is. Moments and facts stand where they were said, sessions where something was
-said last; summaries and retractions stand where they were made.
+One statement reads the latest events of each kind before a position, each kind through its own index, so a page costs
+the same anywhere in the history. Moments and facts are dated by their source turns, sessions by their last turn, and
+summaries and retractions by their creation.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
-from functools import cached_property
+from datetime import date, datetime
 from itertools import groupby
 from typing import Any, Self
 
@@ -23,11 +21,6 @@ from sessions_app.models import Session, UserProfile
 PAGE = 60  # events of a page, at most
 DAYS = 14  # days of a page, at most
 TEXT = 160  # characters of an event's text
-LABELS = 7  # days that are named above the lanes
-HUES = 8
-LATE = 84  # per cent of the width
-THINNEST = 0.8  # per cent of the width
-ALL_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -38,7 +31,6 @@ class Kind:
         name: its name in the page.
         model: the table whose rows they are.
         time: the column by which they are read.
-        since: the column with their beginning, if that is another.
         text: the column with their text.
         session: the lookup to the session.
         rows: a person's rows that are such events.
@@ -49,7 +41,6 @@ class Kind:
     time: str
     text: str
     rows: Callable[[UserProfile], QuerySet[Any]]
-    since: str = ""
     session: str = "session"
 
 
@@ -60,7 +51,6 @@ KINDS = (
         "ends_at",
         "name",
         lambda user: Moment.objects.for_user(user),
-        since="starts_at",
         session="source_session",
     ),
     Kind(
@@ -124,7 +114,6 @@ class Happening:
         kind: its place in `KINDS`.
         pk: primary key of its row.
         at: when it was.
-        begun: when it began.
         text: what it says.
         session, session_name: where; None where it belongs to no session.
     """
@@ -132,7 +121,6 @@ class Happening:
     kind: int
     pk: int
     at: datetime
-    begun: datetime
     text: str
     session: int | None
     session_name: str
@@ -149,44 +137,6 @@ class Happening:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """An event as it is drawn, in per cent of the width."""
-
-    event: Happening
-    start: float
-    end: float
-
-
-@dataclass(frozen=True)
-class Lane:
-    """A session, or what belongs to none, with its marks."""
-
-    session: int | None
-    name: str
-    marks: Sequence[Mark]
-
-    @property
-    def hue(self) -> int:
-        """The number of its color."""
-        return (self.session or 0) % HUES
-
-
-@dataclass(frozen=True)
-class Column:
-    """A day of the page: where it is, in per cent of the width, and whether there is room for its name."""
-
-    day: date
-    start: float
-    is_named: bool
-    is_after_gap: bool
-
-    @property
-    def is_late(self) -> bool:
-        """True if its name would reach over the edge where it begins with the day."""
-        return self.start > LATE
-
-
-@dataclass(frozen=True)
 class DaysPage:
     """A page of a person's days.
 
@@ -198,48 +148,10 @@ class DaysPage:
     events: Sequence[Happening]
     older: Place | None
 
-    @cached_property
-    def days(self) -> list[date]:
-        """The days on which something was, the first of them first."""
-        return sorted({event.at.date() for event in self.events})
-
-    @property
-    def columns(self) -> list[Column]:
-        """The days as columns."""
-        step = -(-len(self.days) // LABELS)
-        return [
-            Column(day, round(100 * place / len(self.days), 2), not place % step, _is_after_gap(self.days, place))
-            for place, day in enumerate(self.days)
-        ]
-
-    @property
-    def lanes(self) -> list[Lane]:
-        """A lane a session, the one with the latest event first; what belongs to none comes last."""
-        by_session: dict[int | None, list[Happening]] = {}
-        for event in self.events:
-            by_session.setdefault(event.session, []).append(event)
-        ordered = sorted(by_session.items(), key=lambda lane: lane[0] is None)
-        return [Lane(session, events[0].session_name, [*map(self._mark, events)]) for session, events in ordered]
-
     @property
     def by_day(self) -> list[tuple[date, list[Happening]]]:
         """The events of each day, the latest first."""
         return [(day, list(events)) for day, events in groupby(self.events, key=lambda event: event.at.date())]
-
-    def _mark(self, event: Happening) -> Mark:
-        start, end = self._at(event.begun), self._at(event.at)
-        return Mark(event, start, max(end, round(start + THINNEST, 2)))
-
-    def _at(self, when: datetime) -> float:
-        """Return where a time is; one of a day that is not on the page is where the next begins."""
-        column = bisect_left(self.days, when.date())
-        is_there = column < len(self.days) and self.days[column] == when.date()
-        within = (when - datetime.combine(when.date(), time(), tzinfo=when.tzinfo)) / ALL_DAY if is_there else 0
-        return round(100 * (column + within) / len(self.days), 2)
-
-
-def _is_after_gap(days: Sequence[date], place: int) -> bool:
-    return place > 0 and days[place] - days[place - 1] > ALL_DAY
 
 
 def days_of(
@@ -283,7 +195,6 @@ def _rows(number: int, user: UserProfile, before: Place | None, until: datetime 
         "number": Value(number),
         "row": F("pk"),
         "at": F(kind.time),
-        "begun": F(kind.since or kind.time),
         "said": Left(Cast(kind.text, TextField()), TEXT),
         "lane": F(f"{kind.session}_id" if kind.session else "pk"),
         "named": named,

@@ -28,7 +28,6 @@ from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.job import RUN_TASK
 from moments_app.recall.count_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
-from moments_app.streams.revoke import withdraw_short
 from moments_app.streams.texts import go_back_before
 from sessions_app.models import Session, UserProfile
 
@@ -94,7 +93,6 @@ def forget_in_shards(user: UserProfile) -> None:
     for shard in shards:
         _forget_in_shard(shard, shard.atoms.filter(pk__in=pks))
     Release.objects.filter(pk__in=releases).delete()
-    withdraw_short()
 
 
 def count_in_shards(user: UserProfile) -> dict[str, int]:

@@ -1,9 +1,9 @@
 """`index_words`: texts whose words are not as this version makes them are indexed again, behind the work.
 
-Those that an older version wrote, and what came past the application: rows that a restore, an import or a statement by
-hand put into a table. Each is found by what it was indexed under before until its turn comes. A batch is a short
-transaction that passes over rows in use, so a run can be stopped, and two may run at a time. Where words changed they
-are counted again.
+Those that an older version wrote, those that an append of megabytes left for later, and what came past the
+application: rows that a restore, an import or a statement by hand put into a table. Each is found by what it was
+indexed under before until its turn comes. A batch is a short transaction that passes over rows in use, so a run can be
+stopped, and two may run at a time. Where words changed they are counted again.
 """
 
 import time
@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from django.apps import apps
 from django.db import connection, transaction
+from django.db.models import F, Func, IntegerField
 
 from moments_app.models import Job, MemoryStream
 from moments_app.recall.count_words import CountWords
@@ -24,6 +25,7 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 
 NAME = "index_words"
 BATCH = 500
+BATCH_BYTES = 1_000_000  # of texts in a batch of more than one
 SECONDS = 40.0  # a run
 
 _WRITE_SQL = """
@@ -80,16 +82,38 @@ def tables() -> Iterator[type[Searched]]:
 
 def _batches(table: type[Searched]) -> Iterator[int]:
     """Index all rows, found by the index of such rows, a person's together; yield how many at a time."""
+    sizes = [Func(F(name), function="octet_length", output_field=IntegerField()) for name in table.SEARCHED]
+    rows: Any = SearchedQuerySet(table).unindexed().values_list("user_id", "pk", *sizes)
     passed = 0
-    while found := list(SearchedQuerySet(table).unindexed().values_list("user_id", "pk")[passed : passed + BATCH]):
-        indexed = _index(table, found)
+    while found := _of_batch(list(rows[passed : passed + BATCH])):
+        indexed = index_rows(table, found)
         passed += len(found) - indexed  # those in use
         yield indexed
 
 
+def _of_batch(found: Sequence[tuple[Any, ...]]) -> list[tuple[int | None, int]]:
+    """Return person and primary key of the first rows, as many as have `BATCH_BYTES` of text together, or one."""
+    batch: list[tuple[int | None, int]] = []
+    size = 0
+    for user_id, pk, *sizes in found:
+        size += sum(sizes)
+        if batch and size > BATCH_BYTES:
+            break
+        batch.append((user_id, pk))
+    return batch
+
+
 @transaction.atomic
-def _index(table: type[Searched], found: Sequence[tuple[int | None, int]]) -> int:
-    """Index those of some rows that are not in use, each given by its person and primary key; return how many."""
+def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -> int:
+    """Index rows whose words are outdated, except for those in use.
+
+    Args:
+        table: of the rows.
+        found: the person and the primary key of each, a person's together.
+
+    Returns:
+        How many were indexed.
+    """
     owners = [name for name in ("user", "stream") if name in {field.name for field in table._meta.fields}]
     waiting: SearchedQuerySet[Any] = SearchedQuerySet(table).unindexed().only("pk", *owners, *table.SEARCHED)
     rows: list[Any] = []

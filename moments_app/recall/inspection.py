@@ -18,9 +18,11 @@ from moments_app.recall.results import Result
 from moments_app.recall.search import Hits, rank, read_results, search
 from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
-from moments_app.vector_search import EXACT
 from sessions_app.models import UserProfile
 from sessions_app.row_security import acting_for
+
+# With fewer vectors than this, the functions `nearest_…` read all vectors of a person instead of the index.
+EXACT = 20_000
 
 
 @dataclass(frozen=True)

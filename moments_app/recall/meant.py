@@ -15,6 +15,7 @@ from moments_app.recall import compounds
 from moments_app.recall.terms import Term, counts_by_kind
 from sessions_app import lexemes
 
+LOOKED_UP = 16  # words of a query at most that may have meant others
 MEANT_FACTOR = 0.7  # of the weight a word has that may have been meant
 MEANT = 3  # words at most that a mistyped one may stand for
 LONGER = 8  # compounds, or parts of one, that a word may stand for
@@ -36,7 +37,7 @@ SELECT stem, 0, 0, 1 FROM (
 
 
 def meant_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[int], is_counted: bool) -> list[Term]:
-    """Return the words that those which nothing has among `terms` may have meant; one statement at most.
+    """Return the words that the rarest of `terms`, those that nothing has, may have meant; one statement at most.
 
     Args:
         terms: the words of a query.
@@ -44,7 +45,7 @@ def meant_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[i
         vocabularies: primary keys of those that the person may find words of.
         is_counted: most turns are counted; else the newest are looked through as well.
     """
-    unknown = [term for term in terms if not term.is_known and _may_be_mistyped(term.word)]
+    unknown = [term for term in terms if not term.is_known and _may_be_mistyped(term.word)][:LOOKED_UP]
     if not unknown:
         return []
     known = _COUNTED_SQL if is_counted else f"{_COUNTED_SQL} UNION ALL {_JUST_SAID_SQL}"

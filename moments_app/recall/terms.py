@@ -1,12 +1,13 @@
 """The words of a query, with how rare each is, and how texts are searched by them: pure functions over counts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
 MOST_TERMS = 32  # the rarest words of a long query say what it is about
+MOST_STEMS = 128  # looked for in an index; for several hundred, PostgreSQL reads the whole table instead
 MOST_READ = 2_000  # texts ranked for one kind; more common words only add to the rank of what rarer ones find
 COUNTED = ("fact", "moment", "turn")  # in the order in which statements give the counts
 UNCOUNTED = 0.5  # of the turns that were counted: when more are not, rarity is counted in what a search finds
@@ -104,7 +105,7 @@ class QueryWords:
         common = terms[len(rare) :]
         finds_none = bool(common) and not any(term.counts[counted] for term in rare)
         return Lookup(
-            rare=[stem for term in rare for stem in term.all_stems],
+            rare=_stems(rare),
             joint=_joint(common, counted, total) if finds_none else [],
             with_newest=finds_none,
             queries=[term.query for term in terms],
@@ -130,7 +131,7 @@ class QueryWords:
         """Return how texts are searched when more of them are new than were counted."""
         terms = sorted(self.terms, key=lambda term: (term.counts[kind], -term.factor))[:MOST_TERMS]
         return Lookup(
-            rare=[stem for term in terms for stem in term.all_stems],
+            rare=_stems(terms),
             joint=[],
             with_newest=False,
             queries=[term.query for term in terms],
@@ -143,6 +144,15 @@ def rarity(count: int, total: int) -> float:
     """Return BM25's inverse document frequency of a word that `count` of `total` texts have; never negative."""
     total = max(total, count)
     return math.log(1 + (total - count + 0.5) / (count + 0.5))
+
+
+def _stems(terms: Iterable[Term]) -> list[str]:
+    """Return what some words are looked for under. Once these are `MOST_STEMS`, a word's others are left out."""
+    stems: list[str] = []
+    for term in terms:
+        has_room = len(stems) + len(term.all_stems) <= MOST_STEMS
+        stems += term.all_stems if has_room else term.stems
+    return stems
 
 
 def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from django.db import connection
 
 from moments_app.recall.meant import meant_terms
+from moments_app.recall.request import MOST_WORDS
 from moments_app.recall.terms import COUNTED, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
 from sessions_app.models import UserProfile
 from sessions_app.rows import array_of_texts
 
-QUERY_CHARS = 20_000  # of a query whose words are looked at
 LIKELIEST = 2  # stems of a word that nothing has, which are ranked each by itself
 
 # The person's own words and those of the shards; both by unique indexes. What is counted is seen by row security. The
@@ -43,14 +43,14 @@ SELECT
 
 
 def query_words(user: UserProfile, agent_id: str, text: str) -> QueryWords:
-    """Return what is known of a query's words; two statements at most.
+    """Return what is known of the words of a query, `MOST_WORDS` at most, with two statements at most.
 
     Args:
         user: who asks.
         agent_id: whose shards are seen; blank: only those of every agent.
         text: the query.
     """
-    asked = lexemes.words_of_query(text[:QUERY_CHARS])
+    asked = lexemes.words_of_query(text, MOST_WORDS)
     stems = [stem for word in asked for stem in word.stems]
     with connection.cursor() as cursor:
         whose = {"user": user.pk, "application": user.application_id}

@@ -20,6 +20,7 @@ from django_q.models import Failure, Schedule
 
 from moments_app.models import EngineCall, Job, Moment
 from moments_app.models.job import silent_since
+from moments_app.recall.index_archived import IndexArchived
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session
 from sessions_app.models.session import LIVE
@@ -49,6 +50,8 @@ class Backlog:
         running, stuck: jobs that are worked on; those of them that fell silent.
         failed: jobs that have used up their attempts.
         unexplained: those of them of which no `FailureGroup` tells.
+        upgrading: jobs that make archived turns of an earlier release searchable.
+        archives_done, archives: of those of them that are running.
         task_errors: of the queue itself, within `DAYS`.
         worker_seen_at: when a worker gave a sign last; None: never.
     """
@@ -60,6 +63,9 @@ class Backlog:
     stuck: int
     failed: int
     unexplained: int
+    upgrading: int
+    archives_done: int
+    archives: int
     task_errors: int
     worker_seen_at: datetime | None
 
@@ -69,6 +75,7 @@ def work() -> Backlog:
     now = timezone.now()
     queued, running = Q(status=Job.Status.QUEUED), Q(status=Job.Status.PROCESSING)
     due = queued & Q(circuit=None, run_after__lte=now)
+    upgrading = Q(process=IndexArchived.name) & (queued | running)
     found = Job.objects.filter(status__in=[*Job.OPEN, Job.Status.FAILED]).aggregate(
         due=Count("pk", filter=due),
         oldest_due=Min("run_after", filter=due),
@@ -77,6 +84,9 @@ def work() -> Backlog:
         stuck=Count("pk", filter=running & Q(heartbeat_at__lt=silent_since())),
         failed=Count("pk", filter=Q(status=Job.Status.FAILED)),
         unexplained=Count("pk", filter=Q(status=Job.Status.FAILED, failure=None)),
+        upgrading=Count("pk", filter=upgrading),
+        archives_done=Sum("progress_done", filter=upgrading & running, default=0),
+        archives=Sum("progress_total", filter=upgrading & running, default=0),
         beat=Max("heartbeat_at", filter=running),
     )
     signs = [sign for sign in (found.pop("beat"), _last_scheduled_run()) if sign]

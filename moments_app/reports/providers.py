@@ -11,7 +11,7 @@ from moments_app.jobs.process import Lane
 from moments_app.models import Circuit, EngineCall, Job
 from moments_app.reports.waiting import DUE, waiting
 
-MODELS = ("MOMENT_BUILDER", "ROLLING_SUMMARY", "MEMORY_FORMATION", "SESSION_COMPACTION", "SHARING", "RECALL")
+MODELS = ("MOMENT_BUILDER", "ROLLING_SUMMARY", "MEMORY_FORMATION", "SESSION_COMPACTION", "RECALL")
 MOST = 20
 
 

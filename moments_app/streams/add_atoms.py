@@ -17,7 +17,6 @@ from django.db.models.functions import Least
 from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.embedding import ask_to_embed, whose_memories
-from moments_app.streams.revoke import withdraw_short
 from moments_app.streams.timeline import settle
 from sessions_app.insert import insert_those_missing
 from sessions_app.lock_rows import lock_rows
@@ -135,8 +134,6 @@ def _evict(streams: Sequence[MemoryStream], added: Sequence[MemoryAtom]) -> None
         own = MemoryAtom.objects.filter(**_buffer(facts[pk]), state=state).facts().unpinned()
         if over := _over(own, most[pk]):
             MemoryAtom.objects.filter(pk__in=over).evict()
-            if facts[pk].is_candidate:
-                withdraw_short()
 
 
 def _buffer(fact: MemoryAtom) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from django.db import IntegrityError, transaction
 
 from moments_app.models import MemoryAtom, MemoryStream, Release
 from moments_app.streams.add_atoms import consolidate_if_due, note_growth
-from moments_app.streams.revoke import withdraw_short
 from moments_app.streams.texts import is_carried
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle
 from sessions_app.models import UserProfile
@@ -46,8 +45,6 @@ def evict(atom: MemoryAtom) -> None:
     begin_again(ended)
     settle([found])
     found.stream.touch()
-    if found.is_candidate:
-        withdraw_short()
 
 
 @transaction.atomic

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Case, Q, When
+from django.db.models import Case, When
 from django.utils import timezone
 
 from moments_app.models import MemoryAtom, MemoryStream, Release, ReleaseSource
@@ -58,22 +58,25 @@ def source_turns(candidate: MemoryAtom) -> Sequence[Message]:
     return with_text(found[0].user, found) if found else []
 
 
-def said_the_same(candidate: MemoryAtom, *, with_alike: bool = False) -> MemoryAtomQuerySet:
-    """Return the candidates of a shard that say the same word for word, this one and other people's.
-
-    Args:
-        candidate: that comes first.
-        with_alike: and those that say it in other words, where nobody has decided on them.
-    """
+def said_the_same(candidate: MemoryAtom) -> MemoryAtomQuerySet:
+    """Return a candidate, and after it the candidates of its shard with the same words, one per person."""
     there = MemoryAtom.objects.active().candidates().filter(stream=candidate.stream_id)
-    same = Q(content_hash=candidate.content_hash)
-    if with_alike and candidate.alike:
-        same |= Q(alike=candidate.alike, reviewed_at=None)
+    same = there.filter(content_hash=candidate.content_hash)
     first = Case(When(pk=candidate.pk, then=0), default=1)
-    return there.filter(same).select_related("stream", "source_session", "user").order_by(first, "pk")
+    return same.select_related("stream", "source_session", "user").order_by(first, "pk")
 
 
-def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "", with_alike: bool = False) -> Release:
+def account_ages(candidate: MemoryAtom) -> list[int]:
+    """Return the age in days of each account that said the same, youngest first; at most `PEOPLE` + 1 of them.
+
+    Test persons are left out: an operator speaks for them.
+    """
+    people = said_the_same(candidate).filter(user__is_test=False).order_by("-user__created_at")
+    made = people.values_list("user__created_at", flat=True)[: PEOPLE + 1]
+    return [(timezone.now() - at).days for at in made]
+
+
+def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") -> Release:
     """Let the users of an agent see what was learned from one of them, or from several who said the same.
 
     Args:
@@ -81,62 +84,35 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "", 
         wording: that others see.
         actor: operator:…
         note: for operators.
-        with_alike: it rests on those who said alike, too.
 
     Raises:
         CannotRelease: the wording quotes its source, or is there already; the candidate is no longer in memory.
     """
-    same = said_the_same(candidate, with_alike=with_alike)
-    wording = checked(wording, same[:PEOPLE])
+    wording = checked(wording, said_the_same(candidate)[:PEOPLE])
     with transaction.atomic():
-        found = _locked_with(candidate, same)
+        found = _locked_with_same(candidate)
         _review(found)
         stream = shard_for(candidate.stream, agent_of(candidate))
         sources = [(atom.user_id, atom.pk) for atom in found]
         return _share(stream, wording, candidate.atom_type, sources, actor=actor, note=note)
 
 
-def release_by_rule(candidates: MemoryAtomQuerySet, wording: str, *, actor: str, people: int) -> Release:
-    """Let the users of an agent see what several of them said alike, in the caller's transaction.
-
-    Args:
-        candidates: of one shard and agent, in words of their own.
-        wording: that quotes none of them.
-        actor: the rule, with its version.
-        people: who have to have said it.
-
-    Raises:
-        CannotRelease: too few of them are in memory and undecided; or it is known to no agent, or there already.
-    """
-    found = _locked(candidates)
-    if len({atom.user_id for atom in found}) < people:
-        raise CannotRelease("Too few people say it by now.")
-    if not (agent := agent_of(found[0])):
-        raise CannotRelease("It isn't known to which agent it was said.")
-    _review(found)
-    stream = shard_for(found[0].stream, agent)
-    values = {"rule": Release.Rule.ALIKE, "quorum": people}
-    sources = [(atom.user_id, atom.pk) for atom in found]
-    return _share(stream, wording, found[0].atom_type, sources, actor=actor, **values)
-
-
-def decline(candidate: MemoryAtom, *, actor: str, with_alike: bool = False) -> None:
+@transaction.atomic
+def decline(candidate: MemoryAtom, *, actor: str) -> None:
     """Leave a candidate with its person, and the same with others who said it: it no longer waits for a decision.
 
     Args:
-        candidate: that stays as it is.
+        candidate: stays as it is.
         actor: operator:…
-        with_alike: those who said alike are decided on, too.
 
     Raises:
         CannotRelease: it is no longer in memory.
     """
-    with transaction.atomic():
-        found = _locked_with(candidate, said_the_same(candidate, with_alike=with_alike))
-        _review(found)
-        for atom in found:
-            payload = {"atom_id": str(atom.atom_id), "stream_id": str(atom.stream.stream_id)}
-            Event.objects.create(type="memory_kept_private", actor=actor, user_pk=atom.user_id, payload=payload)
+    found = _locked_with_same(candidate)
+    _review(found)
+    for atom in found:
+        payload = {"atom_id": str(atom.atom_id), "stream_id": str(atom.stream.stream_id)}
+        Event.objects.create(type="memory_kept_private", actor=actor, user_pk=atom.user_id, payload=payload)
 
 
 @transaction.atomic
@@ -205,19 +181,19 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
     return wording
 
 
-def quotes(wording: str, said: Collection[str], *, in_a_row: int = IN_A_ROW) -> bool:
-    """Tell whether a wording is what somebody said, has a sentence of it, or many of its words in a row."""
+def quotes(wording: str, said: Collection[str]) -> bool:
+    """Return whether a wording repeats what somebody said, a sentence of it, or `IN_A_ROW` of its words."""
     own = plain_words(wording)
     texts = [without_unseen(text) for text in said]
-    return any(_has(text, own, in_a_row) for text in map(plain_words, texts)) or any(
-        _has(own, sentence, in_a_row) for text in texts for sentence in _sentences(text)
+    return any(_has(text, own) for text in map(plain_words, texts)) or any(
+        _has(own, sentence) for text in texts for sentence in _sentences(text)
     )
 
 
-def _has(text: str, part: str, in_a_row: int) -> bool:
-    """Tell whether the words of a part stand in a text in a row, or so many of them that it is a quotation."""
+def _has(text: str, part: str) -> bool:
+    """Return whether a text contains a part, or `IN_A_ROW` consecutive words of it."""
     padded, words = f" {text} ", part.split(" ")
-    runs = (words[first : first + in_a_row] for first in range(max(len(words) - in_a_row, 0) + 1))
+    runs = (words[first : first + IN_A_ROW] for first in range(max(len(words) - IN_A_ROW, 0) + 1))
     return any(f" {' '.join(run)} " in padded for run in runs)
 
 
@@ -264,24 +240,23 @@ def _sources(release: Release) -> list[Source]:
     return list(release.sources.order_by("pk").values_list("user_id", "atom_id"))
 
 
-def _locked_with(candidate: MemoryAtom, same: MemoryAtomQuerySet) -> list[MemoryAtom]:
-    """Return the candidate and those that say the same, as they are now."""
-    found = _locked(same)
+def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
+    """Lock and return the candidate and those that say the same, as they are now.
+
+    Lock their people against erasure, and their sessions against retractions.
+
+    Raises:
+        CannotRelease: the candidate is no longer in memory.
+    """
+    same = said_the_same(candidate)
+    there = list(same[:PEOPLE])
+    UserProfile.objects.hold({atom.user_id for atom in there if atom.user_id})
+    list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in there]).order_by("pk"))
+    named = same.filter(pk__in=[atom.pk for atom in there])
+    found = list(named.select_for_update(no_key=True, of=("self",)))
     if candidate.pk not in {atom.pk for atom in found}:
         raise CannotRelease("It is not in memory any more, or nobody's alone.")
     return found
-
-
-def _locked(candidates: MemoryAtomQuerySet) -> list[MemoryAtom]:
-    """Return candidates as they are now.
-
-    People are locked against erasure, sessions against retractions.
-    """
-    there = list(candidates[:PEOPLE])
-    UserProfile.objects.hold({atom.user_id for atom in there if atom.user_id})
-    list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in there]).order_by("pk"))
-    named = candidates.filter(pk__in=[atom.pk for atom in there])
-    return list(named.select_for_update(no_key=True, of=("self",)))
 
 
 def _review(candidates: Sequence[MemoryAtom]) -> None:

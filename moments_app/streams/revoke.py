@@ -1,17 +1,14 @@
-"""`revoke`: a release is taken back, by whoever decides that, or because too few remain of those it is from.
+"""Take a release back.
 
-Nobody's context or search has it any more, nor has the text of its shard: that goes back to before a consolidation was
+It leaves every context and search, and the text of its shard: that goes back to before the first consolidation that was
 given it.
 """
 
-from django.db import transaction
 from django.utils import timezone
 
 from moments_app.models import Job, MemoryAtom, MemoryStream, Release
 from moments_app.streams.texts import take_back, versions_given
 from sessions_app.models import Event
-
-TOO_FEW = "rule:too few people remain"
 
 
 def take_release_back(release: Release, actor: str) -> None:
@@ -28,16 +25,6 @@ def take_release_back(release: Release, actor: str) -> None:
     if release.atom:
         _withdraw(release.stream, release.atom, requested_by=actor)
     log_release("memory_release_revoked", release, actor)
-
-
-@transaction.atomic
-def withdraw_short() -> int:
-    """Take back what was released because several people said it, of whom too few remain; return how many."""
-    short = Release.objects.standing().short().select_for_update(of=("self",)).order_by("pk")
-    found = list(short.select_related("stream", "atom"))
-    for release in found:
-        take_release_back(release, TOO_FEW)
-    return len(found)
 
 
 def _withdraw(stream: MemoryStream, atom: MemoryAtom, *, requested_by: str) -> None:

@@ -24,27 +24,40 @@ from moments_app.turns.served_text import (
     text_without,
 )
 from sessions_app.models import Message, Session
+from sessions_app.rows import array_of
+from sessions_app.transcript.append import NewMessage
 
 # By hand, as every append of several lines runs it: the ORM takes longer to write it down than PostgreSQL to run it.
-_SERVED_SQL = "SELECT hash, is_quote FROM moments_app_servedline WHERE user_id = %s AND hash = ANY(%s)"
+_SERVED_SQL = "SELECT hash, is_quote FROM moments_app_servedline WHERE user_id = %s AND hash = ANY(%s::bigint[])"
 LINES = 5_000  # of a turn that are compared: no context has more
+LIKELY = "served lines"  # the note of a message with lines that may have been served
 COMPARED = (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL)  # system turns are not remembered at all
 
 
-def note_platform_text(session: Session, messages: Iterable[Message]) -> None:
-    """Note which lines of turns that are being appended were served before.
+def compare_lines(messages: Iterable[NewMessage]) -> None:
+    """Hash the lines of messages that may repeat served text: several lines, or one with a date as memory writes it.
 
-    No statement runs where no turn looks like a served text: several lines, or one with a date as memory writes it.
+    The lines stay in the message's `notes`, for `note_platform_text` to compare within the transaction.
     """
-    lines = [(turn, text_lines(text)) for turn in messages if turn.role in COMPARED and (text := _text(turn))]
-    likely = [(turn, own) for turn, own in lines if may_be_platform_text(own)]
+    for new in messages:
+        if new.role in COMPARED and (text := _text(new)):
+            lines = text_lines(text)
+            if may_be_platform_text(lines[:LINES]):
+                for line in lines[:LINES]:
+                    line.hash  # noqa: B018 (kept from here on)
+                new.notes[LIKELY] = lines
+
+
+def note_platform_text(session: Session, messages: Iterable[Message]) -> None:
+    """Note which lines of turns that are being appended were served before; no statement runs where none is likely."""
+    likely = [(turn, lines) for turn in messages if (lines := turn.notes.get(LIKELY))]
     known = _served(session, {line.hash for _, own in likely for line in own[:LINES]}) if likely else {}
     if known:
         found = [_own_text(turn, own, platform_places(own[:LINES], known)) for turn, own in likely]
         OwnText.objects.bulk_create([own for own in found if own])
 
 
-def _text(turn: Message) -> str:
+def _text(turn: Message | NewMessage) -> str:
     """Return what engines are shown of a turn: of a tool's result without text, its payload."""
     if turn.role == Message.Role.TOOL and not turn.content and turn.payload is not None:
         return json.dumps(turn.payload, sort_keys=True)  # the database has no order of its own
@@ -55,7 +68,7 @@ def _served(session: Session, hashes: set[int]) -> dict[int, bool]:
     """Return the hashes that were served about the person of a session, and whether each only quotes."""
     waiting = served_lines.not_written_yet(session.user_id)
     with connection.cursor() as cursor:
-        cursor.execute(_SERVED_SQL, [session.user_id, list(hashes)])
+        cursor.execute(_SERVED_SQL, [session.user_id, array_of(hashes)])
         known: dict[int, bool] = dict(cursor.fetchall())
     for line in hashes & waiting.keys():
         known[line] = known.get(line, True) and waiting[line]

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from itertools import islice
 from typing import Any, cast
 
 from moments_app.turns.words import plain_words
@@ -182,10 +181,18 @@ def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> li
 
 def _is_platform_text(run: Sequence[TextLine], is_memory: Callable[[TextLine], bool]) -> bool:
     """Tell whether lines that were all served, and follow each other, stand there as the platform writes them."""
-    said = [line for line in run if not line.is_blank and not line.is_frame]
-    is_framed = any(line.is_frame and not line.is_blank for line in run)
-    plain = (line for line in said if line.is_long and is_memory(line))
-    return bool(said) and (is_framed or any(line.is_marked for line in said) or len(list(islice(plain, 2))) > 1)
+    is_framed = has_words = False
+    plain = 0  # long lines of memory
+    for line in run:
+        if line.is_blank:
+            continue
+        is_framed |= line.is_frame
+        if not line.is_frame:
+            has_words = True
+            plain += line.is_long and is_memory(line)
+        if has_words and (is_framed or plain > 1 or (not line.is_frame and line.is_marked)):
+            return True
+    return False
 
 
 def text_without(lines: Sequence[TextLine], places: Iterable[int]) -> str:

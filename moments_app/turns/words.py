@@ -10,6 +10,7 @@ _SPEAKER = re.compile(r"\s*([^\W\d_][^:\n]{0,38}):\s")
 _SPEAKER_OF_LINE = re.compile(r"^[\s-]*[^\W\d_]+:\s")
 NAME_WORDS = 3  # at most
 # What becomes of each character of ASCII: a small letter, itself, or a space where it belongs to no word.
+_IN_PLAIN_WORDS = {number: chr(number).lower() if chr(number).isalnum() else " " for number in range(128)}
 _IN_WORDS = {number: chr(number).lower() if _WORD.match(chr(number)) else " " for number in range(128)}
 
 
@@ -20,6 +21,8 @@ def words_of(text: str) -> list[str]:
 
 def plain_words(text: str) -> str:
     """Return the words of a text with single spaces between them, whatever their case; an underscore ends a word."""
+    if text.isascii():
+        return " ".join(text.translate(_IN_PLAIN_WORDS).split())
     return _BETWEEN_WORDS.sub(" ", text).strip().casefold()
 
 

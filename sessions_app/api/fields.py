@@ -16,7 +16,7 @@ from rest_framework.validators import ProhibitSurrogateCharactersValidator
 JSON_MAX_DEPTH = 32
 JSON_MAX_CHARS = 200_000
 SEQUENCE_MAX = 2**62
-EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+EARLIEST, END = datetime(1970, 1, 1, tzinfo=UTC), datetime(2101, 1, 1, tzinfo=UTC)
 
 # What fields take, as the API's description tells it: without what only some languages' expressions know.
 TEXT = r"^[^\x00]*$"
@@ -25,12 +25,12 @@ PUBLIC_ID_MAX = 255
 PUBLIC_ID = r"^(\.{0,2}[^./\x00][^/\x00]*|\.{3}[^/\x00]*)$"
 _DAY = r"(02-(0[1-9]|1[0-9]|2[0-8])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))"
 _LEAP_DAY = r"(19(7[26]|8[048]|9[26])|20([02468][048]|[13579][26]))-02-29"
-DATE = rf"((19[7-9][0-9]|20[0-9][0-9])-{_DAY}|{_LEAP_DAY})"
+DATE = rf"((19[7-9][0-9]|20[0-9][0-9]|2100)-{_DAY}|{_LEAP_DAY})"
 _TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
 _OFFSET = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 # An offset may take the first and the last of the years beyond the range.
-_INNER_DATE = rf"((19(7[1-9]|[89][0-9])|20([0-8][0-9]|9[0-8]))-{_DAY}|{_LEAP_DAY})"
-TIME = rf"^((1970|2099)-{_DAY}T{_TIME}Z|{_INNER_DATE}T{_TIME}{_OFFSET})$"
+_INNER_DATE = rf"((19(7[1-9]|[89][0-9])|20[0-9][0-9])-{_DAY}|{_LEAP_DAY})"
+TIME = rf"^((1970|2100)-{_DAY}T{_TIME}Z|{_INNER_DATE}T{_TIME}{_OFFSET})$"
 
 CONTRADICTORY = "contradictory"  # the code of values that fit by themselves, and not together
 
@@ -251,19 +251,19 @@ class UUIDField(serializers.UUIDField):
 
 
 class AwareDateTimeField(Patterned, serializers.DateTimeField):
-    """A time with its offset, between 1970 and 2100."""
+    """A time with its offset, from 1970 to the end of 2100."""
 
     pattern = TIME
     default_error_messages = {
         "naive": "A time needs its offset from UTC, e.g. 2026-03-02T08:14:05Z.",
-        "range": "A time must lie between 1970 and 2100.",
+        "range": "A time must lie from 1970 to the end of 2100.",
     }
 
     def enforce_timezone(self, value: datetime) -> datetime:
         if value.utcoffset() is None:
             self.fail("naive")
         try:
-            if not EARLIEST <= value < LATEST:
+            if not EARLIEST <= value < END:
                 self.fail("range")
             return value.astimezone(UTC)
         except OverflowError:

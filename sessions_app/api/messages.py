@@ -33,7 +33,7 @@ from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
 from sessions_app.shorten import shorten_middle
 from sessions_app.signals import digest_wanted
-from sessions_app.transcript.append import BATCH_MAX, Appended, IdTaken, NewMessage, append
+from sessions_app.transcript.append import BATCH_MAX, Appended, IdTaken, NewMessage, append, process_texts
 from sessions_app.transcript.load import LoadedMessage, load_session_messages, page_of_messages, turn_kinds
 
 _PART = {
@@ -250,7 +250,7 @@ class MessagesView(PersonView):
         body=AppendInput,
         refuses=[IdTaken, UnknownContext],
         operation_id="messages_append",
-        creates_person=True,
+        in_transaction=False,
     )
     def post(self, session_id: str) -> Response:
         """Appends up to 500 messages, all or none; makes the session if it isn't there.
@@ -259,7 +259,10 @@ class MessagesView(PersonView):
         it says something else than that message, nothing is added: 409.
         """
         messages = [NewMessage(**message) for message in self.body.pop("messages")]
-        appended = append(self.found_person, session_id, messages, **self.body)
+        self.user_id(create=True)  # refuses the wrong person before texts are processed
+        process_texts(messages)
+        with self.transaction(create=True):
+            appended = append(self.found_person, session_id, messages, **self.body)
         is_new = any(is_new for _, is_new in appended.messages)
         code = status.HTTP_201_CREATED if is_new else status.HTTP_200_OK
         return Response(append_data(appended, self.found_person.user_id), status=code)

@@ -35,9 +35,18 @@ class PageAnswer(serializers.Serializer[Any]):
         return fields
 
     @classmethod
-    def of(cls, rows: QuerySet[Any], *, limit: int, offset: int) -> dict[str, Any]:
-        """Return a page of these rows, which are in their order and filtered by person."""
-        page = cls()
+    def of(
+        cls, rows: QuerySet[Any], *, limit: int, offset: int, context: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return a page of these rows, which are in their order and filtered by person.
+
+        Args:
+            rows: Of one person, in the order of the list.
+            limit: The most rows of a page.
+            offset: The number of rows before the page.
+            context: What the rows' serializer needs to know.
+        """
+        page = cls(context=context or {})
         name = next(iter(page.fields))
         total = rows.count()
         end = offset + limit

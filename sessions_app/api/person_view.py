@@ -115,9 +115,9 @@ class PersonView(APIView):
             raise NotFound
         return self.person
 
-    def page(self, answer: type[PageAnswer], rows: QuerySet[Any]) -> Response:
+    def page(self, answer: type[PageAnswer], rows: QuerySet[Any], context: dict[str, Any] | None = None) -> Response:
         """Answer the page of these rows that the query asks for."""
-        return Response(answer.of(rows, **{name: self.query[name] for name in ("limit", "offset")}))
+        return Response(answer.of(rows, limit=self.query["limit"], offset=self.query["offset"], context=context))
 
     def filtered(self, rows: Q, **lookups: str) -> Q:
         """Return the rows that match the parameters of the query.
@@ -226,7 +226,13 @@ def presented(answer: type[BaseSerializer[Any]], value: Any) -> Any:
 
 
 def update(row: Model, values: dict[str, Any]) -> None:
-    """Set and save the named fields, and `updated_at` where the row has it."""
+    """Lock the row, then set and save the named fields, and `updated_at` if the row has it.
+
+    Raises:
+        NotFound: The row was deleted after it was read.
+    """
+    if not type(row)._base_manager.select_for_update(no_key=True).filter(pk=row.pk).exists():
+        raise NotFound
     for name, value in values.items():
         setattr(row, name, value)
     present = {field.name for field in row._meta.concrete_fields}

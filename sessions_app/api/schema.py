@@ -102,8 +102,9 @@ RESPONSES: dict[str, tuple[str, str, Described]] = {  # by status: its name, wha
     "415": ("NotJson", "`unsupported_media_type`: the body is not `application/json`.", {}),
     "429": (
         "TooMany",
-        "`throttled`: the key, or an address without one, makes more requests a second than it may; `daily_limit`: "
-        "what a limit allows is used up for today.",
+        "`throttled`: the key, or an address without one, makes more requests a second than it may; `budget_used_up`: "
+        "the key or its application occupies threads for longer than it may while others call; `daily_limit`: what a "
+        "limit allows is used up for today.",
         _RETRY,
     ),
     "500": ("ServerError", "`error`: a mistake of the server's own, which is logged.", {}),

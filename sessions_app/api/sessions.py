@@ -119,12 +119,13 @@ class SessionView(PersonView):
     @operation(SessionAnswer, body=SessionPatch)
     def patch(self, session_id: str) -> Response:
         """Changes title, metadata, whether it is digested on request; the legal hold with a key of scope `admin`."""
-        if "legal_hold" in self.body:
+        is_held = self.body.pop("legal_hold", None)
+        if is_held is not None:
             require_scope(self.request, "admin")
         session = session_or_404(self.person, session_id)
-        if "legal_hold" in self.body:
-            session.hold(self.body.pop("legal_hold"), actor=self.actor)
         update(session, self.body)
+        if is_held is not None:
+            session.hold(is_held, actor=self.actor)
         return Response(presented(SessionAnswer, session))
 
     @operation({204: OpenApiResponse(description="Deleted.")}, query=PersonQuery, refuses=[CannotDelete], is_long=True)

@@ -166,7 +166,7 @@ def point_in_time(seconds: float | None) -> datetime | None:
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
-        raise CannotImport("Its time doesn't lie between 1970 and 2100.") from None
+        raise CannotImport("Its time doesn't lie from 1970 to the end of 2100.") from None
 
 
 def filled(fields: Mapping[str, Any]) -> Fields:

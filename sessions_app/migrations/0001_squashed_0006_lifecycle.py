@@ -7,8 +7,9 @@ import django.utils.timezone
 from django.db import migrations, models
 
 import sessions_app.models.user_profile
-from sessions_app.row_security import CREATE_ROLE, protect
-from sessions_app.word_search import CREATE_FUNCTIONS, add_search_vector, recall
+from sessions_app.migrations._row_security import CREATE_ROLE
+from sessions_app.migrations._word_search import CREATE_FUNCTIONS, add_search_vector, recall
+from sessions_app.row_security import protect
 
 TURNS = "kind = 'turn' AND role <> 'system'"
 

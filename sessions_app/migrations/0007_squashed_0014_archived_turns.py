@@ -7,7 +7,7 @@ import django.utils.timezone
 from django.db import migrations, models
 
 import sessions_app.models.searched
-from sessions_app.word_search import (
+from sessions_app.migrations._word_search import (
     CREATE_TRIGGER_FUNCTION,
     PRICE_FUNCTION,
     recall_anew,

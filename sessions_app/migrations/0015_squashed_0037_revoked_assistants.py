@@ -1,6 +1,6 @@
 """Applications, limited operators, limits a day, who speaks, test people, and assistants that ask for keys."""
 
-from importlib import import_module
+from pathlib import Path
 
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
@@ -11,10 +11,40 @@ import django.db.models.functions.text
 from django.conf import settings
 from django.db import migrations, models
 
-from sessions_app.at_once import AtOnce, besides_models
+from sessions_app.at_once import AtOnce
 
-APPLICATIONS = import_module("sessions_app.migrations.0016_applications")
-LIMITS = import_module("sessions_app.migrations.0021_daily_limits")
+NAME = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+PEOPLE = """
+ALTER TABLE sessions_app_userprofile ADD COLUMN application_id bigint DEFAULT 1 NOT NULL;
+ALTER TABLE sessions_app_userprofile ADD CONSTRAINT user_profile_application
+    FOREIGN KEY (application_id) REFERENCES sessions_app_application (id) DEFERRABLE INITIALLY DEFERRED NOT VALID;
+"""
+# Functions, policies and grants.
+SQL = Path(__file__).with_suffix(".sql")
+
+
+def subject(table: str, **fields: str) -> "models.ForeignKey[models.Model, models.Model]":
+    return models.ForeignKey(
+        blank=True,
+        db_index=False,
+        null=True,
+        on_delete=django.db.models.deletion.CASCADE,
+        to=f"sessions_app.{table}",
+        **fields,
+    )
+
+
+COLUMNS = ("key", "user", "application")
+SUBJECT = [
+    ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+    ("key", subject("apikey")),
+    ("user", subject("userprofile", verbose_name="person")),
+    ("application", subject("application")),
+]
+OF_ONE = models.Q(
+    *(models.Q(*((f"{other}__isnull", other != column) for other in sorted(COLUMNS))) for column in COLUMNS),
+    _connector="OR",
+)
 
 MODELS = [
     migrations.CreateModel(
@@ -27,11 +57,7 @@ MODELS = [
                     help_text="Small letters, digits and hyphens.",
                     max_length=64,
                     unique=True,
-                    validators=[
-                        django.core.validators.RegexValidator(
-                            APPLICATIONS.NAME, "Use small letters, digits and hyphens."
-                        )
-                    ],
+                    validators=[django.core.validators.RegexValidator(NAME, "Use small letters, digits and hyphens.")],
                 ),
             ),
             ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -39,15 +65,13 @@ MODELS = [
         options={
             "ordering": ["name"],
             "constraints": [
-                models.CheckConstraint(
-                    condition=models.Q(("name__regex", APPLICATIONS.NAME)), name="application_name_is_slug"
-                )
+                models.CheckConstraint(condition=models.Q(("name__regex", NAME)), name="application_name_is_slug")
             ],
         },
     ),
-    migrations.RunSQL(APPLICATIONS.FIRST),
+    migrations.RunSQL("INSERT INTO sessions_app_application (name, created_at) VALUES ('default', now())"),
     migrations.SeparateDatabaseAndState(
-        [migrations.RunSQL(APPLICATIONS.PEOPLE)],
+        [migrations.RunSQL(PEOPLE)],
         [
             migrations.AddField(
                 "userprofile",
@@ -143,7 +167,7 @@ MODELS = [
     migrations.CreateModel(
         name="DailyLimit",
         fields=[
-            *LIMITS.SUBJECT,
+            *SUBJECT,
             ("requests", models.PositiveBigIntegerField(blank=True, null=True)),
             ("stored_bytes", models.PositiveBigIntegerField(blank=True, null=True)),
             ("model_calls", models.PositiveBigIntegerField(blank=True, null=True)),
@@ -161,7 +185,7 @@ MODELS = [
         ],
         options={
             "constraints": [
-                models.CheckConstraint(condition=LIMITS.OF_ONE, name="daily_limit_of_one"),
+                models.CheckConstraint(condition=OF_ONE, name="daily_limit_of_one"),
                 models.UniqueConstraint(fields=("key",), name="daily_limit_of_key"),
                 models.UniqueConstraint(fields=("user",), name="daily_limit_of_person"),
                 models.UniqueConstraint(fields=("application",), name="daily_limit_of_application"),
@@ -171,7 +195,7 @@ MODELS = [
     migrations.CreateModel(
         name="DailyUsage",
         fields=[
-            *LIMITS.SUBJECT,
+            *SUBJECT,
             ("day", models.DateField(help_text="In UTC.")),
             ("requests", models.BigIntegerField(default=0)),
             ("stored_bytes", models.BigIntegerField(default=0)),
@@ -192,7 +216,7 @@ MODELS = [
                     name="daily_usage_of_application",
                 ),
             ],
-            "constraints": [models.CheckConstraint(condition=LIMITS.OF_ONE, name="daily_usage_of_one")],
+            "constraints": [models.CheckConstraint(condition=OF_ONE, name="daily_usage_of_one")],
         },
     ),
     migrations.AddField(
@@ -322,15 +346,4 @@ class Migration(migrations.Migration):
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
-    operations = [
-        *besides_models("sessions_app", "0015_as_made_today"),
-        AtOnce(MODELS),
-        *besides_models(
-            "sessions_app",
-            "0020_limited_operators",
-            "0021_daily_limits",
-            "0023_database_roles",
-            "0025_words_without_places",
-            "0036_oauth",
-        ),
-    ]
+    operations = [AtOnce(MODELS), migrations.RunSQL(SQL.read_text())]

@@ -187,6 +187,8 @@ class Message(Searched):
         help_text="Of an archived turn with an external_id: tells whether a repeated one says the same.",
     )
 
+    notes: dict[str, Any]  # of a message that is being appended: what was found in its text; no column
+
     SEARCHED = ("name", "content")
     DERIVED = ("said_hash",)
 

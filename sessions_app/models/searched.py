@@ -10,7 +10,7 @@ from sessions_app import lexemes
 
 
 class WordsAttribute:
-    """The words that index a row's texts, computed whenever they are accessed and never read from the database."""
+    """The words that index a row's texts: those it was made with, else computed at each access; they are never read."""
 
     def __init__(self, field: "WordsField") -> None:
         self._field = field
@@ -18,6 +18,8 @@ class WordsAttribute:
     def __get__(self, row: models.Model | None, model: type[models.Model]) -> Any:
         if row is None:
             return self
+        if (words := row.__dict__.get(self._field.attname)) is not None:
+            return words
         return lexemes.vector("\n".join(getattr(row, name) for name in cast(type[Searched], model).SEARCHED))
 
     def __set__(self, row: models.Model, value: object) -> None:
@@ -71,8 +73,9 @@ class Searched(models.Model):
         """Save the words together with the texts."""
         named = kwargs.get("update_fields")
         if named is None:
-            self.__dict__.setdefault("search_vector", None)
+            self.search_vector = None  # the texts may have changed since it was made
         elif {*self.SEARCHED} & {*named}:
+            self.search_vector = None
             self.search_version = lexemes.VERSION
             kwargs["update_fields"] = {*named, "search_vector", "search_version"}
         super().save(*args, **kwargs)

@@ -9,6 +9,8 @@ from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
 from sessions_app.retention.rewrite import remove_archives
 
+DELETED_EVENT = "session_deleted"
+
 
 class CannotDelete(Conflict):
     """The session has to stay, for now; the message says why."""
@@ -33,7 +35,7 @@ def delete_session(session: Session, *, actor: str) -> None:
     if Session.objects.select_for_update().get(pk=session.pk).legal_hold:
         raise CannotDelete("The session is under legal hold.")
     Event.objects.create(
-        type="session_deleted",
+        type=DELETED_EVENT,
         actor=actor,
         user_pk=session.user_id,
         session_pk=session.pk,

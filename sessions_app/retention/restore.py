@@ -74,7 +74,7 @@ def restore_archive(session: Session, *, actor: str, month: date | None = None) 
             archive_files.check(archive)
         locked = Session.objects.locked().get(pk=session.pk)
         for archive in archives:
-            _put_back(archive)
+            put_back(archive)
         _reopen(locked, archives)
         return _finish(locked, archives, actor)
 
@@ -88,7 +88,13 @@ def _archives(session: Session, month: date | None) -> list[Archive]:
     return found
 
 
-def _put_back(archive: Archive) -> None:
+def put_back(archive: Archive) -> None:
+    """Write the turns of an archive into the table, in the caller's transaction.
+
+    Raises:
+        CannotRestore: one of them has no place.
+        ArchiveError: the file is missing or not what was written.
+    """
     with connection.cursor() as cursor:
         for lines in _batches(archive_files.read(archive)):
             rows = (b"[" + b",".join(lines) + b"]").decode()

@@ -3,12 +3,15 @@
 The session's row is locked for the whole transaction, so under any concurrency sequences have no gaps and counters
 match the rows. A message with a known `external_id` is returned, not added again: a client that doesn't know whether
 its request arrived can send it once more. One that says something else under a known `external_id` refuses the batch.
+
+Texts are processed before the transaction: a megabyte takes half a second, in which nobody should wait for a lock.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol, cast
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, Self, cast
 from uuid import UUID
 
 from django.conf import settings
@@ -16,6 +19,7 @@ from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
+from sessions_app import lexemes
 from sessions_app.context_ids import check_context_id
 from sessions_app.daily_limits import count_stored
 from sessions_app.insert import insert_unless_there
@@ -26,11 +30,26 @@ from sessions_app.tokens import estimate_tokens
 from sessions_app.transcript.store import store
 
 BATCH_MAX = 500  # messages that a client may send at once
+WORDS_MAX_BYTES = 1_000_000  # of a batch's texts that are indexed at once; `index_words` indexes the rest
 CONTEXT_ID = "context_id"  # metadata key of an answer: the context that the model had
+
+# Sent before the transaction, with `messages`, each a `NewMessage`. A receiver processes their texts and puts what it
+# finds into the `notes` of each, which the stored message has too.
+messages_received = Signal()
 
 # Sent inside the transaction, with `appended`: sessions (locked, counters up to date), each with the messages added. A
 # receiver returns the jobs that became due, each a `DueJob`.
 messages_appended = Signal()
+
+
+class Words(NamedTuple):
+    """The words that index a text, and the version of `lexemes` that made them."""
+
+    vector: str
+    version: int
+
+
+WORDS_LATER = Words("", 0)  # `index_words` makes them
 
 
 @dataclass(frozen=True)
@@ -45,6 +64,30 @@ class NewMessage:
     created_at: datetime | None = None
     external_id: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def tokens(self) -> int:
+        """The estimated tokens of the content and the payload."""
+        return estimate_tokens(self.content, self.payload)
+
+    @cached_property
+    def words(self) -> Words:
+        """The words of the name and the content."""
+        return Words(lexemes.vector(f"{self.name}\n{self.content}"), lexemes.VERSION)
+
+    @cached_property
+    def notes(self) -> dict[str, Any]:
+        """What receivers of `messages_received` found in the text."""
+        return {}
+
+    def marked(self, **fields: Any) -> Self:
+        """Return the message with other values of fields that are not text, without processing the text again."""
+        marked = replace(self, **fields)
+        vars(marked).update({name: vars(self)[name] for name in _OF_TEXT if name in vars(self)})
+        return marked
+
+
+_OF_TEXT = ("tokens", "words", "notes")
 
 
 class IdTaken(Conflict):
@@ -79,7 +122,25 @@ class Appended:
     jobs: list[DueJob]
 
 
-@transaction.atomic(savepoint=False)  # rolled back with the caller's transaction or, without one, by itself
+def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WORDS_MAX_BYTES) -> None:
+    """Process the texts of messages, before the transaction that stores them begins.
+
+    A second call for the same messages does nothing.
+
+    Args:
+        messages: To be stored.
+        most_bytes: Of the texts that are indexed now; `index_words` indexes the rest within a minute. None: all.
+    """
+    unprocessed = [message for message in messages if "words" not in vars(message)]
+    indexed = 0
+    for message in unprocessed:
+        message.tokens  # noqa: B018 (kept from here on)
+        indexed += len(message.content[: lexemes.MAX_CHARS].encode())
+        vars(message)["words"] = message.words if most_bytes is None or indexed <= most_bytes else WORDS_LATER
+    if unprocessed:
+        messages_received.send(sender=NewMessage, messages=unprocessed)
+
+
 def append(
     user: UserProfile,
     session_id: str,
@@ -90,6 +151,8 @@ def append(
     context_id: UUID | None = None,
 ) -> Appended:
     """Append a batch to a session, which is created if it doesn't exist.
+
+    A caller that opens the transaction itself calls `process_texts` before.
 
     Args:
         user: The owner of the session.
@@ -103,10 +166,17 @@ def append(
         IdTaken: names the message by its position in the batch.
         LimitReached: the batch is more than may be stored today; the caller rolls back.
     """
-    session = locked_session(user, session_id, agent_id=agent_id, source=source)
-    if context_id:
-        check_context_id(context_id, user, session_id)
-        batch = [answered_from(new, context_id) for new in batch]
+    process_texts(batch)
+    with transaction.atomic(savepoint=False):  # without a savepoint, an error rolls back the caller's transaction too
+        session = locked_session(user, session_id, agent_id=agent_id, source=source)
+        if context_id:
+            check_context_id(context_id, user, session_id)
+            batch = [answered_from(new, context_id) for new in batch]
+        return _append(session, batch)
+
+
+def _append(session: Session, batch: Sequence[NewMessage]) -> Appended:
+    """Append a batch to a locked session."""
     placed = placed_in(session, batch, _known(session, batch))
     added = [message for message, is_new in placed if is_new]
     if not added:
@@ -157,7 +227,7 @@ def answered_from(new: NewMessage, context_id: UUID) -> NewMessage:
     """Return a message, with the context that the model had for it if it is an answer."""
     if new.role != Message.Role.ASSISTANT:
         return new
-    return replace(new, metadata=new.metadata | {CONTEXT_ID: str(context_id)})
+    return new.marked(metadata=new.metadata | {CONTEXT_ID: str(context_id)})
 
 
 def locked_session(user: UserProfile, session_id: str, **fields: str) -> Session:
@@ -217,11 +287,14 @@ def _turn(session: Session, new: NewMessage, position: int, now: datetime) -> Me
         tool_name=new.tool_name,
         name=new.name,
         payload=new.payload,
-        tokens=estimate_tokens(new.content, new.payload),
+        tokens=new.tokens,
+        search_vector=new.words.vector,
+        search_version=new.words.version,
         external_id=new.external_id,
         created_at=new.created_at or now,
         arrived_at=now,
         metadata=new.metadata,
+        notes=new.notes,
     )
 
 

@@ -11,7 +11,7 @@ by `append_round`. With a `round_id`, its turns have external ids, so that each 
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import Match, SequenceMatcher
 from itertools import takewhile
 from typing import Any, Protocol
@@ -165,11 +165,11 @@ def _compared(session: Session, sent: Sequence[NewMessage]) -> tuple[list[NewMes
 
 def _with_ids(sent: Sequence[NewMessage], round_id: str) -> list[NewMessage]:
     """Return the messages with external ids, if the round has one."""
-    return [replace(turn, external_id=f"{round_id}:{n}") if round_id else turn for n, turn in enumerate(sent)]
+    return [turn.marked(external_id=f"{round_id}:{n}") if round_id else turn for n, turn in enumerate(sent)]
 
 
 def _answering(answer: NewMessage, round_id: str) -> NewMessage:
-    return replace(answer, external_id=f"{round_id}{_ANSWER}") if round_id else answer
+    return answer.marked(external_id=f"{round_id}{_ANSWER}") if round_id else answer
 
 
 def newest_turns(session: Session, sent: Sequence[NewMessage]) -> list[Message]:
@@ -237,6 +237,11 @@ def new_turns(known: Sequence[Message], sent: Sequence[NewMessage]) -> tuple[lis
     following = known[place:]
     repeated = _repeated([turn for turn in following if turn.role != Message.Role.ASSISTANT], question)
     return [*missing, *question[repeated:]], following
+
+
+def question(sent: Sequence[NewMessage]) -> Sequence[NewMessage]:
+    """Return the messages after the last answer: the ones that a session is unlikely to have yet."""
+    return sent[_question_start(sent) :]
 
 
 def _question_start(sent: Sequence[ComparedTurn]) -> int:

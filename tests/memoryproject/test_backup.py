@@ -142,7 +142,7 @@ def test_row_34_an_owner_that_is_no_superuser_restores_where_the_roles_are(backu
     with connection._nodb_cursor() as cursor:
         cursor.execute(f"CREATE ROLE {owner} LOGIN CREATEROLE")
         cursor.execute(f"ALTER DATABASE {OTHER} OWNER TO {owner}")
-        for role in ("memory_request", "memory_operator", "memory_web", "memory_admin", "memory_worker"):
+        for role in column("SELECT rolname FROM pg_roles WHERE rolname ~ '^memory_[a-z]+$'"):
             cursor.execute(f"GRANT {role} TO {owner} WITH ADMIN OPTION")
     try:
         with connected_to(OTHER):
@@ -158,6 +158,7 @@ def test_row_34_an_owner_that_is_no_superuser_restores_where_the_roles_are(backu
     finally:
         with connection._nodb_cursor() as cursor:
             cursor.execute(f"DROP DATABASE {OTHER} WITH (FORCE)")
+            cursor.execute(f"DROP OWNED BY {owner}")
             cursor.execute(f"DROP ROLE {owner}")
             cursor.execute(f"CREATE DATABASE {OTHER}")
 

@@ -49,6 +49,20 @@ def test_all_wrong_settings_are_named_at_once() -> None:
     assert all(name in str(raised.value) for name, _ in (WRONG[0], WRONG[3], WRONG[7]))
 
 
+def test_a_removed_setting_stops_nothing() -> None:
+    environment = dict.fromkeys(conf.REMOVED, "a value that it never took")
+    assert conf.load(environment) == conf.load({})
+    assert [told.split()[0] for told in conf.removed(environment)] == list(conf.REMOVED)
+
+
+@pytest.mark.slow
+def test_a_command_warns_about_a_removed_setting_and_names_its_replacement() -> None:
+    run = manage("check", SHARING__PEOPLE="3")
+    assert run.returncode == 0
+    assert "SHARING__PEOPLE was removed: shared memory is released by hand" in run.stderr
+    assert "W004" not in manage("check").stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["manage.py check", "manage.py qcluster", "-m memoryproject.asgi"])
 def test_nothing_starts_with_a_wrong_setting(command: str) -> None:

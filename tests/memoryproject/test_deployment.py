@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 
 from memoryproject.embedded import server
-from sessions_app.database_roles import ADMIN_ROLE, WEB_ROLE, WORKER_ROLE, administrators_sql
+from sessions_app.database_roles import ADMIN_ROLE, FUNCTIONS_ROLE, WEB_ROLE, WORKER_ROLE, administrators_sql
 from tests.support.processes import manage
 
 PROCESSES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
@@ -78,6 +78,21 @@ def test_an_owner_without_superpowers_can_deploy(
     assert not (tmp_path / "postgres").exists()
     if rights == "LOGIN":
         _serve_by_own_logins(owners)
+    else:
+        _give_functions_away(administrator, owners)
+    verified = manage("verify", **owners)
+    assert verified.returncode == 0, verified.stderr
+
+
+def _give_functions_away(administrator: "psycopg.Connection[tuple[object, ...]]", owners: dict[str, str]) -> None:
+    """Do what is reported, because this owner is no member of the role that owns the functions."""
+    told = manage("verify", **owners).stderr.removeprefix("CommandError: ").splitlines()
+    assert len(told) == 2 and all(FUNCTIONS_ROLE in line for line in told), told
+    warned = manage("check", "--deploy", **owners).stderr
+    assert warned.count("memoryproject.W002") == 2, warned
+    with psycopg.connect(administrator.info.dsn, dbname=NAME, autocommit=True) as there:
+        for line in told:
+            there.execute(line.partition(" runs here: ")[2].encode())
 
 
 def _serve_by_own_logins(owners: dict[str, str]) -> None:

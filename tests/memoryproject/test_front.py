@@ -14,6 +14,7 @@ from django.db import connection
 from pytest_django import DjangoDbBlocker
 
 from memoryproject import front
+from memoryproject.fair_shares import NOBODY
 from memoryproject.front import Threads, person_of
 from memoryproject.pulse import Pulse
 from sessions_app.models import ApiKey, Message, Session, UserProfile
@@ -101,6 +102,34 @@ def test_row_29_unfinished_bodies_keep_nobody_waiting(
         prober.ask()
     assert max(prober.seconds) < WORST
     assert prober.statuses == {200}
+
+
+@pytest.mark.parametrize("path", ["/api/v1/sessions/s1/messages", "/v1/chat/completions", "/mcp", "/admin/login/"])
+def test_row_43_a_body_over_the_limit_is_refused_before_it_is_sent(path: str, site: str, key: str) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nContent-Length: 99999999\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", int(site.rpartition(":")[2])), timeout=TIMEOUT) as client:
+        client.sendall(head.encode())
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"The body has 99999999 bytes; the limit is 16777216." in answer
+
+
+def test_row_43_megabytes_of_messages_are_appended_and_health_is_answered_meanwhile(site: str, key: str) -> None:
+    texts = ["The kiln is hot, and cools down until noon. " * 680, "窑炉今天早上是冷的，中午再打开。" * 600]
+    said = [{"role": "user", "content": f"{n} {texts[n % 2]}"} for n in range(500)]
+    body = json.dumps({"user_id": "ada", "messages": said}, ensure_ascii=False).encode()
+    assert 14_000_000 < len(body) < 16_777_216
+    prober, statuses = Prober(f"{site}/healthz", key), []
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    asked = urllib.request.Request(f"{site}/api/v1/sessions/s1/messages", body, headers)
+    sender = threading.Thread(target=lambda: statuses.append(status_of(asked)))
+    sender.start()
+    while sender.is_alive():
+        prober.ask(1)
+    assert statuses == [201]
+    assert Message.objects.count() == 500
+    assert prober.statuses == {200}
+    assert max(prober.seconds) < WORST
 
 
 def test_row_29_slow_readers_keep_nobody_waiting(site: str, key: str, prober_of: Callable[[str, str], Prober]) -> None:
@@ -214,16 +243,17 @@ def test_it_asks_the_database_by_one_connection_until_that_ends() -> None:
 
 
 async def _takes(threads: Threads, session: str, person: str, held: asyncio.Event) -> None:
-    async with threads.one(session, person):
+    async with threads.one(session, person, NOBODY):
         await held.wait()
 
 
 async def _taken_by(person: str, sessions: list[str], *, of: int) -> int:
     """Return how many threads somebody's requests have that are about these sessions."""
     threads, held = Threads(of), asyncio.Event()
+    free = threads._free._value
     tasks = [asyncio.create_task(_takes(threads, session, person, held)) for session in sessions]
     await asyncio.sleep(0.05)
-    taken = of - threads._free._value
+    taken = free - threads._free._value
     held.set()
     await asyncio.gather(*tasks)
     assert not threads._shares
@@ -248,7 +278,7 @@ def test_a_session_gets_half_of_the_threads_and_a_person_three_quarters(
 
 async def _burst_after_a_quiet_time(threads: Threads) -> None:
     async def slow() -> None:
-        async with threads.one("", ""):
+        async with threads.one("", "", NOBODY):
             await asyncio.sleep(0.2)
 
     threads._moved_at -= 2 * front.STALLED_SECONDS

@@ -79,6 +79,9 @@ class TestHowLong:
         assert self.age(client, began=settings.LOGIN_HOURS * 3600 - 600) == 200
         assert self.age(client, began=settings.LOGIN_HOURS * 3600 + 1) == 302
 
+    def test_row_48_one_that_began_in_the_future_is_over(self, client: Client) -> None:
+        assert self.age(client, began=-60) == 302
+
     def test_a_page_writes_the_session_once_a_minute(self, client: Client) -> None:
         assert self.age(client, seen=-1000) == 200  # long before a minute is over, however slow the machine is
         assert client.session[SEEN] > time.time()

@@ -1,17 +1,22 @@
-"""Data of a newer version: this one says so, and neither works on it nor is ready."""
+"""An older release refuses to run on data of a newer one, with one sentence."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import connection
 from django.test import Client
 from pytest_django.fixtures import Settings
 
 from memoryproject import health
+from memoryproject.conf import BASE_DIR
 from tests.support.newer import newer_version
-from tests.support.processes import database_url, free_port, manage
+from tests.support.processes import database_url, environment, free_port, manage
+from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,11 +44,39 @@ def test_one_that_serves_while_the_next_release_migrates_stays_ready(
     assert client.get("/readyz").status_code == 200
 
 
+def test_migrate_does_not_touch_it() -> None:
+    with pytest.raises(CommandError) as raised:
+        call_command("migrate", verbosity=0)
+    assert str(raised.value) == TOLD
+
+
+def test_what_another_app_of_a_host_project_has_applied_is_its_own_matter() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE django_migrations SET app = 'shop' WHERE name = '9999_later'")
+    call_command("migrate", verbosity=0)
+
+
 def test_run_does_not_start_on_it(settings: Settings, tmp_path: Path) -> None:
     settings.DATA_DIR, settings.DATABASE_IS_EMBEDDED = tmp_path, False
     with pytest.raises(CommandError) as raised:
         call_command("run", port=free_port())
     assert str(raised.value) == TOLD
+
+
+@pytest.mark.slow
+def test_a_web_server_does_not_start_on_it() -> None:
+    command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{free_port()}"]
+    ended = subprocess.run(
+        [sys.executable, *command, "memoryproject.asgi"],
+        cwd=BASE_DIR,
+        env=environment(WEB_WORKERS="1"),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert ended.returncode != 0
+    assert TOLD in ended.stderr.splitlines()
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.slow

@@ -35,6 +35,20 @@ def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(folder: Path) -> No
     again = Run(folder).serve()
     printed = again.stop()
     assert "shown this once" not in printed
-    assert "posted 100 messages, 0 of them new" in printed
+    assert "demonstration" not in printed
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{again.port}/healthz")
+
+
+@pytest.mark.slow(seconds=20)
+def test_a_demonstration_that_is_refused_is_told_in_one_line_and_the_site_stays_up(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAILY_LIMITS__KEY_REQUESTS", "1")
+    run = Run(folder).serve()
+    [told] = [line for line in run.printed.splitlines() if "ended early" in line]
+    assert re.search(r" was answered 429: The limit key-requests is reached", told)
+    assert run.answers()
+    printed = run.stop()
+    assert run.process.returncode == 0
+    assert "Traceback" not in printed

@@ -108,11 +108,12 @@ def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transacti
         "compact_sessions": 30,
         "form_memories": 10,
         "embed": 10,
-        "group_candidates": 10,
-        "share_alike": 10,
         "prune_receipts": 60,
         "housekeeping": None,
+        "index_archived": None,
+        "put_times_back": None,
         "retain": None,
+        "vacuum": None,
     }
     out = StringIO()
     call_command("schedules", stdout=out)

@@ -14,6 +14,7 @@ from memoryproject import health, patience
 from memoryproject.notify import Webhook
 from memoryproject.patience import Away, database
 from memoryproject.site_state import (
+    CHANGED,
     Change,
     last_change,
     last_changes,
@@ -111,6 +112,19 @@ def test_a_change_is_recorded_and_told_with_its_reasons(watched: Watched, receiv
     assert receiver.told[1]["previous"] == "degraded" and receiver.told[1]["reasons"] == []
     watched.look(60)
     assert len(receiver.told) == 2
+
+
+@pytest.mark.parametrize("ahead", [timedelta(minutes=1), timedelta(days=1), timedelta(days=365)], ids=str)
+def test_row_48_a_state_of_the_future_silences_no_alarm(
+    watched: Watched, receiver: Receiver, ada: UserProfile, ahead: timedelta
+) -> None:
+    last, future = Event.objects.filter(type=CHANGED).latest("pk"), timezone.now() + ahead
+    last.created_at, last.payload["since"] = future, future.isoformat()
+    last.save()
+    be_late(ada)
+    watched.look(AFTER + 5)
+    assert states() == ["up", "degraded"]
+    assert [told["state"] for told in receiver.told] == ["degraded"]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,6 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import WebhookSettings
 from memoryproject.webhooks import SENDERS, NotReceived, post, send, serve
-from moments_app.engines.transport import _is_public
 from moments_app.models import Circuit, Job, WebhookDelivery, WebhookEndpoint
 from moments_app.models.webhook import KEPT_TRYING, LEASE, Occasion
 from sessions_app.models import Application, Event, UserProfile
@@ -274,25 +274,25 @@ def test_row_20_a_webhook_goes_to_no_private_address_unless_a_setting_says_so(
     assert receiver.bodies == []
 
 
-@pytest.mark.parametrize(
-    ("address", "is_public"),
-    {
-        "93.184.216.34": True,
-        "2606:2800:220:1::1": True,
-        "127.0.0.1": False,
-        "10.1.2.3": False,
-        "169.254.169.254": False,
-        "100.64.0.1": False,
-        "0.0.0.0": False,
-        "224.0.0.1": False,
-        "::1": False,
-        "fe80::1%eth0": False,
-        "fd00::1": False,
-        "::ffff:10.0.0.1": False,
-    }.items(),
-)
-def test_row_20_an_address_of_a_private_network_is_none_of_the_internet(address: str, is_public: bool) -> None:
-    assert _is_public(address) is is_public
+def test_row_20_the_address_that_is_checked_is_the_one_that_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    public, private = "93.184.216.34", "127.0.0.1"
+    answers = iter([[public], [private], [private, public]])
+    connected: list[str] = []
+
+    def resolve(host: str, port: int, **_: Any) -> list[Any]:
+        addresses = next(answers) if host == "rebinding.example" else [host]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+    def connect(address: tuple[str, int], *_: Any, **__: Any) -> socket.socket:
+        connected.append(address[0])
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    for expected in ([public], [public], [public, public]):
+        with pytest.raises(NotReceived):
+            post("https://rebinding.example/hook", b"{}", {}, public_only=True)
+        assert connected == expected
 
 
 # --- in the admin ---

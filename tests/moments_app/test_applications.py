@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 from django.test import Client
@@ -396,6 +397,6 @@ class TestPrompts:
         for application, is_own in ((DEFAULT, False), (other, True)):
             token = CURRENT.set(Connection("ada", "default", "key:test", "admin", application))
             try:
-                assert (prompt_text("session-digest")["content"] == "Be brief.") is is_own
+                assert (async_to_sync(prompt_text)("session-digest")["content"] == "Be brief.") is is_own
             finally:
                 CURRENT.reset(token)

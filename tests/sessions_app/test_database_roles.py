@@ -1,8 +1,6 @@
 """The roles of processes: a web process is nobody until it says for whom it works, and no process owns the tables."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 from django.db import DatabaseError, connection, transaction
@@ -35,24 +33,13 @@ from tests.support.furnished import furnish
 from tests.support.jobs import work_off
 from tests.support.operator import operator
 from tests.support.other_database import new_server
+from tests.support.roles import logged_in_as
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 # What a web process needs before it knows for whom it works; no word of a person is in it.
 SEEN_BY_WEB = {"sessions_app_apikey", "sessions_app_application", "sessions_app_dailylimit", "django_migrations"}
-
-
-@contextmanager
-def logged_in_as(role: str) -> Iterator[None]:
-    """Have this test's connection be that of a process with a login in a role, and in no other."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SET SESSION AUTHORIZATION {role}")
-    try:
-        yield
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("RESET SESSION AUTHORIZATION")
 
 
 def tables() -> list[str]:

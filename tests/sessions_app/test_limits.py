@@ -4,12 +4,12 @@ import threading
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import LimitSettings
-from sessions_app.limits import Kind, limited
+from sessions_app.limits import Deadline, Kind, limited, until
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
@@ -103,6 +103,58 @@ def test_the_text_of_the_databases_error_is_told_to_nobody(
     told = refused.content.decode() + caplog.text
     assert "LockNotAvailable" in told
     assert "sessions_app_session" not in told
+
+
+# --- the whole request ---
+
+
+@pytest.mark.slow
+def test_row_43_a_request_ends_with_its_deadline_and_its_thread_is_free(
+    service: Api, ada: UserProfile, settings: Settings
+) -> None:
+    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "statement_seconds": 60})
+    session = talk(ada, 3)
+    with row_locked(session), until(Deadline(0.3)):
+        refused = append(service, session.session_id, "ada")
+    assert (refused.status_code, code_of(refused)) == (503, "busy")
+    assert "too long" in refused.json()["errors"][0]["detail"]
+    assert append(service, session.session_id, "ada").status_code == 201  # by the same thread
+    assert Message.objects.filter(session=session).count() == 4
+
+
+def test_row_43_nothing_begins_after_the_deadline(service: Api, ada: UserProfile) -> None:
+    talk(ada, 3)
+    with until(Deadline(0)):
+        refused = service.get("sessions", user_id="ada")
+    assert (refused.status_code, code_of(refused)) == (503, "busy")
+    assert refused["Retry-After"] == "1"
+
+
+@pytest.mark.slow
+def test_row_43_each_statement_gets_the_time_that_is_left(settings: Settings) -> None:
+    with until(Deadline(1.5)), limited(Kind.CALL), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(1.2)")
+        left = float(in_force()[1].removesuffix("ms"))
+    assert 0 < left <= 300
+
+
+def test_row_43_what_failed_is_rolled_back_after_the_deadline(ada: UserProfile) -> None:
+    ends = Deadline(60)
+    with until(ends), limited(Kind.CALL), pytest.raises(OperationalError), transaction.atomic():
+        UserProfile.objects.ensure("cleo")
+        with transaction.atomic():
+            ends._at = 0.0
+            UserProfile.objects.ensure("dora")
+    assert not UserProfile.objects.filter(user_id__in=["cleo", "dora"]).exists()
+
+
+@pytest.mark.slow
+def test_row_43_an_erasure_has_no_deadline(service: Api, ada: UserProfile, settings: Settings) -> None:
+    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60})
+    session = talk(ada, 3)
+    with row_locked(session) as other, until(Deadline(0.4)):
+        threading.Timer(0.8, other.rollback).start()
+        assert service.delete("users/ada").status_code == 200
 
 
 # --- what is limited ---

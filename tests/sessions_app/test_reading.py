@@ -68,7 +68,6 @@ class TestPages:
             f"{change_url(moment).removesuffix('change/')}history/": "moment: history",
             reverse("admin:moments_app_moment_reading", args=[moment.pk]): "moment: reading",
             reverse("admin:moments_app_moment_chain", args=[session.user_id]): "moment: chain",
-            reverse("admin:moments_app_summary_chain", args=[session.pk]): "summary: chain",
             f"{reverse('admin:moments_app_memoryatom_recall')}?user_id=ada&query=kiln": "fact or observation: recall",
         }
         for url in pages:

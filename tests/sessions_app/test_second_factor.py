@@ -3,12 +3,14 @@
 import re
 from base64 import b32decode
 from binascii import hexlify
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from django_otp.oath import totp
 from django_otp.plugins.otp_static.models import StaticDevice, StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice
@@ -17,6 +19,7 @@ from pytest_django.fixtures import Settings
 from sessions_app.models import Event
 from tests.support.operator import operator
 from tests.support.pages import change_url, page
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -80,6 +83,12 @@ class TestTheDoor:
         assert client.get(INDEX).status_code == 302
         refused = Event.objects.filter(type="second_factor_refused", actor="operator:eve", payload={})
         assert refused.count() == 2
+
+    def test_row_48_a_wrong_code_of_the_future_keeps_nobody_out(self, eve: User) -> None:
+        future = timezone.now() + timedelta(days=1)
+        TOTPDevice.objects.update(throttling_failure_count=1, throttling_failure_timestamp=future)
+        assert give(logged_in(eve), codes_of(eve)).status_code == 200  # it was put back: as if it had been just now
+        wait_until(lambda: give(logged_in(eve), codes_of(eve)).status_code == 302)
 
     def test_a_recovery_code_lets_in_once(self, eve: User) -> None:
         assert give(logged_in(eve), " ABCD efgh").status_code == 302

@@ -95,15 +95,13 @@ def furnish() -> Session:
 
 
 def _release(stream: MemoryStream, session: Session, job: Job) -> None:
-    """What was learned from somebody, twice: one waits, as somebody else said it too, the other was released."""
+    """What was learned from somebody, twice: one waits, and somebody else said the same, the other was released."""
     turns = list(session.messages.turns().values_list("pk", flat=True)[:2])
     learned = {"user": session.user, "is_candidate": True, "source_session": session, "source_message_ids": turns}
     for text in ("Say the unit with each number.", "Ask before you order."):
         atom = stream.atoms.create(atom_type="observation", content=text, job=job, **learned)
-    fields = {"atom_type": "observation", "is_candidate": True, "left_to_operator": "it has a number"}
-    stream.atoms.create(user=UserProfile.objects.ensure("bo"), content="Say units with each number.", **fields)
-    first = stream.atoms.candidates().filter(reviewed_at=None).exclude(pk=atom.pk)
-    first.update(alike=first.order_by("pk").values("pk")[:1])
+    fields = {"atom_type": "observation", "is_candidate": True, "content": "Say the unit with each number."}
+    stream.atoms.create(user=UserProfile.objects.ensure("bo"), **fields)
     made = release(atom, "Orders need a question first.", actor="operator:eve", note="Twice asked for.")
     extend(made, actor="operator:eve")
 

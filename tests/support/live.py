@@ -56,7 +56,7 @@ def live_site() -> Iterator[str]:
     Its threads close their connections after each request: they end with the site, and would leave them open. A busy
     machine is no database that is away.
     """
-    server = _Server(uvicorn.Config(application, log_level="critical", lifespan="off"))
+    server = _Server(uvicorn.Config(application, log_level="critical", lifespan="off", proxy_headers=False))
     at_once = patch.dict(connection.settings_dict, CONN_MAX_AGE=0)
     patient = patch.object(pulse, "PATIENCE", TIMEOUT)
     with at_once, patient, socket.create_server(("127.0.0.1", 0)) as listening:

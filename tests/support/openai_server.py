@@ -508,10 +508,6 @@ def right_answer(body: dict[str, Any]) -> dict[str, Any]:
         return summary_of(body)
     if asked.startswith(("Known from before", "Context: at most")):
         return digest_of(body)
-    if asked.startswith("Notes, one of each person"):
-        return {"wording": ""}
-    if asked.startswith("Sentence to judge"):
-        return review_of(body)
     if asked.startswith("Stream: "):
         return memories_of(body)
     return consolidated(body) if asked.startswith("What the text is for: ") else moments_of(body)
@@ -528,12 +524,6 @@ def query_of(body: dict[str, Any]) -> dict[str, Any]:
     message = json.loads(body["messages"][1]["content"].splitlines()[0].partition(": ")[2])
     words = [word.strip(".,?!") for turn in turns_of(body) for word in turn["text"].split()]
     return {"query": "" if message.startswith("Hello") else max(words, key=len, default="")}
-
-
-def review_of(body: dict[str, Any]) -> dict[str, Any]:
-    """Nothing speaks against the sentence."""
-    problems = ("names", "numbers", "sensitive", "personal", "commands", "harms")
-    return {"says_the_same": True} | dict.fromkeys(problems, False)
 
 
 def digest_of(body: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -136,3 +137,15 @@ def as_earlier_releases_did(session: Session, line_of: Callable[[bytes], bytes] 
         with connection.cursor() as cursor:
             cursor.execute(EARLIER_ROW, row)
     archive_files.discard(there - named())
+
+
+def archived_without_rows(session: Session) -> None:
+    """Archive as older versions did: without a row of the turn, and without its arrival in the line."""
+    as_earlier_releases_did(session, _without_arrival)
+    session.archives.update(block_sequences=[], block_offsets=[])
+    session.messages.archived().delete()
+
+
+def _without_arrival(line: bytes) -> bytes:
+    columns = {name: value for name, value in json.loads(line).items() if name != "arrived_at"}
+    return json.dumps(columns, separators=(",", ":")).encode()  # as PostgreSQL writes it

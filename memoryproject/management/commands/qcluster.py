@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 from django.db import connections
 
 from memoryproject import watch
@@ -19,7 +19,7 @@ from memoryproject.patience import Away, database
 from memoryproject.process_tree import Child, Fork, Tree, apart, die_with_parent, end_as_by_ctrl_c
 from memoryproject.site_state import note_restart
 from memoryproject.telemetry import sending
-from memoryproject.verification import newer_version
+from memoryproject.verification import refuse_newer
 from moments_app import engines
 from moments_app.jobs import worker
 from sessions_app import lexemes
@@ -33,7 +33,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         die_with_parent()
         end_as_by_ctrl_c()
-        _check_version()
+        with suppress(Away), database():  # a database that is away is waited for, as later
+            refuse_newer()
         lexemes.load()  # once, for all workers
         engines.load()
         connections.close_all()  # none is shared by the forks
@@ -54,17 +55,6 @@ def _watched(function: Callable[..., None], *arguments: int) -> None:
     """Call a function in a fork, where threads may be begun, and send what happens there to where settings say."""
     with sending("worker"):
         function(*arguments)
-
-
-def _check_version() -> None:
-    """Refuse to work on data of a newer version. A database that is away is waited for, like later.
-
-    Raises:
-        CommandError: names the version.
-    """
-    with suppress(Away), database():
-        if told := newer_version():
-            raise CommandError(told)
 
 
 def _tell(sentence: str) -> None:

@@ -15,10 +15,10 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from memoryproject.demo import Demonstration
+from memoryproject.demo import Demonstration, StepFailed
 from memoryproject.embedded import server
 from memoryproject.process_tree import (
     CannotStart,
@@ -33,18 +33,17 @@ from memoryproject.process_tree import (
     marked,
 )
 from memoryproject.site_state import note_restart
-from memoryproject.verification import newer_version
-from sessions_app.models import ApiKey
+from sessions_app.models import ApiKey, UserProfile
 
 PATIENCE = 5  # seconds that a run which was killed may take to close its database
 
 
 class Command(BaseCommand):
-    help = "Prepare the database, start web server and worker, show the demonstration, and serve until stopped."
+    help = "Prepare the database, start web server and worker, show the demonstration on a new site, and serve."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, default=8000)
-        parser.add_argument("--no-demo", action="store_true", help="only serve, without the demonstration")
+        parser.add_argument("--no-demo", action="store_true", help="no demonstration on a new site")
 
     def handle(self, *args: Any, **options: Any) -> None:
         die_with_parent()  # of a drill's own installation
@@ -59,13 +58,14 @@ class Command(BaseCommand):
     def _run(self, port: int, *, with_demonstration: bool) -> None:
         base_url = f"http://127.0.0.1:{port}"
         with _database():
-            _check_version()
             call_command("migrate", verbosity=0)
             self._ensure_operator()
+            is_new = not UserProfile.objects.exists()
             with marked(settings.DATA_DIR) as left:
                 self._note_killed(left)
                 connection.close()  # none is shared by what is forked
-                self._serve(base_url, Tree(_children(port), self._tell), with_demonstration=with_demonstration)
+                tree = Tree(_children(port), self._tell)
+                self._serve(base_url, tree, with_demonstration=with_demonstration and is_new)
 
     def _serve(self, base_url: str, tree: Tree, *, with_demonstration: bool) -> None:
         try:
@@ -100,14 +100,16 @@ class Command(BaseCommand):
             self._say(f"Operator login for the admin, shown this once: operator / {password}")
 
     def _demonstrate(self, base_url: str) -> None:
+        """Show the demonstration. A step that fails is reported in one line, and the site stays up."""
         self._say("\nThe demonstration: a conversation goes in through the API, memory comes back")
-        hour = timezone.now() + timedelta(hours=1)
-        key, text = ApiKey.objects.issue("demonstration", scope=ApiKey.Scope.WRITE, expires_at=hour)
         try:
-            Demonstration(base_url, text, self._say).run()
+            with _key_of_demonstration() as key:
+                Demonstration(base_url, key, self._say).run()
+        except StepFailed as error:
+            self._say(f"The demonstration ended early: {error}")
+        except DatabaseError as error:
+            self._say(f"The demonstration ended early: the database doesn't answer ({type(error).__name__}).")
         finally:
-            with transaction.atomic():  # locked first, or its requests may be counted while it goes
-                ApiKey.objects.select_for_update().get(pk=key.pk).delete()
             connection.close()
 
     def _say_where(self, base_url: str) -> None:
@@ -127,6 +129,19 @@ class Command(BaseCommand):
         apart(partial(note_restart, sentence, "run"))
 
 
+@contextmanager
+def _key_of_demonstration() -> Iterator[str]:
+    """Issue a key for the block, and delete it afterwards; it expires in an hour in any case."""
+    hour = timezone.now() + timedelta(hours=1)
+    key, text = ApiKey.objects.issue("demonstration", scope=ApiKey.Scope.WRITE, expires_at=hour)
+    try:
+        yield text
+    finally:
+        with transaction.atomic():  # locked first, or its requests may be counted while it goes
+            for locked in ApiKey.objects.select_for_update().filter(pk=key.pk):
+                locked.delete()
+
+
 def _check_port(port: int) -> None:
     """Refuse a port that somebody listens on, before anything is started.
 
@@ -139,16 +154,6 @@ def _check_port(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise CommandError(f"Port {port} can't be used ({error.strerror}); name another: --port.") from error
-
-
-def _check_version() -> None:
-    """Refuse data of a newer version.
-
-    Raises:
-        CommandError: names the version.
-    """
-    if told := newer_version():
-        raise CommandError(told)
 
 
 @contextmanager

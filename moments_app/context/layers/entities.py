@@ -17,6 +17,7 @@ from django.db import connection
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.models import Entity
+from moments_app.recall.request import MOST_WORDS
 from sessions_app import lexemes
 
 STATIC = False
@@ -24,7 +25,6 @@ HALF_LIFE_DAYS = 7.0
 MAX_HOPS = 2
 RECENT = 100  # candidates by their last change; older ones have to match the query
 MATCHING = 50
-QUERY_CHARS = 2_000  # of the query
 BODY_CHARS = 1_000  # of a body
 
 # The newest by the index of a person's open entities; what matches by a function, for under row security that alone can
@@ -96,7 +96,7 @@ def items(source: ContextInput) -> Sequence[Item]:
 
 
 def _candidates(source: ContextInput) -> list[Candidate]:
-    words, forms = lexemes.any_of(source.query[:QUERY_CHARS])
+    words, forms = lexemes.any_of(source.query, MOST_WORDS)
     parameters: dict[str, int | float | str] = {
         "user": source.user.pk,
         "session": source.session.pk,

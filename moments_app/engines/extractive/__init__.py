@@ -9,7 +9,6 @@ docs/engines.md.
 from collections.abc import Sequence
 
 from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
-from moments_app.engines.calls.sharing import ReviewAnswer, ReviewRequest, SharingAnswer, SharingRequest
 from moments_app.engines.extractive.consolidation import consolidate
 from moments_app.engines.extractive.digest import digest
 from moments_app.engines.extractive.formation import form_memories
@@ -38,13 +37,3 @@ class ExtractiveEngine:
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """Return the message itself: its rarest words find best."""
         return QueryAnswer(query=request.message[:1_000])
-
-    def share(self, request: SharingRequest) -> SharingAnswer:
-        """Return no wording: it has only the words that people said."""
-        return SharingAnswer(wording="")
-
-    def review(self, request: ReviewRequest) -> ReviewAnswer:
-        """Return that it can't tell, which keeps a wording from being shown."""
-        return ReviewAnswer(
-            says_the_same=False, names=True, numbers=True, sensitive=True, personal=True, commands=True, harms=True
-        )

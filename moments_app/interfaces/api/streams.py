@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError as InvalidStream
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
-from rest_framework import serializers
+from rest_framework import serializers, status
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.response import Response
 
@@ -20,7 +20,7 @@ from moments_app.streams.texts import CannotUndo, current_lines, undo
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery, key_of
-from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
+from sessions_app.api.person_view import PersonView, one_or_404, operation, update
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Conflict
@@ -46,6 +46,9 @@ STREAM_FIELDS = (
     "pinned_content",
     "consolidated_content",
 )
+
+PROMPTS = ("extraction_prompt", "consolidation_prompt")
+HIDDEN = "Null for a shard that is read with a user's key."
 
 
 class StreamsQuery(PageQuery):
@@ -104,6 +107,8 @@ class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
 
     session_id = serializers.CharField(source="session.session_id", default=None, allow_null=True)
     user_id = serializers.CharField(source="user.user_id", default=None, allow_null=True)
+    extraction_prompt = serializers.CharField(allow_null=True, help_text=HIDDEN)
+    consolidation_prompt = serializers.CharField(allow_null=True, help_text=HIDDEN)
 
     class Meta:
         model = MemoryStream
@@ -118,6 +123,12 @@ class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
             *STREAM_FIELDS,
             "last_updated_at",
         )
+
+    def to_representation(self, stream: MemoryStream) -> dict[str, Any]:
+        """Return the fields. The prompts of a shard belong to the operator: only a service's key gets them."""
+        told = super().to_representation(stream)
+        is_hidden = stream.is_shard and not self.context.get("is_service")
+        return told | dict.fromkeys(PROMPTS) if is_hidden else told
 
 
 class StreamLine(serializers.Serializer[Any]):
@@ -192,6 +203,15 @@ class StreamPersonView(PersonView):
         self.open_shards_to_services(stream)
         return stream
 
+    @property
+    def is_service(self) -> bool:
+        """Whether the key is a service's, not one person's."""
+        return key_of(self.request).user_id is None
+
+    def presented(self, serializer: type[StreamAnswer], stream: MemoryStream) -> dict[str, Any]:
+        """Return what the key may see of a stream."""
+        return dict(serializer(stream, context={"is_service": self.is_service}).data)
+
     def open_shards_to_services(self, stream: MemoryStream) -> None:
         """Let a service change what is everybody's, and a key of one person nothing of that.
 
@@ -200,7 +220,7 @@ class StreamPersonView(PersonView):
         """
         if not stream.is_shard:
             return
-        if key_of(self.request).user_id is not None:
+        if not self.is_service:
             raise PermissionDenied("A user's key can't change what all users of an agent share.")
         let_everybodys_change()
 
@@ -215,7 +235,7 @@ class StreamsView(StreamPersonView):
         """Streams of a person and the shards of all agents, latest change first."""
         rows = self.streams().order_by("-last_updated_at", "-id")
         lookups = {"stream_type": "stream_type", "agent_id": "agent_id", "session_id": "session__session_id"}
-        return self.page(StreamList, self.filtered(rows, **lookups))
+        return self.page(StreamList, self.filtered(rows, **lookups), {"is_service": self.is_service})
 
     @operation({201: StreamAnswer}, body=ShardInput, refuses=[AlreadyThere], needs_person=False)
     def post(self) -> Response:
@@ -227,7 +247,7 @@ class StreamsView(StreamPersonView):
         _check_limits(stream)
         if not insert_unless_there(stream):
             raise AlreadyThere(f"There is a shard {stream.name} of this agent.")
-        return created(StreamAnswer(stream), is_new=True)
+        return Response(self.presented(StreamAnswer, stream), status.HTTP_201_CREATED)
 
 
 def _check_limits(stream: MemoryStream) -> None:
@@ -245,7 +265,7 @@ class StreamView(StreamPersonView):
     @operation(StreamDetail, query=PersonQuery)
     def get(self, stream_id: uuid.UUID) -> Response:
         """The stream with its settings and its text, and what each line of that rests on."""
-        return Response(StreamDetail(self.stream(stream_id)).data)
+        return Response(self.presented(StreamDetail, self.stream(stream_id)))
 
     @operation(StreamAnswer, body=StreamPatch)
     def patch(self, stream_id: uuid.UUID) -> Response:
@@ -255,7 +275,7 @@ class StreamView(StreamPersonView):
             setattr(stream, name, value)
         _check_limits(stream)
         update(stream, self.body | {"last_updated_at": timezone.now()})
-        return Response(StreamAnswer(stream).data)
+        return Response(self.presented(StreamAnswer, stream))
 
 
 class ConsolidateView(StreamPersonView):
@@ -277,4 +297,4 @@ class UndoView(StreamPersonView):
     def post(self, stream_id: uuid.UUID) -> Response:
         """The text is as before the last consolidation, and what it absorbed waits again."""
         undo(self.changeable(stream_id))
-        return Response(StreamAnswer(self.stream(stream_id)).data)
+        return Response(self.presented(StreamAnswer, self.stream(stream_id)))

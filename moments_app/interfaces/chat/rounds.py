@@ -23,8 +23,15 @@ from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, UserProfile
 from sessions_app.people.erase import ERASED_EVENT
 from sessions_app.row_security import acting_for
-from sessions_app.transcript.append import CONTEXT_ID, NewMessage
-from sessions_app.transcript.append_round import INCOMPLETE, BegunRound, append_round, begin_round, end_round
+from sessions_app.transcript.append import CONTEXT_ID, NewMessage, process_texts
+from sessions_app.transcript.append_round import (
+    INCOMPLETE,
+    BegunRound,
+    append_round,
+    begin_round,
+    end_round,
+    question,
+)
 
 READ_BYTES = 16_777_216  # of an answer that is read to be stored; all of it is passed on
 INTERRUPTED = "interrupted"  # the process died that passed the answer on
@@ -121,9 +128,11 @@ class Round:
 
     def begin(self) -> BegunRound:
         """Store what was said."""
+        said = self._said()
+        process_texts(question(said))
         with self._acting(create=True) as user:
             assert user is not None  # it was made
-            return begin_round(user, self.session.session_id, self._said(), **self._named())
+            return begin_round(user, self.session.session_id, said, **self._named())
 
     def store(self) -> bool:
         """Store the answer, and what was said unless that is there; ask for the jobs that become due with it.
@@ -132,6 +141,7 @@ class Round:
             False if the person or the session was removed meanwhile, and the round with it.
         """
         answer, unanswered = self._answer()
+        process_texts([answer] if answer else [])
         with self._acting() as user:
             if user and self.begun:
                 return end_round(user, self.begun, answer, round_id=self.round_id, unanswered=unanswered)
@@ -149,13 +159,13 @@ class Round:
         return acting_for(self.session.user_id, application=self.session.application, create=create, holding=True)
 
     def _append(self, user: UserProfile, answer: NewMessage | None, unanswered: str) -> None:
-        sent = [replace(turn, created_at=self.started_at) for turn in self._said()]
+        sent = [turn.marked(created_at=self.started_at) for turn in self._said()]
         if unanswered and sent:
             sent[-1].metadata[INCOMPLETE] = unanswered
         append_round(user, self.session.session_id, sent, answer, **self._named())
 
     def _said(self) -> list[NewMessage]:
-        return [replace(turn, metadata=turn.metadata | {"source": SOURCE}) for turn in self.sent]
+        return [turn.marked(metadata=turn.metadata | {"source": SOURCE}) for turn in self.sent]
 
     def _named(self) -> dict[str, str]:
         return {"agent_id": self.session.agent_id, "source": SOURCE, "round_id": self.round_id}

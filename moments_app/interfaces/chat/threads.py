@@ -9,16 +9,21 @@ from typing import TypeVar
 from django.conf import settings
 from django.db import connection
 
+from memoryproject.fair_shares import caller, in_thread_of_caller
+from memoryproject.front import SPARE, ThreadsOfLoops
 from sessions_app.limits import Kind, serving
 
 T = TypeVar("T")
 
 _threads = ThreadPoolExecutor(settings.DATABASE_POOL_SIZE, thread_name_prefix="chat")
+_shares = ThreadsOfLoops(max(settings.DATABASE_POOL_SIZE - SPARE, 1))
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Do the work in a thread, which holds no connection before or after."""
-    return await asyncio.get_running_loop().run_in_executor(_threads, copy_context().run, _done_and_closed, work)
+    """Do the work in a thread, which holds no connection before or after. No application gets all threads."""
+    run = copy_context().run
+    async with _shares.here().share_of(caller()), in_thread_of_caller():
+        return await asyncio.get_running_loop().run_in_executor(_threads, run, _done_and_closed, work)
 
 
 def _done_and_closed(work: Callable[[], T]) -> T:

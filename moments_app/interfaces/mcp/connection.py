@@ -8,11 +8,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+from anyio import to_thread
 from django.db import close_old_connections
 from rest_framework.exceptions import NotFound, PermissionDenied
 
+from memoryproject.fair_shares import caller
+from memoryproject.front import ThreadsOfLoops
+from memoryproject.settings import CONF
 from sessions_app.api.person import gone_is_not_found
 from sessions_app.limits import Kind, serving
 from sessions_app.models import ApiKey, UserProfile
@@ -72,6 +76,7 @@ def _found(user: UserProfile | None) -> UserProfile:
     return user
 
 
+_threads = ThreadsOfLoops(CONF.web_threads)
 CURRENT: ContextVar[Connection] = ContextVar("mcp_connection")
 
 
@@ -88,3 +93,13 @@ def database_work(work: Callable[P, T]) -> Callable[P, T]:
             close_old_connections()
 
     return done
+
+
+async def in_mcp_thread(work: Callable[..., T], *args: Any) -> T:
+    """Do some work in one of the threads for MCP, of which its caller gets a share.
+
+    Raises:
+        Refused: no thread came free.
+    """
+    async with _threads.here().one("", "", caller()):
+        return await to_thread.run_sync(work, *args)

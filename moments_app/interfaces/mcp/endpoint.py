@@ -15,10 +15,11 @@ from rest_framework.views import APIView
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from memoryproject.front import SPARE
 from memoryproject.pulse import PULSE
 from memoryproject.settings import CONF
 from moments_app.interfaces.door import refuse_strangers
-from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work
+from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work, in_mcp_thread
 from moments_app.interfaces.mcp.server import server
 from sessions_app.api.fields import PublicIdField, StrictSerializer
 from sessions_app.api.oauth import challenge
@@ -61,11 +62,11 @@ class Endpoint:
             NoAnswer: the database does not answer.
         """
         # As many as serve the API, so that both together fit into the pool of database connections.
-        to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads
+        to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads + SPARE
         app = self._inside
         if scope["type"] == "http":
             PULSE.check()
-            entering = asyncio.ensure_future(to_thread.run_sync(_admitted, scope))
+            entering = asyncio.ensure_future(in_mcp_thread(_admitted, scope))
             admitted = await PULSE.result(entering, lambda: True)
             if isinstance(admitted, Connection):
                 CURRENT.set(admitted)

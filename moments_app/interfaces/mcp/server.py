@@ -5,12 +5,11 @@ and answers as REST does. The SDK runs these functions in threads of its own, so
 """
 
 import asyncio
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 from uuid import UUID
 
-from anyio import to_thread
 from django.core.paginator import InvalidPage, Paginator
 from django.db import OperationalError
 from django.db.models import F
@@ -21,6 +20,7 @@ from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp_types import ToolAnnotations
 from rest_framework.exceptions import APIException, NotFound
 
+from memoryproject.refused import Refused
 from moments_app.interfaces.api.atoms import AtomAnswer, AtomInput, add_directly
 from moments_app.interfaces.api.context import ContextInput, served_context
 from moments_app.interfaces.api.entities import EntityAnswer
@@ -40,7 +40,7 @@ from moments_app.interfaces.api.moments import BuildInput, MomentAnswer, moment_
 from moments_app.interfaces.api.search import SearchInput, search_data
 from moments_app.interfaces.api.streams import StreamDetail, streams_seen_by
 from moments_app.interfaces.api.summaries import SummaryRow
-from moments_app.interfaces.mcp.connection import CURRENT, database_work
+from moments_app.interfaces.mcp.connection import CURRENT, database_work, in_mcp_thread
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.correct import undo_correction as take_back
@@ -50,6 +50,7 @@ from sessions_app.api.person_view import one_or_404
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.users import ProfileAnswer
 from sessions_app.limits import Unavailable
+from sessions_app.limits import deadline as request_deadline
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 from sessions_app.transcript.load import LoadedMessage
@@ -87,20 +88,15 @@ server = MCPServer(
 )
 
 
-def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
     """Register what is read at an address. What isn't there and what is somebody else's are answered alike."""
 
-    def register(read: Callable[P, T]) -> Callable[P, T]:
+    def register(read: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         @wraps(read)
-        @database_work
-        def answer(*args: P.args, **kwargs: P.kwargs) -> T:
+        async def answer(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
-                return cast(T, all_without_unseen(read(*args, **kwargs)))
-            except (NotFound, InvalidPage) as error:
-                raise ResourceNotFoundError(str(error)) from None
-            except OperationalError as error:
-                raise ResourceError(str(Unavailable(error))) from None
-            except Refusal as error:
+                return await in_mcp_thread(partial(_read, read, *args, **kwargs))
+            except Refused as error:
                 raise ResourceError(str(error)) from None
 
         return server.resource(uri, description=description, mime_type="application/json")(answer)
@@ -108,24 +104,45 @@ def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[
     return register
 
 
-def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, T]]:
+@database_work
+def _read(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Read a resource. What REST would answer with an error becomes a resource's."""
+    try:
+        return cast(T, all_without_unseen(read(*args, **kwargs)))
+    except (NotFound, InvalidPage) as error:
+        raise ResourceNotFoundError(str(error)) from None
+    except OperationalError as error:
+        raise ResourceError(str(Unavailable(error))) from None
+    except Refusal as error:
+        raise ResourceError(str(error)) from None
+
+
+def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
     """Register a tool. What REST would answer with an error is one that the model can read."""
 
-    def register(work: Callable[P, T]) -> Callable[P, T]:
+    def register(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         @wraps(work)
-        def answer(*args: P.args, **kwargs: P.kwargs) -> T:
-            return _with_tool_errors(work, *args, **kwargs)
+        async def answer(*args: P.args, **kwargs: P.kwargs) -> T:
+            return await _in_thread(partial(work, *args, **kwargs))
 
         return server.tool(annotations=ToolAnnotations(read_only_hint=only_reads, destructive_hint=False))(answer)
 
     return register
 
 
-@database_work
-def _with_tool_errors(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do the work; what REST would answer with an error becomes a tool's."""
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Do a tool's work in a thread."""
     try:
-        return cast(T, all_without_unseen(work(*args, **kwargs)))
+        return await in_mcp_thread(_with_tool_errors, work)
+    except Refused as error:
+        raise ToolError(str(error)) from None
+
+
+@database_work
+def _with_tool_errors(work: Callable[[], T]) -> T:
+    """Do the work. What REST would answer with an error becomes a tool's."""
+    try:
+        return cast(T, all_without_unseen(work()))
     except OperationalError as error:
         raise ToolError(str(Unavailable(error))) from None
     except (APIException, Refusal) as error:
@@ -399,12 +416,14 @@ async def build_moments(session_id: str, context: Context, force: bool = False) 
         session_id: of the conversation.
         force: whatever the thresholds say.
     """
-    job = await to_thread.run_sync(_with_tool_errors, _requested_build, session_id, force)
+    if ends := request_deadline():
+        ends.lift()  # it waits for the job
+    job = await _in_thread(partial(_requested_build, session_id, force))
     deadline = asyncio.get_running_loop().time() + BUILD_SECONDS
     while job["status"] in Job.OPEN and asyncio.get_running_loop().time() < deadline:
         await context.report_progress(job["progress"]["done"], job["progress"]["total"] or None, job["status"])
         await asyncio.sleep(BUILD_POLL_SECONDS)
-        job = await to_thread.run_sync(_with_tool_errors, _job, job["job_id"])
+        job = await _in_thread(partial(_job, job["job_id"]))
     return job
 
 

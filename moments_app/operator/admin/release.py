@@ -27,9 +27,9 @@ STATES = {"stands": "success", "revoked": "warning", "signature doesn't fit": "d
 class ReleaseAdmin(ReadOnlyAdmin):
     """Releases, newest first."""
 
-    list_display = ("wording", "shard", "people", "rule", "actor", "created_at", "state")
+    list_display = ("wording", "shard", "people", "actor", "created_at", "state")
     applications = ("stream__application",)
-    list_filter = (("revoked_at", admin.EmptyFieldListFilter), "rule")
+    list_filter = (("revoked_at", admin.EmptyFieldListFilter),)
     search_fields = search_prefixes = ("wording", "actor")
     search_help_text = "The beginning of a wording, or of who decided"
     ordering = ("-id",)
@@ -38,7 +38,7 @@ class ReleaseAdmin(ReadOnlyAdmin):
     actions = ("revoke_selected",)
     form_page = ReleaseForm
     views = (Candidates, ReleaseCandidate, KeepPrivate, RevokeRelease, ExtendRelease, RewordRelease)
-    fields = ("wording", "note", ("rule", "actor", "created_at"), ("revoked_at", "revoked_by", "release_id"))
+    fields = ("wording", "note", ("actor", "created_at"), ("revoked_at", "revoked_by", "release_id"))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Release]:
         queryset: QuerySet[Release] = super().get_queryset(request)
@@ -59,9 +59,9 @@ class ReleaseAdmin(ReadOnlyAdmin):
 
     @display(description="State", label=STATES)  # type: ignore[untyped-decorator]
     def state(self, release: Release) -> str:
-        if not release.is_signed:
-            return "signature doesn't fit"
-        return "revoked" if release.revoked_at else "stands"
+        if release.revoked_at:
+            return "revoked"
+        return "stands" if release.is_signed else "signature doesn't fit"
 
     @admin.action(description="Revoke the selected releases", permissions=["release"])
     @asks_first(

@@ -1,6 +1,5 @@
 """The list of streams, and the form of one: what it takes in, its limits, its text."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -25,8 +24,6 @@ from moments_app.operator.views.stream import (
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import PageAdmin
-from sessions_app.admin.views.base import actor_of
-from sessions_app.models import Event
 from sessions_app.models.application import DEFAULT
 
 COUNTED = 500  # items of a kind in a stream
@@ -103,7 +100,6 @@ class MemoryStreamAdmin(PageAdmin):
                     ("extracts_observations", "observation_min", "observation_max", "observation_max_words"),
                     ("extracts_facts", "fact_min", "fact_max", "fact_max_words"),
                     ("fact_buffer_max", "extraction_model"),
-                    "shares_by_rule",
                 ),
             },
         ),
@@ -150,19 +146,10 @@ class MemoryStreamAdmin(PageAdmin):
         initial: dict[str, Any] = super().get_changeform_initial_data(request)
         return asdict(SHARD_DEFAULTS) | initial
 
-    def get_readonly_fields(self, request: HttpRequest, obj: MemoryStream | None = None) -> Sequence[str]:
-        """Leave the rule to those who release: it does that in their place, and of shards alone."""
-        fields: Sequence[str] = super().get_readonly_fields(request, obj)
-        is_fixed = (obj and not obj.is_shard) or not request.user.has_perm("moments_app.add_release")
-        return (*fields, "shares_by_rule") if is_fixed else fields
-
     def save_model(self, request: HttpRequest, obj: MemoryStream, form: Any, change: bool) -> None:
         """Save what was edited and nothing else, fresh in every context: the text may have been consolidated since."""
         obj.last_updated_at = timezone.now()
         obj.save(update_fields=[*form.changed_data, "last_updated_at"] if change else None)
-        if "shares_by_rule" in form.changed_data:
-            payload = {"stream_id": str(obj.stream_id), "is_on": obj.shares_by_rule}
-            Event.objects.create(type="sharing_by_rule_switched", actor=actor_of(request), payload=payload)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # switched off, not deleted: what it holds has sources

@@ -11,7 +11,7 @@ from unfold.paginator import InfinitePaginator
 
 from moments_app.models import Summary
 from moments_app.operator.admin.filters import UserFilter
-from moments_app.operator.views.summary import RetrySummary, SummaryChain, SummaryForm
+from moments_app.operator.views.summary import RetrySummary, SummaryForm
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.admin.links import link_to, titled
 
@@ -47,7 +47,7 @@ class SummaryAdmin(ReadOnlyAdmin):
     search_help_text = "The beginning of a session_id or user_id"
     ordering = ("-id",)
     form_page = SummaryForm
-    views = (SummaryChain, RetrySummary)
+    views = (RetrySummary,)
 
     class Media:
         js = ("operator/walk.js",)

@@ -122,12 +122,12 @@ def _may_be_corrected(atom: MemoryAtom) -> bool:
 
 
 def _eviction_warning(atom: MemoryAtom) -> str:
-    """Say what else may go with an item; blank where nothing does."""
+    """Say that others see what was released of an item; blank where nothing was."""
     shared = Release.objects.standing().resting_on([atom]).count()
     if not shared:
         return ""
-    rest = f"{shared} released item{pluralize(shared)} {pluralize(shared, 'rests,rest')} on it, for everybody to see."
-    return f"{rest} One that too few people remain for is revoked, and restoring this doesn't bring it back."
+    rest = f"{shared} released item{pluralize(shared)} {pluralize(shared, 'rests,rest')} on it."
+    return f"{rest} Others keep seeing what was released until you revoke it."
 
 
 def _is_left_behind(atom: MemoryAtom) -> bool:

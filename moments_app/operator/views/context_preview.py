@@ -16,11 +16,11 @@ from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
 from moments_app.context.request import PLANS, ContextRequest
 from moments_app.interfaces.api.context import context_data
-from moments_app.interfaces.api.search import QUERY_MAX_CHARS
 from moments_app.operator.addresses import Pages
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.views.session import SessionTab
 from moments_app.recall.query import recall_request_for
+from moments_app.recall.request import QUERY_MAX_CHARS
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
 from sessions_app.transcript.load import turn_kinds

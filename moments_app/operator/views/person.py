@@ -24,7 +24,6 @@ from moments_app.models import (
     Summary,
 )
 from moments_app.operator.as_of import AsOf
-from moments_app.operator.entity_graph import graph_of
 from moments_app.operator.pager import first_of
 from moments_app.operator.person_days import DaysPage, Place, days_of
 from moments_app.operator.rights import SEE_MEMORY
@@ -167,7 +166,7 @@ class Who(FirstTab[UserProfile], PersonPage):
 
 
 class PersonDays(PersonPage):
-    """A person's days as lanes, a page of them."""
+    """A page of a person's days, newest first."""
 
     route, name, tab = "<int:pk>/days/", "days", "Days"
     template_name = "operator/profiles/days.html"
@@ -181,7 +180,7 @@ class PersonDays(PersonPage):
 
 
 class PersonEntities(PersonPage):
-    """What a person wants to do or struggles with, with the links between: a graph, and a table that says the same."""
+    """A person's tasks, goals and problems, with the links between them."""
 
     route, name, tab = "<int:pk>/entities/", "entities", "Tasks and goals"
     needs = ("moments_app.view_entity",)
@@ -195,7 +194,6 @@ class PersonEntities(PersonPage):
         links = _links(self.row, entities)
         beside = {entity.pk: [link for link in links if link.from_entity_id == entity.pk] for entity in entities}
         return super().context() | {
-            "graph": graph_of(entities, links),
             "entities": [(entity, beside[entity.pk]) for entity in entities],
             "more": more,
         }

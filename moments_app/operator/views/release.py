@@ -10,13 +10,16 @@ from django.core.cache import cache
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
+from django.template.defaultfilters import pluralize
 
 from moments_app.models import MemoryAtom, Release, ReleaseSource
 from moments_app.operator.pager import first_of
 from moments_app.operator.transcript import entries
 from moments_app.streams.release import (
     LONGEST,
+    PEOPLE,
     CannotRelease,
+    account_ages,
     agent_of,
     decline,
     extend,
@@ -35,6 +38,7 @@ from sessions_app.models import Message, Session, UserProfile
 SEE_ITEMS = "moments_app.view_memoryatom"
 PAGE = 20  # candidates
 COUNTED = 1_000  # people, and candidates
+LISTED = 10  # ages of accounts
 WAITING, KEPT = "candidates-waiting", 30  # where their number is kept, and for how many seconds
 
 
@@ -43,12 +47,6 @@ class WordingForm(forms.Form):
 
     wording = forms.CharField(max_length=LONGEST, widget=forms.Textarea)
     note = forms.CharField(max_length=2_000, required=False)
-
-
-class DecisionForm(WordingForm):
-    """What others are to see of a candidate, and whether that holds for those who said alike."""
-
-    with_alike = forms.BooleanField(required=False)
 
 
 def waiting(request: HttpRequest) -> str:
@@ -76,6 +74,28 @@ def audience(agent_id: str, application: int) -> str:
     return f"agent {agent_id}: {people} so far" if agent_id else f"every agent: {people} so far"
 
 
+def who_said_it(ages: Sequence[int]) -> str:
+    """Say how many people said something, and how old their accounts are.
+
+    Args:
+        ages: of the accounts in days, youngest first, as `account_ages` returns them.
+    """
+    number = len(ages)
+    if number == 0:
+        return "Said by a test person only."
+    if number == 1:
+        return f"Said by 1 person; their account is {_days(ages)} old."
+    people = f"more than {PEOPLE}" if number > PEOPLE else str(number)
+    whose = "their" if number <= LISTED else f"the {LISTED} youngest"
+    return f"Said by {people} people; {whose} accounts are {_days(ages[:LISTED])} old."
+
+
+def _days(ages: Sequence[int]) -> str:
+    """Return numbers of days as text: `2, 5 and 400 days`."""
+    *others, last = map(str, ages)
+    return f"{', '.join(others)} and {last} days" if others else f"{last} day{pluralize(last)}"
+
+
 # --- candidates ---
 
 
@@ -90,7 +110,7 @@ class Candidates(OperatorPage):
     def found(self) -> tuple[list[MemoryAtom], MemoryAtom | None]:
         """A page of them, and the last where more follow."""
         before = self.number("before")
-        found = MemoryAtom.objects.one_a_group().select_related("stream", "user", "source_session").order_by("-pk")
+        found = MemoryAtom.objects.to_review().select_related("stream", "user", "source_session").order_by("-pk")
         return first_of(found if before is None else found.filter(pk__lt=before), PAGE)
 
     def context(self) -> dict[str, Any]:
@@ -142,20 +162,15 @@ class ReleaseCandidate(CandidateView, OperatorPage):
             "wording": self.request.POST.get("wording", atom.content),
             "audience": audience(agent_of(atom), atom.stream.application_pk),
             "others": said_the_same(atom).exclude(pk=atom.pk)[:PAGE],
-            "alike": self._said_alike(),
+            "who_said_it": who_said_it(account_ages(atom)),
             "entries": entries(self.request, turns),
             "last_turn": turns[-1] if turns else None,
             "missing": len(atom.source_message_ids) - len(turns),
             "may_release": self.request.user.has_perm("moments_app.add_release"),
         }
 
-    def _said_alike(self) -> Sequence[MemoryAtom]:
-        """Return what others said in other words, that nobody has decided on."""
-        others = said_the_same(self.candidate, with_alike=True).exclude(content_hash=self.candidate.content_hash)
-        return list(others[:PAGE])
-
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        form = DecisionForm(request.POST)
+        form = WordingForm(request.POST)
         if not form.is_valid():
             return self.page(problem=f"Write what others are to see, in at most {LONGEST:,} characters.")
         try:
@@ -177,7 +192,7 @@ class KeepPrivate(CandidateView):
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         try:
-            decline(self.candidate, actor=self.actor, with_alike="with_alike" in request.POST)
+            decline(self.candidate, actor=self.actor)
         except CannotRelease as error:
             raise Http404 from error
         messages.success(request, "It stays with its person.")

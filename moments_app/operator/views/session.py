@@ -13,6 +13,7 @@ from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summar
 from moments_app.moments.build import stays_live_from
 from moments_app.operator.pager import first_of
 from moments_app.operator.transcript import Marks, entries
+from moments_app.operator.views.summary import failed_job_of
 from moments_app.operator.views.tabs import DetailsTab, FirstTab, tabs_of
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import turn_url
@@ -132,7 +133,14 @@ class SessionSummaries(SessionTab):
     def context(self) -> dict[str, Any]:
         versions = Summary.objects.for_session(self.row).select_related("base", "prompt_version")
         in_force = Summary.objects.latest_completed(self.row)
-        return super().context() | self.newest(versions) | {"in_force": in_force}
+        return (
+            super().context()
+            | self.newest(versions)
+            | {
+                "in_force": in_force,
+                "failed_job": failed_job_of(self.request, self.row),
+            }
+        )
 
 
 class SessionMemory(SessionTab):

@@ -16,7 +16,6 @@ from moments_app.context.layers import DEFAULT
 from moments_app.context.request import ContextRequest
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.interface import EngineError
-from moments_app.interfaces.api.search import QUERY_MAX_CHARS
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, Moment, Summary
 from moments_app.operator.addresses import Pages
 from moments_app.operator.as_of import AsOf
@@ -26,6 +25,7 @@ from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.trace import Round, TracedLayer, moments_of, receipt_of, round_of, traced_layers
 from moments_app.operator.views.session import SessionPage
 from moments_app.recall.query import recall_request_for
+from moments_app.recall.request import QUERY_MAX_CHARS
 from sessions_app.admin.views.base import may_see, number_in
 
 BAR = 1000  # width of the bars, in their own units

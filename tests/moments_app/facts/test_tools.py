@@ -1,5 +1,6 @@
 """Facts in time over MCP: each tool as the server runs it, for the person of its connection alone."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,11 @@ def connected(ada: UserProfile) -> Iterator[None]:
     CURRENT.reset(token)
 
 
+def used(tool: str, *arguments: Any, **named: Any) -> Any:
+    """Return the answer of a tool."""
+    return asyncio.run(getattr(server, tool)(*arguments, **named))
+
+
 def texts(answer: dict[str, Any]) -> list[str]:
     return [fact["content"] for fact in answer["facts"]][::-1]
 
@@ -31,8 +37,8 @@ def texts(answer: dict[str, Any]) -> list[str]:
 def test_the_facts_of_five_dates(ada: UserProfile) -> None:
     told_a_life(ada)
     for day, expected in DATES.items():
-        assert texts(server.list_facts(as_of=day)) == expected, day
-    homes = texts(server.list_facts(attribute="home", state="all"))
+        assert texts(used("list_facts", as_of=day)) == expected, day
+    homes = texts(used("list_facts", attribute="home", state="all"))
     assert homes == [OSLO, BERGEN, STAVANGER]
 
 
@@ -40,33 +46,33 @@ def test_the_facts_of_five_dates(ada: UserProfile) -> None:
 def test_search_and_context_of_a_former_time(ada: UserProfile) -> None:
     told_a_life(ada)
     asked = "Does the user live in Oslo, Bergen or Stavanger?"
-    found = server.search_long_term_memory(asked, memory_types=["fact"], as_of="2025-06-01")
+    found = used("search_long_term_memory", asked, memory_types=["fact"], as_of="2025-06-01")
     assert found["results"][0]["content"] == BERGEN
-    context = server.get_context("Where do I live?", "on-2025-11-05", as_of="2025-01-15")["context"]
+    context = used("get_context", "Where do I live?", "on-2025-11-05", as_of="2025-01-15")["context"]
     assert OSLO in context and "Bergen" not in context and "Stavanger" not in context
     with pytest.raises(ToolError, match="as_of"):
-        server.list_facts(as_of="long ago")
+        used("list_facts", as_of="long ago")
 
 
 def test_a_fact_is_corrected_ended_and_taken_back(ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
-    [fact] = server.list_facts()["facts"]
+    [fact] = used("list_facts")["facts"]
     right = "User's daughter is called Mia."
-    assert server.correct_fact(fact["fact_id"], right, preview=True)["correction_id"] is None
-    made = server.correct_fact(fact["uri"], right)
-    assert texts(server.list_facts()) == [right]
-    assert server.undo_correction(str(made["correction_id"]))["undone_at"]
-    assert texts(server.list_facts()) == [MAYA]
-    server.end_fact(fact["fact_id"])
-    assert texts(server.list_facts()) == [] and texts(server.list_facts(state="ended")) == [MAYA]
+    assert used("correct_fact", fact["fact_id"], right, preview=True)["correction_id"] is None
+    made = used("correct_fact", fact["uri"], right)
+    assert texts(used("list_facts")) == [right]
+    assert used("undo_correction", str(made["correction_id"]))["undone_at"]
+    assert texts(used("list_facts")) == [MAYA]
+    used("end_fact", fact["fact_id"])
+    assert texts(used("list_facts")) == [] and texts(used("list_facts", state="ended")) == [MAYA]
 
 
 def test_row_9_nobody_reaches_anothers_fact(ada: UserProfile, bo: UserProfile) -> None:
     say(bo, "s1", *CHILD[0])
     theirs = str(MemoryAtom.objects.get().atom_id)
     with pytest.raises(ToolError):
-        server.correct_fact(theirs, "x")
+        used("correct_fact", theirs, "x")
     for fact_id in (theirs, "x"):
         with pytest.raises(ToolError):
-            server.end_fact(fact_id)
-    assert texts(server.list_facts()) == [] and MemoryAtom.objects.get().state == "active"
+            used("end_fact", fact_id)
+    assert texts(used("list_facts")) == [] and MemoryAtom.objects.get().state == "active"

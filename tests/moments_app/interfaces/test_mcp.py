@@ -34,6 +34,7 @@ from tests.support.operator import operator
 from tests.support.pages import change_url
 from tests.support.processes import environment, free_port, web, web_at, worker
 from tests.support.retention import covered_session
+from tests.support.streams import shard
 from tests.support.transcript import START, talk
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -259,6 +260,27 @@ def test_row_9_a_users_key_that_names_another_finds_nobody(base_url: str, ada: U
     assert not MemoryAtom.objects.exists()
 
 
+def test_a_shards_prompts_are_not_told(base_url: str, ada: UserProfile) -> None:
+    kilns = shard("kilns", prompt="Quartz inversions.", consolidation_prompt="Quartz in one line.")
+
+    async def read_shard(client: Client) -> Any:
+        return await read(client, kilns.uri)
+
+    for shown in (
+        over_http(base_url, read_shard, key_of(ada)),
+        over_http(base_url, read_shard, key_of(), X_User_Id="ada"),
+    ):
+        assert (shown["name"], shown["extraction_prompt"], shown["consolidation_prompt"]) == ("kilns", None, None)
+
+
+def test_an_id_may_have_a_comma(base_url: str) -> None:
+    async def append(client: Client) -> bool:
+        return (await client.call_tool("append_memory", {"content": "Owns a press."})).is_error or False
+
+    assert not over_http(base_url, append, key_of(), X_User_Id="ada,bo")
+    assert MemoryAtom.objects.get().user == UserProfile.objects.get(user_id="ada,bo")
+
+
 def test_pages_are_25_newest_first(base_url: str, ada: UserProfile) -> None:
     remember(ada, MARK, moments=67)
 
@@ -404,9 +426,18 @@ def test_a_key_that_may_only_read_writes_nothing(base_url: str, ada: UserProfile
     assert not Job.objects.exists()
 
 
+def test_row_43_a_query_over_4000_characters_is_refused(base_url: str, ada: UserProfile) -> None:
+    async def call(client: Client) -> None:
+        for name in ("search_long_term_memory", "get_context"):
+            answer = await client.call_tool(name, {"query": "x" * 4_001})
+            assert answer.is_error
+            assert "query: " in text_of(answer) and "4000" in text_of(answer)
+
+    over_http(base_url, call, key_of(ada))
+
+
 def test_wrong_arguments_are_named(base_url: str, ada: UserProfile) -> None:
     wrong: list[tuple[str, dict[str, Any], str]] = [
-        ("search_long_term_memory", {"query": "x" * 20_001}, "20000"),
         ("search_long_term_memory", {"query": "x", "match_count": 101}, "100"),
         ("search_long_term_memory", {"query": "nul \0"}, "query"),
         ("search_long_term_memory", {"query": "x", "memory_types": ["secret"]}, "memory_types"),

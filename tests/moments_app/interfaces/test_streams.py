@@ -1,6 +1,9 @@
 """Memory streams over REST."""
 
+import re
 import uuid
+import zipfile
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -11,11 +14,14 @@ from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.streams.consolidate import Consolidate
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
+from tests.support.contract import PREFIX, description
 from tests.support.jobs import work_off
 from tests.support.streams import note, shard
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+SECRET = "Quartz"  # in the prompts of a shard
 
 
 @pytest.fixture
@@ -27,6 +33,21 @@ def mine(ada: UserProfile) -> MemoryStream:
 
 def make(api: Api, **fields: Any) -> Any:
     return api.post("streams", {"user_id": "ada", "name": "kilns", "extraction_prompt": "Ways to repair.", **fields})
+
+
+def readable(**named: str) -> list[str]:
+    """Return the paths of all calls that read and take no other names than these in their address."""
+    paths = [path.removeprefix(PREFIX) for path, calls in description()["paths"].items() if "get" in calls]
+    return [path.format_map(named) for path in paths if set(re.findall(r"{(\w+)}", path)) <= set(named)]
+
+
+def content_of(answer: Any) -> bytes:
+    """Return what an answer holds; of an export, all its files."""
+    content = b"".join(answer)
+    if answer["Content-Type"] != "application/zip":
+        return content
+    with zipfile.ZipFile(BytesIO(content)) as archive:
+        return b"".join(archive.read(name) for name in archive.namelist())
 
 
 class TestShards:
@@ -79,6 +100,16 @@ class TestShards:
         assert as_ada.post(f"{path}/consolidate", {}).status_code == 403
         assert as_ada.post("streams", {"name": "n", "extraction_prompt": "p"}).status_code == 403
         assert not MemoryAtom.objects.exists()
+
+    def test_only_a_service_reads_the_prompts(self, service: Api, as_ada: Api, mine: MemoryStream) -> None:
+        stream = shard("kilns", prompt=f"{SECRET} inversions.", consolidation_prompt=f"{SECRET} in one line.")
+        for path in (f"streams/{stream.stream_id}", "streams"):
+            assert service.get(path, user_id="ada").content.decode().count(SECRET) == 2
+        for path in readable(stream_id=str(stream.stream_id), user_id="ada"):
+            assert SECRET.encode() not in content_of(as_ada.get(path)), path
+        shown = as_ada.get(f"streams/{stream.stream_id}").json()
+        assert (shown["name"], shown["extraction_prompt"], shown["consolidation_prompt"]) == ("kilns", None, None)
+        assert as_ada.get(f"streams/{mine.stream_id}").json()["extraction_prompt"] == mine.extraction_prompt
 
     def test_settings_need_a_key_of_scope_admin(self, ada: UserProfile) -> None:
         writer = Api(ApiKey.objects.issue("writer", scope="write")[1])

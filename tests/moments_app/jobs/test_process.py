@@ -16,6 +16,7 @@ from django.utils.module_loading import autodiscover_modules
 from django_q.models import OrmQ, Schedule
 from django_q.tasks import async_task
 
+from memoryproject import schedules
 from memoryproject.schedules import UnknownSchedule, register_schedules, run_schedule
 from moments_app.jobs import process as jobs_process
 from moments_app.jobs.cancel import cancel
@@ -156,13 +157,12 @@ class TestNames:
             "digest_session",
             "embed",
             "form_memories",
-            "group_candidates",
+            "index_archived",
             "rebuild_moments",
             "rebuild_profile",
             "roll_summary",
             "run_probes",
             "settle",
-            "share_alike",
         }
 
     def test_an_unknown_one_is_named(self) -> None:
@@ -188,12 +188,17 @@ def test_sweeps_that_an_older_release_queued_are_dropped_by_migrate(transactiona
     for task in ("moments_app.tasks.form_memories", "sessions_app.tasks.retain", "sessions_app.tasks.remove_archives"):
         async_task(task)
     async_task(RUN_TASK, "a job")
+    for name in ("retain", "share_alike"):
+        async_task(schedules.RUN_TASK, name)
+    Schedule.objects.create(func=schedules.RUN_TASK, name="share_alike", args="('share_alike',)")
     Schedule.objects.filter(name="form_memories").update(func="moments_app.tasks.form_memories", args=None)
     call_command("migrate", verbosity=0)
-    assert [entry.task["func"] for entry in OrmQ.objects.order_by("id")] == [
-        "sessions_app.tasks.remove_archives",
-        RUN_TASK,
+    assert [(entry.task["func"], entry.task["args"]) for entry in OrmQ.objects.order_by("id")] == [
+        ("sessions_app.tasks.remove_archives", ()),
+        (RUN_TASK, ("a job",)),
+        (schedules.RUN_TASK, ("retain",)),
     ]
+    assert not Schedule.objects.filter(name="share_alike").exists()
     row = Schedule.objects.get(name="form_memories")
     assert (row.func, row.args) == ("memoryproject.schedules.run_schedule", "('form_memories',)")
     OrmQ.objects.all().delete()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
@@ -223,10 +223,21 @@ class TestRecovery:
         assert client.get("/readyz").status_code == 200
         Job.objects.update(run_after=timezone.now() - timedelta(minutes=10))
         answer = client.get("/readyz")
-        assert answer.status_code == 503
+        assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
         assert "waited for 600 s" in answer.json()["checks"]["queue"]
         Job.objects.update(status="processing", heartbeat_at=timezone.now() - timedelta(minutes=10))
-        assert client.get("/readyz").status_code == 503
+        assert client.get("/readyz").json()["status"] == "degraded"
+
+    def test_row_5_a_queue_that_cannot_be_read_degrades_a_site_that_serves(self, client: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE moments_app_job RENAME TO elsewhere")
+        try:
+            answer = client.get("/readyz")
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute("ALTER TABLE elsewhere RENAME TO moments_app_job")
+        assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+        assert answer.json()["checks"]["queue"] == "No answer: ProgrammingError"
 
 
 def test_two_open_jobs_about_one_session_are_refused_by_the_database(ada: UserProfile) -> None:

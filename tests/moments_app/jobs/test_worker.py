@@ -240,14 +240,7 @@ class TestTurns:
     def test_the_next_job_is_read_from_an_index_however_many_wait(self, transactional_db: None) -> None:
         people = UserProfile.objects.bulk_create(UserProfile(user_id=f"p{number}") for number in range(3_000))
         Job.objects.bulk_create(Job(process="embed", user=person, requested_by="test") for person in people)
-        now = timezone.now()
-        values: dict[str, Any] = {
-            "processes": ["embed"],
-            "urgent": ["roll_summary"],
-            "after": 0,
-            "now": now,
-            "silent": now,
-        }
+        values: dict[str, Any] = {"processes": ["embed"], "urgent": ["roll_summary"], "after": 0, "stale": 60}
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE moments_app_job")
             cursor.execute(f"EXPLAIN {NEXT_SQL}", values)

@@ -1,17 +1,14 @@
 """What happened later comes later, whatever was built, imported, retried or made anew first."""
 
-import importlib
 from datetime import timedelta
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
 from moments_app.models import Job, Moment
@@ -212,26 +209,6 @@ def test_row_37_the_latest_and_neighbours_are_read_by_one_index(ada: UserProfile
     for name, rows in wanted.items():
         plan = plans.get(name) or rows.explain()
         assert "moment_user_in_time" in plan and "Sort" not in plan, plan
-
-
-def test_row_37_chains_of_an_earlier_release_are_linked_by_time_and_it_can_be_done_again(
-    ada: UserProfile, bo: UserProfile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    migration = importlib.import_module("moments_app.migrations.0025_chain_in_time")
-    for name in ("PEOPLE", "MOMENTS"):
-        monkeypatch.setattr(migration, name, 1 if name == "PEOPLE" else 7)
-    remember(ada, 30)
-    remember(ada, 30, session_id="s2")  # the same times again: linked behind the others, as they were built
-    remember(bo, 4)
-    with pytest.raises(AssertionError):
-        assert_chain_is_whole(ada)
-    with connection.schema_editor(atomic=False) as editor:
-        migration.link_by_time(apps, editor)
-        assert_chain_is_whole(ada)
-        assert_chain_is_whole(bo)
-        with CaptureQueriesContext(connection) as queries:
-            migration.link_by_time(apps, editor)
-    assert not [query for query in queries if "UPDATE" in query["sql"]]
 
 
 @pytest.mark.slow

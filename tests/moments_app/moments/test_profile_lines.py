@@ -1,10 +1,8 @@
 """The lines of a profile: they follow its text, whoever changes that, and say what they were made of."""
 
-from importlib import import_module
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -60,16 +58,6 @@ def line_about(word: str) -> ProfileLine:
 @pytest.mark.parametrize("text", PROFILES)
 def test_a_text_is_its_lines(text: str) -> None:
     assert text_of(lines_of(text)) == text
-
-
-def test_profiles_from_before_have_lines_after_an_upgrade(ada: UserProfile, bo: UserProfile) -> None:
-    migration = import_module("moments_app.migrations.0056_lines_of_profiles")
-    for text in PROFILES:
-        ProfileLine.objects.all().delete()
-        UserProfile.objects.filter(pk=ada.pk).update(summary=text)
-        migration.add_lines(apps, None)
-        found = [(line.heading, line.joint, line.text) for line in standing()]
-        assert found == [(line.heading, line.joint, line.text) for line in lines_of(text)]
 
 
 def test_each_line_says_which_turn_it_comes_from(session: Session, ada: UserProfile) -> None:

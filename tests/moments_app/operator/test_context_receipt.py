@@ -40,7 +40,7 @@ def test_its_lines_lead_to_what_they_name(root: Client, ada: UserProfile) -> Non
     for thing in (moment, entity, atom, ada):
         assert f'href="{change_url(thing)}"' in shown
     assert f"{change_url(session)}?at=1#turn-1" in shown
-    assert reverse("admin:moments_app_summary_chain", args=[session.pk]) in shown
+    assert reverse("admin:sessions_app_session_summaries", args=[session.pk]) in shown
     assert "45 tokens" in shown and "conversation: 2 dropped, 90 tokens saved" in shown
 
 

@@ -144,7 +144,7 @@ class TestWho:
 
 
 class TestDays:
-    """Lanes of sessions."""
+    """The list of days."""
 
     def test_pages_meet_every_event_once_even_those_of_one_instant(self, ada: UserProfile, bo: UserProfile) -> None:
         at = START + timedelta(days=1)
@@ -160,7 +160,7 @@ class TestDays:
         before: Place | None = None
         while before or not met:
             found = days_of(ada, sees=lambda model: True, before=before)
-            assert len(found.events) <= person_days.PAGE and len(found.days) <= person_days.DAYS
+            assert len(found.events) <= person_days.PAGE and len(found.by_day) <= person_days.DAYS
             met += [(event.name, event.pk) for event in found.events]
             before = Place.read(str(found.older)) if found.older else None
             if not before:
@@ -172,20 +172,8 @@ class TestDays:
         wanted |= {("retraction", Retraction.objects.get().pk), ("session", session.pk)}
         assert len(met) == len(set(met)) and set(met) == wanted
 
-    def test_a_lane_has_its_session_and_marks_stand_at_their_time_of_day(self, ada: UserProfile) -> None:
-        remember(ada, 11)  # on two days, with a pause of two between
-        found = days_of(ada, sees=lambda model: model in (Moment, Session))
-        [lane] = found.lanes
-        assert lane.name == "s1" and len(lane.marks) == 12
-        moments = [mark for mark in lane.marks if mark.event.name == "moment"]
-        first, last = moments[-1], moments[0]
-        assert first.start == pytest.approx(100 * 8 / 24 / len(found.days), abs=0.1)
-        assert all(0 <= mark.start < mark.end <= 101 for mark in lane.marks)
-        assert last.event.at > first.event.at
-        assert [column.is_after_gap for column in found.columns] == [False, True]
-
     @pytest.mark.slow
-    def test_the_page_lists_what_the_lanes_show_and_leads_to_earlier_days(self, root: Client, ada: UserProfile) -> None:
+    def test_the_page_lists_events_and_links_to_earlier_days(self, root: Client, ada: UserProfile) -> None:
         facts_of(ada, 120)
         remember(ada, 3)
         Session.objects.update(title=f"Kilns {PLANTED}")
@@ -232,14 +220,13 @@ class TestDays:
 
 
 class TestEntities:
-    """What hangs together."""
+    """Tasks and goals."""
 
-    def test_the_table_says_what_the_graph_shows(self, root: Client, ada: UserProfile, bo: UserProfile) -> None:
+    def test_the_table_shows_links(self, root: Client, ada: UserProfile, bo: UserProfile) -> None:
         felt, piano = (Entity.objects.create(user=ada, kind="task", title=title) for title in ("Felt", f"Pi {PLANTED}"))
         Entity.objects.create(user=bo, kind="goal", title="Of Bo")
         EntityLink.objects.create(user=ada, from_entity=felt, to_entity=piano, relation="blocks")
         shown = page(root, url(ada, "entities"))
-        assert shown.count('class="rem-graph-box') == 2 and shown.count('class="rem-graph-link"') == 1
         assert f'blocks <a class="rem-link" href="{change_url(piano)}">' in shown
         assert PLANTED not in shown and "Of Bo" not in shown
         assert "None was there then." in page(root, url(ada, "entities"), as_of="2020-01-01")

@@ -11,15 +11,13 @@ from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import ChatSettings
-from moments_app.models import ContextReceipt, Job, MemoryAtom, MemoryStream
-from moments_app.streams.alike import shards_to_group, to_group
+from moments_app.models import ContextReceipt, Job
 from sessions_app.models import Event, Message, UserProfile
 from tests.support import openai_server as behave
 from tests.support.jobs import build
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, page, queries_of
-from tests.support.streams import candidate, shard
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -129,12 +127,3 @@ def test_an_editor_has_all_remembered_and_erases_the_test_person_in_one_click(
     assert "are gone" in editor.post(url("forget", tess), follow=True).content.decode()
     assert not UserProfile.objects.exists() and not Message.objects.exists()
     assert Event.objects.filter(type="user_erased", actor="operator:editors").exists()
-
-
-def test_row_24_what_a_test_person_said_is_never_counted_as_said_alike(tess: UserProfile, ada: UserProfile) -> None:
-    stream = shard("repairs", "agent")
-    for person in (tess, ada):
-        candidate(person, stream, f"Say units, {person}.")
-    assert [atom.user for atom in to_group(stream)] == [ada]
-    MemoryAtom.objects.filter(user=ada).delete()
-    assert shards_to_group() == [] and MemoryStream.objects.filter(pk=stream.pk).exists()

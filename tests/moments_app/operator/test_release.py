@@ -1,17 +1,17 @@
 """The pages on which an operator decides what others see of what one person said."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from moments_app.models import MemoryAtom, Release
-from moments_app.streams.group_candidates import GroupCandidates
-from moments_app.streams.release import release, release_by_rule, said_the_same
+from moments_app.operator.views.release import who_said_it
+from moments_app.streams.release import PEOPLE, release
 from sessions_app.models import UserProfile
-from tests.support.jobs import work_off
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
 from tests.support.streams import candidate, shard
@@ -60,48 +60,53 @@ def test_an_operator_reads_releases_extends_rewords_and_revokes(
     assert not MemoryAtom.objects.active().filter(user=None).exists()
 
 
-@pytest.mark.slow
-def test_what_several_said_alike_is_one_item_and_one_decision_unless_the_operator_parts_it(
-    root: Client, learned: MemoryAtom, bo: UserProfile
+def of_age(person: UserProfile, days: int) -> None:
+    """Let the account of a person be so old."""
+    UserProfile.objects.filter(pk=person.pk).update(created_at=timezone.now() - timedelta(days=days, hours=1))
+
+
+def test_the_page_says_how_many_people_said_it_and_how_old_their_accounts_are(
+    root: Client, learned: MemoryAtom, ada: UserProfile
 ) -> None:
-    candidate(bo, learned.stream, "Say units with each number.")
-    GroupCandidates().sweep()
-    work_off()
-    shown = page(root, url("waiting"))
-    assert "said alike by 2 people" in shown and "would reach users of agent default" in shown
-    assert "Say units with" in shown and "Say the unit with" not in shown
-    MemoryAtom.objects.update(left_to_operator="it has a number")
-    assert "the rule left it to you: it has a number" in page(root, url("waiting"))
     own = url("candidate", learned.pk)
+    of_age(ada, 1)
+    assert "Said by 1 person; their account is 1 day old." in page(root, own)
+    first = queries_of(root, own)
+    for name, days in (("bo", 400), ("cy", 5), ("tess", 900)):
+        person = UserProfile.objects.ensure(name)
+        candidate(person, learned.stream, "say the unit with each number")
+        of_age(person, days)
+    candidate(UserProfile.objects.ensure("dee"), learned.stream, "Say units with each number.")  # in other words
+    UserProfile.objects.filter(user_id="tess").update(is_test=True)
     shown = page(root, own)
-    assert "Say units with each number." in shown and "it has a number" in shown
+    assert "Said by 3 people; their accounts are 1, 5 and 400 days old." in shown
+    assert all(f">{name}</a>" in shown for name in ("bo", "cy", "tess")) and ">dee</a>" not in shown
+    assert queries_of(root, own) == first
     root.post(own, {"wording": "Numbers need units."})
-    [alone] = Release.objects.all()
-    assert alone.sources.count() == 1 and "Say units with" in page(root, url("waiting"))
-    MemoryAtom.objects.candidates().update(reviewed_at=None)
-    root.post(own, {"wording": "Give units.", "with_alike": "on"})
-    assert Release.objects.latest("pk").sources.count() == 2 and "Nothing waits." in page(root, url("waiting"))
-    MemoryAtom.objects.candidates().update(reviewed_at=None)
-    root.post(url("keep", learned.pk), {"with_alike": "on"})
-    assert "Nothing waits." in page(root, url("waiting"))
+    assert Release.objects.get().sources.count() == 4
+    assert [atom.user.user_id for atom in MemoryAtom.objects.to_review() if atom.user] == ["dee"]
 
 
-def test_a_release_by_the_rule_says_so(root: Client, learned: MemoryAtom) -> None:
-    with transaction.atomic():
-        made = release_by_rule(said_the_same(learned), "Numbers need units.", actor="rule:said alike v1", people=1)
-    shown = page(root, change_url(made))
-    assert "Released by a rule, because 1 or more people said alike" in shown and "rule:said alike v1" in shown
-    assert "said alike" in page(root, list_url(Release))
+def test_a_test_person_counts_for_nobody(root: Client, learned: MemoryAtom, ada: UserProfile) -> None:
+    UserProfile.objects.update(is_test=True)
+    assert "Said by a test person only." in page(root, url("candidate", learned.pk))
+
+
+def test_of_many_accounts_the_ages_of_the_youngest_are_shown() -> None:
+    assert who_said_it(range(12)) == (
+        "Said by 12 people; the 10 youngest accounts are 0, 1, 2, 3, 4, 5, 6, 7, 8 and 9 days old."
+    )
+    assert who_said_it([0] * (PEOPLE + 1)).startswith("Said by more than 100 people; the 10 youngest accounts are 0,")
 
 
 def test_evicting_what_a_release_rests_on_is_asked_about(root: Client, learned: MemoryAtom) -> None:
     assert "Evict this item" not in page(root, change_url(learned))
-    with transaction.atomic():
-        release_by_rule(said_the_same(learned), "Numbers need units.", actor="rule:said alike v1", people=1)
+    release(learned, "Numbers need units.", actor="operator:eve")
     shown = page(root, change_url(learned))
-    assert "1 released item rests on it" in shown and "Evict this item" in shown
+    assert "1 released item rests on it. Others keep seeing" in shown and "Evict this item" in shown
     root.post(reverse("admin:moments_app_memoryatom_evict", args=[learned.pk]))
-    assert not Release.objects.standing().exists()
+    learned.refresh_from_db()
+    assert learned.state == "evicted" and Release.objects.standing().exists()
 
 
 def test_what_is_kept_private_no_longer_waits(root: Client, learned: MemoryAtom) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,12 +18,13 @@ from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
 from sessions_app.retention.restore import restore_archive
 from sessions_app.retention.retain import retain
 from sessions_app.transcript.append import NewMessage, append
+from tests.support.api import Api
 from tests.support.jobs import build
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
 from tests.support.retention import covered_session
 from tests.support.streams import note
-from tests.support.transcript import talk
+from tests.support.transcript import talk, turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -38,6 +40,22 @@ class TestSession:
         assert shown.index(f'id="turn-{built.last_moment_message_idx}"') < shown.index("Live window")
         for moment in Moment.objects.filter(source_session=built, last_sequence__gte=20):
             assert change_url(moment) in shown
+
+    def test_row_13_a_session_of_the_end_of_2100_is_remembered_and_shown(
+        self, root: Client, ada: UserProfile, as_ada: Api
+    ) -> None:
+        last = datetime(2100, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+        said = [replace(turn, created_at=last) for turn in turns(30)]
+        build(append(ada, "s1", said).session, lag=0)
+        moments = list(Moment.objects.all())
+        assert max(moment.ends_at for moment in moments) == last
+        [session] = Session.objects.all()
+        for model in (Moment, Session):
+            assert page(root, list_url(model))
+        assert "Turn 29 is about" in page(root, change_url(session))
+        assert as_ada.get("moments").json()["moments"]
+        assert as_ada.get("memory/context", session_id="s1", query="kiln").status_code == 200
+        assert as_ada.get("facts", as_of="2100-12-31").status_code == 200
 
     def test_one_can_page_back_and_forth(self, root: Client, built: Session) -> None:
         earlier = page(root, change_url(built), before=20)

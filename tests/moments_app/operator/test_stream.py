@@ -11,8 +11,7 @@ from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.operator.diff import word_diff
 from moments_app.operator.views.stream import PAGE
-from sessions_app.models import ApiKey, Event, UserProfile
-from tests.support.api import Api
+from sessions_app.models import ApiKey, UserProfile
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
 from tests.support.streams import fold, note, shard
@@ -104,33 +103,6 @@ class TestList:
             assert told in answer.content.decode()
         assert root.post(reverse("admin:moments_app_memorystream_add"), asked | {"name": "new"}).status_code == 302
         assert MemoryStream.objects.get(name="new").stream_type == "agent"
-
-
-class TestRule:
-    """What several people say alike is released by a rule where that is switched on."""
-
-    @pytest.mark.slow
-    def test_row_24_whoever_may_release_switches_it_on_for_a_shard_and_the_log_says_so(
-        self, root: Client, own: MemoryStream
-    ) -> None:
-        kilns = shard("kilns")
-        assert switched(root, kilns) and not switched(root, own)
-        assert not switched(operator("view_", "change_memorystream"), shard("wheels"))
-        event = Event.objects.get(type="sharing_by_rule_switched")
-        assert (event.actor, event.payload) == ("operator:root", {"stream_id": str(kilns.stream_id), "is_on": True})
-
-    def test_row_24_no_key_switches_it_on(self, service: Api) -> None:
-        kilns = shard("kilns")
-        assert service.patch(f"streams/{kilns.stream_id}", user_id="ada", shares_by_rule=True).status_code == 400
-
-
-def switched(client: Client, stream: MemoryStream) -> bool:
-    """Tells whether a client could switch the rule on."""
-    form = client.get(change_url(stream)).context["adminform"].form
-    fields = {name: value for name, value in form.initial.items() if value is not None}
-    client.post(change_url(stream), fields | {"shares_by_rule": "on"})
-    stream.refresh_from_db()
-    return stream.shares_by_rule
 
 
 class TestPage:

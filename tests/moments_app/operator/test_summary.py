@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from moments_app.models import Job, Summary
 from moments_app.models.summary import PROCESS
-from moments_app.operator.summary_chain import PAGE, Line, drawing
 from sessions_app.models import Session, UserProfile
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
@@ -47,8 +46,8 @@ def session(ada: UserProfile) -> Session:
     return talk(ada, 30)
 
 
-def chain_url(session: Session) -> str:
-    return reverse("admin:moments_app_summary_chain", args=[session.pk])
+def versions_url(session: Session) -> str:
+    return reverse("admin:sessions_app_session_summaries", args=[session.pk])
 
 
 def retry_url(session: Session) -> str:
@@ -62,65 +61,16 @@ def failed_job(session: Session) -> Job:
     return job
 
 
-class TestWindows:
-    """Versions drawn over the turns."""
-
-    def test_each_reaches_as_far_as_its_turns_and_hangs_on_its_base(self, session: Session) -> None:
-        roll(session, 2)
-        drawn = drawing(session)
-        assert drawn and (drawn.first, drawn.last, drawn.older) == (0, 11, None)
-        newer, older = drawn.windows
-        assert (newer.start, newer.end, newer.new_from) == (16.67, 100, 83.33)
-        assert (older.start, older.end, older.new_from) == (0, 83.33, None)
-        assert (newer.lines, older.lines) == ([Line(83.33, 50, 100)], [Line(83.33, 0, 50)])
-
-    def test_a_line_passes_a_version_that_failed(self, session: Session) -> None:
-        first, failed = roll(session, 2)
-        Summary.objects.filter(pk=failed.pk).update(status="failed")
-        Summary.objects.create(session=session, user=session.user, start_sequence=4, end_sequence=13, base=first)
-        drawn = drawing(session)
-        assert drawn
-        assert [[(line.top, line.bottom) for line in window.lines] for window in drawn.windows] == [
-            [(50, 100)],
-            [(0, 100), (50, 100)],
-            [(0, 50), (0, 50)],
-        ]
-
-    def test_stuck_and_failed_ones_are_marked(self, root: Client, session: Session) -> None:
-        completed, stuck = roll(session, 2)
-        long_ago = timezone.now() - timedelta(minutes=settings.ROLLING_SUMMARY.stuck_after_minutes + 1)
-        Summary.objects.filter(pk=stuck.pk).update(status="processing", created_at=long_ago)
-        shown = page(root, chain_url(session))
-        assert "rem-badge-stuck" in shown and "rem-badge-failed" not in shown
-        Summary.objects.filter(pk=stuck.pk).update(status="failed")
-        assert "rem-badge-failed" in page(root, chain_url(session))
-        assert change_url(completed) in shown
-
-    def test_pages_meet_every_version_once(self, root: Client, session: Session) -> None:
-        versions = roll(session, PAGE + 10)
-        first = drawing(session)
-        assert first and first.older
-        second = drawing(session, older_than=Summary.objects.get(pk=first.older))
-        assert second and second.older is None
-        met = [window.summary.pk for window in (*first.windows, *second.windows)]
-        assert met == [version.pk for version in reversed(versions)]
-        assert first.windows[-1].lines[-1].bottom == 100  # goes on on the next page
-        assert change_url(versions[0]) in page(root, chain_url(session), before=first.older)
-
-    def test_a_session_without_any_is_told_so(self, root: Client, session: Session) -> None:
-        assert "No summary yet." in page(root, chain_url(session))
+class TestSummary:
+    """One version, and the list."""
 
     @pytest.mark.slow
     def test_more_versions_ask_no_more_of_the_database(self, root: Client, session: Session) -> None:
         versions = roll(session, 2)
-        few = [queries_of(root, url) for url in (chain_url(session), list_url(Summary), change_url(versions[0]))]
+        few = [queries_of(root, url) for url in (versions_url(session), list_url(Summary), change_url(versions[0]))]
         roll(session, 60)
-        many = [queries_of(root, url) for url in (chain_url(session), list_url(Summary), change_url(versions[0]))]
+        many = [queries_of(root, url) for url in (versions_url(session), list_url(Summary), change_url(versions[0]))]
         assert many == few and max(many) <= MAX_QUERIES
-
-
-class TestSummary:
-    """One version, and the list."""
 
     def test_it_is_read_beside_its_sources_between_its_base_and_the_next(self, root: Client, session: Session) -> None:
         base, summary, following = roll(session, 3, facts=[{"fact": "The rent is due.", "message_indexes": [4]}])
@@ -147,7 +97,7 @@ class TestRetry:
 
     def test_the_job_that_failed_is_queued_again(self, root: Client, session: Session) -> None:
         job = failed_job(session)
-        assert retry_url(session) in page(root, chain_url(session))
+        assert retry_url(session) in page(root, versions_url(session))
         assert root.get(retry_url(session)).status_code == 405
         answer = root.post(retry_url(session), follow=True)
         assert answer.redirect_chain[-1][0] == change_url(job)
@@ -156,12 +106,12 @@ class TestRetry:
         assert LogEntry.objects.filter(object_id=str(job.pk), change_message="Retried.").exists()
 
     def test_where_none_failed_there_is_nothing_to_retry(self, root: Client, session: Session) -> None:
-        assert retry_url(session) not in page(root, chain_url(session))
+        assert retry_url(session) not in page(root, versions_url(session))
         assert "No job of this session" in root.post(retry_url(session), follow=True).content.decode()
 
     def test_row_18_a_viewer_retries_nothing(self, session: Session) -> None:
         failed_job(session)
         viewer = operator("view_")
-        assert retry_url(session) not in page(viewer, chain_url(session))
+        assert retry_url(session) not in page(viewer, versions_url(session))
         assert viewer.post(retry_url(session)).status_code == 403
-        assert operator("view_moment").get(chain_url(session)).status_code == 403
+        assert operator("view_moment").get(versions_url(session)).status_code == 403

@@ -1,5 +1,8 @@
 """Finding memory again by its words: facts, moments and turns."""
 
+import itertools
+import random
+import string
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -18,11 +21,12 @@ from moments_app.models import EmbeddingModel, EngineCall, MemoryAtom, MemoryStr
 from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall import accesses
-from moments_app.recall.request import RecallRequest
+from moments_app.recall.inspection import EXACT
+from moments_app.recall.request import MOST_WORDS, RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.search import READ_AHEAD, SPARE, Hits, rank, recall
+from moments_app.recall.words import query_words
 from moments_app.turns import served_lines
-from moments_app.vector_search import EXACT
 from sessions_app.models import ApiKey, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
@@ -133,6 +137,31 @@ class TestWhatIsFound:
         say(ada, "The harpsichord came.")
         count(ada)
         assert contents(ada, "harpsichord " + " ".join(f"word{n}" for n in range(2_000)))
+
+    def test_row_43_at_most_64_words_are_searched_those_at_the_beginning_and_the_end(self, ada: UserProfile) -> None:
+        texts = {
+            "words": [f"word{n}" for n in range(400)],
+            "pairs of characters": ["".join(map(chr, range(0x4E00, 0x4E00 + 400)))],
+        }
+        for parts in texts.values():
+            words = query_words(ada, "", " ".join(parts)).terms
+            assert len(words) == MOST_WORDS == 64
+        asked = {term.word for term in query_words(ada, "", " ".join(texts["words"])).terms}
+        assert {"word0", "word31", "word368", "word399"} <= asked
+
+    def test_row_43_a_long_query_in_no_language_is_looked_for_under_few_stems(self, ada: UserProfile) -> None:
+        say(ada, "The harpsichord came from Lyon.")
+        count(ada)
+        chance = random.Random(1)
+        text = " ".join("".join(chance.choices(string.ascii_lowercase, k=5)) for _ in range(160))
+        assert 100 < len(query_words(ada, "", text).lookup("turn").rare) < 200
+
+    def test_row_43_at_most_16_words_are_looked_up_for_what_they_may_have_meant(self, ada: UserProfile) -> None:
+        known = ["".join(letters) for letters in itertools.product("bdfg", "ao", "lmnr", "ai")][:40]
+        say(ada, " ".join(f"{word}harp" for word in known))
+        count(ada)
+        meant = query_words(ada, "", " ".join(f"{word}harpp" for word in known)).terms
+        assert len({term.said for term in meant if term.said}) == 16
 
     def test_a_huge_message_of_different_words_is_stored_and_found(self, ada: UserProfile) -> None:
         say(ada, "harpsichord " + " ".join(f"{n:x}é漢字" for n in range(20_000)))

@@ -9,9 +9,7 @@ from django.db import IntegrityError, connection, transaction
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
-from moments_app.streams.impersonal import ABOUT_SOMEBODY
 from moments_app.streams.release import release
-from moments_app.streams.sayings import screened
 from sessions_app.models import Application, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -78,12 +76,6 @@ def test_row_24_what_is_shared_names_nobody(service: Api, ada: UserProfile, bo: 
     made = release(MemoryAtom.objects.get(pk=learned.pk), "Orders need a question first.", actor="operator:eve")
     assert made.atom is not None and made.atom.related_users == []
     assert "Orders need a question" in reached(service, "bo")["context"]
-
-
-def test_row_24_no_rule_releases_what_is_about_somebody(ada: UserProfile) -> None:
-    learned = candidate(ada, shard("kilns"), "Ask before you order.")
-    MemoryAtom.objects.filter(pk=learned.pk).update(related_users=["bo"], alike=learned.pk)
-    assert screened(learned.pk).problems == {ABOUT_SOMEBODY: [learned.pk]}
 
 
 def test_over_rest_it_is_written_and_read(service: Api, ada: UserProfile) -> None:

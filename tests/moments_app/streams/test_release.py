@@ -1,23 +1,18 @@
 """What one person says stays with them, and what an operator releases of it reaches others, in other words."""
 
 import json
-from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.core.management import call_command
-from django.db import IntegrityError, connection, transaction
-from django.db.models import Value
-from django.db.models.functions import Concat
+from django.db import IntegrityError, connection
 
+from memoryproject.schedules import schedules
 from memoryproject.verification import shared_memory
-from moments_app.models import Job, MemoryAtom, MemoryStream, Release, RetractedItem, Word
+from moments_app.models import Job, MemoryAtom, MemoryStream, Release
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
-from moments_app.recall.count_words import CountInput, count
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.streams.curate import CannotCurate, evict, restore
@@ -34,7 +29,6 @@ from tests.support.openai_server import OpenAIServer
 from tests.support.reach import context, reached
 from tests.support.streams import candidate as learned
 from tests.support.streams import fold, form, note, shard
-from tests.support.tables import everything
 from tests.support.transcript import START, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -132,6 +126,23 @@ class TestWhatWasSaid:
             assert not any(mark in seen for mark in MARKS)
             cursor.execute("SELECT count(*) FROM moments_app_word WHERE stem IN ('hiv', 'quinc', 'quentin')")
             assert cursor.fetchone() == (0,)
+
+    @pytest.mark.slow
+    def test_row_24_what_three_accounts_say_alike_reaches_nobody_whatever_runs_by_itself(
+        self, service: Api, bo: UserProfile, model_server: OpenAIServer, forming: None
+    ) -> None:
+        shard("wellbeing", prompt="Support with mental health, a positive test of a patient, and a link to the market.")
+        model_server.always(obedient)
+        for number in range(3):
+            session = speak(UserProfile.objects.ensure(f"eve{number}"), *PLANTED)
+            for process in ("digest_session", "form_memories"):
+                run(process, session)
+        for scheduled in schedules().values():
+            scheduled.run()
+            work_off()
+        assert MemoryAtom.objects.to_review().count() > 3 and not Release.objects.exists()
+        for name, shown in reached(service, "bo").items():
+            assert [mark for mark in MARKS if mark.casefold() in shown.casefold()] == [], name
 
     def test_row_24_an_engine_is_not_shown_what_others_said(
         self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, forming: None
@@ -363,83 +374,6 @@ class TestConsolidated:
         made.refresh_from_db()
         assert stream.consolidated_content == text and made.revoked_at is None
         assert made.atom and made.sources.get().atom == atom
-
-
-class TestWhatShardsHadBefore:
-    """The migration of items that were everybody's and came from one person."""
-
-    @pytest.fixture
-    def before(self, ada: UserProfile, bo: UserProfile) -> MemoryStream:
-        """A shard as an older release left it: a text made of what was said, beside what an operator wrote."""
-        stream = kilns()
-        session = speak(ada, *PLANTED)
-        for text in PLANTED[:2]:
-            note(stream, text, engine="gpt", source_session=session, source_user=ada)
-        note(stream, "Kilns are hot.")
-        fold(stream)
-        MemoryStream.objects.update(consolidated_content=Concat("consolidated_content", Value("\nBy hand.")))
-        job = Job.objects.create(process="form_memories", user=ada, status="completed")
-        note(stream, PLANTED[2], "fact", engine="gpt", job=job)
-        note(stream, "Nobody knows whose: quince.", engine="gpt")
-        note(stream, "Vents matter.", is_pinned=True)
-        with transaction.atomic():
-            count(CountInput(None, user=None, stream=stream.pk))
-        return stream
-
-    def migrate(self) -> None:
-        module = import_module("moments_app.migrations.0040_candidates")
-        with transaction.atomic():
-            module.make_candidates(apps, SimpleNamespace(connection=connection))
-
-    @pytest.mark.slow
-    def test_row_24_what_one_person_said_is_theirs_again_and_out_of_the_text(
-        self, service: Api, ada: UserProfile, bo: UserProfile, before: MemoryStream
-    ) -> None:
-        assert any(mark in reached(service, "bo")["context"] for mark in MARKS)  # as it was
-        self.migrate()
-        own = MemoryAtom.objects.to_review().order_by("id")
-        assert [(atom.user, atom.content, atom.state) for atom in own] == [
-            (ada, text, "active") for text in PLANTED[:3]
-        ]
-        before.refresh_from_db()
-        assert before.consolidated_content == "By hand."
-        assert "quince" in before.versions.get().content_after and before.versions.get().undone_at
-        shared = MemoryAtom.objects.active().filter(user=None).order_by("id")
-        assert [atom.content for atom in shared] == ["Kilns are hot.", "Vents matter."]
-        for name, text in reached(service, "bo").items():
-            assert [mark for mark in MARKS if mark.casefold() in text.casefold()] == [], name
-        work_off()
-        with acting_for("bo", application=DEFAULT):
-            assert not Word.objects.filter(stem__in=["hiv", "quinc"]).exists()
-        assert Word.objects.filter(vocabulary__user=ada, stem="hiv").exists()
-
-    def test_row_11_what_versions_keep_goes_with_the_person(self, before: MemoryStream) -> None:
-        self.migrate()
-        erase_user("ada", application=DEFAULT, actor="test")
-        assert not before.versions.exists()
-
-    def test_row_24_undoing_an_earlier_retraction_gives_it_back_to_its_person_alone(
-        self, ada: UserProfile, before: MemoryStream
-    ) -> None:
-        retraction = retract(Session.objects.get(), None, reason="planted", requested_by=EVE)
-        self.migrate()
-        assert not RetractedItem.objects.filter(data__icontains="consolidated_content", data__user=None).filter(
-            data__consolidated_content__contains="quince"
-        )
-        undo_retraction(retraction, requested_by=EVE)
-        back = MemoryAtom.objects.filter(content__in=PLANTED)
-        assert {(atom.user, atom.is_candidate, atom.state) for atom in back} == {(ada, True, "active")}
-        before.refresh_from_db()
-        assert not any(mark in before.consolidated_content for mark in MARKS)
-
-    def test_what_operators_alone_wrote_stays_as_it_is(self, transactional_db: None) -> None:
-        stream = kilns()
-        note(stream, "Kilns are hot.")
-        fold(stream)
-        note(stream, "Vents matter.")
-        before = everything(but=["django_migrations"])
-        self.migrate()
-        assert everything(but=["django_migrations"]) == before
 
 
 def test_quotations_are_found() -> None:

@@ -2,10 +2,8 @@
 
 import json
 from datetime import timedelta
-from importlib import import_module
 
 import pytest
-from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -266,16 +264,6 @@ def test_a_turn_that_was_archived_and_restored_is_known_as_before(ada: UserProfi
     Message.objects.filter(content=text).delete()
     Message.objects.create(**row | {"id": row["id"] + 1_000})
     assert drop_platform_text(list(Message.objects.filter(content=text))) == []
-
-
-def test_a_context_served_before_lines_were_kept_is_known_by_the_whole_of_it(ada: UserProfile) -> None:
-    old = "<MemoryContext>\n<Policy>\nBe kind.\n</Policy>\n</MemoryContext>"
-    event = "[TOOL RESULT: session_partition]\nsummary: 1\n[/TOOL RESULT]"
-    said = [old, f"{old}\nWhat now?", event, "What is <MemoryContext>?", json.dumps({"a": old})]
-    append(ada, "s1", [NewMessage("user", text) for text in said])
-    import_module("moments_app.migrations.0030_own_text_before").note_what_was_served_before(apps, None)
-    left = [turn.content for turn in drop_platform_text(list(Message.objects.turns().in_order()))]
-    assert left == ["What now?", "What is <MemoryContext>?"]
 
 
 @pytest.mark.usefixtures("remembered")

@@ -47,7 +47,7 @@ for _ in range(40):
         ({"external_id": "x" * 256}, "messages.1.external_id"),
         ({"created_at": "2026-03-02T08:00:00"}, "messages.1.created_at"),
         ({"created_at": "1969-12-31T23:59:59Z"}, "messages.1.created_at"),
-        ({"created_at": "2100-01-01T00:00:00Z"}, "messages.1.created_at"),
+        ({"created_at": "2101-01-01T00:00:00Z"}, "messages.1.created_at"),
         ({"created_at": "0001-01-01T00:00:00+14:00"}, "messages.1.created_at"),
         ({"created_at": "9999-12-31T23:59:59-14:00"}, "messages.1.created_at"),
         ({"created_at": "yesterday"}, "messages.1.created_at"),

@@ -238,7 +238,7 @@ def test_a_stream_keeps_as_many_facts_as_come_and_what_it_had(
         (memory("a\0b"), "Null characters"),
         (memory("x", user_id="a/b"), "no slash"),
         (memory("x", updated_at="2024-07-21T05:30:36"), "offset from UTC"),
-        (memory("x", updated_at="1924-07-21T05:30:36Z"), "between 1970 and 2100"),
+        (memory("x", updated_at="1924-07-21T05:30:36Z"), "from 1970 to the end of 2100"),
         (memory("x", expiration_date="soon"), "isoformat"),
         (memory("x", memory=7), "memory: Input should be a valid string"),
         ("no object", "valid dictionary"),

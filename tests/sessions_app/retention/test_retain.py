@@ -44,6 +44,7 @@ from tests.support.concurrency import at_once
 from tests.support.killed import FINISHED, KILLED, Killed, wait_for_backends_to_end
 from tests.support.processes import database_url
 from tests.support.retention import (
+    archived_without_rows,
     as_earlier_releases_did,
     cover,
     covered_session,
@@ -626,17 +627,6 @@ def test_an_external_id_that_was_used_again_meanwhile_is_told(ada: UserProfile) 
         restore_archive(session, actor="test")
     assert "external_id" in str(raised.value) and "secret" not in str(raised.value)
     assert sequences(session) == [4]
-
-
-def archived_without_rows(session: Session) -> None:
-    """Archive as older versions did: without a row of the turn, and without its arrival in the line."""
-    as_earlier_releases_did(session, _without_arrival)
-    session.archives.update(block_sequences=[], block_offsets=[])
-    session.messages.archived().delete()
-
-
-def _without_arrival(line: bytes) -> bytes:
-    return json.dumps({name: value for name, value in json.loads(line).items() if name != "arrived_at"}).encode()
 
 
 def test_files_of_before_come_back_and_count_as_come_in_now(ada: UserProfile) -> None:

@@ -201,6 +201,26 @@ def test_row_13_messages_with_shuffled_times_keep_their_order(service: Api) -> N
         assert [m["created_at"] for m in shown][2:] == ["2099-12-31T09:59:59Z", "2026-03-02T04:30:00Z"]
 
 
+def test_row_13_any_time_through_the_end_of_2100_is_accepted(service: Api) -> None:
+    last, first = "2100-12-31T23:59:59.999999Z", "1970-01-01T00:00:00Z"
+    accepted = [
+        last,
+        first,
+        "2101-01-01T13:59:59.999999+14:00",
+        "1969-12-31T23:00:00-01:00",
+        "2100-02-28T12:00:00+01:00",
+    ]
+    body = [{"role": "user", "content": str(n), "created_at": time} for n, time in enumerate(accepted)]
+    assert service.post("sessions/s1/messages", user_id="ada", messages=body).status_code == 201
+    times = [last, first, last, first, "2100-02-28T11:00:00Z"]
+    for view in ("live", "all"):
+        shown = service.get("sessions/s1/messages", user_id="ada", view=view).json()["messages"]
+        assert [(m["content"], m["created_at"]) for m in shown] == [(str(n), time) for n, time in enumerate(times)]
+    for refused in ("2101-01-01T00:00:00Z", "2100-12-31T23:59:59-00:01"):
+        answer = service.post("sessions/s1/messages", user_id="ada", messages=[body[0] | {"created_at": refused}])
+        assert answer.status_code == 400 and "end of 2100" in answer.json()["errors"][0]["detail"]
+
+
 def test_activity_is_never_in_the_future(service: Api) -> None:
     body = [{"role": "user", "content": "x", "created_at": "2099-01-01T00:00:00Z"}]
     service.post("sessions/s1/messages", user_id="ada", messages=body)

@@ -16,9 +16,9 @@ from sessions_app.database_roles import WORKER_ROLE
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import IdTaken, NewMessage, append, messages_appended
 from sessions_app.transcript.append_many import Batch, append_many
-from tests.sessions_app.test_database_roles import logged_in_as
 from tests.sessions_app.transcript.test_append import assert_counters_equal_rows
 from tests.support.concurrency import at_once
+from tests.support.roles import logged_in_as
 from tests.support.transcript import turns
 
 pytestmark = pytest.mark.django_db(transaction=True)

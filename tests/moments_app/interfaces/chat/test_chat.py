@@ -210,6 +210,13 @@ def test_a_session_begins_with_its_agent_and_remembers_other_sessions(
     assert Session.objects.get(session_id="now").agent_id == "coach"
 
 
+def test_an_id_may_have_a_comma(client: Client) -> None:
+    ask(client(user_id="ada,bo", session_id="s1, s2", **{"X-Agent-Id": "a,b"}), "Hello")
+    stored(2, "s1, s2", "ada,bo")
+    session = Session.objects.get()
+    assert (session.user.user_id, session.session_id, session.agent_id) == ("ada,bo", "s1, s2", "a,b")
+
+
 def test_a_users_key_need_not_name_the_person(client: Client, ada: UserProfile) -> None:
     own = ApiKey.objects.issue("ada", user=ada)[1]
     ask(client(user_id="", api_key=own), "Hello")

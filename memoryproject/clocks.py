@@ -1,0 +1,108 @@
+"""The columns with times that decide what is done: where one lies in the future, it is put back.
+
+The watch looks at most of them every minute, and at schedules (`schedules.py`). `put_times_back` looks at the others
+every night. The second factor of a login is looked at when it is used (`second_factor.py`), as no worker sees logins.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from axes.models import AccessAttempt
+from django.conf import settings
+from django.contrib.sessions.models import Session as Login
+from django.db.models import Model
+from django_q.models import OrmQ
+
+from moments_app.models import (
+    Circuit,
+    ContextReceipt,
+    EngineCall,
+    FailureGroup,
+    Job,
+    KeptExchange,
+    MemoryAtom,
+    ProbeResult,
+    Summary,
+    WebhookDelivery,
+    WebhookEndpoint,
+)
+from moments_app.models.embedding import KINDS, LONGEST_WAIT
+from moments_app.models.webhook import LONGEST_PAUSE
+from sessions_app.clock import Times, put_back, with_wrong
+from sessions_app.models import ApiKey, Event, Message, OAuthClient, OAuthGrant, Session
+from sessions_app.models.oauth import CODE_LASTS
+
+DAY = timedelta(days=1)  # a job waits for tomorrow, an endpoint for what it named itself
+
+
+def often() -> Iterator[Times]:
+    """Yield what is looked at every minute. Each is a small table, or one with an index that begins with the column."""
+    yield from _jobs()
+    yield Times(Circuit, "since")
+    yield Times(Circuit, "last_failure_at")
+    yield Times(Circuit, "next_probe_at", DAY)
+    yield Times(WebhookEndpoint, "waits_until", LONGEST_PAUSE)
+    yield Times(WebhookDelivery, "due_at", LONGEST_PAUSE)
+    yield Times(OrmQ, "lock", timedelta(seconds=settings.QUEUE_RETRY_SECONDS))
+    yield Times(FailureGroup, "last_seen_at")
+    yield Times(EngineCall, "created_at")  # of today's, which a limit counts
+    yield Times(Event, "created_at")
+    yield Times(Summary, "created_at", where={"status": Summary.Status.PROCESSING})
+    yield Times(Session, "last_arrived_at", where={"status": Session.Status.ACTIVE})
+    yield Times(Session, "last_activity_at")
+    yield from (Times(kind, "ask_again_at", LONGEST_WAIT, {"vector": None}) for kind in KINDS.values())
+    yield from (Times(kept, "created_at") for kept in _pruned())
+    yield Times(ApiKey, "last_used_at")
+    yield Times(OAuthClient, "created_at")
+    yield Times(OAuthGrant, "code_expires_at", CODE_LASTS)
+    yield Times(AccessAttempt, "attempt_time")
+    yield Times(Login, "expire_date", timedelta(seconds=settings.SESSION_COOKIE_AGE))
+
+
+def _jobs() -> Iterator[Times]:
+    queued, processing = {"status": Job.Status.QUEUED}, {"status": Job.Status.PROCESSING}
+    yield Times(Job, "heartbeat_at", where=processing)
+    yield Times(Job, "run_after", timedelta(seconds=settings.JOBS.stale_seconds), queued | {"held_by": ""})
+    yield Times(Job, "run_after", DAY, queued)
+    for status in (queued, processing):
+        yield Times(Job, "queued_at", where=status)
+        yield Times(Job, "held_since", where=status)
+    for ended in (Job.Status.COMPLETED, Job.Status.SKIPPED, Job.Status.FAILED):
+        yield Times(Job, "finished_at", where={"status": ended})
+
+
+def _pruned() -> list[type[Model]]:
+    """Return what is deleted when it is old enough."""
+    return [ContextReceipt, KeptExchange, ProbeResult]
+
+
+def nightly() -> Iterator[Times]:
+    """Yield what decides over days alone, in tables that are read as a whole."""
+    yield Times(Message, "arrived_at")
+    yield Times(Session, "last_arrived_at")
+    yield Times(Session, "restored_at")
+    yield Times(MemoryAtom, "created_at")
+    yield Times(WebhookDelivery, "queued_at")
+
+
+@dataclass(frozen=True)
+class Nightly:
+    """The columns with times in the future."""
+
+    columns: list[Times]
+
+    def __str__(self) -> str:
+        return f"times in the future: {', '.join(map(str, self.columns)) or 'none'}"
+
+
+def put_times_back(*, dry_run: bool = False) -> Nightly:
+    """Put back times that lie in the future and decide over days.
+
+    Args:
+        dry_run: only find the columns.
+    """
+    wrong = with_wrong(nightly())
+    if not dry_run:
+        put_back(wrong)
+    return Nightly(wrong)

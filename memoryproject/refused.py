@@ -1,0 +1,20 @@
+"""The refusal of a request before it reaches Django, MCP or the chat endpoint."""
+
+
+class Refused(Exception):
+    """The request is not served.
+
+    Args:
+        status, code, message: as the API reports errors.
+        retry_after: seconds after which the client may try again, with 429 and 503.
+    """
+
+    def __init__(self, status: int, code: str, message: str, *, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.status, self.code, self._retry_after = status, code, retry_after
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the answer. What was not read of a body is dropped with its connection."""
+        retry = {"Retry-After": str(self._retry_after)} if self.status in (429, 503) else {}
+        return retry if self.status == 503 else {"Connection": "close"} | retry

@@ -1,0 +1,155 @@
+"""`index_archived`: turns that a release without rows for archived turns archived get rows, so that searches find them.
+
+A job is about a person. Each archive is read and its rows are written in a transaction of its own, so a job that was
+killed goes on with the next archive.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+
+import structlog
+from django.db import connection, transaction
+
+from moments_app.jobs.process import (
+    Asked,
+    ClaimLost,
+    Lane,
+    Process,
+    ProcessInput,
+    Progress,
+    Skipped,
+    Timing,
+    Waits,
+)
+from moments_app.models import Job
+from moments_app.recall.index_words import index_rows
+from sessions_app.clock import database_now
+from sessions_app.models import Archive, Message, Session
+from sessions_app.models.message import MessageQuerySet
+from sessions_app.retention.restore import CannotRestore, put_back
+
+BATCH = 500  # turns indexed at a time
+PEOPLE = 10_000  # a sweep
+BUSY_PAUSE = timedelta(minutes=1)  # while retention, or somebody, changes the archives of a session
+
+# Two aggregates and no subquery for each session, for where turns are distributed none is allowed.
+_WITHOUT_ROWS_SQL = """
+SELECT user_id, session_id FROM (
+    SELECT user_id, session_id, sum(turn_count) AS turns FROM sessions_app_archive
+    WHERE %(user)s::bigint IS NULL OR user_id = %(user)s GROUP BY user_id, session_id
+) archived LEFT JOIN (
+    SELECT user_id, session_id, count(*) AS turns FROM sessions_app_message
+    WHERE kind = 'archived' AND (%(user)s::bigint IS NULL OR user_id = %(user)s) GROUP BY user_id, session_id
+) found USING (user_id, session_id)
+WHERE archived.turns > COALESCE(found.turns, 0) ORDER BY user_id, session_id
+"""
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class ArchivedInput(ProcessInput):
+    """The number of sessions whose archived turns could not all be given rows."""
+
+    left: int
+
+
+class IndexArchived(Process[ArchivedInput, None]):
+    """Gives rows to archived turns of a person that have none."""
+
+    name = "index_archived"
+    lane = Lane.BULK
+    is_upkeep = True
+    sweep_timing = Timing(daily_at=time(2, 30))
+
+    def prepare(self, job: Job, progress: Progress) -> Skipped | None:
+        """Write the rows, an archive at a time.
+
+        Raises:
+            Waits: somebody changes the archives of a session.
+            ClaimLost: the job was taken over or cancelled.
+            ArchiveError: a file is missing or damaged.
+        """
+        sessions = [session for _user, session in without_rows(job.user_id)]
+        archives = Archive.objects.filter(session__in=sessions, user=job.user_id).order_by("pk")
+        if not archives:
+            return Skipped("all archived turns have rows")
+        for number, archive in enumerate(archives):
+            progress(number, len(archives))
+            _add_rows(job, archive)
+        return None
+
+    def claim(self, job: Job) -> ArchivedInput:
+        """Count what is left."""
+        return ArchivedInput(None, sum(1 for _ in without_rows(job.user_id)))
+
+    def think(self, input: ArchivedInput, engine: None, progress: Progress) -> None:
+        """There is nobody to ask."""
+
+    def commit(self, job: Job, input: ArchivedInput, answer: None) -> None:
+        """Complete the job."""
+        if not job.is_claimed():
+            raise ClaimLost
+        job.complete({"sessions_left": input.left})
+
+    def sweep(self, *, dry_run: bool = False) -> Asked:
+        """Ask for a job about each person with archived turns that searches don't find; not again where one failed."""
+        failed = set(Job.objects.filter(process=self.name, status=Job.Status.FAILED).values_list("user_id", flat=True))
+        people = [pk for pk in dict.fromkeys(user for user, _session in without_rows(None)) if pk not in failed]
+        for user_id in () if dry_run else people[:PEOPLE]:
+            Job.objects.request(self.name, user_id=user_id, requested_by=self.name)
+        return Asked(len(people[:PEOPLE]))
+
+
+def without_rows(user_pk: int | None) -> Iterator[tuple[int, int]]:
+    """Yield sessions with archived turns that have no row, each as the primary keys of its person and itself.
+
+    Args:
+        user_pk: of the person; None: everybody's.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_WITHOUT_ROWS_SQL, {"user": user_pk})
+        yield from cursor.fetchall()
+
+
+@transaction.atomic
+def _add_rows(job: Job, archive: Archive) -> None:
+    """Put the turns of an archive back, index their words, and take their texts out again."""
+    if Session.objects.claim_archive(archive.session_id) is None:
+        raise Waits(database_now() + BUSY_PAUSE, "The archives of a session are being changed.")
+    current = Archive.objects.select_for_update(no_key=True).filter(pk=archive.pk).first()
+    if current is None or _archived_in(current).count() >= current.turn_count:
+        return
+    try:
+        with transaction.atomic():
+            put_back(current)
+            _index(current)
+    except CannotRestore as error:  # a message that came later has the external_id of one of them
+        logger.warning("archived turns can't be found", archive=current.name, reason=str(error))
+        return
+    if not current.block_sequences:  # its file is one part, to be read from the beginning
+        current.block_sequences, current.block_offsets = [current.first_sequence], [0]
+        current.save(update_fields=["block_sequences", "block_offsets"])
+    if not job.is_claimed():
+        raise ClaimLost
+
+
+def _index(archive: Archive) -> None:
+    turns = _of(archive).turns()
+    while batch := list(turns.order_by("sequence").values_list("pk", flat=True)[:BATCH]):
+        index_rows(Message, [(archive.user_id, pk) for pk in batch])
+        turns.filter(pk__in=batch).archive()
+
+
+def _archived_in(archive: Archive) -> MessageQuerySet:
+    return _of(archive).archived()
+
+
+def _of(archive: Archive) -> MessageQuerySet:
+    """Return the messages of a session and month, in the range of an archive."""
+    month = datetime.combine(archive.month, time(), tzinfo=UTC)
+    following = (month + timedelta(days=31)).replace(day=1)
+    sequences = (archive.first_sequence, archive.last_sequence)
+    own = Message.objects.filter(session=archive.session_id, user=archive.user_id, sequence__range=sequences)
+    return own.filter(created_at__gte=month, created_at__lt=following)

@@ -1,0 +1,242 @@
+"""Full-text search within one person's texts, ranked like BM25: the objects that migrations add to a table for it.
+
+A plain PostgreSQL index of words covers all rows, and a common word occurs in more rows of other people than one person
+has in all. So this index stores each word with its *scope*: `u12 paint` for the person with primary key 12, `s5 paint`
+for the agent's stream 5. A search then reads only that scope. The application makes the words (`lexemes.py`), and every
+`Searched` table stores them with the text. A row that was written in another way has no words, or those of an earlier
+text or an older version. Triggers and the column `search_version` mark such rows, and `index_words` indexes them.
+
+The function `recall_<table>` ranks by BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) with
+k1 = 0.6 and b = 0.3, because chat turns are short and repeating a word adds little. `ts_rank` of a single word grows
+with its occurrences like the sums of inverse squares 1, 1.25, 1.36 …, which matches BM25's saturation at that k1
+within a few percent and doesn't need to unpack the vector.
+"""
+
+from collections.abc import Sequence
+
+from django.db.migrations import RunSQL
+
+from sessions_app.row_security import ACTING, IS_REQUEST, ROLE
+
+CONFIG = "english"  # the configuration that made vectors before version 1
+MAX_CHARS = 50_000  # characters of a text that are indexed; a vector's own limit is a megabyte
+MOST_READ = 10_000  # most rows ranked in one search, in case the word counts are far behind
+ROWS = 100  # rows that the planner expects from a search
+NEWEST = 500  # newest rows ranked if a query has only common words
+PENDING = 256  # kB of new words that wait to be sorted into the index; each search scans them
+
+
+# The same ranking for words that were never counted, or long ago: the candidates themselves show how rare each word is.
+# The formula here is within a hundredth of `ts_rank` for n occurrences, which is Σ 1 / k² for k up to n.
+_UNCOUNTED_SQL = """
+    WITH stem AS (
+        SELECT btrim(stem, '''') AS stem, term, weight
+        FROM unnest($2, $4) WITH ORDINALITY terms (query, weight, term), regexp_split_to_table(query, ' ?[|] ?') stem
+    ), candidate AS MATERIALIZED (%s
+    ), said AS MATERIALIZED (
+        SELECT candidate.id, stem.term, max(stem.weight) AS weight, max(cardinality(word.positions)) AS times
+        FROM candidate, unnest(candidate.search_vector) word JOIN stem ON stem.stem = word.lexeme GROUP BY 1, 2
+    ), size AS MATERIALIZED (
+        SELECT (SELECT count(*) FROM (%s) text) AS texts, avg(length(search_vector)) AS average FROM candidate
+    ), rarity AS MATERIALIZED (
+        SELECT term, ln(1 + (greatest(texts, count(*)) - count(*) + 0.5) / (count(*) + 0.5)) AS rarity
+        FROM said, size GROUP BY term, texts
+    ), score AS (
+        SELECT id, sum(weight * rarity * (1.645 - 1 / (times + 0.55))) AS score
+        FROM said JOIN rarity USING (term) GROUP BY id
+    )
+    SELECT id, (score * 1.6 / (1 + 0.6 * (0.7 + 0.3 * length(search_vector) / average)))::float8 AS score
+    FROM score JOIN candidate USING (id), size ORDER BY 2 DESC, %s DESC, id DESC LIMIT $6
+"""
+
+CREATE_FUNCTIONS = RunSQL(
+    sql="""
+        CREATE FUNCTION memory_words(scope text, vector tsvector) RETURNS text[]
+        LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+            SELECT COALESCE(array_agg(scope || ' ' || lexeme), '{}') FROM unnest(tsvector_to_array(vector)) lexeme
+        $$;
+    """,
+    reverse_sql="DROP FUNCTION memory_words(text, tsvector)",
+)
+
+# The cost of reading a row's words (25 µs), so that the planner prefers the index however small the table is.
+PRICE_FUNCTION = RunSQL(
+    sql="ALTER FUNCTION memory_words(text, tsvector) COST 1000",
+    reverse_sql="ALTER FUNCTION memory_words(text, tsvector) COST 100",
+)
+
+# Marks a row for indexing, because its words are not those of its text.
+CREATE_TRIGGER_FUNCTION = RunSQL(
+    sql="""
+        CREATE FUNCTION memory_words_outdated() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN NEW.search_version := 0; RETURN NEW; END $$;
+    """,
+    reverse_sql="DROP FUNCTION memory_words_outdated()",
+)
+
+
+def add_search_vector(table: str, text: str) -> RunSQL:
+    """Return a migration operation that adds the generated column `search_vector` of the time before version 1."""
+    return RunSQL(sql=_generated(table, [text]), reverse_sql=f"ALTER TABLE {table} DROP COLUMN search_vector")
+
+
+def write_search_vector(table: str, texts: Sequence[str], *indexes: str) -> RunSQL:
+    """Return a migration operation after which the application writes the words of a table's texts.
+
+    It reads and writes neither the table nor an index: a row keeps its words until `index_words` handles it.
+
+    Args:
+        table, texts: Names of the table and its text columns in the database.
+        indexes: SQL that creates the indexes of the words, for the reverse migration.
+    """
+    changed = " OR ".join(f"NEW.{text} IS DISTINCT FROM OLD.{text}" for text in texts)
+    is_empty = " AND ".join(f"NEW.{text} = ''" for text in texts)
+    kept = "NEW.search_vector IS NOT DISTINCT FROM OLD.search_vector"
+    return RunSQL(
+        sql=f"""
+            ALTER TABLE {table} ALTER COLUMN search_vector DROP EXPRESSION;
+            ALTER TABLE {table} ADD COLUMN search_version smallint DEFAULT 0 NOT NULL;
+            CREATE TRIGGER words_missing BEFORE INSERT ON {table} FOR EACH ROW
+                WHEN (NEW.search_vector IS NULL AND NEW.search_version > 0) EXECUTE FUNCTION memory_words_outdated();
+            CREATE TRIGGER words_outdated BEFORE UPDATE OF {", ".join(texts)} ON {table} FOR EACH ROW
+                WHEN (({changed}) AND NOT ({is_empty}) AND {kept}) EXECUTE FUNCTION memory_words_outdated();
+        """,
+        reverse_sql=f"""
+            DROP TRIGGER words_outdated ON {table};
+            DROP TRIGGER words_missing ON {table};
+            ALTER TABLE {table} DROP COLUMN search_version, DROP COLUMN search_vector;
+            {_generated(table, texts)};
+            {"; ".join(indexes)}
+        """,
+    )
+
+
+def _generated(table: str, texts: Sequence[str]) -> str:
+    joined = " || ' ' || ".join(texts)
+    return f"""
+        ALTER TABLE {table} ADD COLUMN search_vector tsvector
+        GENERATED ALWAYS AS (to_tsvector('{CONFIG}', left({joined}, {MAX_CHARS}))) STORED
+    """
+
+
+def words_index(table: str, *, scope: str, condition: str = "true") -> str:
+    """Return SQL that creates the index of a table's words by scope."""
+    index = f"CREATE INDEX {table}_words ON {table} USING gin ({_words(scope)})"
+    return f"{index} WITH (gin_pending_list_limit = {PENDING}) WHERE {condition}"
+
+
+def recall(table: str, *, scope: str, time: str, condition: str = "true") -> RunSQL:
+    """Return a migration operation that creates the index of words by scope and the function that ranks rows.
+
+    The parameters of `recall_<table>` are, in order:
+
+    - the person's primary key, and the scopes;
+    - the rare words of the query, any of which makes a row a candidate;
+    - joint words: a row that has all of them is a candidate;
+    - whether the person's newest rows with any word are candidates too, for a query without rare words;
+    - every word as a `tsquery` of the stems that may index it, and the weights of the words;
+    - the average number of words in a row, the earliest time, and the most rows wanted.
+
+    Of a word's stems the best counts; stems joined by `|` without spaces are ranked together. The function returns ids
+    with their scores, best first, and newer rows first among equals. Without an average it counts how rare each word is
+    among the candidates, and weights are factors of that. It uses no parallel workers, because starting them takes
+    longer than ranking.
+
+    Under row security, `@@` and `&&` can't use an index because they aren't leakproof. The function runs as the tables'
+    owner and enforces the limit itself: whoever the caller names, a request finds only rows of its acting user and rows
+    that belong to everybody.
+
+    Args:
+        table: A table with the columns `search_vector` and `user_id`.
+        scope: SQL of a row's scope.
+        time: The column that tells which row is newer.
+        condition: SQL of the rows that can be found.
+    """
+    index = words_index(table, scope=scope, condition=condition)
+    function = _recall_sql(table, scope=scope, time=time, condition=condition)
+    return RunSQL(
+        sql=f"{index}; {function}",
+        reverse_sql=f"DROP FUNCTION recall_{table}; DROP INDEX {table}_words",
+    )
+
+
+def recall_anew(table: str, *, scope: str, time: str, condition: str, before: str) -> RunSQL:
+    """Return a migration operation that replaces `recall_<table>` by the version below, for the same or fewer rows.
+
+    The index stays; it may hold a few more rows than can be found.
+
+    Args:
+        table, scope, time: As before.
+        condition: SQL of the rows that can be found.
+        before: The previous condition, which the new one must imply.
+    """
+    return RunSQL(
+        sql=_recall_sql(table, scope=scope, time=time, condition=condition),
+        reverse_sql=_recall_sql(table, scope=scope, time=time, condition=before),
+    )
+
+
+def _words(scope: str) -> str:
+    return f"public.memory_words({scope}, search_vector)"
+
+
+def _recall_sql(table: str, *, scope: str, time: str, condition: str, everybodys: str = "s LIKE 's%'") -> str:
+    """Return SQL that creates or replaces the function, and the privileges to call it."""
+    words = _words(scope)
+    read = f"id, search_vector, {time}"
+    seen = f"{condition} AND ($5 IS NULL OR {time} >= $5)"
+    return f"""
+            CREATE OR REPLACE FUNCTION recall_{table}(
+                person bigint, scopes text[], rare text[], joint text[], with_newest boolean, queries text[],
+                weights float8[], average float8, since timestamptz, most integer
+            ) RETURNS TABLE (found bigint, score float8)
+            LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS {ROWS}
+            SET search_path FROM CURRENT SET max_parallel_workers_per_gather = 0 AS $$
+            DECLARE
+                is_request boolean := {IS_REQUEST};
+                acting bigint := CASE WHEN is_request THEN {ACTING} ELSE person END;
+                own text := 'u' || acting;
+                seen text[] := ARRAY(SELECT s FROM unnest(scopes) s WHERE NOT is_request OR s = own OR {everybodys});
+                any_rare text[] := ARRAY(SELECT s || ' ' || word FROM unnest(seen) s, unnest(rare) word);
+                all_joint text[] := ARRAY(SELECT own || ' ' || word FROM unnest(joint) word);
+                formula text := (
+                    SELECT string_agg(format('%s * greatest(%s)', weight, ranks), ' + ')
+                    FROM unnest(queries, weights) terms (query, weight), LATERAL (
+                        -- Of those that stand together hardly two are in a text, and `ts_rank` divides by all.
+                        SELECT string_agg(
+                            format('ts_rank(search_vector, %L::tsquery) * %s', stems, 1 + length(stems)
+                                - length(replace(stems, '|', ''))), ', '
+                        ) AS ranks
+                        FROM unnest(string_to_array(query, ' | ')) stems
+                    ) forms
+                );
+                candidates text := $q$SELECT {read} FROM {table} WHERE {words} && $1 AND {seen} LIMIT {MOST_READ}$q$;
+            BEGIN
+                IF formula IS NULL THEN RETURN; END IF;
+                IF average IS NULL THEN
+                    RETURN QUERY EXECUTE format($q${_UNCOUNTED_SQL}$q$, candidates,
+                        $q$SELECT FROM {table} WHERE user_id = $3 AND {condition} LIMIT {MOST_READ}$q$,
+                        '{time}'
+                    ) USING any_rare, queries, acting, weights, since, most;
+                    RETURN;
+                END IF;
+                IF with_newest THEN
+                    -- An array and no subquery: the planner would expect thousands, and read the table for them.
+                    candidates := $q$SELECT {read} FROM {table} WHERE id = ANY (ARRAY(
+                        (SELECT id FROM {table} WHERE {words} && $1 AND {seen} LIMIT {MOST_READ})
+                        UNION
+                        (SELECT id FROM {table} WHERE $2 <> '{{}}' AND {words} @> $2 AND {seen} LIMIT {MOST_READ})
+                        UNION
+                        (SELECT id FROM {table} WHERE user_id = $3 AND search_vector @@ $4 AND {seen}
+                         ORDER BY {time} DESC, id DESC LIMIT {NEWEST})
+                    ))$q$;
+                END IF;
+                RETURN QUERY EXECUTE format(
+                    'SELECT id, (%s) * 16.449 * 1.6 / (1 + 0.6 * (0.7 + 0.3 * length(search_vector) / $6)) AS score
+                     FROM (%s) candidate ORDER BY score DESC, {time} DESC, id DESC LIMIT $7', formula, candidates
+                ) USING any_rare, all_joint, acting, array_to_string(queries, ' | ')::tsquery, since,
+                    greatest(average, 1.0), most;
+            END $$;
+            REVOKE ALL ON FUNCTION recall_{table} FROM PUBLIC;
+            GRANT EXECUTE ON FUNCTION recall_{table} TO {ROLE};
+        """  # noqa: S608 (names of our own tables)

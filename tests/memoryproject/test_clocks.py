@@ -1,0 +1,254 @@
+"""Times in the future: each that decides something is found, put back and told of."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from axes.models import AccessAttempt
+from django.apps import apps
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session as Login
+from django.db import connection, transaction
+from django.db.models import DateTimeField
+from django.utils import timezone
+from django_otp.plugins.otp_static.models import StaticDevice
+from django_otp.plugins.otp_totp.models import TOTPDevice
+from django_q.models import Schedule
+from pytest_django.fixtures import Settings
+
+from memoryproject import clocks
+from memoryproject.schedules import put_schedules_back, run_schedule, schedules
+from memoryproject.site_state import State, judge
+from moments_app.jobs.recovery import recover_jobs
+from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
+from moments_app.models.embedding import KINDS
+from sessions_app import second_factor
+from sessions_app.clock import PUT_BACK, Times, put_back, report
+from sessions_app.database_roles import WORKER_ROLE
+from sessions_app.models import Event, Message, Session, UserProfile
+from tests.support import processes
+from tests.support.furnished import furnish
+from tests.support.kept_rows import KeptRows
+from tests.support.locks import row_locked
+from tests.support.transcript import talk
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+DAY = timedelta(days=1)
+AHEAD = {"a minute": timedelta(minutes=1), "a day": DAY, "a year": timedelta(days=365)}
+DECLARED = [*clocks.often(), *clocks.nightly(), *second_factor.TIMES]
+
+SAYS_WHEN = "It says when something happened, and decides nothing."
+CHOSEN = "An operator chooses it, or an application says it, and it may lie ahead."
+IS_SET = "What counts is whether it is set."
+EXCUSED = {
+    SAYS_WHEN: """
+        admin.LogEntry.action_time auth.User.last_login auth.User.date_joined axes.AccessLog.logout_time
+        otp_static.StaticDevice.created_at otp_static.StaticDevice.last_used_at otp_totp.TOTPDevice.created_at
+        otp_totp.TOTPDevice.last_used_at django_q.Task.started django_q.Task.stopped
+        sessions_app.Application.created_at sessions_app.UserProfile.created_at sessions_app.UserProfile.updated_at
+        sessions_app.ApiKey.created_at sessions_app.Session.created_at sessions_app.Archive.created_at
+        sessions_app.OAuthGrant.created_at sessions_app.ProfileVersion.created_at moments_app.Job.started_at
+        moments_app.PromptResource.active_since moments_app.PromptVersion.created_at
+        moments_app.MemoryStream.last_updated_at moments_app.StreamVersion.created_at
+        moments_app.MemoryAtom.last_accessed_at moments_app.Contradiction.created_at moments_app.Correction.created_at
+        moments_app.Moment.created_at moments_app.Moment.updated_at moments_app.EmbeddingModel.created_at
+        moments_app.FactEmbedding.created_at moments_app.MomentEmbedding.created_at moments_app.TurnEmbedding.created_at
+        moments_app.FailureGroup.first_seen_at moments_app.FailureHour.hour moments_app.Entity.created_at
+        moments_app.Entity.updated_at moments_app.Probe.created_at moments_app.Probe.updated_at
+        moments_app.ProfileLine.created_at moments_app.ProfilePhrase.created_at moments_app.PromptTrial.created_at
+        moments_app.Release.created_at moments_app.Retraction.created_at moments_app.Summary.completed_at
+        moments_app.Vocabulary.counted_at moments_app.WebhookEndpoint.created_at moments_app.WebhookDelivery.sent_at
+    """,
+    CHOSEN: """
+        sessions_app.ApiKey.expires_at sessions_app.OAuthGrant.ends_at sessions_app.Message.created_at
+        moments_app.MemoryAtom.formed_at moments_app.MemoryAtom.valid_from moments_app.MemoryAtom.valid_until
+        moments_app.MemoryAtom.ended_at moments_app.Correction.valid_until moments_app.Moment.starts_at
+        moments_app.Moment.ends_at moments_app.FactEmbedding.said_at moments_app.MomentEmbedding.said_at
+        moments_app.TurnEmbedding.said_at moments_app.Entity.due_at
+    """,
+    IS_SET: """
+        sessions_app.ApiKey.revoked_at sessions_app.OAuthClient.revoked_at sessions_app.OAuthGrant.code_used_at
+        sessions_app.Message.retracted_at moments_app.StreamVersion.undone_at moments_app.MemoryAtom.reviewed_at
+        moments_app.MemoryAtom.corrected_at moments_app.Contradiction.decided_at moments_app.Correction.undone_at
+        moments_app.FailureGroup.muted_at moments_app.ProfileLine.ended_at moments_app.Release.revoked_at
+        moments_app.Retraction.undone_at
+    """,
+    "It is not used: settings switch off what would.": """
+        axes.AccessFailureLog.attempt_time axes.AccessLog.attempt_time axes.AccessAttemptExpiration.expires_at
+    """,
+}
+
+
+def test_row_48_every_column_of_times_is_declared_or_excused() -> None:
+    there = {
+        f"{model._meta.label}.{column.name}"
+        for model in apps.get_models(include_auto_created=True)
+        if not model._meta.proxy
+        for column in model._meta.local_concrete_fields
+        if isinstance(column, DateTimeField)
+    }
+    declared = {*map(str, DECLARED), "django_q.Schedule.next_run"}
+    excused = {name for names in EXCUSED.values() for name in names.split()}
+    assert there == declared | excused
+    assert declared & excused == set()
+
+
+@pytest.fixture
+def furnished(kept_rows: KeptRows) -> None:
+    """At least a row in every table with declared times."""
+    kept_rows.have("everything", make_everything)
+
+
+def make_everything() -> None:
+    session = furnish()
+    eve = User.objects.get(username="eve")
+    for kind in (TOTPDevice, StaticDevice):
+        kind.objects.create(user=eve, name="eve's")
+    for status in Job.Status:
+        Job.objects.create(process=f"of_{status}", status=status, requested_by="test")
+    AccessAttempt.objects.create(ip_address="192.0.2.1", failures_since_start=5)
+    Login.objects.create(session_key="0" * 32, session_data="", expire_date=timezone.now())
+    model = EmbeddingModel.objects.get()
+    sources: dict[str, Any] = {
+        "fact": MemoryAtom.objects.all(),
+        "moment": Moment.objects.all(),
+        "turn": Message.objects.turns(),
+    }
+    for name, kind in KINDS.items():
+        source = sources[name].filter(user=session.user).first()
+        kind.objects.create(source=source, user=session.user, model=model, said_at=timezone.now(), refusal="Refused.")
+
+
+@pytest.mark.usefixtures("furnished")
+@pytest.mark.parametrize("ahead", AHEAD.values(), ids=AHEAD)
+def test_row_48_a_time_in_the_future_is_put_back_in_every_table(ahead: timedelta) -> None:
+    for times in DECLARED:
+        with transaction.atomic():
+            pk = date(times, times.ahead + ahead)
+            [done] = put_back([times])
+            now = timezone.now()
+            assert getattr(times.model._base_manager.get(pk=pk), times.column) <= now, times
+            assert (done.column, done.rows) == (str(times), 1)
+            transaction.set_rollback(True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("furnished")
+def test_row_48_a_time_that_may_lie_ahead_stays() -> None:
+    put_back(DECLARED)
+    for times in DECLARED:
+        with transaction.atomic():
+            pk = date(times, times.ahead)
+            before = getattr(times.model._base_manager.get(pk=pk), times.column)
+            assert put_back([times]) == []
+            assert getattr(times.model._base_manager.get(pk=pk), times.column) == before
+            transaction.set_rollback(True)
+
+
+def date(times: Times, ahead: timedelta) -> Any:
+    """Date the first row of a column so far ahead; return its primary key."""
+    row = times.model._base_manager.filter(**times.where).order_by("pk").first()
+    assert row, f"no row of {times} {times.where}"
+    times.model._base_manager.filter(pk=row.pk).update(**{times.column: timezone.now() + ahead})
+    return row.pk
+
+
+def test_row_48_what_was_put_back_degrades_the_site_and_is_told_in_the_log(ada: UserProfile) -> None:
+    Job.objects.request("embed", talk(ada, 3), requested_by="test")
+    Job.objects.update(run_after=timezone.now() + DAY)
+    put_back(clocks.often())
+    told = f"1 time in moments_app.Job.run_after, up to {timezone.now() + DAY:%Y-%m-%d}"
+    assert Event.objects.get(type=PUT_BACK).payload["told"].startswith(told)
+    verdict = judge()
+    assert verdict.state == State.DEGRADED
+    assert any(told in reason and "clocks of all hosts" in reason for reason in verdict.reasons)
+    put_back(clocks.often())
+    assert Event.objects.filter(type=PUT_BACK).count() == 1
+
+
+@pytest.mark.slow
+def test_row_48_a_heartbeat_of_the_future_keeps_nobody_waiting(ada: UserProfile, settings: Settings) -> None:
+    settings.JOBS = settings.JOBS.model_copy(update={"stale_seconds": 0.5})
+    [lost, waits] = [Job.objects.request("embed", talk(ada, 3, session_id=name), requested_by="test") for name in "ab"]
+    Job.objects.take(lost.job_id)
+    Job.objects.filter(pk=lost.pk).update(heartbeat_at=timezone.now() + DAY)
+    assert Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT) is None
+    put_back(clocks.often())
+    wait_until(lambda: recover_jobs().taken_over == 1)
+    assert Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT) is not None
+    assert waits.pk != lost.pk
+
+
+def test_row_48_a_schedule_further_off_than_an_interval_is_put_back_while_the_site_runs() -> None:
+    known = schedules()
+    assert put_schedules_back() == []
+    for ahead in AHEAD.values():
+        for row in Schedule.objects.all():
+            row.next_run = timezone.now() + timedelta(minutes=row.minutes or 24 * 60) + ahead
+            row.save()
+        put = put_schedules_back()
+        report(put)
+        assert len(put) == len(known)
+        late = [row.name for row in Schedule.objects.all() if row.next_run > row.calculate_next_run(timezone.now())]
+        assert late == []
+    assert "recover_jobs" in Event.objects.filter(type=PUT_BACK).latest("pk").payload["told"]
+
+
+def test_row_48_times_that_decide_over_days_are_put_back_every_night(ada: UserProfile) -> None:
+    session = talk(ada, 3)
+    Message.objects.filter(sequence=1).update(arrived_at=timezone.now() + DAY)
+    Session.objects.filter(pk=session.pk).update(restored_at=timezone.now() + DAY)
+    run_schedule("put_times_back")
+    assert not Message.objects.filter(arrived_at__gt=timezone.now()).exists()
+    assert not Session.objects.filter(restored_at__gt=timezone.now()).exists()
+
+
+@pytest.mark.slow
+def test_row_48_a_row_in_use_keeps_no_other_table_waiting(ada: UserProfile) -> None:
+    session = talk(ada, 3)
+    Job.objects.request("embed", session, requested_by="test")
+    Job.objects.update(run_after=timezone.now() + DAY)
+    Session.objects.update(last_activity_at=timezone.now() + DAY)
+    with row_locked(session):
+        assert [done.column for done in put_back(clocks.often())] == ["moments_app.Job.run_after"]
+    assert [done.column for done in put_back(clocks.often())] == ["sessions_app.Session.last_activity_at"]
+
+
+FEW_ROWS = {"Circuit", "WebhookEndpoint", "OrmQ", "ApiKey", "OAuthClient", "OAuthGrant", "AccessAttempt"}
+
+
+@pytest.mark.slow
+def test_what_is_looked_at_every_minute_is_read_from_an_index_or_has_few_rows() -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        for times in clocks.often():
+            plan = times.wrong().order_by().values("pk")[:1].explain()
+            assert "Seq Scan" not in plan or times.model.__name__ in FEW_ROWS, plan
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("furnished")
+def test_row_48_a_workers_login_suffices() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET SESSION AUTHORIZATION {WORKER_ROLE}")
+    try:
+        for times in (*clocks.often(), *clocks.nightly()):
+            with transaction.atomic():
+                date(times, times.ahead + DAY)
+                assert len(put_back([times])) == 1, times
+                transaction.set_rollback(True)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("RESET SESSION AUTHORIZATION")
+
+
+@pytest.mark.slow
+def test_row_48_the_watch_puts_them_back(ada: UserProfile) -> None:
+    Job.objects.request("build_moments", talk(ada, 3), requested_by="test")
+    Job.objects.update(run_after=timezone.now() + AHEAD["a year"])
+    Schedule.objects.update(next_run=timezone.now() + AHEAD["a year"])
+    with processes.worker():
+        wait_until(lambda: not Job.objects.open().filter(process="build_moments").exists())
+        wait_until(lambda: Event.objects.filter(type=PUT_BACK).count() == 2)

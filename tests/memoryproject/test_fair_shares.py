@@ -1,0 +1,243 @@
+"""One key, or one application, never takes all threads of a web process from others."""
+
+import asyncio
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from django.db import connection
+from pytest_django.fixtures import Settings
+
+from memoryproject import fair_shares
+from memoryproject.fair_shares import Caller, FairShares, in_thread_of_caller
+from memoryproject.front import Threads
+from memoryproject.refused import Refused
+from sessions_app.limits import Deadline, until
+from sessions_app.models import ApiKey, Application, Session, UserProfile
+from tests.support.http import status_of
+from tests.support.locks import row_locked
+from tests.support.processes import environment, web
+from tests.support.waiting import TIMEOUT, wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ALICE, BOB = Caller("a", "1"), Caller("b", "2")
+THREADS = 2
+LOCK_SECONDS = 600
+
+
+def get(url: str, key: str, user_id: str = "ada") -> urllib.request.Request:
+    return urllib.request.Request(f"{url}/api/v1/moments?user_id={user_id}", headers={"Authorization": f"Bearer {key}"})
+
+
+def append(url: str, key: str, user_id: str) -> urllib.request.Request:
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    body = json.dumps({"user_id": user_id, "messages": [{"role": "user", "content": "Hello."}]}).encode()
+    return urllib.request.Request(f"{url}/api/v1/sessions/{user_id}/messages", body, headers)
+
+
+@pytest.fixture
+def keys() -> tuple[str, str]:
+    """A key of each of two applications, which both have a person called ada."""
+    noisy = Application.objects.create(name="noisy").pk
+    UserProfile.objects.ensure("ada")
+    UserProfile.objects.ensure("ada", noisy)
+    return (
+        ApiKey.objects.issue("noisy", application=noisy, scope="write")[1],
+        ApiKey.objects.issue("quiet", scope="write")[1],
+    )
+
+
+@contextmanager
+def held_sessions(number: int) -> Iterator[list[str]]:
+    """Hold the lock of a session of each of some people of the noisy application, which has the name of the person."""
+    noisy = Application.objects.get(name="noisy").pk
+    people = [UserProfile.objects.ensure(f"person-{place}", noisy) for place in range(number)]
+    with ExitStack() as locks:
+        for person in people:
+            locks.enter_context(row_locked(Session.objects.create(user=person, session_id=person.user_id)))
+        yield [person.user_id for person in people]
+
+
+# --- threads ---
+
+
+@pytest.mark.slow(seconds=20)
+def test_row_43_a_keys_flood_leaves_a_thread_for_another_application(keys: tuple[str, str]) -> None:
+    noisy, quiet = keys
+    long = {f"LIMITS__{name}_SECONDS": str(LOCK_SECONDS) for name in ("REQUEST", "LOCK", "STATEMENT")}
+    with web(**environment(WEB_THREADS=str(THREADS), **long)) as url, held_sessions(3 * THREADS) as people:
+        assert {status_of(get(url, key)) for key in keys} == {200}
+        flood = [threading.Thread(target=status_of, args=[append(url, noisy, person)]) for person in people]
+        for one in flood:
+            one.start()
+        wait_until(lambda: waiting_for_locks() == THREADS)
+        assert {status_of(get(url, quiet)) for _ in range(10)} == {200}
+        assert waiting_for_locks() == THREADS
+    for one in flood:
+        one.join(TIMEOUT)
+
+
+def waiting_for_locks() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
+        return int(cursor.fetchone()[0])
+
+
+def test_row_43_a_key_and_an_application_get_all_threads_but_one() -> None:
+    async def taken(callers: list[Caller]) -> int:
+        threads, held = Threads(4), asyncio.Event()
+        free = threads._free._value
+
+        async def take(caller: Caller) -> None:
+            async with threads.one("", "", caller):
+                await held.wait()
+
+        tasks = [asyncio.create_task(take(caller)) for caller in callers]
+        await asyncio.sleep(0.05)
+        number = free - threads._free._value
+        held.set()
+        await asyncio.gather(*tasks)
+        return number
+
+    assert asyncio.run(taken([ALICE] * 9)) == 4
+    assert asyncio.run(taken([Caller(f"key {number}", "1") for number in range(9)])) == 4
+    assert asyncio.run(taken([*[ALICE] * 9, BOB])) == 5
+
+
+def test_row_43_the_wait_for_a_thread_ends_with_the_deadline() -> None:
+    async def wait() -> None:
+        threads = Threads(1)
+        async with threads.one("", "", ALICE):
+            with until(Deadline(0.1)):
+                async with threads.one("", "", ALICE):
+                    pass
+
+    with pytest.raises(Refused) as refused:
+        asyncio.run(wait())
+    assert refused.value.status == 503
+
+
+# --- the budget ---
+
+
+@pytest.fixture
+def budget(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of a thread-second, of which a tenth a second comes back; whoever has to wait is refused at once."""
+    settings.LIMITS = settings.LIMITS.model_copy(update={"budget_seconds": 0.1, "budget_rate": 0.1})
+    monkeypatch.setattr(fair_shares, "PATIENCE", 0.0)
+    monkeypatch.setattr(fair_shares, "REFUSED_AFTER", 0.0)
+
+
+async def use(shares: FairShares, caller: Caller, seconds: float) -> None:
+    """Call, and use a thread for so long."""
+    async with shares.one(caller), in_thread_of_caller():
+        await asyncio.sleep(seconds)
+
+
+@pytest.mark.parametrize(
+    ("other", "named"), [(BOB, "key"), (Caller("b", "1"), "key"), (Caller("a", "2"), "application")]
+)
+def test_row_43_a_used_up_budget_is_429_while_others_call_and_refills(budget: None, other: Caller, named: str) -> None:
+    async def flood() -> None:
+        shares = FairShares()
+        await use(shares, other, 0.0)
+        await use(shares, ALICE, 0.3)
+        with pytest.raises(Refused, match=rf"This {named} .* \(LIMITS__BUDGET_SECONDS\)") as refused:
+            await use(shares, ALICE, 0.0)
+        assert refused.value.status == 429
+        assert 1 <= int(refused.value.headers["Retry-After"]) <= 3
+        if named == "key":
+            await use(shares, other, 0.0)  # nobody else is refused
+        for kind, name in vars(ALICE).items():
+            shares._budgets[kind]._accounts[name].at -= 3.0  # seconds later
+        await use(shares, ALICE, 0.0)
+
+    asyncio.run(flood())
+
+
+def test_row_43_who_calls_alone_is_never_refused_and_owes_nothing_later(budget: None) -> None:
+    async def work() -> None:
+        shares = FairShares()
+        for _ in range(4):
+            await use(shares, ALICE, 0.1)
+        accounts = [account for budget in shares._budgets.values() for account in budget._accounts.values()]
+        assert len(accounts) == 2 and all(account.left >= 0 for account in accounts)
+
+    asyncio.run(work())
+
+
+def test_row_43_a_caller_that_used_less_is_not_refused_though_its_budget_is_used_up(budget: None) -> None:
+    async def work() -> None:
+        shares = FairShares()
+        await use(shares, BOB, 0.0)
+        await asyncio.gather(*(use(shares, ALICE, 0.4) for _ in range(3)), use(shares, BOB, 0.4))
+        await use(shares, BOB, 0.0)
+        with pytest.raises(Refused):
+            await use(shares, ALICE, 0.0)
+
+    asyncio.run(work())
+
+
+def test_row_43_a_call_beyond_the_budget_waits_a_while_before_it_is_refused(
+    budget: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fair_shares, "PATIENCE", 5.0)
+
+    async def wait() -> float:
+        shares = FairShares()
+        await use(shares, BOB, 0.0)
+        await use(shares, ALICE, 0.15)
+        began = time.monotonic()
+        await use(shares, ALICE, 0.0)
+        return time.monotonic() - began
+
+    assert 0.3 < asyncio.run(wait()) < TIMEOUT
+
+
+@contextmanager
+def calling(request: urllib.request.Request) -> Iterator[None]:
+    """Repeat a request in the block, which begins after the first answer."""
+    is_over, has_called = threading.Event(), threading.Event()
+
+    def call() -> None:
+        while not is_over.is_set():
+            status_of(request)
+            has_called.set()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    try:
+        assert has_called.wait(TIMEOUT)
+        yield
+    finally:
+        is_over.set()
+        thread.join(TIMEOUT)
+
+
+@pytest.mark.slow(seconds=15)
+def test_row_43_every_entry_point_answers_429_in_its_own_shape(keys: tuple[str, str]) -> None:
+    noisy, quiet = keys
+    with web(**environment(LIMITS__BUDGET_SECONDS="0.001", LIMITS__BUDGET_RATE="0.0001")) as url:
+        assert {status_of(get(url, key)) for key in (noisy, quiet)} == {200}  # from now on they are known
+        for path in ("/api/v1/memory/search", "/mcp", "/v1/chat/completions"):
+            headers = {"Authorization": f"Bearer {noisy}", "Content-Type": "application/json"}
+            request = urllib.request.Request(f"{url}{path}", b"{}", headers)
+            with calling(get(url, quiet)):
+                wait_until(lambda: status_of(get(url, noisy)) == 429)
+                with pytest.raises(urllib.error.HTTPError) as answer:
+                    urllib.request.urlopen(request, timeout=TIMEOUT)
+            assert answer.value.code == 429, path
+            assert int(answer.value.headers["Retry-After"]) > 0
+            told = json.loads(answer.value.read())
+            error = told["error"] if path.startswith("/v1/") else told["errors"][0]
+            assert "thread-seconds" in error.get("message", error.get("detail"))
+        time.sleep(fair_shares.OTHERS_SECONDS + 0.1)
+        assert status_of(get(url, noisy)) == 200  # it is alone

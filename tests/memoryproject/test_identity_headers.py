@@ -1,0 +1,51 @@
+"""Headers that say who calls and about whom: a request that sends one twice is refused."""
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from memoryproject.front import IDENTITY_HEADERS
+from sessions_app.models import ApiKey, Session, UserProfile
+from tests.support.live import live_site
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+ENTRY_POINTS = {
+    "REST": ("GET", "/api/v1/sessions?user_id=ada"),
+    "MCP": ("POST", "/mcp"),
+    "chat": ("POST", "/v1/chat/completions"),
+}
+SAID = {"model": "m", "messages": [{"role": "user", "content": "Hello."}]}
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+
+@pytest.fixture
+def site(transactional_db: None) -> Iterator[str]:
+    with live_site() as url:
+        yield url
+
+
+def sent(key: str) -> list[tuple[str, str]]:
+    """Return the headers of a call that is in order."""
+    named = {"X-User-Id": "ada", "X-Session-Id": "s1", "X-Agent-Id": "coach"}
+    accepted = {"Accept": "application/json, text/event-stream"}
+    return list(({"Authorization": f"Bearer {key}"} | named | accepted).items())
+
+
+def call(site: str, entry: str, headers: list[tuple[str, str]]) -> httpx2.Response:
+    method, path = ENTRY_POINTS[entry]
+    body = {"MCP": LIST, "chat": SAID}.get(entry)
+    return httpx2.request(method, f"{site}{path}", headers=headers, json=body)
+
+
+@pytest.mark.parametrize("entry", ENTRY_POINTS)
+def test_a_header_about_identity_that_is_sent_twice_is_named_and_refused(site: str, entry: str) -> None:
+    key = ApiKey.objects.issue("application")[1]
+    for name in IDENTITY_HEADERS:
+        for other in ("bo", dict(sent(key))[name]):  # another value, or the same once more
+            answer = call(site, entry, [*sent(key), (name.lower(), other)])
+            told = answer.json()["error"] if entry == "chat" else answer.json()["errors"][0]
+            assert (answer.status_code, told["code"]) == (400, "ambiguous_header")
+            assert name in told.get("message", told.get("detail"))
+    assert not UserProfile.objects.exists() and not Session.objects.exists()

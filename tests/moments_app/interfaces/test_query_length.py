@@ -1,0 +1,64 @@
+"""How long a query may be, wherever one is taken; `test_mcp.py` has the tools."""
+
+import json
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from moments_app.interfaces.chat.protocols import PROTOCOLS
+from moments_app.recall.request import QUERY_MAX_CHARS
+from sessions_app.models import UserProfile
+from tests.support.api import Api
+from tests.support.operator import operator
+from tests.support.pages import page
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LONGEST = "kiln " * (QUERY_MAX_CHARS // 5)
+TOO_LONG = LONGEST + "x"
+
+
+def asked(service: Api, entry: str, query: str) -> Any:
+    values = {"user_id": "ada", "query": query}
+    if entry == "search":
+        return service.post("memory/search", **values)
+    ask = service.get if entry == "GET context" else service.post
+    return ask("memory/context", session_id="s1", **values)
+
+
+@pytest.mark.parametrize("entry", ["search", "GET context", "POST context"])
+def test_row_43_a_query_over_4000_characters_is_400_that_names_field_and_limit(
+    service: Api, ada: UserProfile, entry: str
+) -> None:
+    talk(ada, 3)
+    assert asked(service, entry, LONGEST).status_code == 200
+    refused = asked(service, entry, TOO_LONG)
+    assert refused.status_code == 400
+    [error] = refused.json()["errors"]
+    assert (error["attr"], error["code"]) == ("query", "max_length")
+    assert "4000" in error["detail"]
+
+
+@pytest.mark.slow
+def test_row_43_the_operators_pages_name_the_limit_too(ada: UserProfile) -> None:
+    session, root = talk(ada, 3), operator()
+    console = reverse("admin:moments_app_memoryatom_recall")
+    preview = reverse("admin:sessions_app_session_context", args=[session.pk])
+    for shown in (
+        page(root, console, user_id="ada", query=TOO_LONG),
+        page(root, preview, query=TOO_LONG, max_tokens=2000, format="xml"),
+    ):
+        assert "at most 4000 characters" in shown
+
+
+def test_row_43_the_query_that_a_chat_call_is_searched_for_is_cut() -> None:
+    bodies: dict[str, dict[str, Any]] = {
+        "chat/completions": {"messages": [{"role": "user", "content": TOO_LONG}]},
+        "responses": {"input": TOO_LONG},
+    }
+    for name, body in bodies.items():
+        protocol = next(protocol for protocol in PROTOCOLS.values() if protocol.path.endswith(name))
+        sent = protocol.read_request(json.dumps({"model": "any"} | body).encode())
+        assert 0 < len(sent.query) <= QUERY_MAX_CHARS

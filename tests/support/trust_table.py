@@ -1,0 +1,33 @@
+"""Rewrite the list of tests at the end of docs/trust.md: `python -m tests.support.trust_table`."""
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/trust.md"
+HEADING = "## The tests\n"
+ROW = re.compile(r"test_row_(\d+)")
+
+
+def listed() -> str:
+    """Return the tests that prove each row, sorted by row, file and position in the file."""
+    sections = (
+        f"\n**{row}**\n\n" + "".join(f"- `{name}` ({path})\n" for _, path, _, name in proofs)
+        for row, proofs in groupby(sorted(_proofs()), key=lambda proof: proof[0])
+    )
+    return HEADING + "".join(sections)
+
+
+def _proofs() -> Iterator[tuple[int, str, int, str]]:
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef) and (row := ROW.match(function.name)):
+                yield int(row[1]), str(path.relative_to(ROOT)), function.lineno, function.name
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text()
+    PAGE.write_text(text[: text.index(HEADING)] + listed())
