@@ -78,7 +78,7 @@ def make_resumable(plan: Sequence[tuple[Migration, bool]], **_: Any) -> None:
     for migration, is_unapplied in plan:
         if not is_unapplied:
             repeatable = [*map(_once, migration.operations), RunDeferredSQL()]
-            migration.operations = repeatable  # type: ignore[misc] (each has a list of its own)
+            migration.operations = repeatable  # type: ignore[misc]
 
 
 def _once(operation: Operation) -> Operation:
