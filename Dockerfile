@@ -1,5 +1,5 @@
 # One image for all processes: a container is the web server, the worker, or a command (compose.yaml, docs/operations.md).
-ARG PYTHON=3.11-slim-bookworm
+ARG PYTHON=3.11-slim-trixie
 
 FROM docker.io/library/python:${PYTHON} AS build
 # Extras of pyproject.toml, separated by commas: otel, sentry, local, s3.
@@ -13,6 +13,8 @@ COPY . .
 RUN pip install ".${EXTRAS:+[$EXTRAS]}" && python -m compileall -q /app
 
 FROM docker.io/library/python:${PYTHON}
+# For backup and restore: not older than the database of compose.yaml.
+RUN apt-get update && apt-get install --yes --no-install-recommends postgresql-client-17 && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --create-home --home-dir /data memory
 COPY --from=build /app /app
 # Archives and rounds that wait to be stored: a volume, if no storage elsewhere is set (RETENTION__S3_BUCKET).

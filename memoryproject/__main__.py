@@ -9,7 +9,7 @@ def main() -> None:
     """Run a command."""
     gc.set_threshold(10_000)  # a start makes much and drops little: to look for that took a tenth of its time
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
-    migrates = sys.argv[1:2] in (["run"], ["migrate"])
+    migrates = sys.argv[1:2] in (["run"], ["migrate"], ["restore"])
     if migrates or sys.argv[1:2] == ["makemigrations"]:  # only these create a database without asking
         os.environ.setdefault("MEMORY_NEW_DATABASE", "1")
     if sys.argv[1:2] == ["qcluster"]:

@@ -11,6 +11,6 @@ class SessionsAppConfig(AppConfig):
     def ready(self) -> None:
         from sessions_app.api import schema  # noqa: F401 (registers itself)
         from sessions_app.people import declared  # noqa: F401 (adds itself to the registry)
-        from sessions_app.unfinished_indexes import drop_unfinished
+        from sessions_app.resumable_migrations import make_resumable
 
-        pre_migrate.connect(drop_unfinished, sender=self)
+        pre_migrate.connect(make_resumable, sender=self)

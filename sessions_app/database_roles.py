@@ -227,6 +227,16 @@ def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
     return "\n".join(statements)
 
 
+def create_roles() -> None:
+    """Make the roles that aren't there, as far as the login may; `let_roles_work` makes their memberships."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT rolname FROM pg_roles")
+        there = {name for (name,) in cursor.fetchall()}
+    for role in (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE):
+        if role not in there:
+            attempt(f"CREATE ROLE {role} NOLOGIN NOINHERIT; GRANT {role} TO CURRENT_USER")
+
+
 def _unless_there(statement: str) -> str:
     return f"DO $$ BEGIN {statement}; EXCEPTION WHEN duplicate_object THEN NULL; END $$;"
 

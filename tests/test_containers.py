@@ -35,6 +35,12 @@ def test_the_image_serves_by_our_own_configuration_and_not_as_root() -> None:
     assert DOCKERFILE.index("USER") < DOCKERFILE.index("\nCMD")
 
 
+def test_the_image_has_a_client_that_backs_up_the_database_of_the_composition() -> None:
+    client = re.search(r"postgresql-client-(\d+)", DOCKERFILE)
+    server = re.search(r":pg(\d+)$", COMPOSE["services"]["database"]["image"])
+    assert client and server and int(client[1]) >= int(server[1])
+
+
 def test_all_that_the_wheel_is_made_of_is_copied_and_nothing_else() -> None:
     copied = [line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"]
     assert all((ROOT / name).exists() for name in copied)

@@ -1,4 +1,4 @@
-"""What the commands about a backup's file share."""
+"""What the commands that write or restore a backup share."""
 
 from abc import abstractmethod
 from pathlib import Path
@@ -10,16 +10,16 @@ from memoryproject.backup import BackupError, Manifest, Say
 
 
 class BackupCommand(BaseCommand):
-    """A command that does something with one file and says what the file holds.
+    """A command that works on one file and says what the file holds.
 
     Attributes:
-        done: said afterwards, with `file` and `what` it holds.
+        done: printed at the end, with `file` and `what` it holds.
     """
 
     done: ClassVar[str]
 
     @abstractmethod
-    def act(self, path: Path, say: Say) -> Manifest:
+    def act(self, path: Path, say: Say, passphrase: str) -> Manifest:
         """Do it.
 
         Raises:
@@ -28,12 +28,26 @@ class BackupCommand(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
+        parser.add_argument(
+            "--passphrase-file", type=Path, metavar="FILE", help="The key is encrypted by the first line of this file."
+        )
 
     def handle(self, *args: Any, **options: Any) -> str:
         try:
-            manifest = self.act(options["file"], self.stdout.write)
+            passphrase = _passphrase(options["passphrase_file"])
+            manifest = self.act(options["file"], self.stdout.write, passphrase)
         except BackupError as error:
             raise CommandError(str(error)) from error
         except OSError as error:
             raise CommandError(f"{error.filename or options['file']}: {error.strerror}.") from error
         return self.done.format(file=options["file"], what=f"{manifest.rows:,} rows in {len(manifest.tables)} tables")
+
+
+def _passphrase(path: Path | None) -> str:
+    """Return the first line of a file; blank if none is named."""
+    if path is None:
+        return ""
+    passphrase = path.read_text().partition("\n")[0]
+    if not passphrase:
+        raise BackupError(f"{path} has no passphrase in its first line.")
+    return passphrase

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Self
 
 from django.conf import settings
-from django.db import connection, models
+from django.db import connection, models, transaction
 from django.db.backends.utils import CursorWrapper
 from django.db.models import Count, Q, Value
 from django.utils import timezone
@@ -85,6 +85,7 @@ class EmbeddingModel(models.Model):
     def __str__(self) -> str:
         return f"{self.name}, {self.dimensions} dimensions"
 
+    @transaction.atomic
     def activate(self) -> None:
         """Make searches and new texts use this model from now on."""
         EmbeddingModel.objects.active().exclude(pk=self.pk).update(is_active=False)

@@ -8,6 +8,8 @@ the place of an operator's own.
 from pathlib import Path
 from typing import Any
 
+from django.db import transaction
+
 SHIPPED_BY = "shipped"
 ADDRESS = "rem://prompts/"
 MOMENT_BUILDER_URI = "rem://prompts/moment-builder"
@@ -27,8 +29,9 @@ _SHIPPED = {
 }
 
 
+@transaction.atomic
 def install_shipped_prompts(**_: Any) -> None:
-    """Add what is new among the shipped prompts."""
+    """Add the shipped prompts that are new, and activate them, in one transaction."""
     from moments_app.models import PromptResource
 
     for uri, (name, purpose) in _SHIPPED.items():

@@ -1,10 +1,11 @@
 """A backup of everything, restored into another database."""
 
+import json
 import os
 import resource
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 
@@ -14,14 +15,19 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 from django.test import Client
+from pytest_django.fixtures import Settings
 
+from memoryproject.backup import column
+from memoryproject.postgresql import programs
 from moments_app.models import EmbeddingModel, Moment
 from sessions_app.models import Archive, Message, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support.furnished import furnish
 from tests.support.object_store import ObjectStore
+from tests.support.other_database import connected_to
 from tests.support.processes import database_url, manage
 from tests.support.retention import covered_session
+from tests.support.schema import differences, schema
 from tests.support.transcript import talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(seconds=15)]
@@ -82,6 +88,123 @@ def test_row_34_a_backup_restored_elsewhere_is_whole_and_serves(backup: Path, ot
     assert "The database has data" in again.stderr
 
 
+@pytest.fixture
+def restoring(other: str, tmp_path: Path, settings: Settings) -> Callable[..., str]:
+    """A function that restores a file into the empty database, and returns what the command prints."""
+    settings.DATA_DIR = tmp_path / "elsewhere"
+
+    def restore(path: Path, **options: object) -> str:
+        out = StringIO()
+        with connected_to(OTHER):
+            call_command("restore", str(path), stdout=out, **options)
+        return out.getvalue()
+
+    return restore
+
+
+def test_row_34_what_is_restored_has_all_indexes_policies_and_privileges(
+    backup: Path, restoring: Callable[..., str]
+) -> None:
+    whole = schema()
+    assert sum("embedding_nearest_" in part for part in whole) >= 3
+    restoring(backup)
+    with connected_to(OTHER):
+        assert differences(schema(), whole) == {}
+        assert column("SELECT count(*) FROM pg_default_acl") == [2]
+
+
+def test_row_34_a_key_is_encrypted_by_a_passphrase_or_the_output_says_that_it_is_not(
+    transactional_db: None, restoring: Callable[..., str], tmp_path: Path, settings: Settings
+) -> None:
+    key, passphrase, wrong = tmp_path / "secret_key", tmp_path / "passphrase", tmp_path / "wrong"
+    key.write_text("the key of this installation")
+    passphrase.write_text("correct horse battery staple\n")
+    wrong.write_text("incorrect\n")
+    there, settings.DATA_DIR = settings.DATA_DIR, tmp_path
+    out = StringIO()
+    call_command("backup", str(tmp_path / "clear"), stdout=out)
+    assert "THE KEY IS IN THE CLEAR" in out.getvalue()
+    assert key.read_bytes() in (tmp_path / "clear").read_bytes()
+    call_command("backup", str(tmp_path / "sealed"), passphrase_file=passphrase, stdout=out)
+    assert key.read_bytes() not in (tmp_path / "sealed").read_bytes()
+    settings.DATA_DIR = there
+    with pytest.raises(CommandError, match="--passphrase-file"):
+        restoring(tmp_path / "sealed")
+    with pytest.raises(CommandError, match="The passphrase is not the one"):
+        restoring(tmp_path / "sealed", passphrase_file=wrong)
+    assert not (there / "secret_key").exists()
+    restoring(tmp_path / "sealed", passphrase_file=passphrase)
+    assert (there / "secret_key").read_bytes() == key.read_bytes()
+
+
+def test_row_34_an_owner_that_is_no_superuser_restores_where_the_roles_are(backup: Path, other: str) -> None:
+    owner = f"owner_{os.getpid()}"
+    with connection._nodb_cursor() as cursor:
+        cursor.execute(f"CREATE ROLE {owner} LOGIN CREATEROLE")
+        cursor.execute(f"ALTER DATABASE {OTHER} OWNER TO {owner}")
+        for role in column("SELECT rolname FROM pg_roles WHERE rolname ~ '^memory_[a-z]+$'"):
+            cursor.execute(f"GRANT {role} TO {owner} WITH ADMIN OPTION")
+    try:
+        with connected_to(OTHER):
+            connection.cursor().execute("CREATE EXTENSION vector")
+            own = connection.settings_dict["USER"]
+            connection.settings_dict["USER"] = owner
+            connection.close()
+            try:
+                call_command("restore", str(backup), stdout=StringIO())
+                call_command("verify", str(backup), stdout=StringIO())
+            finally:
+                connection.settings_dict["USER"] = own
+    finally:
+        with connection._nodb_cursor() as cursor:
+            cursor.execute(f"DROP DATABASE {OTHER} WITH (FORCE)")
+            cursor.execute(f"DROP OWNED BY {owner}")
+            cursor.execute(f"DROP ROLE {owner}")
+            cursor.execute(f"CREATE DATABASE {OTHER}")
+
+
+def test_row_34_a_backup_of_the_former_format_names_the_release_that_reads_it(
+    transactional_db: None, tmp_path: Path
+) -> None:
+    former = tmp_path / "former.backup"
+    with zipfile.ZipFile(former, "w") as file:
+        file.writestr("manifest.json", json.dumps({"format": 1, "made_at": "2026-11-23", "tables": {}}))
+    with pytest.raises(CommandError, match=r"has the format of release 1\.0\.0rc1: restore it with that release"):
+        call_command("restore", str(former))
+
+
+def test_row_34_a_database_that_another_restore_has_begun_goes_on_with_its_file_alone(
+    transactional_db: None, restoring: Callable[..., str], tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for path in (first, second):
+        call_command("backup", str(path), stdout=StringIO())
+    restoring(first)
+    with zipfile.ZipFile(first) as file:
+        backup_id = json.loads(file.read("manifest.json"))["backup_id"]
+    with connected_to(OTHER), connection.cursor() as cursor:  # as a kill before the last statement leaves it
+        cursor.execute("CREATE TABLE restore_under_way AS SELECT %s AS backup_id", [backup_id])
+    with pytest.raises(CommandError, match="Another backup is half restored here"):
+        restoring(second)
+    restoring(first)
+    with pytest.raises(CommandError, match="The database has data"):
+        restoring(first)
+
+
+def test_row_34_a_client_that_is_missing_or_too_old_is_named(
+    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "find_spec", lambda _: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CommandError, match=r"there is no pg_dump: install the package postgresql-client-\d+"):
+        call_command("backup", str(tmp_path / "all.backup"))
+    old = tmp_path / "pg_dump"
+    old.write_text("#!/bin/sh\necho 'pg_dump (PostgreSQL) 9.6'\n")
+    old.chmod(0o755)
+    with pytest.raises(CommandError, match=r"pg_dump is of version 9: install the package postgresql-client-\d+"):
+        call_command("backup", str(tmp_path / "all.backup"))
+
+
 READ = """
 from sessions_app.models import Session
 from tests.support.retention import in_archives
@@ -118,11 +241,13 @@ def test_row_34_a_backup_that_is_damaged_or_cut_short_says_so(backup: Path, tmp_
     with pytest.raises(CommandError, match=r"cut\.backup is no backup, or was cut short"):
         call_command("restore", str(cut))
     with zipfile.ZipFile(backup) as file:
-        offset = file.getinfo("tables/sessions_app_message").header_offset + 200
+        offset = file.getinfo("database.dump").header_offset + 2_000
     damaged = tmp_path / "damaged.backup"
     damaged.write_bytes(whole[:offset] + bytes([whole[offset] ^ 255]) + whole[offset + 1 :])
-    with pytest.raises(CommandError, match=r"sessions_app_message is damaged"):
+    with pytest.raises(CommandError, match=r"database\.dump is damaged"):
         call_command("verify", str(damaged))
+    with pytest.raises(CommandError, match=r"database\.dump is damaged"):
+        call_command("restore", str(damaged))
     with pytest.raises(CommandError, match="exists already"):
         call_command("backup", str(backup))
     with pytest.raises(CommandError, match="There is no file"):

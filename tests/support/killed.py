@@ -1,37 +1,48 @@
-"""Runs a process of the platform again and again, each time killed a step later: `python -m tests.support.killed`.
+"""Runs a function of the platform again and again, each time killed a step later: `python -m tests.support.killed`.
 
-A step is a statement to the database, or something done to a file of the storage of archives. It reads the number of
-the step before which to die from a line of its input, forks, and answers with how the child ended; so Django is loaded
-once.
+A step is a statement, a commit, or an operation on a file. The process reads a line of JSON with the step before which
+to die, forks, and answers with how the child ended and how many steps it took; so Django is loaded once.
 """
 
 import importlib
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from pathlib import Path
+from typing import IO, Any, Self
 
 import pytest
+from django.db import connection
 
 from memoryproject.conf import BASE_DIR
 from tests.support.processes import environment
-from tests.support.waiting import TIMEOUT
+from tests.support.waiting import TIMEOUT, wait_until
 
 FINISHED, KILLED = "0", "-9"
+COMMAND = "django.core.management.call_command"
+NEVER = 10**9
+PART = 20_000  # bytes
+_READS = re.compile(r"\s*(SELECT|WITH|SHOW|SET|SAVEPOINT|RELEASE|ROLLBACK)\b", re.I)
 
 
 class Killed:
     """A function of the platform in a process that dies before its n-th step.
 
     Args:
-        function: its dotted path; called without arguments.
+        function: its dotted path.
         variables: settings, as environment variables.
+
+    Attributes:
+        steps: that the last run took, if it finished.
     """
 
     def __init__(self, function: str, **variables: str) -> None:
+        self.steps = 0
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.killed", function],
             cwd=BASE_DIR,
@@ -47,62 +58,132 @@ class Killed:
     def __exit__(self, *_: object) -> None:
         self._process.communicate(timeout=TIMEOUT)
 
-    def run(self, step: int) -> str:
-        """Runs it until it dies before this step; returns its exit code."""
+    def run(self, step: int, *arguments: str) -> str:
+        """Run it with these arguments until it dies before this step; return its exit code."""
+        return self._run(step=step, commits=NEVER, arguments=arguments)
+
+    def run_to_commit(self, commits: int, *arguments: str) -> str:
+        """Run it until it dies behind its n-th commit that may have changed something; return its exit code."""
+        return self._run(step=NEVER, commits=commits, arguments=arguments)
+
+    def _run(self, **asked: Any) -> str:
         assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(f"{step}\n")
+        self._process.stdin.write(f"{json.dumps(asked)}\n")
         self._process.stdin.flush()
-        return self._process.stdout.readline().strip()
+        ended, self.steps = json.loads(self._process.stdout.readline())
+        return str(ended)
+
+
+def wait_for_backends_to_end() -> None:
+    """Wait for the end of a killed client's transaction, which comes a moment later."""
+    wait_until(_no_other_is_in_a_transaction)
+
+
+def _no_other_is_in_a_transaction() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+            "AND state IN ('active', 'idle in transaction', 'idle in transaction (aborted)')"
+        )
+        return bool(cursor.fetchone() == (0,))
 
 
 def _serve(function: str) -> None:
     module, name = function.rsplit(".", 1)
     called = getattr(importlib.import_module(module), name)
     for line in sys.stdin:
+        asked = json.loads(line)
+        reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            with _dying_before(int(line)):
-                called()
+            os.dup2(2, 1)  # what a command prints is no answer
+            steps = _Steps(asked["step"], asked["commits"])
+            with steps.counted():
+                called(*asked["arguments"])
+            os.write(writer, str(steps.count).encode())
             os._exit(0)
+        os.close(writer)
         _, status = os.waitpid(child, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        took = os.read(reader, 20)
+        os.close(reader)
+        sys.stdout.write(f"{json.dumps([os.waitstatus_to_exitcode(status), int(took or 0)])}\n")
         sys.stdout.flush()
 
 
-@contextmanager
-def _dying_before(last: int) -> Iterator[None]:
-    from django.core.files.storage import storages
-    from django.db import connection
-    from django.db.backends.base.base import BaseDatabaseWrapper
+class _Steps:
+    """Counts steps and commits of this process, and kills it where it is asked to.
 
-    count = 0
+    Args:
+        last: the step before which to die.
+        commits: the commit behind which to die.
+    """
 
-    def step() -> None:
-        nonlocal count
-        count += 1
-        if count == last:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def __init__(self, last: int, commits: int) -> None:
+        self.count = 0
+        self._last, self._commits = last, commits
+        self._has_written = False
 
-    def execute(execute: Any, *arguments: Any) -> Any:
-        step()
-        return execute(*arguments)
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        from django.core.files.storage import storages
+        from django.db.backends.base.base import BaseDatabaseWrapper
 
-    steps: dict[Any, tuple[str, ...]] = {os: ("write", "fsync")}
-    steps |= {type(storages["archive"]): ("_save", "open", "listdir", "delete"), BaseDatabaseWrapper: ("_commit",)}
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, names in steps.items():
-            for name in names:
-                patch.setattr(owner, name, _stepping(getattr(owner, name), step))
-        with connection.execute_wrapper(execute):
-            yield
+        from memoryproject import restore
+        from memoryproject.postgresql import programs
 
+        counted: dict[Any, tuple[str, ...]] = {
+            os: ("write", "fsync"),
+            Path: ("touch", "write_bytes", "replace", "rename", "unlink"),
+            programs: ("find",),
+            type(storages["archive"]): ("_save", "open", "listdir", "delete"),
+            BaseDatabaseWrapper: ("_commit",),
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            for owner, names in counted.items():
+                for name in names:
+                    patch.setattr(owner, name, self._counted(getattr(owner, name)))
+            patch.setattr(restore, "copyfileobj", self._copy)
+            with connection.execute_wrapper(self._execute):
+                yield
 
-def _stepping(function: Any, step: Callable[[], None]) -> Any:
-    def stepped(*arguments: Any, **named: Any) -> Any:
-        step()
-        return function(*arguments, **named)
+    def _copy(self, source: IO[bytes], target: IO[bytes], _: int) -> None:
+        """Copy in small parts, each a step: `pg_restore` is killed with the process, amid what it was given."""
+        while part := source.read(PART):
+            self._step()
+            target.write(part)
+            target.flush()
 
-    return stepped
+    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **named: Any) -> Any:
+            self._step()
+            result = function(*arguments, **named)
+            if function.__name__ == "_commit" and self._has_written:
+                self._committed()
+            return result
+
+        return counted
+
+    def _execute(self, execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        self._step()
+        result = execute(sql, params, many, context)
+        self._has_written |= not _READS.match(str(sql))
+        if self._has_written and not context["connection"].in_atomic_block:
+            self._committed()
+        return result
+
+    def _step(self) -> None:
+        self.count += 1
+        if self.count == self._last:
+            self._die()
+
+    def _committed(self) -> None:
+        self._has_written = False
+        self._commits -= 1
+        if self._commits == 0:
+            self._die()
+
+    def _die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from memoryproject.management.backup_command import BackupCommand
 
 
 class Command(BackupCommand):
-    help = "Writes everything into one file: rows, archived turns, and the key that was made in DATA_DIR."
+    help = "Write everything into one file: the database, archived turns, and the key that was made in DATA_DIR."
     done = "{file}: {what}."
 
-    def act(self, path: Path, say: Say) -> Manifest:
-        return backup(path, say)
+    def act(self, path: Path, say: Say, passphrase: str) -> Manifest:
+        return backup(path, say, passphrase)

@@ -1,12 +1,16 @@
 from pathlib import Path
 
-from memoryproject.backup import Manifest, Say, restore
+from memoryproject.backup import Manifest, Say
 from memoryproject.management.backup_command import BackupCommand
+from memoryproject.restore import restore
 
 
 class Command(BackupCommand):
-    help = "Restores a file that backup wrote, into a database without data."
+    help = (
+        "Restore a file that backup wrote, into a database without tables. If it is interrupted, run it again with the "
+        "same file."
+    )
     done = "{what} are restored. Now: manage.py verify"
 
-    def act(self, path: Path, say: Say) -> Manifest:
-        return restore(path, say)
+    def act(self, path: Path, say: Say, passphrase: str) -> Manifest:
+        return restore(path, say, passphrase)

@@ -87,8 +87,12 @@ class Command(BaseCommand):
             self._say(sentence)
             note_restart(sentence, "run")
 
+    @transaction.atomic
     def _ensure_operator(self) -> None:
-        """Create a login for the admin if there is none, and print its password, only this once."""
+        """Create a login for the admin if there is none, and print its password before it is committed.
+
+        A run that is killed in between leaves no login whose password nobody has seen.
+        """
         operators = get_user_model().objects
         if not operators.filter(is_superuser=True).exists():
             password = secrets.token_urlsafe(12)

@@ -41,7 +41,7 @@ from sessions_app.transcript.append import IdTaken, NewMessage, append
 from sessions_app.transcript.load import load_session_messages, page_of_messages
 from tests.support.api import Api
 from tests.support.concurrency import at_once
-from tests.support.killed import FINISHED, KILLED, Killed
+from tests.support.killed import FINISHED, KILLED, Killed, wait_for_backends_to_end
 from tests.support.processes import database_url
 from tests.support.retention import (
     archived_without_rows,
@@ -58,7 +58,6 @@ from tests.support.retention import (
     texts_in,
 )
 from tests.support.transcript import arrived_when_said, talk, turns
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -448,20 +447,6 @@ def test_row_16_restoring_killed_between_any_two_steps_loses_nothing(ada: UserPr
             assert sorted(in_table(session) + in_archives(session)) == sorted(everything)
     assert ended == FINISHED
     assert steps > 15
-
-
-def wait_for_backends_to_end() -> None:
-    """Wait for the end of a killed client's transaction, which comes a moment later."""
-    wait_until(_no_other_is_in_a_transaction)
-
-
-def _no_other_is_in_a_transaction() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
-            "AND state IN ('active', 'idle in transaction', 'idle in transaction (aborted)')"
-        )
-        return bool(cursor.fetchone() == (0,))
 
 
 @pytest.mark.parametrize(("count", "noisy"), [(4, 40_000), (30, 2_800)])  # the latter also fails when it is closed

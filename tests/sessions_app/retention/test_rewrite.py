@@ -19,10 +19,9 @@ from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import read_archived
 from sessions_app.retention.restore import restore_archive
 from sessions_app.retention.retain import retain
-from tests.sessions_app.retention.test_retain import wait_for_backends_to_end
 from tests.support.api import Api
 from tests.support.concurrency import at_once
-from tests.support.killed import FINISHED, KILLED, Killed
+from tests.support.killed import FINISHED, KILLED, Killed, wait_for_backends_to_end
 from tests.support.retention import cover, files, in_archives, named, rewrite_queued, texts_in
 from tests.support.transcript import talk
 

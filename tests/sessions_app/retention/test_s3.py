@@ -22,8 +22,7 @@ from sessions_app.retention.read_archived import read_archived
 from sessions_app.retention.restore import restore_archive
 from sessions_app.retention.retain import retain
 from sessions_app.transcript.append import NewMessage, append
-from tests.sessions_app.retention.test_retain import wait_for_backends_to_end
-from tests.support.killed import KILLED, Killed
+from tests.support.killed import KILLED, Killed, wait_for_backends_to_end
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.retention import OLD, cover, covered_session, fingerprint, in_archives, in_table, rewrite_queued
 

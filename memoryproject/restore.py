@@ -1,0 +1,233 @@
+"""Restoring a backup into a database without tables.
+
+Files and the key come first. `pg_restore` then fills the database in one transaction, and `migrate` brings it up to
+this version. A restore that was killed is run again with the same file, and goes on: a table names the backup from the
+first step to the last.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copyfileobj
+from subprocess import PIPE
+from tempfile import NamedTemporaryFile, TemporaryFile
+from typing import IO, cast
+
+from django.conf import settings
+from django.core.files import File
+from django.core.files.storage import Storage, storages
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.db.migrations.loader import MigrationLoader
+from psycopg import sql
+
+from memoryproject.backup import (
+    ARCHIVES,
+    DUMP,
+    ENCRYPTED_KEY,
+    KEY,
+    PART,
+    BackupError,
+    Manifest,
+    Say,
+    column,
+    damaged,
+    opened,
+)
+from memoryproject.distribution import is_distributed
+from memoryproject.passphrase import WrongPassphrase, decrypt
+from memoryproject.postgresql.programs import ProgramFailed, running
+from memoryproject.verification import unknown
+from sessions_app.database_roles import create_roles
+
+LOCK = 6_184_092  # any number: one restore at a time has it
+UNDER_WAY = "restore_under_way"  # a table with the id of the backup
+LEFT_OUT = (" SCHEMA - public ", " SCHEMA public ", " DEFAULT ACL ")  # of the entries of a dump
+# A killed restore may have left its `pg_restore`, which the server ends when it next hears of it.
+_LEFT_BEHIND_SQL = """
+SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = 'pg_restore' AND pid <> pg_backend_pid()
+"""
+
+
+def restore(path: Path, say: Say, passphrase: str = "") -> Manifest:
+    """Restore a backup into a database without tables, and bring it up to this version.
+
+    Args:
+        path: of the file.
+        say: is told of each step.
+        passphrase: that encrypts the key; blank if it is in the clear.
+
+    Raises:
+        BackupError: the file is no backup, or is damaged, or of a newer version; the passphrase is wrong; the database
+            has tables, or is distributed, or lacks a role; `pg_restore` fails.
+    """
+    with opened(path) as file:
+        manifest = Manifest.read(file)
+        _check_versions(manifest)
+        if found := damaged(file):
+            raise BackupError(" ".join(found))
+        key = _key(file, passphrase)
+        with _alone():
+            _begin(manifest)
+            _prepare(manifest)
+            for name in manifest.archives:
+                _restore_archive(file, name)
+            say(f"archives: {len(manifest.archives):,} files")
+            say(_restore_key(key))
+            if not _has_tables():
+                _fill(file)
+            say(f"database: {manifest.rows:,} rows in {len(manifest.tables)} tables")
+            _finish(manifest)
+    return manifest
+
+
+def _check_versions(manifest: Manifest) -> None:
+    recorded = [(app, name) for app, names in manifest.migrations.items() for name in names]
+    if newer := unknown(MigrationLoader(None), recorded):
+        app, name = newer[0]
+        raise BackupError(f"The backup is of a newer version: this one has no migration {app}.{name}.")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep another restore out, and end what a killed one has left."""
+    try:
+        column(f"SELECT pg_advisory_lock({LOCK})")
+        column(_LEFT_BEHIND_SQL)
+        yield
+    except ProgramFailed as error:
+        raise BackupError(str(error)) from error
+    finally:
+        column(f"SELECT pg_advisory_unlock({LOCK})")
+
+
+def _begin(manifest: Manifest) -> None:
+    """Note which backup is restored.
+
+    Raises:
+        BackupError: the database has tables that aren't of this backup.
+    """
+    if is_distributed():
+        raise BackupError(
+            "The database is distributed: restore into one that isn't yet, then run manage.py distribute."
+        )
+    under_way = column(f"SELECT backup_id FROM {UNDER_WAY}") if _is_there(UNDER_WAY) else []  # noqa: S608
+    if under_way == [manifest.backup_id]:
+        return
+    if _has_tables():
+        raise BackupError(
+            "Another backup is half restored here: go on with that file, or take an empty database."
+            if under_way
+            else "The database has data; a backup is restored into one without tables."
+        )
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE IF EXISTS {UNDER_WAY}")
+        cursor.execute(f"CREATE TABLE {UNDER_WAY} AS SELECT %s::text AS backup_id", [manifest.backup_id])
+
+
+def _has_tables() -> bool:
+    return _is_there("django_migrations")
+
+
+def _is_there(table: str) -> bool:
+    return column(f"SELECT to_regclass('public.{table}') IS NOT NULL") == [True]
+
+
+def _prepare(manifest: Manifest) -> None:
+    """Make what belongs to the server, or only an administrator may make: roles and extensions.
+
+    Raises:
+        BackupError: names the roles that are missing.
+    """
+    create_roles()
+    with connection.cursor() as cursor:
+        for name in manifest.extensions:
+            cursor.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(name)))
+    if missing := sorted({*manifest.roles} - {*column("SELECT rolname FROM pg_roles")}):
+        raise BackupError(f"Make these roles first, by CREATE ROLE or manage.py create_roles: {', '.join(missing)}.")
+
+
+def _restore_archive(file: zipfile.ZipFile, name: str) -> None:
+    """Write a file, also in the place of one that a killed restore has left unfinished."""
+    storage, member = storages["archive"], file.getinfo(f"{ARCHIVES}{name}")
+    if storage.exists(name):
+        if _checksum(storage, name) == member.CRC:
+            return
+        storage.delete(name)
+    with file.open(member) as source:
+        saved = storage.save(name, File(source))
+    if saved != name:
+        raise BackupError(f"The storage of archives kept {name} as {saved}.")
+
+
+def _checksum(storage: Storage, name: str) -> int:
+    value = 0
+    with storage.open(name) as stored:
+        while part := stored.read(PART):
+            value = zlib.crc32(part, value)
+    return value
+
+
+def _key(file: zipfile.ZipFile, passphrase: str) -> bytes | None:
+    """Return the key; None if the backup has none.
+
+    Raises:
+        BackupError: the passphrase is missing or wrong.
+    """
+    if ENCRYPTED_KEY not in file.namelist():
+        return file.read(KEY) if KEY in file.namelist() else None
+    if not passphrase:
+        raise BackupError("The key in the backup is encrypted: name the file with its passphrase by --passphrase-file.")
+    try:
+        return decrypt(file.read(ENCRYPTED_KEY), passphrase)
+    except WrongPassphrase:
+        raise BackupError("The passphrase is not the one that the key in the backup is encrypted by.") from None
+
+
+def _restore_key(key: bytes | None) -> str:
+    """Write the key, and return a sentence on what is to be done."""
+    path: Path = settings.DATA_DIR / KEY
+    if key is None:
+        return "The key is not in the backup: set SECRET_KEY as it was."
+    if not path.exists() or path.read_bytes() != key:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f"{KEY}.restored")
+        fresh.touch(mode=0o600)
+        fresh.write_bytes(key)
+        fresh.replace(path)
+    return f"The key is in {path}. Restart processes that run."
+
+
+def _fill(file: zipfile.ZipFile) -> None:
+    """Make tables, rows, indexes, policies and functions as they were, in one transaction."""
+    with NamedTemporaryFile("w") as wanted:
+        wanted.writelines(_entries(file))
+        wanted.flush()
+        options = ["--single-transaction", "--no-owner", f"--use-list={wanted.name}"]
+        with running("pg_restore", *options, stdin=PIPE) as process, file.open(DUMP) as dump:
+            copyfileobj(dump, cast(IO[bytes], process.stdin), PART)
+
+
+def _entries(file: zipfile.ZipFile) -> list[str]:
+    """Return what of the dump is restored: all but the schema, its privileges and those on tables to come.
+
+    The schema is there. The privileges name the former owner; `migrate` and `_finish` grant them again.
+    """
+    with TemporaryFile("w+") as listed:
+        with running("pg_restore", "--list", stdin=PIPE, stdout=listed) as process, file.open(DUMP) as dump:
+            copyfileobj(dump, cast(IO[bytes], process.stdin), PART)
+        listed.seek(0)
+        return [line for line in listed if not any(entry in line for entry in LEFT_OUT)]
+
+
+def _finish(manifest: Manifest) -> None:
+    """Bring the database up to this version; from then on it is one as any other."""
+    with connection.cursor() as cursor:
+        for statement in manifest.defaults:
+            cursor.execute(statement)
+    call_command("migrate", verbosity=0)
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE {UNDER_WAY}")

@@ -1,0 +1,87 @@
+"""Make `migrate` resumable: wherever it is killed, the next one goes on.
+
+Django records a migration after its transaction if it has deferred SQL, such as the foreign keys of a new table. A kill
+between the two leaves tables that the next `migrate` tries to create again. So deferred SQL runs as the last operation
+of each migration, and Django then records the migration within the transaction.
+
+A migration with `atomic = False` has no transaction. Its operations run again after a kill, so each of them has to be
+repeatable (docs/contributing.md).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.postgres.operations import AddIndexConcurrently
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations import Migration
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+
+
+class RunDeferredSQL(Operation):
+    """Run the SQL that the operations before have deferred."""
+
+    reduces_to_sql = False
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        """Change nothing: the operations that deferred the SQL have changed the state."""
+
+    def database_forwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
+        """Run the deferred SQL in the migration's transaction."""
+        for statement in schema_editor.deferred_sql:
+            schema_editor.execute(statement, None)
+        schema_editor.deferred_sql.clear()
+
+
+class AddIndexOnce(AddIndexConcurrently):
+    """Build an index while its table is written to, unless an interrupted `migrate` has built it.
+
+    PostgreSQL creates the index before it fills it. An index that was interrupted stays, marked as not valid, and is
+    dropped and built again.
+    """
+
+    def database_forwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
+        """Build the index where it isn't there or isn't valid."""
+        table = to_state.apps.get_model(app_label, self.model_name)._meta.db_table
+        with schema_editor.connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT indisvalid FROM pg_index "
+                "WHERE indexrelid = to_regclass(quote_ident(%s)) AND indrelid = to_regclass(quote_ident(%s))",
+                [self.index.name, table],
+            )
+            found = cursor.fetchone()
+        if found == (True,):
+            return
+        if found:
+            schema_editor.execute(f"DROP INDEX CONCURRENTLY {schema_editor.quote_name(self.index.name)}")
+        super().database_forwards(app_label, schema_editor, from_state, to_state)
+
+
+def make_resumable(plan: Sequence[tuple[Migration, bool]], **_: Any) -> None:
+    """Make each migration that is about to be applied resumable; a receiver of `pre_migrate`.
+
+    Args:
+        plan: the migrations, each with whether it is unapplied.
+    """
+    for migration, is_unapplied in plan:
+        if not is_unapplied:
+            repeatable = [*map(_once, migration.operations), RunDeferredSQL()]
+            migration.operations = repeatable  # type: ignore[misc]
+
+
+def _once(operation: Operation) -> Operation:
+    if isinstance(operation, AddIndexConcurrently):
+        return AddIndexOnce(operation.model_name, operation.index)
+    return operation
