@@ -5,9 +5,7 @@ it is read from the replica, where there is one.
 Everybody sees what they have the right to see the rows of.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -17,36 +15,24 @@ from django.contrib.humanize.templatetags.humanize import intcomma, naturaltime
 from django.core.cache import cache
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils import timezone
-from django.utils.timesince import timesince
 
-from memoryproject import health, site_state
+from memoryproject.checks import SHOWN, Facts, counted, findings, worker_seen
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.operator.charts import Chart, bar_chart
 from moments_app.recall.index_archived import IndexArchived
 from moments_app.reports import overview
-from moments_app.reports.overview import Activity, Backlog, Day
-from sessions_app.admin.links import change_url, list_url, page_url
+from moments_app.reports.overview import Activity, Backlog
+from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.views.base import may_see
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Session
 from sessions_app.replica import from_replica
 
 KEPT_SECONDS = 300  # a month of a million turns takes a second to count
-WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
 FAILURES_SHOWN = 8
-CHANGES_SHOWN = 8
+RESTARTS_SHOWN = 8
 JOBS = "admin:moments_app_job_changelist"
 CALLS = "admin:moments_app_enginecall_changelist"
-
-
-@dataclass(frozen=True)
-class Alert:
-    """Something that needs somebody, and where to look."""
-
-    text: str
-    url: str = ""
-    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,7 +61,6 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
-    work, recently = overview.work(), site_state.recently(CHANGES_SHOWN)
     sees_calls = may_see(request, EngineCall)
     calls, cost = (reverse(CALLS), page_url(EngineCall, "cost")) if sees_calls else ("", "")
     # What has a known cause is told by that, each cause once.
@@ -83,19 +68,12 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     failed = failed.select_related("user", "session__user", "stream")
     known = FailureGroup.objects.with_stalled().order_by("-last_seen_at", "-id")
     failures = list(known[:FAILURES_SHOWN]) if may_see(request, FailureGroup) else []
-    circuits = list(Circuit.objects.open().with_held()) if may_see(request, Circuit) else []
-    told = _told(failures, circuits)
-    explained = {failure.engine for failure in failures if failure.stalled and not failure.muted_at}
-    others = [circuit for circuit in circuits if circuit.engine not in explained]
+    facts = Facts(failures, activity.today, sees_circuits=may_see(request, Circuit))
     return {
-        "alerts": [
-            *told,
-            *map(Alert, recently.refused),
-            *_alerts(work, activity.today, others, failures),
-        ],
-        "changes": recently.changes,
-        "restarts": recently.restarts,
-        "work": _work_cards(work),
+        "alerts": list(findings(SHOWN, facts)),
+        "changes": facts.recently.changes,
+        "restarts": facts.recently.restarts[:RESTARTS_SHOWN],
+        "work": _work_cards(facts.work),
         "failed_jobs": failed.order_by("-id")[:FAILURES_SHOWN],
         "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.whole)],
         "causes": [failure for failure in failures if not failure.muted_at],
@@ -109,57 +87,6 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     }
 
 
-def _told(failures: Sequence[Any], circuits: Sequence[Any]) -> list[Alert]:
-    """Say of each cause because of which jobs failed or wait what is wrong and what to do, the worst first."""
-    undone = [failure for failure in failures if failure.stalled and not failure.muted_at]
-    undone.sort(key=lambda failure: -failure.stalled)
-    held = {circuit.engine: circuit.held for circuit in circuits if circuit.held}
-    return [
-        Alert(_sentence(failure, held.get(failure.engine, 0)), change_url(failure), "Look at it") for failure in undone
-    ]
-
-
-def _sentence(failure: Any, held: int) -> str:
-    where = f", {failure.engine}" if failure.engine else ""
-    jobs = "1 job is undone" if failure.stalled == 1 else f"{intcomma(failure.stalled)} jobs are undone"
-    whose = f", of {failure.people} {'person' if failure.people == 1 else 'people'}" if failure.people else ""
-    others = f"; {_count(held, 'job')} held until it answers, whosever they are" if held else ""
-    what = f"{failure.process} fails ({failure.kind.replace('_', ' ')}{where})"
-    return f"{what} for {timesince(failure.first_seen_at)}: {jobs}{whose}{others}. {failure.remedy}"
-
-
-def _alerts(work: Backlog, today: Day, circuits: Sequence[Circuit], known: Sequence[Any]) -> list[Alert]:
-    jobs, calls = reverse(JOBS), reverse(CALLS)
-    found = [Alert(state) for state in health.checks().values() if state != health.OK]
-    if _is_silent(work.worker_seen_at):
-        found.append(Alert(f"No worker: {_seen(work.worker_seen_at)}. Start manage.py qcluster."))
-    found += [Alert(circuit.why, change_url(circuit), "Look at it") for circuit in circuits]
-    if work.unexplained:
-        found.append(
-            Alert(_count(work.unexplained, "job") + " failed for good.", f"{jobs}?state=failed", "Look at them")
-        )
-    if work.stuck:
-        text = _count(work.stuck, "job") + " of a worker that fell silent."
-        found.append(Alert(text, f"{jobs}?state=stuck", "Look at them"))
-    if work.task_errors:
-        text = _count(work.task_errors, "task") + f" of the queue ended in an error within {overview.DAYS} days."
-        found.append(Alert(text, reverse("admin:django_q_failure_changelist"), "Read why"))
-    midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    # Where the causes are known, they say what still waits; what was tried again since is no alarm.
-    if (failures := today.failed) and not any(failure.last_seen_at >= midnight for failure in known):
-        text = f"{intcomma(failures)} of {_count(today.calls, 'engine call')} failed today."
-        found.append(Alert(text, f"{calls}?ok=0", "Read why"))
-    return found
-
-
-def _is_silent(seen_at: datetime | None) -> bool:
-    return seen_at is None or timezone.now() - seen_at > WORKER_SILENT
-
-
-def _seen(seen_at: datetime | None) -> str:
-    return f"the last sign of one was {naturaltime(seen_at)}" if seen_at else "none has run yet"
-
-
 def _work_cards(work: Backlog) -> list[Card]:
     jobs = reverse(JOBS)
     oldest = f"the oldest came due {naturaltime(work.oldest_due)}" if work.oldest_due else "nothing waits"
@@ -171,10 +98,10 @@ def _work_cards(work: Backlog) -> list[Card]:
         Card("Failed", intcomma(work.failed), "until they are retried", f"{jobs}?state=failed", bool(work.failed)),
         Card(
             "Workers",
-            "silent" if _is_silent(work.worker_seen_at) else "alive",
-            _seen(work.worker_seen_at),
+            "silent" if work.is_silent else "alive",
+            worker_seen(work.worker_seen_at),
             reverse("admin:django_q_schedule_changelist"),
-            _is_silent(work.worker_seen_at),
+            work.is_silent,
         ),
     ]
 
@@ -203,7 +130,7 @@ def _memory(request: HttpRequest, activity: Activity) -> dict[str, Any]:
             Card(
                 "Threshold to moment",
                 _duration(builds.median) if builds else "–",
-                f"95 % within {_duration(builds.p95)}; the last {_count(builds.number, 'build')}"
+                f"95 % within {_duration(builds.p95)}; the last {counted(builds.number, 'build')}"
                 if builds
                 else "no build was due yet",
                 jobs,
@@ -228,10 +155,6 @@ def _failures(activity: Activity) -> list[tuple[str, int, int]]:
     """Kinds of failed calls, those of today and of all days, the most frequent first."""
     today, whole = activity.today.failures, activity.whole.failures
     return [(kind, today[kind], number) for kind, number in whole.most_common()]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{intcomma(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def _money(usd: Decimal) -> str:

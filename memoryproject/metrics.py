@@ -38,7 +38,6 @@ from sessions_app.models.daily_limit import UNITS, DailyUsageQuerySet, today
 from sessions_app.transcript import spool
 
 RECENT = timedelta(minutes=5)  # in which calls of providers are counted
-DAY = timedelta(days=1)
 KEPT_SECONDS = 60  # vectors take longer to count than Prometheus needs them fresh
 
 Labeled = dict[tuple[str, ...], float]
@@ -153,10 +152,8 @@ def _site_usage() -> Iterator[Metric]:
     yield from _usage(DailyUsage.objects.all())
 
 
-def _providers() -> Iterator[Metric]:
+def _site_calls() -> Iterator[Metric]:
     yield from _calls(EngineCall.objects.made())
-    refused = len(site_state.refused_providers())
-    yield _gauge("memory_providers_refused", "Providers that refuse the key or address set.", [], {(): refused})
 
 
 def _vectors() -> Iterator[Metric]:
@@ -182,14 +179,17 @@ def _contexts() -> Iterator[Metric]:
 
 
 def _site() -> Iterator[Metric]:
-    last = site_state.last_change()
-    states: Labeled = {(str(state),): float(last is not None and last.state == state) for state in site_state.State}
+    recently = site_state.recently(1)
+    now = [change.state for change in recently.changes]
+    states: Labeled = {(str(state),): float(state in now) for state in site_state.State}
     yield _gauge("memory_state", "1 for the state of the site.", ["state"], states)
-    restarts = site_state.restarts(DAY).count()
+    refused = len(recently.refused)
+    yield _gauge("memory_providers_refused", "Providers that refuse the key or address set.", [], {(): refused})
+    restarts = site_state.restarts(site_state.DAY).count()
     yield _gauge("memory_process_restarts_last_day", "Processes that died and were started again.", [], {(): restarts})
 
 
-FIGURES: list[Figures] = [_site_jobs, _site_usage, _providers, _vectors, _rounds, _contexts, _site]
+FIGURES: list[Figures] = [_site_jobs, _site_usage, _site_calls, _vectors, _rounds, _contexts, _site]
 
 
 def _gauge(name: str, told: str, labels: list[str], values: Labeled) -> GaugeMetricFamily:

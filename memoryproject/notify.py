@@ -1,7 +1,8 @@
-"""Telling of a change of the site's state: by a webhook, a command, or both.
+"""Notifications of a change of the site's state: by a webhook, a command, or both.
 
-Where to is said by settings alone. An attempt is short; one that fails comes again, ever later, until it succeeds or
-the next change takes its place. Whoever is told may be told twice, for a process may die between telling and noting it.
+The queue is in memory, because the database may be down. A failed attempt is retried with growing pauses, until it
+succeeds or the next change replaces it. A process may die between sending and recording that, so a receiver may be told
+twice.
 """
 
 import base64
@@ -20,8 +21,8 @@ import structlog
 from django.conf import settings
 
 from memoryproject.conf import variables
+from memoryproject.signed_post import NotReceived, post
 from memoryproject.site_state import Change
-from memoryproject.webhooks import NotReceived, post, signed
 
 SECONDS = 10.0  # for a command
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # seconds
@@ -30,19 +31,15 @@ SIGNATURE = "X-Memory-Signature"
 logger = structlog.get_logger(__name__)
 
 
-class NotTold(Exception):
-    """The attempt came to nothing; the message says why, without an address."""
-
-
 class Channel(ABC):
-    """A way to tell of a change."""
+    """A way to report a change."""
 
     @abstractmethod
     def tell(self, change: Change) -> None:
-        """Tell of a change.
+        """Make one attempt to report a change.
 
         Raises:
-            NotTold: it didn't arrive.
+            NotReceived: the attempt failed.
         """
 
 
@@ -50,34 +47,30 @@ class Webhook(Channel):
     """A POST of the facts as JSON.
 
     Args:
-        url: where to.
-        secret: signs the body; blank for none.
+        url: of the receiver.
+        secret: signs the body; blank for no signature.
     """
 
     def __init__(self, url: str, secret: str) -> None:
         self._url, self._secret = url, secret
 
     def tell(self, change: Change) -> None:
-        """Post the facts. A redirect is not followed."""
+        """Post the facts, signed as other webhooks are, and by a header of the body alone."""
         body = json.dumps(change.facts()).encode()
-        try:
-            post(self._url, body, self._headers(change, body))
-        except NotReceived as error:
-            raise NotTold(f"NOTIFY__WEBHOOK_URL {error}.") from None
-
-    def _headers(self, change: Change, body: bytes) -> dict[str, str]:
-        """Sign as other webhooks are signed, and by a header of the body alone."""
-        if not self._secret:
-            return {}
-        digest = hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()
         message_id = f"state_{change.state}_{change.since:%Y%m%dT%H%M%S%f}"
-        return signed(body, message_id, _key(self._secret)) | {SIGNATURE: f"sha256={digest}"}
+        key = _key(self._secret) if self._secret else None
+        digest = hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()
+        headers = {SIGNATURE: f"sha256={digest}"} if self._secret else None
+        try:
+            post(self._url, body, message_id, key, headers=headers)
+        except NotReceived as error:
+            raise NotReceived(f"NOTIFY__WEBHOOK_URL {error}.") from None
 
 
 def _key(secret: str) -> bytes:
-    """Return the key that a secret stands for; as Standard Webhooks writes it, it is encoded."""
+    """Return the key of a secret. Standard Webhooks encodes it in Base64 after `whsec_`."""
     encoded = secret.removeprefix("whsec_")
-    with suppress(ValueError):  # whatever else it is, it is a key by itself
+    with suppress(ValueError):  # any other text is the key
         if encoded != secret:
             return base64.b64decode(encoded, validate=True)
     return secret.encode()
@@ -105,11 +98,11 @@ class Command(Channel):
                 timeout=SECONDS,
             )
         except subprocess.TimeoutExpired:
-            raise NotTold(f"NOTIFY__COMMAND did not end within {SECONDS:.0f} s.") from None
+            raise NotReceived(f"NOTIFY__COMMAND did not end within {SECONDS:.0f} s.") from None
         except OSError as error:
-            raise NotTold(f"NOTIFY__COMMAND can't be run: {error.strerror}.") from None
+            raise NotReceived(f"NOTIFY__COMMAND can't be run: {error.strerror}.") from None
         if ended.returncode:
-            raise NotTold(f"NOTIFY__COMMAND ended with status {ended.returncode}.")
+            raise NotReceived(f"NOTIFY__COMMAND ended with status {ended.returncode}.")
 
 
 def _environment(change: Change) -> dict[str, str]:
@@ -125,19 +118,19 @@ def _environment(change: Change) -> dict[str, str]:
 
 
 def channels() -> list[Channel]:
-    """Return the ways that are set."""
+    """Return the channels that are set."""
     conf = settings.NOTIFY
     webhook = [Webhook(conf.webhook_url, conf.webhook_secret.get_secret_value())] if conf.webhook_url else []
     return [*webhook, *([Command(conf.command)] if conf.command else [])]
 
 
 class Delivery:
-    """Telling of one change, attempt by attempt.
+    """The attempts to report one change.
 
     Args:
-        change: that is told of.
-        channels: that it isn't told by yet.
-        clock: seconds that go on.
+        change: to report.
+        channels: that have not reported it yet.
+        clock: monotonic seconds.
     """
 
     def __init__(self, change: Change, channels: list[Channel], clock: Callable[[], float] = time.monotonic) -> None:
@@ -148,11 +141,11 @@ class Delivery:
 
     @property
     def is_done(self) -> bool:
-        """True when everybody was told."""
+        """True when all channels have reported the change."""
         return not self._waiting
 
     def attempt(self) -> None:
-        """Tell those that are not told yet, when it is time to."""
+        """Try the remaining channels if an attempt is due."""
         if self.is_done or self._clock() < self._due_at:
             return
         self._waiting = [channel for channel in self._waiting if not self._told(channel)]
@@ -162,7 +155,7 @@ class Delivery:
     def _told(self, channel: Channel) -> bool:
         try:
             channel.tell(self.change)
-        except NotTold as error:
+        except NotReceived as error:
             logger.warning("not told of the site's state", why=str(error))
             return False
         return True

@@ -1,33 +1,28 @@
-"""The state of the site: up, degraded or down, why, and since when.
+"""The state of the site in the log: up, degraded or down, why, and since when.
 
-`judge` says how things stand now. A change of the state is an event in the log, so that everybody reads the same and an
-alarm that could not be sent survives its process; `watch` decides when one is written.
+The log has each change of the state once, however many watchdogs there are, so a notification that could not be sent
+survives its process. `checks` judges the state, and `watch` decides when a change is written.
 """
 
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
-from django.utils import timezone
 
-from memoryproject import health
-from memoryproject.patience import Away, database, limited
-from moments_app.models import Circuit, Job
-from moments_app.reports.waiting import waiting
+from memoryproject.patience import Away, database
 from sessions_app.clock import PUT_BACK, database_now, write_event
 from sessions_app.models import Event
 
 CHANGED, TOLD = "state_changed", "state_told"
 RESTARTED, PROVIDERS_CHECKED = "process_restarted", "providers_checked"
 ACTOR = "watch"
-MANY_RESTARTS, RESTARTS_WITHIN = 3, timedelta(minutes=10)
+DAY = timedelta(days=1)
+RESTARTS_WITHIN, RESTARTS_READ = timedelta(minutes=10), 30
 PUT_BACK_TOLD = timedelta(minutes=10)  # for which times that were put back degrade the site
 
 
@@ -37,61 +32,14 @@ class State(StrEnum):
     DOWN = "down"
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """How things stand.
-
-    Args:
-        state: of the site.
-        reasons: a sentence each; none when it is up.
-    """
-
-    state: State
-    reasons: list[str]
-
-
-def judge() -> Verdict:
-    """Judge by the checks of readiness, and by what does its work late or not at all."""
-    with limited():
-        checked = health.checks()
-    checked = health.with_request(checked)
-    broken = [checked[name] for name in ("database", "migrations") if checked[name] != health.OK]
-    if broken:
-        return Verdict(State.DOWN, broken)
-    late = [checked["queue"]] if checked["queue"] != health.OK else []
-    with limited():
-        late += [sentence for reason in REASONS for sentence in reason()]
-    return Verdict(State.DEGRADED if late else State.UP, late)
-
-
-def _held() -> Iterator[str]:
-    """Yield what holds jobs; a back-off or another job only when that lasts."""
-    now, patience = timezone.now(), timedelta(seconds=settings.JOBS.queue_age_alarm_seconds)
-    groups = waiting(Job.objects.all())
-    for kind in Job.Held:
-        held = [group for group in groups if group.waits_for == kind]
-        since = min((group.since for group in held if group.since), default=now)
-        if held and (kind in (Job.Held.CIRCUIT, Job.Held.BUDGET) or now - since > patience):
-            number = sum(group.number for group in held)
-            jobs = "1 job waits" if number == 1 else f"{number:,} jobs wait"
-            yield f"{jobs} for {kind.label}, since {since:%H:%M:%S} UTC."
-
-
-def _circuits() -> Iterator[str]:
-    yield from (circuit.why for circuit in Circuit.objects.open())
-
-
 def refused_providers() -> list[str]:
     """Return a sentence for each provider that refused the key or address when it was asked last."""
-    return _refused(_newest(PROVIDERS_CHECKED).first())
-
-
-def _refused(event: Event | None) -> list[str]:
-    return event.payload["refused"] if event else []
+    return recently(1).refused
 
 
 def _newest(kind: str) -> QuerySet[Event]:
-    return Event.objects.filter(type=kind).order_by("-id")  # by no clock: several hosts write these
+    """Return events by id, because several hosts write them, with their age by the database's clock."""
+    return Event.objects.filter(type=kind).annotate(age=Now() - F("created_at")).order_by("-id")
 
 
 def note_refused_providers(refused: list[str]) -> None:
@@ -107,24 +55,8 @@ def note_restart(sentence: str, actor: str) -> None:
 
 
 def restarts(within: timedelta) -> QuerySet[Event]:
-    """Return the deaths of processes that were started again, newest first."""
+    """Return the restarts of processes that died, newest first."""
     return _newest(RESTARTED).filter(created_at__gte=Now() - within)
-
-
-def _restarts() -> Iterator[str]:
-    told = [event.payload.get("told", "") for event in restarts(RESTARTS_WITHIN)[: 10 * MANY_RESTARTS]]
-    if len(told) >= MANY_RESTARTS:
-        yield f"Processes died {len(told)} times within {RESTARTS_WITHIN.seconds // 60} minutes, the last: {told[0]}"
-
-
-def _put_back() -> Iterator[str]:
-    recent = _newest(PUT_BACK).filter(created_at__gte=Now() - PUT_BACK_TOLD)
-    if last := recent.first():
-        yield f"Times in the future were put back: {last.payload['told']}. Look at the clocks of all hosts."
-
-
-# What degrades a site; each yields sentences.
-REASONS: list[Callable[[], Iterable[str]]] = [_held, _circuits, refused_providers, _restarts, _put_back]
 
 
 # --- changes ---
@@ -203,26 +135,29 @@ def last_change() -> Change | None:
 
 @dataclass(frozen=True)
 class Recently:
-    """What the log says of late, each newest first.
+    """The latest events about the state, newest first.
 
     Args:
         changes: of the state.
-        restarts: processes that died within a day.
+        restarts: of processes that died within a day, at most `RESTARTS_READ`, each with `age`.
+        put_back: the last correction of times in the future, if that is recent.
         refused: a sentence for each provider that refuses the key or address.
     """
 
     changes: list[Change]
-    restarts: list[Event]
+    restarts: list[Any]
+    put_back: list[Event]
     refused: list[str]
 
 
 def recently(number: int) -> Recently:
-    """Return so many of each, by one statement."""
-    parts = restarts(timedelta(days=1))[:number], _newest(PROVIDERS_CHECKED)[:1]
+    """Return the latest events, with so many changes, in one query."""
+    put_back = _newest(PUT_BACK).filter(created_at__gte=Now() - PUT_BACK_TOLD)[:1]
+    parts = restarts(DAY)[:RESTARTS_READ], put_back, _newest(PROVIDERS_CHECKED)[:1]
     events = list(_newest(CHANGED)[:number].union(*parts, all=True).order_by("-id"))
 
-    def of(kind: str) -> list[Event]:
+    def of(kind: str) -> list[Any]:
         return [event for event in events if event.type == kind]
 
-    refused = _refused(next(iter(of(PROVIDERS_CHECKED)), None))
-    return Recently([Change.of(event) for event in of(CHANGED)], of(RESTARTED), refused)
+    refused = [sentence for event in of(PROVIDERS_CHECKED) for sentence in event.payload["refused"]]
+    return Recently([Change.of(event) for event in of(CHANGED)], of(RESTARTED), of(PUT_BACK), refused)

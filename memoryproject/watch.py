@@ -18,19 +18,13 @@ from django.conf import settings
 from django.utils import timezone
 
 from memoryproject import webhooks
+from memoryproject.checks import Verdict, judge
 from memoryproject.clocks import often
 from memoryproject.notify import Channel, Delivery, channels
 from memoryproject.patience import Away, connected, database
 from memoryproject.providers import refusals
 from memoryproject.schedules import put_schedules_back
-from memoryproject.site_state import (
-    Change,
-    State,
-    Verdict,
-    judge,
-    last_change,
-    note_refused_providers,
-)
+from memoryproject.site_state import Change, State, last_change, note_refused_providers
 from sessions_app.clock import database_now, put_back, report
 
 LOOK = 5.0  # seconds between two looks

@@ -1,79 +1,30 @@
-"""Sending what other systems are told: events of the log, as Standard Webhooks has it (standardwebhooks.com).
+"""The queue of webhooks: events of the log that other systems are told.
 
-A thread beside the watch takes what is due, and others post it: to a few receivers side by side, to each one delivery
-at a time, so that a slow one holds up no other. What doesn't arrive comes again, ever later, and its receiver gets
-nothing else before. A receiver may get the same twice, for a process may die between sending and noting it:
-`webhook-id` stays the same.
+A thread of the watchdog takes deliveries that are due, and further threads post them: to a few receivers in parallel,
+one delivery at a time for each, so a slow receiver delays no other. A failed delivery is retried with growing pauses
+before its receiver gets the next one. A process may die between sending and recording that, so a receiver may get a
+delivery twice, with the same `webhook-id`.
 """
 
-import base64
-import hashlib
-import hmac
 import json
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
-import httpx2
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, connection
 
-from moments_app.engines.transport import BoundedTransport, TooLarge
+from memoryproject.signed_post import NotReceived, post
 from moments_app.models import WebhookDelivery
 from moments_app.models.webhook import Occasion
 from sessions_app.models import Event, Session, UserProfile
 
-SECONDS = 10.0  # for an attempt
-ANSWER_BYTES = 100_000  # are more than any receiver has to say
 SENDERS = 4  # receivers that are posted to at once
 LOOK = 1.0  # seconds between two looks when nothing is due
 AWAY = 5.0  # seconds before the next look when the database doesn't answer
 
 logger = structlog.get_logger(__name__)
-
-
-class NotReceived(Exception):
-    """The post came to nothing; the message says why, without an address."""
-
-
-def post(url: str, body: bytes, headers: dict[str, str], *, public_only: bool = False) -> None:
-    """Post JSON. A redirect is not followed.
-
-    Args:
-        url: where to.
-        body: what.
-        headers: that sign it, say.
-        public_only: not to an address of a private network, nor without TLS.
-
-    Raises:
-        NotReceived: there was no answer 2xx.
-    """
-    if public_only and not url.startswith("https://"):
-        raise NotReceived("needs an https address: WEBHOOKS__PRIVATE_ADDRESSES allows others")
-    transport = BoundedTransport(timeout=SECONDS, max_bytes=ANSWER_BYTES, public_only=public_only)
-    try:
-        with httpx2.Client(transport=transport, timeout=SECONDS) as client:
-            status = client.post(url, content=body, headers=headers | {"Content-Type": "application/json"}).status_code
-    except (httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError) as error:
-        raise NotReceived(f"can't be reached ({type(error).__name__})") from None
-    if not 200 <= status < 300:
-        raise NotReceived(f"answered with status {status}")
-
-
-def signed(body: bytes, message_id: str, secret: bytes) -> dict[str, str]:
-    """Return the headers of Standard Webhooks.
-
-    Args:
-        body: what is posted.
-        message_id: the same for each attempt.
-        secret: the key of the HMAC.
-    """
-    at = str(int(time.time()))
-    digest = hmac.new(secret, b".".join((message_id.encode(), at.encode(), body)), hashlib.sha256).digest()
-    signature = f"v1,{base64.b64encode(digest).decode()}"
-    return {"webhook-id": message_id, "webhook-timestamp": at, "webhook-signature": signature}
 
 
 # --- what is told: ids, never text ---
@@ -127,16 +78,16 @@ def body_of(delivery: WebhookDelivery) -> bytes | None:
 
 
 def send(delivery: WebhookDelivery) -> None:
-    """Send what was taken, and note what came of it."""
+    """Make one attempt to send a delivery, and record the result."""
     body = body_of(delivery)
     if body is None:
         delivery.drop()
         return
     endpoint = delivery.endpoint
-    connection.close()  # none is held while somebody else takes their time
+    message_id, public_only = f"msg_{delivery.delivery_id.hex}", not settings.WEBHOOKS.private_addresses
+    connection.close()  # hold none while the receiver answers
     try:
-        headers = signed(body, f"msg_{delivery.delivery_id.hex}", endpoint.secret)
-        post(endpoint.url, body, headers, public_only=not settings.WEBHOOKS.private_addresses)
+        post(endpoint.url, body, message_id, endpoint.secret, public_only=public_only)
     except NotReceived as error:
         delivery.note_failure(str(error))
         logger.warning("a webhook did not arrive", webhook=endpoint.pk, why=str(error), attempts=delivery.attempts)

@@ -1,24 +1,20 @@
 """People who work here: the role that each has, letting somebody in by an invitation, and keeping somebody out.
 
-An invitation is a login without a password, and a signed link to choose one. It ends with its first use, with the next
-link, when the login is deactivated, and after `INVITED_FOR`; nothing of it is stored.
+An invitation is a login without a password, and a link to choose one, with Django's password reset token. The link ends
+with its first use, with the next link, when the login is deactivated, and after `PASSWORD_RESET_TIMEOUT` (three days).
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import timedelta
 
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group, User
-from django.core import signing
+from django.contrib.auth.tokens import default_token_generator
 from django.db import transaction
 from django.db.models import QuerySet
 
 from sessions_app.models import Application, Event, LoginLimit
 from sessions_app.refusals import Conflict, Refusal
-
-INVITED_FOR = timedelta(days=3)
-_SALT = "invitation"
 
 
 @dataclass(frozen=True)
@@ -116,28 +112,26 @@ def invite(
 
 
 def invitation_to(login: User) -> str:
-    """Return the token of a login's invitation.
-
-    What stands in the place of its password is random and no secret: it is of use with this signature alone.
-    """
-    return signing.dumps([login.pk, login.password], salt=_SALT)
+    """Return the token of a login's invitation."""
+    return f"{login.pk}-{default_token_generator.make_token(login)}"
 
 
 def invited_by(token: str) -> User | None:
-    """Return the login that may choose a password with a token; None where it holds no more."""
+    """Return the login that may choose a password with a token; None if the token is void."""
+    pk, _, signed = token.partition("-")
     try:
-        pk, password = signing.loads(token, salt=_SALT, max_age=INVITED_FOR)
-    except signing.BadSignature:
+        login = User.objects.filter(pk=pk, is_active=True, is_staff=True).first()
+    except ValueError:
         return None
-    login = User.objects.filter(pk=pk, password=password, is_active=True, is_staff=True).first()
-    return login if login and not login.has_usable_password() else None
+    is_invited = login is not None and not login.has_usable_password()
+    return login if is_invited and default_token_generator.check_token(login, signed) else None
 
 
 @transaction.atomic
 def join(token: str, password: str) -> User | None:
-    """Give an invited login its password; None where the token holds no more."""
+    """Give an invited login its password; None if the token is void."""
     login = invited_by(token)
-    # Of two who follow the link at once, one finds the place of the password as the link has it.
+    # If two requests use the link at once, only one finds the unusable password unchanged.
     unused = User.objects.filter(pk=login.pk, password=login.password) if login else User.objects.none()
     if login is None or not unused.update(password=make_password(password)):
         return None

@@ -170,12 +170,13 @@ def kept_context(envelope: Envelope) -> KeptContext:
         applied=request.applied,
         tokens=filled.tokens,
         is_degraded=bool(request.recall and request.recall.degraded),
-        layers=[KeptLayer(name, filled.tokens_of(name), _kept_lines(items)) for name, items in filled.layers.items()],
+        layers=[KeptLayer(name, filled.tokens_of(name), kept_lines(items)) for name, items in filled.layers.items()],
         context=envelope.context,
     )
 
 
-def _kept_lines(items: Sequence[PricedItem]) -> list[KeptLine]:
+def kept_lines(items: Sequence[PricedItem]) -> list[KeptLine]:
+    """Return the lines of a layer as a context keeps them."""
     return [
         KeptLine(item.text, priced.tokens, item.ref, priced.why, item.role, item.speaker, item.local_time)
         for priced in items

@@ -1,15 +1,16 @@
 """The playground: people who are nobody, and where the lines of a context that they were given come from."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.db.models import Q
 
-from moments_app.context.kept import KeptContext, KeptLine
+from moments_app.context.kept import KeptContext
 from moments_app.models import MemoryAtom
 from moments_app.operator.addresses import SESSIONS, Pages
+from moments_app.operator.context_view import ShownLayer, ShownLine, shown_layers
 from sessions_app.admin.links import turn_url
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict
@@ -38,18 +39,10 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class LitLine:
-    """A line of a context, with where it comes from.
+class LitLine(ShownLine):
+    """A line of a context, with the turns that it comes from."""
 
-    Args:
-        line: as it was served.
-        url: of the page of what it tells; blank where there is none.
-        origins: the turns that it comes from.
-    """
-
-    line: KeptLine
-    url: str
-    origins: list[Origin]
+    origins: Sequence[Origin] = ()
 
     @property
     def here(self) -> str:
@@ -73,24 +66,21 @@ def named_test_person(name: str, application: int) -> UserProfile:
     return person
 
 
-def lit_layers(kept: KeptContext, session: Session) -> list[tuple[str, int, list[LitLine]]]:
-    """Return the layers of a context, as name, tokens and lines with their origins.
-
-    Args:
-        kept: as it was served.
-        session: that it was served in.
-    """
+def lit_layers(kept: KeptContext, session: Session) -> list[ShownLayer]:
+    """Return the layers of a context that was served in a session, with the origins of their lines."""
     refs = set(kept.refs())
     pages, turns = Pages(session.user, refs), _turns_of(session.user, refs)
+    shown = shown_layers(kept.layers, pages, kept.tokens or 1)
     return [
-        (layer.name, layer.tokens, [_lit(line, session, pages, turns) for line in layer.lines])
-        for layer in kept.layers
-        if layer.lines and layer.name != "query"
+        replace(layer, lines=[_lit(line, session, turns) for line in layer.lines])
+        for layer in shown
+        if layer.lines and layer.key != "query"
     ]
 
 
-def _lit(line: KeptLine, session: Session, pages: Pages, turns: dict[str, list[Message]]) -> LitLine:
-    return LitLine(line, pages.of(line.ref), [_origin(turn, session) for turn in turns.get(line.ref, ())[:ORIGINS]])
+def _lit(shown: ShownLine, session: Session, turns: dict[str, list[Message]]) -> LitLine:
+    origins = [_origin(turn, session) for turn in turns.get(shown.line.ref, ())[:ORIGINS]]
+    return LitLine(shown.line, shown.url, origins=origins)
 
 
 def _origin(turn: Message, session: Session) -> Origin:

@@ -11,6 +11,8 @@ from moments_app.context.kept import KeptContext, KeptLine
 from moments_app.context.layers import ORDER
 from moments_app.models import ContextReceipt, Moment
 from moments_app.models.engine_call import cost_of
+from moments_app.operator.addresses import Pages
+from moments_app.operator.context_view import ShownLayer, ShownLine
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
 from sessions_app.transcript.append import CONTEXT_ID
@@ -18,6 +20,7 @@ from sessions_app.transcript.load import turns_around
 
 ROUND = 30  # turns of a round that are looked at: a question, calls of tools with their results, the answer
 CLOCK = "now"  # the layer that has the time: no memory, and never the same
+QUERY = "query"  # the layer that no question can do without
 SAME, THEN, NOW = "same", "then", "now"
 KeyedLine = tuple[str, str, KeptLine]  # what makes it the same line, and the line
 
@@ -127,69 +130,45 @@ def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
 
 
 @dataclass(frozen=True)
-class TracedLine:
-    """A line of a context.
+class TracedLayer(ShownLayer):
+    """A layer of two contexts, with the lines of both.
 
     Args:
-        when: it was in it: `same`, `then` or `now`.
-        line: itself.
-        place: in its layer, as it was then; −1 where it wasn't.
+        then, now: its tokens in each; None if there is no such context.
     """
 
-    when: str
-    line: KeptLine
-    place: int = -1
+    then: int | None = None
+    now: int | None = None
 
 
-@dataclass(frozen=True)
-class TracedLayer:
-    """A layer of two contexts, one beside the other.
-
-    Args:
-        number: of its color.
-        then, now: its tokens in each; None where there is no such context.
-        lines: of both, in order.
-    """
-
-    name: str
-    number: int
-    then: int | None
-    now: int | None
-    lines: list[TracedLine]
-
-
-def traced_layers(then: KeptContext | None, now: KeptContext | None) -> list[TracedLayer]:
+def traced_layers(then: KeptContext | None, now: KeptContext | None, pages: Pages) -> list[TracedLayer]:
     """Compare the layers of a context as it was and as it would be; either may be missing."""
-    return [layer for number, name in enumerate(ORDER) if (layer := _traced(number, name, then, now)).lines]
+    return [layer for key in ORDER if (layer := _traced(key, then, now, pages)).lines]
 
 
-def _traced(number: int, name: str, then: KeptContext | None, now: KeptContext | None) -> TracedLayer:
-    old, new = _lines(then, name), _lines(now, name)
-    if then is None or now is None:
-        when = THEN if then else NOW
-        lines = [TracedLine(when, line, place if then else -1) for place, (*_, line) in enumerate(old or new)]
-    else:
-        lines = list(_compared(old, new))
-    return TracedLayer(name.replace("_", " "), number, _tokens(then, name), _tokens(now, name), lines)
+def _traced(key: str, then: KeptContext | None, now: KeptContext | None, pages: Pages) -> TracedLayer:
+    lines = list(_compared(key, _lines(then, key), _lines(now, key), pages))
+    return TracedLayer(key, 0, lines=lines, then=_tokens(then, key), now=_tokens(now, key))
 
 
-def _lines(context: KeptContext | None, name: str) -> list[KeyedLine]:
+def _lines(context: KeptContext | None, key: str) -> list[KeyedLine]:
     layers = context.layers if context else []
-    lines = [line for layer in layers if layer.name == name for line in layer.lines]
-    return [(line.ref, "" if name == CLOCK else line.text, line) for line in lines]
+    lines = [line for layer in layers if layer.name == key for line in layer.lines]
+    return [(line.ref, "" if key == CLOCK else line.text, line) for line in lines]
 
 
-def _tokens(context: KeptContext | None, name: str) -> int | None:
+def _tokens(context: KeptContext | None, key: str) -> int | None:
     if context is None:
         return None
-    return sum(layer.tokens for layer in context.layers if layer.name == name)
+    return sum(layer.tokens for layer in context.layers if layer.name == key)
 
 
-def _compared(old: Sequence[KeyedLine], new: Sequence[KeyedLine]) -> Iterator[TracedLine]:
+def _compared(key: str, old: Sequence[KeyedLine], new: Sequence[KeyedLine], pages: Pages) -> Iterator[ShownLine]:
     before, after = ([line[:2] for line in lines] for lines in (old, new))
     for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag == "equal":
-            yield from (TracedLine(SAME, line, place) for place, (*_, line) in enumerate(old[i:j], i))
-        else:
-            yield from (TracedLine(THEN, line, place) for place, (*_, line) in enumerate(old[i:j], i))
-            yield from (TracedLine(NOW, line) for *_, line in new[k:m])
+        is_same = tag == "equal"
+        for place, (ref, _, line) in enumerate(old[i:j], i):
+            field = "" if key == QUERY else f"{key}:{place}"
+            yield ShownLine(line, pages.of(ref), SAME if is_same else THEN, field)
+        for ref, _, line in () if is_same else new[k:m]:
+            yield ShownLine(line, pages.of(ref), NOW)

@@ -26,6 +26,7 @@ from sessions_app.models import Message, Session
 from sessions_app.models.session import LIVE
 
 DAYS = 30
+WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
 SUMMED = ("calls", "tokens_in", "tokens_out", "usd", "unpriced_calls")
 FEW_ROWS = 10_000  # are counted in a few milliseconds
 # The rows are counted only where the database reckons with few.
@@ -68,6 +69,11 @@ class Backlog:
     archives: int
     task_errors: int
     worker_seen_at: datetime | None
+
+    @property
+    def is_silent(self) -> bool:
+        """True if no worker gave a sign lately."""
+        return self.worker_seen_at is None or timezone.now() - self.worker_seen_at > WORKER_SILENT
 
 
 def work() -> Backlog:

@@ -12,7 +12,7 @@ from django.db import connection
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from memoryproject import health
+from memoryproject import checks
 from memoryproject.conf import BASE_DIR
 from tests.support.newer import newer_version
 from tests.support.processes import database_url, environment, free_port, manage
@@ -32,7 +32,7 @@ def _newer(transactional_db: None) -> Iterator[None]:
 
 
 def test_a_web_process_that_starts_on_it_is_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_fits", False)
+    monkeypatch.setattr(checks, "_fits", False)
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["migrations"]) == (503, TOLD)
 
@@ -40,7 +40,7 @@ def test_a_web_process_that_starts_on_it_is_not_ready(client: Client, monkeypatc
 def test_one_that_serves_while_the_next_release_migrates_stays_ready(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "_fits", True)
+    monkeypatch.setattr(checks, "_fits", True)
     assert client.get("/readyz").status_code == 200
 
 

@@ -13,7 +13,8 @@ from pytest_django.fixtures import Settings
 
 from memoryproject import notify
 from memoryproject.conf import NotifySettings
-from memoryproject.notify import Channel, Command, Delivery, NotTold, Webhook, channels
+from memoryproject.notify import Channel, Command, Delivery, Webhook, channels
+from memoryproject.signed_post import NotReceived
 from memoryproject.site_state import Change, State
 from tests.support.receiver import Receiver
 
@@ -62,14 +63,14 @@ def test_without_a_secret_nothing_is_signed() -> None:
 def test_row_20_a_refusal_is_no_telling_and_a_redirect_is_not_followed(status: int) -> None:
     with Receiver() as receiver:
         receiver.statuses = [status]
-        with pytest.raises(NotTold, match=f"answered with status {status}") as raised:
+        with pytest.raises(NotReceived, match=f"answered with status {status}") as raised:
             Webhook(receiver.url, "s3cret").tell(CHANGE)
     assert len(receiver.bodies) == 1
     assert "127.0.0.1" not in str(raised.value) and "s3cret" not in str(raised.value)
 
 
 def test_row_20_an_address_that_is_not_there_is_not_quoted() -> None:
-    with pytest.raises(NotTold, match=r"NOTIFY__WEBHOOK_URL can't be reached \(ConnectError\)"):
+    with pytest.raises(NotReceived, match=r"NOTIFY__WEBHOOK_URL can't be reached \(ConnectError\)"):
         Webhook("http://127.0.0.1:1/secret-path", "").tell(CHANGE)
 
 
@@ -89,7 +90,7 @@ def test_a_command_gets_the_facts_and_none_of_the_settings(tmp_path: Path, monke
 def test_a_command_that_fails_or_hangs_or_is_not_there_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notify, "SECONDS", 0.2)
     for command, why in {"false": "status 1", "sleep 60": "did not end", "/nowhere/x; echo": "No such file"}.items():
-        with pytest.raises(NotTold, match=why):
+        with pytest.raises(NotReceived, match=why):
             Command(command).tell(CHANGE)
 
 

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from memoryproject import health, patience
+from memoryproject import checks, patience
 from memoryproject.notify import Webhook
 from memoryproject.patience import Away, database
 from memoryproject.site_state import (
@@ -240,7 +240,7 @@ def test_processes_that_die_again_and_again_and_refused_keys_degrade_the_site(
 def test_migrations_of_a_newer_version_take_the_site_down(
     watched: Watched, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "_fits", False)  # as in a process that starts now
+    monkeypatch.setattr(checks, "_fits", False)  # as in a process that starts now
     with newer_version():
         watched.look(AFTER + 5)
     assert receiver.told[0]["state"] == "down"

@@ -18,7 +18,8 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import WebhookSettings
-from memoryproject.webhooks import SENDERS, NotReceived, post, send, serve
+from memoryproject.signed_post import NotReceived, post
+from memoryproject.webhooks import SENDERS, send, serve
 from moments_app.models import Circuit, Job, WebhookDelivery, WebhookEndpoint
 from moments_app.models.webhook import KEPT_TRYING, LEASE, Occasion
 from sessions_app.models import Application, Event, UserProfile
@@ -270,7 +271,7 @@ def test_row_20_a_webhook_goes_to_no_private_address_unless_a_setting_says_so(
     assert receiver.bodies == []
     assert "WEBHOOKS__PRIVATE_ADDRESSES" in WebhookDelivery.objects.get().error
     with pytest.raises(NotReceived, match=r"can't be reached \(ConnectError\)"):
-        post(receiver.url.replace("http://127.0.0.1", "https://localhost"), b"{}", {}, public_only=True)
+        post(receiver.url.replace("http://127.0.0.1", "https://localhost"), b"{}", "msg_1", b"", public_only=True)
     assert receiver.bodies == []
 
 
@@ -291,7 +292,7 @@ def test_row_20_the_address_that_is_checked_is_the_one_that_is_connected_to(monk
     monkeypatch.setattr(socket, "create_connection", connect)
     for expected in ([public], [public], [public, public]):
         with pytest.raises(NotReceived):
-            post("https://rebinding.example/hook", b"{}", {}, public_only=True)
+            post("https://rebinding.example/hook", b"{}", "msg_1", b"", public_only=True)
         assert connected == expected
 
 

@@ -1,7 +1,6 @@
 """The context of a session as an operator sees it: a form, the layers with their sizes, and where each line is from."""
 
 import json
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -9,14 +8,13 @@ from django import forms
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 
-from moments_app.context.assemble import BudgetTooSmall, Envelope, preview
+from moments_app.context.assemble import BudgetTooSmall, Envelope, kept_context, kept_lines, preview
 from moments_app.context.layers import ALWAYS
-from moments_app.context.plan import Trimmed
-from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
 from moments_app.context.request import PLANS, ContextRequest
 from moments_app.interfaces.api.context import context_data
 from moments_app.operator.addresses import Pages
+from moments_app.operator.context_view import BAR, ShownLine, shown_layers
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.views.session import SessionTab
 from moments_app.recall.query import recall_request_for
@@ -24,8 +22,6 @@ from moments_app.recall.request import QUERY_MAX_CHARS
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
 from sessions_app.transcript.load import turn_kinds
-
-BAR = 1000  # width of the bar, in its own units
 
 
 class PreviewForm(forms.Form):
@@ -35,37 +31,6 @@ class PreviewForm(forms.Form):
     max_tokens = forms.IntegerField(min_value=1, required=False)
     format = forms.ChoiceField(choices=[(name, name) for name in FORMATS], required=False)
     plan = forms.ChoiceField(choices=[(name, name) for name in PLANS], required=False)
-
-
-@dataclass(frozen=True)
-class ShownLine:
-    """An item with the page of where it comes from."""
-
-    line: PricedItem
-    url: str
-
-
-@dataclass(frozen=True)
-class ShownLayer:
-    """A layer, and the part of the bar that it takes.
-
-    Args:
-        share: of the budget, in per cent.
-        start, width: in units of the bar.
-        number: of its color.
-        is_pinned: it is never trimmed.
-        trimmed: what it had to give.
-    """
-
-    name: str
-    tokens: int
-    share: float
-    lines: list[ShownLine]
-    start: int
-    width: int
-    number: int
-    is_pinned: bool
-    trimmed: list[Trimmed]
 
 
 class ContextPreview(SessionTab):
@@ -120,15 +85,19 @@ def _preview(session: Session, asked: dict[str, Any], turn: Message | None) -> d
     except BudgetTooSmall as error:
         return {"problem": str(error)}
     assert envelope is not None  # the session is there
-    free = envelope.request.applied - envelope.filled.tokens
+    kept, following = kept_context(envelope), kept_lines(envelope.filled.next)
+    pages = Pages(session.user, {*kept.refs(), *(line.ref for line in following if line.ref)})
+    layers, free = shown_layers(kept.layers, pages, kept.applied), kept.applied - kept.tokens
     return {
         "envelope": envelope,
-        "layers": _layers(envelope),
-        "following": envelope.filled.next,
+        "layers": layers,
+        "rows": [(layer, [part for part in envelope.trimmed if part.layer == layer.key]) for layer in layers],
+        "pinned": ALWAYS,
+        "following": [ShownLine(line, pages.of(line.ref)) for line in following],
         "bar": BAR,
         "overhead": envelope.filled.overhead,
         "free": free,
-        "free_share": 100 * free / envelope.request.applied,
+        "free_share": 100 * free / kept.applied,
         "text": _text(envelope),
     }
 
@@ -139,26 +108,3 @@ def _text(envelope: Envelope) -> str:
     if isinstance(context, str):
         return context
     return json.dumps(context, cls=DjangoJSONEncoder, ensure_ascii=False, indent=2)
-
-
-def _layers(envelope: Envelope) -> list[ShownLayer]:
-    filled, start, shown = envelope.filled, 0, []
-    refs = [line.item.ref for lines in filled.layers.values() for line in lines]
-    pages = Pages(envelope.input.user, refs)
-    for position, (name, lines) in enumerate(filled.layers.items()):
-        tokens = filled.tokens_of(name)
-        share = tokens / envelope.request.applied
-        layer = ShownLayer(
-            name=name.replace("_", " "),
-            tokens=tokens,
-            share=100 * share,
-            lines=[ShownLine(line, pages.of(line.item.ref)) for line in lines],
-            start=start,
-            width=round(BAR * share),
-            number=position,
-            is_pinned=name in ALWAYS,
-            trimmed=[part for part in envelope.trimmed if part.layer == name],
-        )
-        shown.append(layer)
-        start += layer.width
-    return shown

@@ -1,33 +1,16 @@
 """The page of a receipt: what went into a context that was served, each line with the page of what it names."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from moments_app.context.kept import KeptLayer, KeptLine
 from moments_app.context.layers import ORDER
 from moments_app.models import ContextReceipt
 from moments_app.operator.addresses import Pages
+from moments_app.operator.context_view import BAR, ShownLayer, shown_layers
 from sessions_app.admin.views.base import FormPage
 from sessions_app.transcript.append import CONTEXT_ID
 
-BAR = 1000  # width of the bar, in its own units
 LOOKED_AT = 30  # turns after a context was served
-
-
-@dataclass(frozen=True)
-class ServedLayer:
-    """A layer of a served context, and the part of the bar that it takes.
-
-    Args:
-        lines: addresses of its items, each with its page; the page is blank where there is none any more.
-    """
-
-    name: str
-    tokens: int
-    lines: Sequence[tuple[str, str]]
-    start: int
-    width: int
-    number: int
 
 
 class ReceiptForm(FormPage[ContextReceipt]):
@@ -65,14 +48,11 @@ def total_of(receipt: ContextReceipt) -> str:
     return f"{sum(tokens_by_layer(receipt).values()):,}"
 
 
-def served_layers(receipt: ContextReceipt) -> list[ServedLayer]:
-    """List the layers of a receipt, in order."""
-    tokens = tokens_by_layer(receipt)
-    pages = Pages(receipt.user, [ref for name in tokens for ref in receipt.refs.get(name, ())])
-    total, start, layers = sum(tokens.values()) or 1, 0, []
-    for number, (name, size) in enumerate(tokens.items()):
-        width = round(BAR * size / total)
-        lines = [(ref, pages.of(ref)) for ref in dict.fromkeys(receipt.refs.get(name, ()))]
-        layers.append(ServedLayer(name.replace("_", " "), size, lines, start, width, number))
-        start += width
-    return layers
+def served_layers(receipt: ContextReceipt) -> list[ShownLayer]:
+    """Return the layers of a receipt. Their lines have addresses alone."""
+    layers = [
+        KeptLayer(name, tokens, [KeptLine("", 0, ref) for ref in dict.fromkeys(receipt.refs.get(name, ()))])
+        for name, tokens in tokens_by_layer(receipt).items()
+    ]
+    pages = Pages(receipt.user, [line.ref for layer in layers for line in layer.lines])
+    return shown_layers(layers, pages, sum(layer.tokens for layer in layers) or 1)

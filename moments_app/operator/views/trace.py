@@ -1,7 +1,7 @@
 """The trace of one call: what the model saw, what it would see now, the difference, and what became of the round."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest, HttpResponse
 
 from moments_app.context.assemble import BudgetTooSmall, kept_context, preview
-from moments_app.context.kept import KeptContext, KeptLine
+from moments_app.context.kept import KeptContext
 from moments_app.context.layers import DEFAULT
 from moments_app.context.request import ContextRequest
 from moments_app.engines.answers import InvalidAnswer
@@ -20,36 +20,16 @@ from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, Mome
 from moments_app.operator.addresses import Pages
 from moments_app.operator.as_of import AsOf
 from moments_app.operator.ask_again import LineName, ask_again, can_ask_again
+from moments_app.operator.context_view import BAR, shown_layers
 from moments_app.operator.diff import word_diff
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
-from moments_app.operator.trace import Round, TracedLayer, moments_of, receipt_of, round_of, traced_layers
+from moments_app.operator.trace import Round, moments_of, receipt_of, round_of, traced_layers
 from moments_app.operator.views.session import SessionPage
 from moments_app.recall.query import recall_request_for
 from moments_app.recall.request import QUERY_MAX_CHARS
 from sessions_app.admin.views.base import may_see, number_in
 
-BAR = 1000  # width of the bars, in their own units
 FOLLOWED = 20  # of each kind that a round led to
-
-
-@dataclass(frozen=True)
-class ShownLine:
-    """A line with the page of where it comes from, when it was in the context, and its name there."""
-
-    when: str
-    line: KeptLine
-    url: str
-    name: str
-
-
-@dataclass(frozen=True)
-class ShownLayer:
-    """A layer with its lines, and its parts of the two bars, as (start, width)."""
-
-    layer: TracedLayer
-    lines: list[ShownLine]
-    then: tuple[int, int]
-    now: tuple[int, int]
 
 
 class Trace(SessionPage):
@@ -100,7 +80,10 @@ class Trace(SessionPage):
     def context(self) -> dict[str, Any]:
         receipt, then = self.receipt, self.then
         now, problem = self._now(then)
-        layers = traced_layers(then, now)
+        contexts = {when: context for when, context in (("then", then), ("now", now)) if context}
+        pages = Pages(self.row.user, {ref for context in contexts.values() for ref in context.refs()})
+        budget = max((context.applied for context in contexts.values()), default=0)
+        layers = traced_layers(then, now, pages)
         lines = [line.when for layer in layers for line in layer.lines]
         return super().context() | {
             "round": self.round,
@@ -110,7 +93,9 @@ class Trace(SessionPage):
             "now": now,
             "as_of": self.as_of,
             "problem": problem,
-            "layers": self._shown(layers, max(then.applied if then else 0, now.applied if now else 0)),
+            "layers": layers,
+            "are_both": len(contexts) == 2,
+            "bars": {when: shown_layers(context.layers, pages, budget) for when, context in contexts.items()},
             "counts": {when: lines.count(when) for when in ("same", "then", "now")},
             "bar": BAR,
             "can_ask": bool(then and then.query and can_ask_again())
@@ -150,21 +135,6 @@ class Trace(SessionPage):
             return None, str(error)
         return (kept_context(envelope) if envelope else None), ""
 
-    def _shown(self, layers: list[TracedLayer], budget: int) -> list[ShownLayer]:
-        pages = Pages(self.row.user, {line.line.ref for layer in layers for line in layer.lines if line.line.ref})
-        shown, ends = [], [0, 0]
-        for layer in layers:
-            widths = [round(BAR * (tokens or 0) / budget) for tokens in (layer.then, layer.now)]
-            lines = [
-                ShownLine(
-                    one.when, one.line, pages.of(one.line.ref), f"{layer.name}:{one.place}" if one.place >= 0 else ""
-                )
-                for one in layer.lines
-            ]
-            shown.append(ShownLayer(layer, lines, (ends[0], widths[0]), (ends[1], widths[1])))
-            ends = [end + width for end, width in zip(ends, widths, strict=True)]
-        return shown
-
     # --- what became of it ---
 
     def _followed(self) -> dict[str, Any]:
@@ -195,5 +165,5 @@ class Trace(SessionPage):
 def _lines_named(names: Iterable[str]) -> set[LineName]:
     """Return the layers and places that ticked lines name."""
     parts = [name.rpartition(":") for name in names]
-    numbers = [(layer.replace(" ", "_"), number_in(place)) for layer, _, place in parts]
+    numbers = [(layer, number_in(place)) for layer, _, place in parts]
     return {(layer, number) for layer, number in numbers if number is not None}

@@ -4,6 +4,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth import authenticate, login
 from django.contrib.auth.forms import SetPasswordForm
 from django.contrib.auth.models import User
@@ -23,6 +24,7 @@ from sessions_app.refusals import Refusal
 from sessions_app.second_factor import is_required, login_of, set_up
 from sessions_app.staff import ROLES
 
+DAY = 86_400  # seconds
 ROLE_CHOICES = [(role.name, role.name) for role in ROLES]
 
 
@@ -58,7 +60,7 @@ class Staff(OperatorPage):
             "may_invite": self.admin.has_add_permission(request),
             "may_change": self.admin.has_change_permission(request),
             "applications": Application.objects.all() if are_several() else [],
-            "days": staff.INVITED_FOR.days,
+            "days": settings.PASSWORD_RESET_TIMEOUT // DAY,
         }
 
     def with_invitation(self, one: User, *, again: bool = False) -> HttpResponse:

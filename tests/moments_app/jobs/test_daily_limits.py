@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memoryproject import site_state
+from memoryproject.checks import judge
 from moments_app.engines.interface import CallRecord
 from moments_app.jobs.runner import run_job
 from moments_app.models import EmbeddingModel, EngineCall, Job
@@ -78,7 +78,7 @@ def test_those_that_are_due_are_put_off_together(ada: UserProfile, bo: UserProfi
     assert Job.objects.get(pk=others.pk).is_due
     [group] = [group for group in waiting(Job.objects.all()) if group.waits_for == "budget"]
     assert group.number == 3
-    assert any("3 jobs wait for another day" in reason for reason in site_state.judge().reasons)
+    assert any("3 jobs wait for another day" in reason for reason in judge().reasons)
 
 
 @pytest.mark.slow

@@ -1,0 +1,278 @@
+"""The health checks of the site. `/readyz`, the watchdog and the dashboard each run some of them.
+
+A change of the watchdog's verdict is an event in the log (`site_state`), which `/metrics` and notifications report.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cached_property, partial
+from typing import Any
+
+from django.conf import settings
+from django.contrib.humanize.templatetags.humanize import intcomma, naturaltime
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.timesince import timesince
+
+from memoryproject.patience import limited
+from memoryproject.site_state import RESTARTS_WITHIN, Recently, State, recently
+from memoryproject.verification import a_request, misfit
+from moments_app.models import Circuit, EngineCall, Job
+from moments_app.reports import overview
+from moments_app.reports.overview import Backlog, Day
+from moments_app.reports.waiting import waiting
+from sessions_app.admin.links import change_url, list_url
+from sessions_app.database_roles import taking
+
+MANY_RESTARTS = 3
+CHANGES = 8  # of the state that are read
+
+_fits = False
+
+
+class Level(StrEnum):
+    """What a finding means for the site."""
+
+    INFO = "info"  # an operator should look
+    DEGRADED = "degraded"
+    DOWN = "down"
+
+
+INFO, DEGRADED, DOWN = Level
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a check finds wrong.
+
+    Args:
+        name: of the check.
+        level: of the finding.
+        sentence: for an operator; it quotes no text of a person.
+        link: text of the link, if there is a page.
+        url: returns the address of the page.
+    """
+
+    name: str
+    level: Level
+    sentence: str
+    link: str = ""
+    url: Callable[[], str] = str
+
+
+Findings = Iterator[Finding]
+
+
+@dataclass
+class Facts:
+    """What checks and their reader share, each read at most once.
+
+    Args:
+        failures: groups with `stalled` that the reader may see.
+        today: the engine calls of today.
+        sees_circuits: False if the reader may not see them.
+    """
+
+    failures: Sequence[Any] = ()
+    today: Day | None = None
+    sees_circuits: bool = True
+
+    @property
+    def undone(self) -> list[Any]:
+        return [failure for failure in self.failures if failure.stalled and not failure.muted_at]
+
+    @cached_property
+    def circuits(self) -> list[Any]:
+        return list(Circuit.objects.open().with_held()) if self.sees_circuits else []
+
+    @cached_property
+    def recently(self) -> Recently:
+        return recently(CHANGES)
+
+    @cached_property
+    def work(self) -> Backlog:
+        return overview.work()
+
+
+# --- readiness ---
+
+
+def _database(_: Facts) -> Findings:
+    try:
+        wrong = _misfit()
+    except Exception as error:
+        yield Finding("database", DOWN, _unanswered(error))
+    else:
+        if wrong:
+            yield Finding("migrations", DOWN, wrong)
+
+
+def _misfit() -> str:
+    """Return why the tables don't fit this code; blank if they do.
+
+    After a process found that they fit, it doesn't ask again: during a rollout the next release migrates while this one
+    still serves.
+    """
+    global _fits
+    with taking(None):  # before the first `migrate`, the login's own role is the only one
+        wrong = "" if _fits else misfit()
+    _fits = not wrong
+    return wrong
+
+
+def _queue(_: Facts) -> Findings:
+    try:
+        age = Job.objects.oldest_wait()
+    except Exception as error:
+        yield Finding("queue", DEGRADED, _unanswered(error))
+    else:
+        if age > settings.JOBS.queue_age_alarm_seconds:
+            yield Finding("queue", DEGRADED, f"Due work has waited for {age:.0f} s; is a worker running?")
+
+
+def _unanswered(error: Exception) -> str:
+    """Return a sentence with the class of an error alone, because its text may name hosts."""
+    return f"No answer: {type(error).__name__}"
+
+
+# --- work ---
+
+
+def _held(_: Facts) -> Findings:
+    """Yield what holds jobs; a back-off or another job only if that lasts."""
+    now, patience = timezone.now(), timedelta(seconds=settings.JOBS.queue_age_alarm_seconds)
+    groups = waiting(Job.objects.all())
+    for kind in Job.Held:
+        held = [group for group in groups if group.waits_for == kind]
+        since = min((group.since for group in held if group.since), default=now)
+        if held and (kind in (Job.Held.CIRCUIT, Job.Held.BUDGET) or now - since > patience):
+            number = sum(group.number for group in held)
+            jobs = "1 job waits" if number == 1 else f"{number:,} jobs wait"
+            yield Finding("held", DEGRADED, f"{jobs} for {kind.label}, since {since:%H:%M:%S} UTC.")
+
+
+def _causes(facts: Facts) -> Findings:
+    """Yield each cause of jobs that failed or wait, the worst first, with what to do."""
+    held = {circuit.engine: circuit.held for circuit in facts.circuits if circuit.held}
+    for failure in sorted(facts.undone, key=lambda failure: -failure.stalled):
+        sentence = _cause(failure, held.get(failure.engine, 0))
+        yield Finding("causes", INFO, sentence, "Look at it", partial(change_url, failure))
+
+
+def _cause(failure: Any, held: int) -> str:
+    where = f", {failure.engine}" if failure.engine else ""
+    jobs = "1 job is undone" if failure.stalled == 1 else f"{intcomma(failure.stalled)} jobs are undone"
+    whose = f", of {failure.people} {'person' if failure.people == 1 else 'people'}" if failure.people else ""
+    others = f"; {counted(held, 'job')} held until it answers, whosever they are" if held else ""
+    what = f"{failure.process} fails ({failure.kind.replace('_', ' ')}{where})"
+    return f"{what} for {timesince(failure.first_seen_at)}: {jobs}{whose}{others}. {failure.remedy}"
+
+
+def _circuits(facts: Facts) -> Findings:
+    """Yield open circuits, except those whose failures are reported as a cause."""
+    explained = {failure.engine for failure in facts.undone}
+    for circuit in facts.circuits:
+        if circuit.engine not in explained:
+            yield Finding("circuits", DEGRADED, circuit.why, "Look at it", partial(change_url, circuit))
+
+
+def _providers(facts: Facts) -> Findings:
+    for sentence in facts.recently.refused:
+        yield Finding("providers", DEGRADED, sentence)
+
+
+def _worker(facts: Facts) -> Findings:
+    if facts.work.is_silent:
+        seen = worker_seen(facts.work.worker_seen_at)
+        yield Finding("worker", INFO, f"No worker: {seen}. Start manage.py qcluster.")
+
+
+def _work(facts: Facts) -> Findings:
+    work, errors = facts.work, partial(reverse, "admin:django_q_failure_changelist")
+    for number, noun, what, link, url in (
+        (work.unexplained, "job", "failed for good.", "Look at them", partial(list_url, Job, state="failed")),
+        (work.stuck, "job", "of a worker that fell silent.", "Look at them", partial(list_url, Job, state="stuck")),
+        (work.task_errors, "task", f"of the queue ended in an error within {overview.DAYS} days.", "Read why", errors),
+    ):
+        if number:
+            yield Finding("work", INFO, f"{counted(number, noun)} {what}", link, url)
+
+
+def _calls(facts: Facts) -> Findings:
+    """Yield that calls failed today, unless a known cause tells what still waits."""
+    midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    today = facts.today
+    if today and today.failed and not any(failure.last_seen_at >= midnight for failure in facts.failures):
+        sentence = f"{intcomma(today.failed)} of {counted(today.calls, 'engine call')} failed today."
+        yield Finding("calls", INFO, sentence, "Read why", partial(list_url, EngineCall, ok=0))
+
+
+# --- processes and hosts ---
+
+
+def _restarts(facts: Facts) -> Findings:
+    died = [event.payload.get("told", "") for event in facts.recently.restarts if event.age <= RESTARTS_WITHIN]
+    if len(died) >= MANY_RESTARTS:
+        often = f"{len(died)} times within {RESTARTS_WITHIN.seconds // 60} minutes"
+        yield Finding("restarts", DEGRADED, f"Processes died {often}, the last: {died[0]}")
+
+
+def _clocks(facts: Facts) -> Findings:
+    for event in facts.recently.put_back:
+        sentence = f"Times in the future were put back: {event.payload['told']}. Look at the clocks of all hosts."
+        yield Finding("clocks", DEGRADED, sentence)
+
+
+READY = (_database, _queue)
+DEGRADING = (_held, _circuits, _providers, _restarts, _clocks)
+# The dashboard reports what holds jobs by its cause, and has a list of restarts.
+SHOWN = (*READY, _causes, _worker, _circuits, _providers, _clocks, _work, _calls)
+
+
+def findings(checks: Iterable[Callable[[Facts], Findings]], facts: Facts) -> Findings:
+    """Run checks, up to the first that finds the site down."""
+    for check in checks:
+        for finding in check(facts):
+            yield finding
+            if finding.level == DOWN:
+                return
+
+
+def with_request(found: list[Finding]) -> list[Finding]:
+    """Run the transaction of a request too, unless the site is known to be down."""
+    return found if is_down(found) else [*found, *(Finding("database", DOWN, wrong) for wrong in a_request())]
+
+
+def is_down(found: Iterable[Finding]) -> bool:
+    """Return True if requests can't be served."""
+    return any(finding.level == DOWN for finding in found)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The state of the site, with a sentence for each reason."""
+
+    state: State
+    reasons: list[str]
+
+
+def judge() -> Verdict:
+    """Judge the site by what degrades it or takes it down."""
+    with limited():
+        found = list(findings((*READY, *DEGRADING), Facts()))
+    found = with_request(found)
+    if is_down(found):
+        return Verdict(State.DOWN, [finding.sentence for finding in found if finding.level == DOWN])
+    return Verdict(State.DEGRADED if found else State.UP, [finding.sentence for finding in found])
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural if it is not 1."""
+    return f"{intcomma(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def worker_seen(seen_at: datetime | None) -> str:
+    """Return when a worker gave its last sign."""
+    return f"the last sign of one was {naturaltime(seen_at)}" if seen_at else "none has run yet"

@@ -1,0 +1,75 @@
+"""How the admin shows a context: its layers, their parts of a bar, and their lines with links to pages."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from moments_app.context.kept import KeptLayer, KeptLine
+from moments_app.context.layers import ORDER
+from moments_app.operator.addresses import Pages
+
+BAR = 1000  # width of a bar, in its own units
+
+
+@dataclass(frozen=True)
+class ShownLine:
+    """A line of a context.
+
+    Args:
+        line: of the context.
+        url: of the page that it comes from; blank if there is none.
+        when: that a trace found it: `same`, `then` or `now`.
+        field: its name in a form.
+    """
+
+    line: KeptLine
+    url: str
+    when: str = ""
+    field: str = ""
+
+
+@dataclass(frozen=True)
+class ShownLayer:
+    """A layer of a context.
+
+    Args:
+        key: its name in a context.
+        tokens: that it takes.
+        share: of the bar, in percent.
+        start, width: of its part of the bar.
+        lines: in order.
+    """
+
+    key: str
+    tokens: int
+    share: float = 0
+    start: int = 0
+    width: int = 0
+    lines: list[ShownLine] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.key.replace("_", " ")
+
+    @property
+    def number(self) -> int:
+        """The number of its color, the same on all pages."""
+        return ORDER.index(self.key)
+
+
+def shown_layers(layers: Iterable[KeptLayer], pages: Pages, whole: int) -> list[ShownLayer]:
+    """Return the layers of a context.
+
+    Args:
+        layers: in order.
+        pages: of the lines.
+        whole: tokens of the whole bar.
+    """
+    shown, start = [], 0
+    for layer in layers:
+        if layer.name not in ORDER:  # kept by another release
+            continue
+        width = round(BAR * layer.tokens / whole)
+        lines = [ShownLine(line, pages.of(line.ref)) for line in layer.lines]
+        shown.append(ShownLayer(layer.name, layer.tokens, 100 * layer.tokens / whole, start, width, lines))
+        start += width
+    return shown

@@ -1,0 +1,73 @@
+"""The health checks of the site."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from memoryproject.checks import DEGRADING, READY, SHOWN, Facts, Level, findings, judge
+from memoryproject.site_state import Change, State, note_refused_providers
+from moments_app.models import Job
+from sessions_app.clock import PUT_BACK, write_event
+from sessions_app.models import UserProfile
+from tests.support.newer import newer_version
+from tests.support.operator import operator
+from tests.support.pages import page
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def trouble(ada: UserProfile) -> None:
+    """Make most checks find something."""
+    Job.objects.request("build_moments", talk(ada, 5), requested_by="test")
+    Job.objects.update(run_after=timezone.now() - timedelta(minutes=10))
+    for _ in range(3):
+        write_event("process_restarted", "run", {"told": "It ended."})
+        Change(State.DEGRADED, "", timezone.now(), ["It is slow."]).record()
+    note_refused_providers(["Look at ENGINE__API_KEY."])
+    write_event(PUT_BACK, "watch", {"told": "1 time in moments_app.Job.run_after"})
+
+
+def test_a_finding_has_a_name_a_level_and_a_sentence(ada: UserProfile) -> None:
+    trouble(ada)
+    found = {finding.name: finding for finding in findings((*READY, *DEGRADING), Facts())}
+    assert list(found) == ["queue", "providers", "restarts", "clocks"]
+    assert {finding.level for finding in found.values()} == {Level.DEGRADED}
+    assert found["restarts"].sentence == "Processes died 3 times within 10 minutes, the last: It ended."
+
+
+def test_a_verdict_takes_no_more_statements_when_there_is_more(
+    ada: UserProfile, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    judge()
+    with CaptureQueriesContext(connection) as captured:
+        assert judge().state == State.UP
+    trouble(ada)
+    with django_assert_max_num_queries(len(captured)):
+        assert judge().state == State.DEGRADED
+
+
+def test_checks_of_one_page_share_what_they_read(ada: UserProfile) -> None:
+    trouble(ada)
+    facts = Facts()
+    assert "worker" in {finding.name for finding in findings(SHOWN, facts)}
+    with CaptureQueriesContext(connection) as captured:
+        assert (facts.work.due, len(facts.recently.changes)) == (1, 1)
+    assert len(captured) == 0
+
+
+def test_a_check_that_finds_the_site_down_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memoryproject.checks._fits", False)
+    with newer_version():
+        assert [(finding.name, finding.level) for finding in findings(SHOWN, Facts())] == [("migrations", Level.DOWN)]
+
+
+def test_the_dashboard_tells_of_times_that_were_put_back(ada: UserProfile) -> None:
+    trouble(ada)
+    shown = page(operator(), reverse("admin:index"))
+    assert "Times in the future were put back: 1 time in moments_app.Job.run_after." in shown
