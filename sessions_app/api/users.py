@@ -15,6 +15,7 @@ from sessions_app.api.fields import JsonObjectField, StrictSerializer, TextField
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, operation, update
 from sessions_app.models import UserProfile
+from sessions_app.models.api_key import EXPORT
 from sessions_app.people.erase import OnHold, erase_user
 from sessions_app.people.export import CannotExport, export_user
 
@@ -118,6 +119,7 @@ class ExportView(PersonView):
     """Everything about one person."""
 
     renderer_classes = [JSONRenderer, ZipRenderer]
+    scopes = {"GET": EXPORT}
 
     @operation(
         {(200, "application/zip"): OpenApiTypes.BINARY},
