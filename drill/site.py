@@ -25,6 +25,7 @@ from drill.provider import Provider
 from memoryproject.conf import BASE_DIR, variables
 from memoryproject.embedded import server
 from memoryproject.process_tree import PARENT
+from memoryproject.settings import CONF
 
 START_SECONDS = 240  # that a start may take on a slow machine
 REQUEST_SECONDS = 30
@@ -266,7 +267,7 @@ def found_by_search(site: Site, person: str, query: str, text: str) -> None:
 
 def environment(provider: Provider, database_url: str, folder: Path) -> dict[str, str]:
     """Return the environment of a throw-away installation: default settings, and the stand-in for all models."""
-    defaults = {name: _as_text(field.default) for name, _, field in variables() if name in os.environ}
+    defaults = {name: _as_text(field.default) for name, _, field in variables(type(CONF)) if name in os.environ}
     models = {
         f"{group}__{name}": value
         for group, names in (("ENGINE", ""), ("EMBEDDING", ""), ("CHAT", "UPSTREAM_"))

@@ -51,7 +51,6 @@ ENTRIES = {
     "django_q.schedule": Entry("schedule", "schedules", "schedule"),
     "sessions_app.application": Entry("application", "applications", "apartment"),
     "sessions_app.apikey": Entry("API key", "API keys", "key"),
-    "sessions_app.oauthclient": Entry("assistant", "assistants", "smart_toy"),
     "sessions_app.dailylimit": Entry("limit", "limits", "speed"),
     "moments_app.webhookendpoint": Entry("webhook", "webhooks", "webhook"),
     "moments_app.webhookdelivery": Entry("webhook delivery", "webhook deliveries", "outbox"),
@@ -196,9 +195,19 @@ NAVIGATION = [
         "Access",
         "sessions_app.application",
         "sessions_app.apikey",
-        "sessions_app.oauthclient",
         "sessions_app.dailylimit",
         "moments_app.webhookendpoint",
         "auth.user",
     ),
 ]
+
+
+def add_entry(model: str, entry: Entry, *, after: str) -> None:
+    """Add a model of an extra to the sidebar, behind another model."""
+    neighbor = capfirst(ENTRIES[after].many)
+    ENTRIES[model] = entry
+    for section in NAVIGATION:
+        items: Any = section["items"]
+        titles = [item["title"] for item in items]
+        if neighbor in titles:
+            items.insert(titles.index(neighbor) + 1, _entry(model))

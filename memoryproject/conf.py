@@ -7,7 +7,7 @@ that names it; a removed one gives a warning. `manage.py settings_table` makes `
 
 import secrets
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -24,10 +24,13 @@ from pydantic import (
     Secret,
     SecretStr,
     ValidationError,
+    create_model,
     field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
+
+from memoryproject import extras
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 # Where settings and data are by default: the repository, or the folder in which an installed package is started.
@@ -513,21 +516,6 @@ class WebhookSettings(Group):
     )
 
 
-class OAuthSettings(Group):
-    """Settings of assistants that ask an operator for a key, in place of being given one."""
-
-    site: str = Field(
-        "",
-        pattern=r"^(https://[^/?#\s]+|http://(localhost|127\.0\.0\.1)(:\d+)?)?$",
-        description="Address of the site as assistants reach it, such as `https://memory.example.com`. "
-        "Set: they may ask for keys to `/mcp` by OAuth.",
-    )
-    open_registration: bool = Field(
-        False, description="Any assistant may register itself. Else `manage.py register_assistant` does."
-    )
-    key_minutes: int = Field(60, ge=1, le=1_440, description="A key that was granted is renewed after so long.")
-
-
 class Settings(Group):
     """All settings."""
 
@@ -551,6 +539,9 @@ class Settings(Group):
         "there, with a login like that of web processes. Unset: all is read from the database.",
     )
     database_pool_size: int = Field(10, ge=1, le=500, description="Most connections of one web process.")
+    extras: CommaList = Field(
+        ["oauth"], description="Extras that are installed, separated by commas; `manage.py drop_extra` removes one."
+    )
     data_dir: Path = Field(
         HOME / ".data",
         description="Folder of the embedded database, archives, spooled chat rounds, generated key.",
@@ -623,7 +614,6 @@ class Settings(Group):
     jobs: JobSettings = JobSettings()
     notify: NotifySettings = NotifySettings()
     webhooks: WebhookSettings = WebhookSettings()
-    oauth: OAuthSettings = OAuthSettings()
 
     def database_url_of(self, process: str) -> str:
         """Return the address of the database for a kind of process: web, worker, or blank for commands."""
@@ -631,9 +621,23 @@ class Settings(Group):
         return own.get(process) or self.database_url
 
 
-def variables() -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
+def with_extras(names: Sequence[str]) -> type[Settings]:
+    """Return the settings with the groups of extras.
+
+    Raises:
+        ImproperlyConfigured: There is no such extra.
+    """
+    there = extras.available()
+    if unknown := [name for name in names if name not in there]:
+        raise ImproperlyConfigured(f"EXTRAS: no such extra: {', '.join(unknown)}. There are: {', '.join(there)}.")
+    groups = [conf.Settings for conf in extras.modules(names, "conf")]
+    fields: dict[str, Any] = {name: (group, group()) for name, group in zip(names, groups, strict=True)}
+    return create_model("Settings", __base__=Settings, **fields)
+
+
+def variables(settings: type[Settings]) -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
     """Yield every environment variable as (name, path of fields, field)."""
-    for name, field in Settings.model_fields.items():
+    for name, field in settings.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Group):
             for inner, inner_field in field.annotation.model_fields.items():
                 yield f"{name}__{inner}".upper(), (name, inner), inner_field
@@ -647,7 +651,9 @@ def load(environment: Mapping[str, str]) -> Settings:
     Raises:
         ImproperlyConfigured: A variable is wrong or unknown. The text names all of these, with the reasons.
     """
-    known = {name: path for name, path, _ in variables()}
+    default = ",".join(Settings.model_fields["extras"].default)
+    shape = with_extras(_split_commas(environment.get("EXTRAS", default)))
+    known = {name: path for name, path, _ in variables(shape)}
     groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
     unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
     problems = [f"{name}: no such setting" for name in unknown]
@@ -657,7 +663,7 @@ def load(environment: Mapping[str, str]) -> Settings:
             target = values.setdefault(path[0], {}) if len(path) == 2 else values
             target[path[-1]] = environment[name]
     try:
-        settings = Settings.model_validate(values)
+        settings = shape.model_validate(values)
     except ValidationError as error:
         problems += [f"{'__'.join(map(str, e['loc'][:2])).upper()}: {e['msg']}" for e in error.errors()]
     if problems:

@@ -12,8 +12,7 @@ from django.db.models import Q
 
 # Whoever enters an address has the site send there, and an address may open something by itself.
 WEBHOOKS = Q(content_type__app_label="moments_app", content_type__model__in=["webhookendpoint", "webhookdelivery"])
-# A key, or what gets one by itself.
-KEYS = Q(content_type__app_label="sessions_app", content_type__model__in=["apikey", "oauthclient", "oauthgrant"])
+KEYS = Q(content_type__app_label="sessions_app", content_type__model="apikey")
 # Neither keys nor logins, nor what Django and others keep of those.
 VIEW = (
     Q(codename__startswith="view_", content_type__app_label__in=["sessions_app", "moments_app", "django_q"])

@@ -40,7 +40,7 @@ SET_UP, GIVE_CODE = "auth_user_second_factor", "auth_user_give_code"
 # Pages of a login about itself.
 OWN = {SET_UP, GIVE_CODE, "auth_user_recovery_codes", "auth_user_turn_off", "password_change"}
 # The whole site's: what others than its applications have, and who works here.
-SITE_MODELS = {"application", "circuit", "embeddingmodel", "loginlimit", "oauthclient"}
+SITE_MODELS = {"application", "circuit", "embeddingmodel", "loginlimit"}
 
 
 def client_address(request: HttpRequest) -> str:

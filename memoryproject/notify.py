@@ -21,6 +21,7 @@ import structlog
 from django.conf import settings
 
 from memoryproject.conf import variables
+from memoryproject.settings import CONF
 from memoryproject.signed_post import NotReceived, post
 from memoryproject.site_state import Change
 
@@ -106,7 +107,7 @@ class Command(Channel):
 
 
 def _environment(change: Change) -> dict[str, str]:
-    ours = {name for name, _, _ in variables()}
+    ours = {name for name, _, _ in variables(type(CONF))}
     facts = change.facts()
     told = {
         "MEMORY_STATE": facts["state"],

@@ -10,7 +10,7 @@ from csp.constants import NONCE, NONE, SELF
 from django.conf import global_settings
 from django.templatetags.static import static
 
-from memoryproject import conf
+from memoryproject import conf, extras
 from memoryproject.admin_menu import ACCOUNT, NAVIGATION
 from memoryproject.conf import BASE_DIR, HOME
 
@@ -34,7 +34,6 @@ DAILY_LIMITS = CONF.daily_limits
 JOBS = CONF.jobs
 NOTIFY = CONF.notify
 WEBHOOKS = CONF.webhooks
-OAUTH = CONF.oauth
 DATABASE_POOL_SIZE = CONF.database_pool_size
 READING_DAYS = CONF.reading_days
 API_RATE = CONF.api_rate
@@ -371,3 +370,6 @@ UNFOLD = {
     "COMMAND": {"search_callback": "memoryproject.admin_menu.pages_named"},
     "ACCOUNT": {"navigation": ACCOUNT},
 }
+
+for _extra in extras.modules(CONF.extras, "conf"):
+    _extra.extend(globals())

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.management import call_command, get_commands
 
 from memoryproject import conf
+from memoryproject.settings import CONF
 
 ROOT = Path(settings.BASE_DIR)
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -20,7 +21,7 @@ OURS = {name: service for name, service in COMPOSE["services"].items() if name !
 
 
 def test_each_container_is_given_settings_that_there_are_and_a_command_that_there_is() -> None:
-    known = {name for name, *_ in conf.variables()}
+    known = {name for name, *_ in conf.variables(type(CONF))}
     for service in OURS.values():
         assert service["environment"].keys() <= known
         program, *arguments = service.get("command", ["memory-platform", "check"])

@@ -23,6 +23,7 @@ USED_UNCHANGED = {
     "psycopg": "LGPL-3.0-only",
     "psycopg-binary": "LGPL-3.0-only",
     "psycopg-pool": "LGPL-3.0-only",
+    "jwcrypto": "LGPL-3.0-or-later",
     "certifi": "MPL-2.0",
     "tqdm": "MPL-2.0 AND MIT",
 }

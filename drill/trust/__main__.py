@@ -34,23 +34,27 @@ for user, scope, name in {wanted!r}:
     person = UserProfile.objects.ensure(user, application) if user else None
     print("key", ApiKey.objects.issue("trust", user=person, application=application, scope=scope)[1])
 """
-# As an operator lets an assistant in, and that fetches its key.
-MAKE_GRANTS = """
-import base64, hashlib
+# Tokens for REST, as an assistant gets them that an operator granted access.
+MAKE_TOKENS = """
 from datetime import timedelta
 from django.utils import timezone
-from sessions_app.models import OAuthClient, OAuthGrant, UserProfile
-from sessions_app.models.oauth import Asked
-verifier, there = "v" * 43, "http://localhost:3333/callback"
-challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
-client = OAuthClient.objects.register("trust", [there], by="operator:trust")
+from memory_extras.oauth.audiences import REST, resource_of
+from memory_extras.oauth.conf import new_access_token
+from memory_extras.oauth.models import AccessToken, Assistant, Consent
+from oauth2_provider.models import set_token_value
+from sessions_app.models import UserProfile
+assistant = Assistant.objects.register("trust", ["http://localhost:3333/callback"])
+ends_at, scopes = timezone.now() + timedelta(days=1), ["read", "write", "export"]
 for user, name in {wanted!r}:
-    person = UserProfile.objects.get(user_id=user, application__name=name)
-    asked, ends_at = Asked(client, there, challenge, "", ["write"]), timezone.now() + timedelta(days=1)
-    _, code = OAuthGrant.objects.allow(asked, user=person, scope="write", ends_at=ends_at, by="operator:trust")
-    fetch = dict(client_id=client.client_id, redirect_uri=there, verifier=verifier)
-    print("key", OAuthGrant.objects.exchange(code, **fetch).key)
+    person, text = UserProfile.objects.get(user_id=user, application__name=name), new_access_token(None)
+    consent = Consent.objects.allow(assistant, user=person, scopes=scopes, ends_at=ends_at, by="operator:trust")
+    token = AccessToken(consent=consent, application=assistant, scope=consent.scope, expires=ends_at)
+    token.resource = [resource_of(REST)]
+    set_token_value(token, text)
+    token.save()
+    print("key", text)
 """
+SITE = {"OAUTH__SITE": "http://localhost"}  # without which no token is valid
 MOST_IDS = 3  # of a kind that are tried
 METRICS = Operation("GET", "/metrics")
 AS_OF = "2026-06-01"
@@ -60,7 +64,7 @@ FIRST, SECOND = "default", "second"  # applications
 def main() -> int:
     """Do everything, write the page, and return 1 if something went wrong."""
     remarks: list[str] = []
-    with Provider() as provider, Site(provider) as site:
+    with Provider() as provider, Site(provider, variables=SITE) as site:
         figures = _attacked(site, provider, remarks)
         machine = _machine(site)
     rows = _drilled()
@@ -84,7 +88,7 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
     for person in ("ada", "bo"):  # who have the same names there, and nothing of what Bo says here
         seed(Known(site, of_second, person), OWN)
     have_a_prompt(site, service)
-    to_ada, to_its_bo = _printed_keys(site, MAKE_GRANTS.format(wanted=[("ada", FIRST), ("bo", SECOND)]))
+    to_ada, to_its_bo = _printed_keys(site, MAKE_TOKENS.format(wanted=[("ada", FIRST), ("bo", SECOND)]))
     wait_until_caught_up(site, now(), "^nobody$")  # retracted turns have no vectors
     known, schemas = operations(site)
     ada, bo = Known(site, service, "ada"), Known(site, service, "bo")

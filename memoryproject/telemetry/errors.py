@@ -20,7 +20,7 @@ FLUSH_SECONDS = 5.0
 KEPT = ("event_id", "timestamp", "level", "platform", "release", "environment", "logger", "sdk")
 OF_A_FRAME = ("filename", "module", "function", "lineno", "in_app", "pre_context", "context_line", "post_context")
 OF_A_LINE = ("error", "where", "process", "status", "kind")
-OURS = ("memoryproject", "sessions_app", "moments_app")
+OURS = ("memoryproject", "sessions_app", "moments_app", "memory_extras")
 
 
 def start(process: str, dsn: str) -> Callable[[], None]:

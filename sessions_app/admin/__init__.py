@@ -6,4 +6,4 @@ They are pages of the platform's own site. A project that has only the apps keep
 from django.apps import apps
 
 if apps.is_installed("memoryproject"):
-    from sessions_app.admin import api_key, application, archive, assistant, daily_limit, event, logins  # noqa: F401
+    from sessions_app.admin import api_key, application, archive, daily_limit, event, logins  # noqa: F401

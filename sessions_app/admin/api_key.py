@@ -1,6 +1,7 @@
 """Keys: made here, shown once, revoked, never edited."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.humanize.templatetags.humanize import naturaltime
@@ -14,7 +15,7 @@ from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import PageAdmin, one_line
 from sessions_app.admin.links import link_to
 from sessions_app.admin.views.api_key import ApiKeyForm, MadeApiKey, RevokeApiKey
-from sessions_app.admin.views.authorize import Authorize
+from sessions_app.admin.views.base import OperatorView
 from sessions_app.models import ApiKey
 from sessions_app.models.application import DEFAULT
 
@@ -59,7 +60,7 @@ class ApiKeyAdmin(PageAdmin):
     radio_fields = {"scope": admin.VERTICAL}
     actions = ("revoke",)
     form_page = ApiKeyForm
-    views = (Authorize, RevokeApiKey)
+    views: ClassVar[Sequence[type[OperatorView]]] = (RevokeApiKey,)
     when_empty = "Without a key no application gets in: add one."
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:

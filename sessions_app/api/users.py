@@ -19,6 +19,7 @@ from sessions_app.api.fields import JsonObjectField, StrictSerializer, TextField
 from sessions_app.api.viewsets import PersonViewSet, update
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import UserProfile
+from sessions_app.models.api_key import EXPORT
 from sessions_app.people.erase import OnHold, erase_user
 from sessions_app.people.export import CannotExport, export_user
 
@@ -97,6 +98,7 @@ class UserViewSet(RetrieveModelMixin, PersonViewSet[UserProfile]):
     refuses = {"destroy": [OnHold], "export": [CannotExport]}
     own_transaction = ("destroy", "export")
     long_running = ("destroy", "export")
+    scopes = {"export": EXPORT}
 
     def get_object(self) -> UserProfile:
         return self.found_person

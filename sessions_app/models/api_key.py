@@ -23,6 +23,8 @@ from sessions_app.proven import PROVEN
 from sessions_app.rows import columns, first
 
 LAST_USE_RESOLUTION = timedelta(minutes=1)
+EXPORT, CHAT = "export", "chat"  # scopes that tokens have apart; a key that reads may export, one that writes may chat
+_LEVELS = {"read": 0, EXPORT: 0, "write": 1, CHAT: 1, "admin": 2}
 
 
 _VERIFY_SQL = """
@@ -131,6 +133,7 @@ class ApiKey(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix})"
 
+    granted: frozenset[str] | None = None  # scopes of the token that stands for the key; None: the key was sent itself
     has_limits = False  # whether anybody has limits of their own, as a key that was verified knows
 
     def save(self, *args: Any, **kwargs: Any) -> None:
@@ -170,22 +173,16 @@ class ApiKey(models.Model):
         self.revoked_at = now
         return True
 
-    def renew(self, expires_at: datetime) -> str:
-        """Give the key another secret and another end; return its full text, which can't be retrieved again."""
-        secret = secrets.token_urlsafe(32)
-        self.secret_hash, self.expires_at = _digest(secret), expires_at
-        self.save(update_fields=["secret_hash", "expires_at"])
-        return f"mem_{self.prefix}_{secret}"
-
     def clean(self) -> None:
         """Refuse a new key that has expired already: nobody could use it."""
         if self._state.adding and self.expires_at is not None and self.expires_at <= timezone.now():
             raise ValidationError({"expires_at": "This lies in the past."})
 
     def allows(self, scope: str) -> bool:
-        """Return True if the key's scope includes this one: admin ⊃ write ⊃ read."""
-        order = list(self.Scope.values)
-        return order.index(self.scope) >= order.index(scope)
+        """Return True if the key's scope includes this one: admin ⊃ write ⊃ read; a token has the scopes it names."""
+        if self.granted is not None:
+            return scope in self.granted
+        return _LEVELS[self.scope] >= _LEVELS[scope]
 
     def touch(self) -> None:
         """Record the use, at most once a minute."""

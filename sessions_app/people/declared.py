@@ -14,7 +14,6 @@ from sessions_app.models import (
     DailyUsage,
     Event,
     Message,
-    OAuthGrant,
     ProfileVersion,
     Session,
     UserProfile,
@@ -25,16 +24,16 @@ from sessions_app.people.import_user import SessionOfMessage, keep_from_first_tu
 from sessions_app.people.provenance import Provenance, declare
 
 
-def _of_own_keys(model: type[DailyUsage | DailyLimit | OAuthGrant], user: UserProfile) -> QuerySet[Any]:
+def _of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> QuerySet[Any]:
     """Return the rows of a person's own keys, which name the key alone."""
     return model._base_manager.filter(key__user=user)
 
 
-def _erase_of_own_keys(model: type[DailyUsage | DailyLimit | OAuthGrant], user: UserProfile) -> None:
+def _erase_of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> None:
     _of_own_keys(model, user).delete()
 
 
-def _count_of_own_keys(model: type[DailyUsage | DailyLimit | OAuthGrant], user: UserProfile) -> Counter[str]:
+def _count_of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> Counter[str]:
     return Counter({str(model._meta.verbose_name_plural): _of_own_keys(model, user).count()})
 
 
@@ -113,14 +112,6 @@ declare(
         ApiKey,
         not_exported="it opens this installation, and nothing of it can be shown again",
         left_alone="it is not made of turns",
-    ),
-    Provenance(
-        OAuthGrant,
-        person="key__user",
-        not_exported="it opens this installation, as the key that it is of",
-        left_alone="it is not made of turns",
-        erase=partial(_erase_of_own_keys, OAuthGrant),
-        beside=partial(_count_of_own_keys, OAuthGrant),
     ),
     Provenance(
         DailyUsage,

@@ -14,14 +14,14 @@ from django.urls import reverse
 from playwright.sync_api import Page, ViewportSize
 from pytest_django.fixtures import Settings
 
-from memoryproject.conf import OAuthSettings
+from memory_extras.oauth.models import Assistant
 from sessions_app.admin.links import page_url
-from sessions_app.models import ApiKey, Application, OAuthClient, UserProfile
+from sessions_app.models import ApiKey, Application, UserProfile
 from sessions_app.staff import invitation_to, invite
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.support.every_page import Address, every_address, every_page
 from tests.support.furnished import furnish
-from tests.support.oauth import asked
+from tests.support.oauth import asked, let_ask
 from tests.support.planted import plant
 
 pytestmark = [pytest.mark.slow(seconds=75), pytest.mark.django_db(transaction=True)]
@@ -146,13 +146,13 @@ def test_before_one_is_logged_in_the_policy_holds_and_everybody_can_read_it(tab:
 def test_whoever_lets_an_assistant_in_can_read_what_for_and_is_taken_back_to_it(
     tab: Page, site: str, ada: UserProfile, settings: Settings
 ) -> None:
-    settings.OAUTH = OAuthSettings(site=site)
+    let_ask(settings, site)
     there = f"{site}/admin/"  # of this machine, as an assistant's own address is
-    client = OAuthClient.objects.register("Claude", [there], by=OAuthClient.ITSELF)
+    client = Assistant.objects.register("Claude", [there], is_by_itself=True)
     tab.goto(page_url(ApiKey, "authorize", **asked(client, redirect_uri=there)))
     found = barriers(tab)
     tab.get_by_label("Whose memory: the user_id").fill("ada")
-    tab.get_by_role("button", name="Let it in").click()
+    tab.get_by_role("button", name="Authorize").click()
     tab.wait_for_url(re.compile(re.escape(f"{there}?code=")))
     assert found == [] and ApiKey.objects.get().user == ada
 

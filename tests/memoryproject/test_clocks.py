@@ -16,6 +16,7 @@ from django_otp.plugins.otp_totp.models import TOTPDevice
 from django_q.models import Schedule
 from pytest_django.fixtures import Settings
 
+from memory_extras.oauth.models import Code, Consent
 from memoryproject import clocks
 from memoryproject.checks import judge
 from memoryproject.schedules import put_schedules_back, run_schedule, schedules
@@ -50,7 +51,7 @@ EXCUSED = {
         otp_totp.TOTPDevice.last_used_at django_q.Task.started django_q.Task.stopped
         sessions_app.Application.created_at sessions_app.UserProfile.created_at sessions_app.UserProfile.updated_at
         sessions_app.ApiKey.created_at sessions_app.Session.created_at sessions_app.Archive.created_at
-        sessions_app.OAuthGrant.created_at sessions_app.ProfileVersion.created_at moments_app.Job.started_at
+        sessions_app.ProfileVersion.created_at moments_app.Job.started_at
         moments_app.PromptResource.active_since moments_app.PromptVersion.created_at
         moments_app.MemoryStream.last_updated_at moments_app.StreamVersion.created_at
         moments_app.MemoryAtom.last_accessed_at moments_app.Contradiction.created_at moments_app.Correction.created_at
@@ -61,16 +62,22 @@ EXCUSED = {
         moments_app.ProfileLine.created_at moments_app.ProfilePhrase.created_at moments_app.PromptTrial.created_at
         moments_app.Release.created_at moments_app.Retraction.created_at moments_app.Summary.completed_at
         moments_app.Vocabulary.counted_at moments_app.WebhookEndpoint.created_at moments_app.WebhookDelivery.sent_at
+        oauth.Assistant.updated oauth.Consent.created_at oauth.Code.created oauth.Code.updated oauth.AccessToken.created
+        oauth.AccessToken.updated oauth.RefreshToken.created oauth.RefreshToken.updated
+        oauth2_provider.IDToken.created oauth2_provider.IDToken.updated oauth2_provider.DeviceGrant.last_checked
     """,
     CHOSEN: """
-        sessions_app.ApiKey.expires_at sessions_app.OAuthGrant.ends_at sessions_app.Message.created_at
+        sessions_app.ApiKey.expires_at sessions_app.Message.created_at
         moments_app.MemoryAtom.formed_at moments_app.MemoryAtom.valid_from moments_app.MemoryAtom.valid_until
         moments_app.MemoryAtom.ended_at moments_app.Correction.valid_until moments_app.Moment.starts_at
         moments_app.Moment.ends_at moments_app.FactEmbedding.said_at moments_app.MomentEmbedding.said_at
         moments_app.TurnEmbedding.said_at moments_app.Entity.due_at
+        oauth.AccessToken.expires oauth.Assistant.cimd_expires_at oauth2_provider.IDToken.expires
+        oauth2_provider.DeviceGrant.expires
     """,
     IS_SET: """
-        sessions_app.ApiKey.revoked_at sessions_app.OAuthClient.revoked_at sessions_app.OAuthGrant.code_used_at
+        oauth.Assistant.revoked_at oauth.Code.used_at oauth.RefreshToken.revoked
+        sessions_app.ApiKey.revoked_at
         sessions_app.Message.retracted_at moments_app.StreamVersion.undone_at moments_app.MemoryAtom.reviewed_at
         moments_app.MemoryAtom.corrected_at moments_app.Contradiction.decided_at moments_app.Correction.undone_at
         moments_app.FailureGroup.muted_at moments_app.ProfileLine.ended_at moments_app.Release.revoked_at
@@ -110,6 +117,9 @@ def make_everything() -> None:
     for status in Job.Status:
         Job.objects.create(process=f"of_{status}", status=status, requested_by="test")
     AccessAttempt.objects.create(ip_address="192.0.2.1", failures_since_start=5)
+    consent = Consent.objects.get()
+    code = {"code": "c", "expires": timezone.now(), "redirect_uri": "http://localhost:3333/callback", "scope": "read"}
+    Code.objects.create(consent=consent, application=consent.assistant, **code)
     Login.objects.create(session_key="0" * 32, session_data="", expire_date=timezone.now())
     model = EmbeddingModel.objects.get()
     sources: dict[str, Any] = {
@@ -217,7 +227,7 @@ def test_row_48_a_row_in_use_keeps_no_other_table_waiting(ada: UserProfile) -> N
     assert [done.column for done in put_back(clocks.often())] == ["sessions_app.Session.last_activity_at"]
 
 
-FEW_ROWS = {"Circuit", "WebhookEndpoint", "OrmQ", "ApiKey", "OAuthClient", "OAuthGrant", "AccessAttempt"}
+FEW_ROWS = {"Circuit", "WebhookEndpoint", "OrmQ", "ApiKey", "Assistant", "Code", "AccessAttempt"}
 
 
 @pytest.mark.slow

@@ -49,9 +49,6 @@ MAY = {
     "administrators": {
         "sessions_app.export_userprofile",
         "sessions_app.view_apikey",
-        "sessions_app.view_oauthclient",
-        "sessions_app.view_oauthgrant",
-        "sessions_app.change_oauthclient",
         "moments_app.view_webhookendpoint",
         "moments_app.view_webhookdelivery",
         "moments_app.add_webhookendpoint",

@@ -10,6 +10,7 @@ from django.utils import timezone
 from django_q.models import Task
 from django_q.tasks import async_task
 
+from memory_extras.oauth.models import Assistant, Consent
 from memoryproject.site_state import RESTARTED, Change, State
 from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
 from moments_app.engines.interface import CallRecord, Exchange
@@ -46,8 +47,6 @@ from sessions_app.models import (
     DailyLimit,
     DailyUsage,
     Event,
-    OAuthClient,
-    OAuthGrant,
     Session,
     UserProfile,
 )
@@ -233,11 +232,9 @@ def _operate(session: Session) -> None:
     LogEntry.objects.log_actions(eve.pk, [session], CHANGE, change_message="Asked for moments.", single_object=True)
     invite("ida", role="viewer", actor="operator:eve")
     key, _ = ApiKey.objects.issue("my-app", user=session.user)
-    client = OAuthClient.objects.register("Claude", ["https://claude.example.com/back"], by=OAuthClient.ITSELF)
-    ends = timezone.now() + timedelta(days=30)
-    OAuthGrant.objects.create(
-        key=key, client=client, granted_by="operator:eve", code_hash="0" * 64, code_expires_at=ends, ends_at=ends
-    )
+    assistant = Assistant.objects.register("Claude", ["https://claude.example.com/back"], is_by_itself=True)
+    ends_at = timezone.now() + timedelta(days=30)
+    Consent.objects.allow(assistant, user=session.user, scopes=["read"], ends_at=ends_at, by="operator:eve")
     for whose in ({"key": key}, {"user": session.user}):
         DailyLimit.objects.create(requests=1_000, model_calls=3, usd=0, **whose)
         DailyUsage.objects.create(day=today(), requests=1_200, stored_bytes=88_000, model_calls=3, usd="0.5", **whose)

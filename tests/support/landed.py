@@ -19,7 +19,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
 LIST = Path(__file__).with_name("landed.txt")
-OWN = ("moments_app", "sessions_app")
+OWN = ("moments_app", "oauth", "sessions_app")
 
 
 def digests() -> dict[str, str]:

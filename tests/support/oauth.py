@@ -13,15 +13,24 @@ from django.test import Client as Browser
 from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
+from pytest_django.fixtures import Settings
 
-from sessions_app.models import OAuthClient
+from memory_extras.oauth.conf import Settings as OAuthSettings
+from memory_extras.oauth.conf import provider
+from memory_extras.oauth.models import Assistant
 
 BACK = "http://localhost:3333/callback"
 VERIFIER = "v" * 43
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).decode().rstrip("=")
 
 
-def asked(client: OAuthClient, **more: str) -> dict[str, str]:
+def let_ask(settings: Settings, site: str, *, open_registration: bool = False) -> None:
+    """Set the address at which assistants ask for access; blank: they may not."""
+    settings.OAUTH = OAuthSettings(site=site, open_registration=open_registration)
+    settings.OAUTH2_PROVIDER = provider(settings.OAUTH)
+
+
+def asked(client: Assistant, **more: str) -> dict[str, str]:
     """Return what the address of the page says, where an assistant asks as it should but for what is named."""
     whole = {"response_type": "code", "client_id": client.client_id, "redirect_uri": BACK, "state": "s"}
     return whole | {"code_challenge": CHALLENGE, "code_challenge_method": "S256", "scope": "read write"} | more
@@ -70,9 +79,10 @@ def signing_in(site: str, kept: Kept, browser: Browser, pages: list[str]) -> OAu
     def consent(url: str) -> None:
         there = urlsplit(url)
         query = dict(parse_qsl(there.query))
-        pages.append(browser.get(there.path, query_params=query).content.decode())
-        form = {"user_id": "ada", "scope": "write", "days": 30, "allow": "", "begins": "on"}
-        answers.append(back_from(browser.post(there.path, form, query_params=query)))
+        page = urlsplit(browser.get(there.path, query_params=query)["Location"]).path
+        pages.append(browser.get(page, query_params=query).content.decode())
+        form = {"user_id": "ada", "scope": ["read", "write"], "days": 30, "allow": "", "begins": "on"}
+        answers.append(back_from(browser.post(page, form, query_params=query)))
 
     def in_thread(url: str) -> None:
         try:

@@ -5,13 +5,14 @@ from pydantic import Secret, SecretStr
 from pydantic.fields import FieldInfo
 
 from memoryproject.conf import BASE_DIR, variables
+from memoryproject.settings import CONF
 
 
 class Command(BaseCommand):
     help = "Print the table of all settings for docs/settings.md."
 
     def handle(self, *args: Any, **options: Any) -> str:
-        rows = [f"| `{name}` | {_default(field)} | {field.description} |" for name, _, field in variables()]
+        rows = [f"| `{name}` | {_default(field)} | {field.description} |" for name, _, field in variables(type(CONF))]
         return "\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows])
 
 

@@ -18,11 +18,14 @@ from starlette.datastructures import Headers
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.request import ChatRequest
 from moments_app.interfaces.chat.threads import in_thread
+from sessions_app.api.authentication import issuer_of
 from sessions_app.api.fields import PublicIdField
 from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.models import ApiKey
+from sessions_app.models.api_key import CHAT
 from sessions_app.models.application import DEFAULT
 
+ADDRESSES = "/v1/"  # below which the chat endpoint is
 CACHE_SECONDS = 300  # for which a key that was valid is taken as valid while the database is away
 
 _public_id = PublicIdField()
@@ -39,7 +42,7 @@ class ChatSession:
 
 
 async def authenticated(headers: Headers) -> ApiKey:
-    """Return the key of a call, which may write.
+    """Return the key of a call, which may chat.
 
     Raises:
         ChatError: there is none, it is not valid, may only read, or called too often.
@@ -48,7 +51,7 @@ async def authenticated(headers: Headers) -> ApiKey:
     key = await _verified(text.strip()) if kind.lower() == "bearer" else None
     if key is None:
         raise ChatError(401, "invalid_api_key", "The API key is missing or not valid.", {"WWW-Authenticate": "Bearer"})
-    if not key.allows(ApiKey.Scope.WRITE):
+    if not key.allows(CHAT):
         raise ChatError(403, "insufficient_scope", "This needs a key of scope write.")
     throttle = KeyRateThrottle()
     if not throttle.allow_request(cast(Request, SimpleNamespace(auth=key)), cast(Any, None)):
@@ -73,7 +76,8 @@ async def _verified(text: str) -> ApiKey | None:
 
 
 def _found(text: str) -> ApiKey | None:
-    key = ApiKey.objects.verify(text)
+    issuer = issuer_of(text)
+    key = issuer.key_with(text, ADDRESSES) if issuer else ApiKey.objects.verify(text)
     if key:
         prefetch_related_objects([key], "user")
         key.touch()

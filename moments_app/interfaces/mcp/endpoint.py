@@ -22,7 +22,6 @@ from moments_app.interfaces.door import refuse_strangers
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work, in_mcp_thread
 from moments_app.interfaces.mcp.server import server
 from sessions_app.api.fields import PublicIdField, StrictSerializer
-from sessions_app.api.oauth import challenge
 from sessions_app.api.person import key_of, user_id_of
 from sessions_app.models.session import DEFAULT_AGENT
 from sessions_app.refusals import Refusal, error_data
@@ -92,8 +91,7 @@ def _admitted(scope: Scope) -> Connection | JSONResponse:
         return _connection(request)
     except (APIException, OperationalError, Refusal) as error:
         answer = view.handle_exception(error)
-        headers = {name: answer[name] for name in ("Retry-After",) if name in answer}
-        headers |= {"WWW-Authenticate": challenge()} if answer.status_code == 401 else {}
+        headers = {name: answer[name] for name in ("Retry-After", "WWW-Authenticate") if name in answer}
         return JSONResponse(answer.data, answer.status_code, headers)
 
 

@@ -7,7 +7,7 @@ from django.contrib import messages
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage
 from sessions_app.admin.views.daily_limit import usage_context
-from sessions_app.models import ApiKey, OAuthGrant
+from sessions_app.models import ApiKey
 
 
 class ApiKeyForm(FormPage[ApiKey]):
@@ -19,8 +19,7 @@ class ApiKeyForm(FormPage[ApiKey]):
     def context(self) -> dict[str, Any]:
         key = self.row
         may_revoke = key.revoked_at is None and self.admin.has_change_permission(self.request)
-        grant = OAuthGrant.objects.select_related("client").filter(key=key).first()
-        return usage_context(self.request, key) | {"key": key, "may_revoke": may_revoke, "grant": grant}
+        return usage_context(self.request, key) | {"key": key, "may_revoke": may_revoke}
 
 
 class MadeApiKey(RowPage[ApiKey]):

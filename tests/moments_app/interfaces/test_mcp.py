@@ -20,7 +20,7 @@ from mcp_types import CallToolResult, TextContent, TextResourceContents
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
 
-from memoryproject.conf import BASE_DIR, OAuthSettings
+from memoryproject.conf import BASE_DIR
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, Summary
 from sessions_app.daily_limits import behind
 from sessions_app.models import ApiKey, Message, UserProfile
@@ -29,7 +29,7 @@ from tests.support.api import Api
 from tests.support.daily_limits import limit, used
 from tests.support.first_steps import printed, python_in
 from tests.support.locks import table_locked
-from tests.support.oauth import Kept, signing_in
+from tests.support.oauth import Kept, let_ask, signing_in
 from tests.support.operator import operator
 from tests.support.pages import change_url
 from tests.support.processes import environment, free_port, web, web_at, worker
@@ -507,7 +507,7 @@ def test_the_first_steps_of_the_page_run(base_url: str, ada: UserProfile) -> Non
 
 
 def test_an_assistant_registers_asks_and_renews_its_key_by_itself(base_url: str, settings: Settings) -> None:
-    settings.OAUTH = OAuthSettings(site=base_url)  # of the operator's browser, which is in this process
+    let_ask(settings, base_url)  # of the operator's browser, which is in this process
     root, kept, pages = operator(), Kept(), list[str]()
 
     def use(work: Use, *, is_late: bool = False) -> Any:
@@ -532,7 +532,7 @@ def test_an_assistant_registers_asks_and_renews_its_key_by_itself(base_url: str,
 
     use(remember)
     first = kept.tokens
-    assert "“Claude” asks for a key" in pages[0] and "http://localhost:3333" in pages[0]
+    assert "“Claude” asks for access" in pages[0] and "http://localhost:3333" in pages[0]
     found = use(recall, is_late=True)
     assert found["results"][0]["content"] == "Nora restores kilns in Turin."
     assert len(pages) == 1, "It asked once."
@@ -540,7 +540,7 @@ def test_an_assistant_registers_asks_and_renews_its_key_by_itself(base_url: str,
     assert [post(base_url, tokens.access_token).status_code for tokens in (first, kept.tokens)] == [401, 200]
     key = ApiKey.objects.get()
     assert MemoryAtom.objects.get().written_by == key.actor and key.name == "Claude"
-    assert "granted it to “Claude”" in root.get(change_url(key)).content.decode()
+    assert "Granted to Claude by OAuth." in root.get(change_url(key).replace("change", "history")).content.decode()
 
 
 # --- the door ---

@@ -52,7 +52,7 @@ def test_every_list_says_how_its_rows_lead_to_an_application_or_is_the_sites() -
         if isinstance(shown, PageAdmin) and not shown.applications
     }
     queue, logins = {"ormq", "failure", "schedule"}, {"user", "group"}
-    assert of_the_site == {"application", "circuit", "embeddingmodel", "oauthclient"} | queue | logins
+    assert of_the_site == {"application", "circuit", "embeddingmodel", "assistant"} | queue | logins
 
 
 @pytest.mark.slow

@@ -1,17 +1,16 @@
-"""`register_assistant`: add a client that may ask operators for keys by OAuth."""
+"""`register_assistant`: add a client that may ask operators for access by OAuth."""
 
 from typing import Any
 
 from django.core.management.base import CommandParser
 
+from memory_extras.oauth.models import Assistant
 from sessions_app.management.refusing import RefusingCommand
-from sessions_app.models import OAuthClient
-from sessions_app.models.oauth import check_redirect_uri
 
 
 class Command(RefusingCommand):
     help = (
-        "Register an assistant, which may then ask for keys to /mcp by OAuth. The last line printed is its client id."
+        "Register an assistant, which may then ask for access to /mcp by OAuth. The last line printed is its client id."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -21,7 +20,4 @@ class Command(RefusingCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> str:
-        for uri in options["redirect"]:
-            check_redirect_uri(uri)
-        client = OAuthClient.objects.register(options["name"], options["redirect"], by="operator")
-        return client.client_id
+        return str(Assistant.objects.register(options["name"], options["redirect"]).client_id)

@@ -16,26 +16,26 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memoryproject.conf import OAuthSettings
-from sessions_app.models import ApiKey, Application, Event, LoginLimit, OAuthClient, OAuthGrant, UserProfile
+from memory_extras.oauth.models import AccessToken, Assistant, Code, Consent, RefreshToken
+from sessions_app.models import ApiKey, Application, Event, LoginLimit, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.models.oauth import OAuthRefused
 from sessions_app.people.erase import erase_user
 from tests.support.concurrency import wait_until_somebody_waits
 from tests.support.daily_limits import limit
 from tests.support.live import live_site
-from tests.support.oauth import BACK, VERIFIER, asked, back_from
+from tests.support.oauth import BACK, VERIFIER, asked, back_from, let_ask
 from tests.support.operator import operator
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SITE = "https://memory.example.com"
+REST = f"{SITE}/api/v1"
 AUTHORIZE = "/admin/sessions_app/apikey/authorize/"
 
 
 @pytest.fixture(autouse=True)
 def _on(settings: Settings) -> None:
-    settings.OAUTH = OAuthSettings(site=SITE, open_registration=True)
+    let_ask(settings, SITE, open_registration=True)
 
 
 @pytest.fixture
@@ -44,25 +44,25 @@ def root(transactional_db: None) -> Browser:
 
 
 @pytest.fixture
-def assistant(transactional_db: None) -> OAuthClient:
-    return OAuthClient.objects.register("Claude", [BACK], by=OAuthClient.ITSELF)
+def assistant(transactional_db: None) -> Assistant:
+    return Assistant.objects.register("Claude", [BACK], is_by_itself=True)
 
 
-def allow(browser: Browser, client: OAuthClient, query: dict[str, str] | None = None, **form: Any) -> Any:
-    given = {"user_id": "ada", "scope": "write", "days": 30, "allow": ""} | form
-    return browser.post(AUTHORIZE, given, query_params=query or asked(client))
+def allow(browser: Browser, client: Assistant, query: dict[str, str] | None = None, **form: Any) -> Any:
+    given = {"user_id": "ada", "scope": ["read", "write"], "days": 30, "allow": ""} | form
+    return browser.post(AUTHORIZE, given, query_params=query or asked(client, resource=REST))
 
 
 def token(**form: str) -> Any:
     return Browser().post("/token", form)
 
 
-def fetch(client: OAuthClient, code: str, **other: str) -> Any:
+def fetch(client: Assistant, code: str, **other: str) -> Any:
     whole = {"grant_type": "authorization_code", "code": code, "client_id": client.client_id, "redirect_uri": BACK}
     return token(**whole | {"code_verifier": VERIFIER} | other)
 
 
-def refresh(client: OAuthClient, text: str, **other: str) -> Any:
+def refresh(client: Assistant, text: str, **other: str) -> Any:
     return token(**{"grant_type": "refresh_token", "refresh_token": text, "client_id": client.client_id} | other)
 
 
@@ -70,7 +70,7 @@ def opens(key: str) -> bool:
     return Browser().get("/api/v1/facts", headers={"Authorization": f"Bearer {key}"}).status_code == 200
 
 
-def granted(browser: Browser, client: OAuthClient, **form: Any) -> dict[str, Any]:
+def granted(browser: Browser, client: Assistant, **form: Any) -> dict[str, Any]:
     """Tokens, as a client that does everything right gets them."""
     answer = fetch(client, back_from(allow(browser, client, **form))["code"])
     assert answer.status_code == 200, answer.content
@@ -79,7 +79,7 @@ def granted(browser: Browser, client: OAuthClient, **form: Any) -> dict[str, Any
 
 def test_who_has_no_key_is_told_where_to_ask(transactional_db: None, settings: Settings) -> None:
     with live_site() as site:
-        settings.OAUTH = OAuthSettings(site=site)
+        let_ask(settings, site)
         _told_at(site)
 
 
@@ -91,28 +91,30 @@ def _told_at(site: str) -> None:
     assert (told["resource"], told["authorization_servers"]) == (f"{site}/mcp", [site])
     server = httpx2.get(f"{site}/.well-known/oauth-authorization-server").json()
     assert server["issuer"] == site and server["code_challenge_methods_supported"] == ["S256"]
-    assert server["authorization_endpoint"] == f"{site}{AUTHORIZE}"
+    assert server["authorization_response_iss_parameter_supported"] and "registration_endpoint" not in server
+    asking = httpx2.get(f"{server['authorization_endpoint']}?client_id=x")
+    assert asking.headers["Location"] == f"{AUTHORIZE}?client_id=x"
 
 
-def test_the_page_asks_for_a_login_and_loses_nothing_by_it(assistant: OAuthClient) -> None:
+def test_the_page_asks_for_a_login_and_loses_nothing_by_it(assistant: Assistant) -> None:
     answer = Browser().get(AUTHORIZE, query_params=asked(assistant))
     assert answer.status_code == 302 and "/login/?next=" in answer["Location"]
     assert assistant.client_id in answer["Location"]
     editor = operator(group="editors")
     assert editor.get(AUTHORIZE, query_params=asked(assistant)).status_code == 403
     assert allow(editor, assistant, begins="on").status_code == 403
-    assert not OAuthGrant.objects.exists()
+    assert not Consent.objects.exists()
 
 
 def test_the_operator_says_whose_memory_how_much_and_until_when(
-    root: Browser, assistant: OAuthClient, ada: UserProfile
+    root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     tokens = granted(root, assistant, scope="read", days=2)
     assert (tokens["token_type"], tokens["expires_in"], tokens["scope"]) == ("Bearer", 3_600, "read")
     key = ApiKey.objects.get()
     assert (key.user, key.scope, key.name) == (ada, "read", "Claude")
-    grant = OAuthGrant.objects.get()
-    assert grant.granted_by == "operator:root" and grant.ends_at - timezone.now() < timedelta(days=2)
+    assert key.expires_at and key.expires_at - timezone.now() < timedelta(days=2)
+    assert Consent.objects.get().granted_by == "operator:root"
     headers = {"Authorization": f"Bearer {tokens['access_token']}"}
     added = {"kind": "task", "title": "t"}
     answer = Browser().post("/api/v1/entities", added, content_type="application/json", headers=headers)
@@ -122,7 +124,7 @@ def test_the_operator_says_whose_memory_how_much_and_until_when(
 
 
 @pytest.mark.slow
-def test_nobody_is_made_by_a_slip_and_an_application_has_its_own(root: Browser, assistant: OAuthClient) -> None:
+def test_nobody_is_made_by_a_slip_and_an_application_has_its_own(root: Browser, assistant: Assistant) -> None:
     other = Application.objects.create(name="other")
     there: dict[str, Any] = {"user_id": "nobody", "application": other.pk}
     for name in ("nobody", "a/b", ".."):
@@ -133,28 +135,30 @@ def test_nobody_is_made_by_a_slip_and_an_application_has_its_own(root: Browser, 
     assert UserProfile.objects.get().application == other == ApiKey.objects.get().application
     for form in ({"days": 366}, {"days": 0}, {"scope": "admin"}, {"application": 99}, {"application": ""}):
         assert allow(root, assistant, **there | form).status_code == 400
-    assert allow(root, assistant, asked(assistant, scope="read"), **there).status_code == 400
+    assert allow(root, assistant, asked(assistant, scope="read"), **there | {"scope": "write"}).status_code == 400
     assert ApiKey.objects.count() == 1
 
 
 @pytest.mark.parametrize(
     ("other", "error"),
     [
-        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"response_type": "token"}, "unauthorized_client"),
         ({"code_challenge_method": "plain"}, "invalid_request"),
         ({"code_challenge": ""}, "invalid_request"),
         ({"code_challenge": "short"}, "invalid_request"),
         ({"scope": "read admin"}, "invalid_scope"),
+        ({"scope": "read export"}, "invalid_scope"),
+        ({"scope": "chat"}, "invalid_scope"),
         ({"resource": "https://elsewhere.example.com/mcp"}, "invalid_target"),
     ],
 )
 def test_what_can_not_be_granted_is_told_to_the_assistant(
-    root: Browser, assistant: OAuthClient, ada: UserProfile, other: dict[str, str], error: str
+    root: Browser, assistant: Assistant, ada: UserProfile, other: dict[str, str], error: str
 ) -> None:
     query = asked(assistant, **other)
     for answer in (root.get(AUTHORIZE, query_params=query), allow(root, assistant, query)):
         assert back_from(answer)["error"] == error
-    assert not OAuthGrant.objects.exists()
+    assert not Consent.objects.exists()
 
 
 @pytest.mark.parametrize(
@@ -170,17 +174,17 @@ def test_what_can_not_be_granted_is_told_to_the_assistant(
     ],
 )
 def test_row_36_nobody_is_sent_to_an_address_that_is_not_the_assistants_to_the_letter(
-    root: Browser, assistant: OAuthClient, ada: UserProfile, other: dict[str, str]
+    root: Browser, assistant: Assistant, ada: UserProfile, other: dict[str, str]
 ) -> None:
     query = asked(assistant, **other)
     for answer in (root.get(AUTHORIZE, query_params=query), allow(root, assistant, query)):
         assert answer.status_code == 400
         assert "http-equiv" not in answer.content.decode() and "evil" not in answer.content.decode()
-    assert not OAuthGrant.objects.exists()
+    assert not Consent.objects.exists()
 
 
 def test_row_35_an_operator_of_one_application_grants_nobodys_memory_in_another(
-    assistant: OAuthClient, ada: UserProfile
+    assistant: Assistant, ada: UserProfile
 ) -> None:
     other = Application.objects.create(name="other")
     eve = operator("add_apikey", "view_")
@@ -190,30 +194,30 @@ def test_row_35_an_operator_of_one_application_grants_nobodys_memory_in_another(
         for user_id in ("ada", "new"):
             answer = allow(eve, assistant, **elsewhere, user_id=user_id, begins="on")
             assert answer.status_code == 400, "Which application is asked for, and it is one of theirs."
-    assert not OAuthGrant.objects.exists() and list(UserProfile.objects.all()) == [ada]
-    assert granted(eve, assistant, application=other.pk, begins="on")["scope"] == "write"
+    assert not Consent.objects.exists() and list(UserProfile.objects.all()) == [ada]
+    assert granted(eve, assistant, application=other.pk, begins="on")["scope"] == "read write"
     assert ApiKey.objects.get().application == other
 
 
-def test_row_36_no_other_site_has_an_operator_grant_anything(assistant: OAuthClient, ada: UserProfile) -> None:
+def test_row_36_no_other_site_has_an_operator_grant_anything(assistant: Assistant, ada: UserProfile) -> None:
     browser = Browser(enforce_csrf_checks=True)
     browser.force_login(User.objects.create_superuser("root"))
     shown = browser.get(AUTHORIZE, query_params=asked(assistant))
     assert shown["X-Frame-Options"] == "DENY" and "frame-ancestors 'none'" in shown["Content-Security-Policy"]
     assert "form-action 'self'" in shown["Content-Security-Policy"]
-    assert allow(browser, assistant).status_code == 403 and not OAuthGrant.objects.exists()
-    link = asked(assistant) | {"user_id": "ada", "scope": "read", "days": "30", "allow": ""}
+    assert allow(browser, assistant).status_code == 403 and not Consent.objects.exists()
+    link = asked(assistant) | {"user_id": "ada", "scope": "read write", "days": "30", "allow": ""}
     assert browser.get(AUTHORIZE, query_params=link).status_code == 200
-    assert not OAuthGrant.objects.exists(), "A link alone grants nothing."
+    assert not Consent.objects.exists(), "A link alone grants nothing."
 
 
 def test_row_36_neither_code_nor_token_widens_what_was_granted(
-    root: Browser, assistant: OAuthClient, ada: UserProfile
+    root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     code = back_from(allow(root, assistant, scope="read"))["code"]
-    assert token(grant_type="authorization_code", code=code, client_id=assistant.client_id).status_code == 400
-    wider = {"scope": "write admin", "user_id": "bo", "application": "2", "expires_in": "99999999"}
-    first = fetch(assistant, code, **wider).json()
+    wider = {"user_id": "bo", "application": "2", "expires_in": "99999999"}
+    first = fetch(assistant, code, **wider | {"scope": "read write"}).json()
+    assert refresh(assistant, first["refresh_token"], scope="read write").json()["error"] == "invalid_scope"
     second = refresh(assistant, first["refresh_token"], **wider).json()
     assert [one["scope"] for one in (first, second)] == ["read", "read"]
     assert [one["expires_in"] for one in (first, second)] == [3_600, 3_600]
@@ -223,7 +227,7 @@ def test_row_36_neither_code_nor_token_widens_what_was_granted(
 
 
 def test_row_36_a_key_that_was_granted_is_limited_as_any_other(
-    root: Browser, assistant: OAuthClient, ada: UserProfile
+    root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     text = granted(root, assistant)["access_token"]
     limit(ApiKey.objects.get(), requests=1)
@@ -232,9 +236,9 @@ def test_row_36_a_key_that_was_granted_is_limited_as_any_other(
 
 @pytest.mark.slow
 def test_row_36_a_code_is_good_once_for_whoever_asked_and_for_a_minute(
-    root: Browser, assistant: OAuthClient, ada: UserProfile
+    root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
-    thief = OAuthClient.objects.register("Thief", [BACK], by=OAuthClient.ITSELF)
+    thief = Assistant.objects.register("Thief", [BACK], is_by_itself=True)
     wrong: list[dict[str, str]] = [
         {"code_verifier": "w" * 43},
         {"redirect_uri": f"{BACK}/"},
@@ -242,10 +246,10 @@ def test_row_36_a_code_is_good_once_for_whoever_asked_and_for_a_minute(
     ]
     for other in wrong:
         code = back_from(allow(root, assistant))["code"]
-        assert fetch(assistant, code, **other).json()["error"] == "invalid_grant"
+        assert fetch(assistant, code, **other).json()["error"] in ("invalid_grant", "invalid_request")
         assert fetch(assistant, code).json()["error"] == "invalid_grant", "It was burned."
     code = back_from(allow(root, assistant))["code"]
-    OAuthGrant.objects.filter(key__revoked_at=None).update(code_expires_at=timezone.now())
+    Code.objects.update(expires=timezone.now())
     assert fetch(assistant, code).json()["error"] == "invalid_grant"
     code = back_from(allow(root, assistant))["code"]
     key = fetch(assistant, code).json()["access_token"]
@@ -255,9 +259,9 @@ def test_row_36_a_code_is_good_once_for_whoever_asked_and_for_a_minute(
 
 
 def test_row_36_what_renews_a_key_is_good_once_and_not_for_another_or_after_the_end(
-    root: Browser, assistant: OAuthClient, ada: UserProfile
+    root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
-    thief = OAuthClient.objects.register("Thief", [BACK], by=OAuthClient.ITSELF)
+    thief = Assistant.objects.register("Thief", [BACK], is_by_itself=True)
     first = granted(root, assistant)
     assert refresh(thief, first["refresh_token"]).status_code == 400 and opens(first["access_token"])
     second = refresh(assistant, first["refresh_token"]).json()
@@ -266,13 +270,13 @@ def test_row_36_what_renews_a_key_is_good_once_and_not_for_another_or_after_the_
     assert not opens(second["access_token"]), "One of the two was stolen."
     assert refresh(assistant, second["refresh_token"]).status_code == 400
     third = granted(root, assistant)
-    OAuthGrant.objects.update(ends_at=timezone.now())
+    ApiKey.objects.update(expires_at=timezone.now())
     assert refresh(assistant, third["refresh_token"]).status_code == 400
 
 
 @pytest.mark.slow
 def test_a_key_ends_where_keys_are_ended_by_its_client_and_with_its_person(
-    root: Browser, assistant: OAuthClient, ada: UserProfile
+    root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     tokens = granted(root, assistant)
     key = ApiKey.objects.get()
@@ -281,42 +285,45 @@ def test_a_key_ends_where_keys_are_ended_by_its_client_and_with_its_person(
     for shown in ("access_token", "refresh_token"):
         tokens = granted(root, assistant)
         elsewhere = Browser().post("/revoke", {"token": tokens[shown], "client_id": "another"})
-        assert elsewhere.status_code == 200 and opens(tokens["access_token"])
+        other = Assistant.objects.register("Other", [BACK])
+        assert Browser().post("/revoke", {"token": tokens[shown], "client_id": other.client_id}).status_code == 200
+        assert elsewhere.status_code == 401 and opens(tokens["access_token"])
         Browser().post("/revoke", {"token": tokens[shown], "client_id": assistant.client_id})
         assert not opens(tokens["access_token"])
     tokens = granted(root, assistant)
     assert erase_user("ada", application=DEFAULT, actor="test").rows["OAuth grants"] == 4
-    assert not opens(tokens["access_token"]) and not OAuthGrant.objects.exists()
+    assert not opens(tokens["access_token"]) and not Consent.objects.exists()
 
 
 @pytest.mark.slow
 def test_a_revoked_assistant_has_no_key_any_more_and_asks_for_none(
-    root: Browser, assistant: OAuthClient, ada: UserProfile
+    root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     tokens = granted(root, assistant)
     waiting = back_from(allow(root, assistant))["code"]
-    ApiKey.objects.filter(grant__code_used_at=None).update(last_used_at=timezone.now())
-    page = reverse("admin:sessions_app_oauthclient_change", args=[assistant.pk])
-    listed = root.get(reverse("admin:sessions_app_oauthclient_changelist")).content.decode()
+    ApiKey.objects.filter(consent__code__used_at=None).update(last_used_at=timezone.now())
+    page = reverse("admin:oauth_assistant_change", args=[assistant.pk])
+    listed = root.get(reverse("admin:oauth_assistant_changelist")).content.decode()
     assert BACK in listed and "Claude" in listed and "now" in listed
-    assert all(text in root.get(page).content.decode() for text in (BACK, "write for ada", "Revoke this assistant"))
-    revoke = reverse("admin:sessions_app_oauthclient_revoke", args=[assistant.pk])
+    assert all(
+        text in root.get(page).content.decode() for text in (BACK, "read write for ada", "Revoke this assistant")
+    )
+    revoke = reverse("admin:oauth_assistant_revoke", args=[assistant.pk])
     assert operator(group="editors").post(revoke).status_code == 403 and opens(tokens["access_token"])
     root.post(revoke)
-    assert not opens(tokens["access_token"]) and fetch(assistant, waiting).status_code == 400
-    assert refresh(assistant, tokens["refresh_token"]).status_code == 400
+    assert not opens(tokens["access_token"]) and fetch(assistant, waiting).status_code == 401
+    assert refresh(assistant, tokens["refresh_token"]).status_code == 401
     assert "not known here" in root.get(AUTHORIZE, query_params=asked(assistant)).content.decode()
-    assert allow(root, assistant).status_code == 400 and OAuthGrant.objects.count() == 2
+    assert allow(root, assistant).status_code == 400 and Consent.objects.count() == 2
     assert "had been revoked before" in root.post(revoke, follow=True).content.decode()
     event = Event.objects.get(type="assistant_revoked")
     assert (event.actor, event.payload) == ("operator:root", {"client_id": assistant.client_id, "keys": 2})
 
 
 def test_a_key_that_is_just_given_out_ends_with_its_assistant(
-    root: Browser, assistant: OAuthClient, ada: UserProfile
+    root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     codes = [back_from(allow(root, assistant))["code"] for _ in range(2)]
-    told = {"client_id": assistant.client_id, "redirect_uri": BACK, "verifier": VERIFIER}
 
     def end() -> int | None:
         try:
@@ -326,25 +333,23 @@ def test_a_key_that_is_just_given_out_ends_with_its_assistant(
 
     with ThreadPoolExecutor(1) as other:
         with transaction.atomic():
-            tokens = OAuthGrant.objects.exchange(codes[0], **told)
+            assert Assistant.objects.exists()  # keeps the transaction's role, which sees who waits
+            tokens = fetch(assistant, codes[0]).json()
             ending = other.submit(end)
             wait_until_somebody_waits()
-        assert ending.result() == 2 and not opens(tokens.key)
+        assert ending.result() == 2 and not opens(tokens["access_token"])
     ApiKey.objects.update(revoked_at=None)  # as one that was granted at that moment, which the end did not see
-    with pytest.raises(OAuthRefused):
-        OAuthGrant.objects.exchange(codes[1], **told)
+    assert fetch(assistant, codes[1]).status_code == 401
 
 
 def test_row_19_of_codes_and_tokens_there_are_hashes_alone(
-    root: Browser, assistant: OAuthClient, ada: UserProfile
+    root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     code = back_from(allow(root, assistant))["code"]
     tokens = fetch(assistant, code).json()
-    [kept] = OAuthGrant.objects.values()
-    [key] = ApiKey.objects.values()
-    told = f"{kept}{key}"
-    secret = tokens["access_token"].split("_", 2)[2]
-    assert not any(text in told for text in (code, secret, tokens["refresh_token"], VERIFIER))
+    tables: list[Any] = [ApiKey, Assistant, Consent, Code, AccessToken, RefreshToken]
+    told = "".join(str(list(table.objects.values())) for table in tables)
+    assert not any(text in told for text in (code, tokens["access_token"], tokens["refresh_token"], VERIFIER))
 
 
 @pytest.mark.parametrize(
@@ -372,46 +377,46 @@ def test_row_19_of_codes_and_tokens_there_are_hashes_alone(
 def test_who_does_not_say_where_codes_may_go_is_not_registered(transactional_db: None, body: bytes) -> None:
     answer = Browser().post("/register", body, content_type="application/json")
     assert answer.status_code == 400 and answer.json()["error"].startswith("invalid_")
-    assert not OAuthClient.objects.exists()
+    assert not Assistant.objects.exists()
 
 
 def test_without_leave_nobody_registers_and_an_operator_does(
     settings: Settings, root: Browser, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = {"redirect_uris": [BACK], "client_name": "Mine", "grant_types": ["authorization_code"]}
-    monkeypatch.setattr("sessions_app.api.oauth.UNUSED_MOST", 1)
+    monkeypatch.setattr("memory_extras.oauth.views.UNUSED_MOST", 1)
     answers = [Browser().post("/register", said, content_type="application/json") for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 400]
     assert answers[0].json()["token_endpoint_auth_method"] == "none"
-    OAuthClient.objects.update(created_at=timezone.now() - timedelta(minutes=11))
+    Assistant.objects.update(created=timezone.now() - timedelta(minutes=11))
     assert Browser().post("/register", said, content_type="application/json").status_code == 201
-    settings.OAUTH = OAuthSettings(site=SITE)
+    let_ask(settings, SITE)
     assert Browser().post("/register", said, content_type="application/json").status_code == 404
     assert "registration_endpoint" not in Browser().get("/.well-known/oauth-authorization-server").json()
     out = StringIO()
     call_command("register_assistant", "Cursor", redirect=[BACK], stdout=out)
-    client = OAuthClient.objects.get(client_id=out.getvalue().strip())
+    client = Assistant.objects.get(client_id=out.getvalue().strip())
     assert "calls itself" not in root.get(AUTHORIZE, query_params=asked(client)).content.decode()
-    assert granted(root, client)["scope"] == "write"
+    assert granted(root, client)["scope"] == "read write"
     with pytest.raises(CommandError):
         call_command("register_assistant", "x", redirect=["javascript:x"])
 
 
-def test_without_the_setting_there_is_none_of_it(settings: Settings, root: Browser, assistant: OAuthClient) -> None:
-    settings.OAUTH = OAuthSettings()
+def test_without_the_setting_there_is_none_of_it(settings: Settings, root: Browser, assistant: Assistant) -> None:
+    let_ask(settings, "")
     for path in ("oauth-protected-resource", "oauth-protected-resource/mcp", "oauth-authorization-server"):
         assert Browser().get(f"/.well-known/{path}").status_code == 404
     for path in ("register", "token", "revoke"):
         assert Browser().post(f"/{path}", {}).status_code == 404
     assert root.get(AUTHORIZE, query_params=asked(assistant)).status_code == 302
-    assert allow(root, assistant, begins="on").status_code == 302 and not OAuthGrant.objects.exists()
+    assert allow(root, assistant, begins="on").status_code == 302 and not Consent.objects.exists()
 
 
 def test_what_is_no_request_for_a_key_says_what_is_missing(transactional_db: None) -> None:
     for form in ({}, {"grant_type": "password"}, {"grant_type": "authorization_code"}, {"grant_type": ["a", "b"]}):
         answer = Browser().post("/token", form)
-        assert answer.status_code == 400 and answer["Cache-Control"] == "no-store"
+        assert answer.status_code == 400 and "no-store" in answer["Cache-Control"]
         assert answer.json()["error"] in ("invalid_request", "unsupported_grant_type")
     nobody = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "a\0b"}
-    assert token(**nobody).json()["error"] == "invalid_grant"
+    assert token(**nobody).json()["error"] == "invalid_client"
     assert Browser().get("/token").status_code == 405

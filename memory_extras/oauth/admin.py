@@ -1,0 +1,131 @@
+"""Assistants in the admin: what is known of them, what they were granted, and how to end it."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.humanize.templatetags.humanize import naturaltime
+from django.db.models import Count, F, IntegerField, Max, OuterRef, QuerySet, Subquery
+from django.http import HttpRequest
+from oauth2_provider.models import get_id_token_model
+from unfold.decorators import display
+
+from memory_extras.oauth.authorize import Authorize
+from memory_extras.oauth.models import AccessToken, Assistant, Code, Consent, RefreshToken
+from sessions_app.admin.api_key import ApiKeyAdmin
+from sessions_app.admin.ask_first import asks_first
+from sessions_app.admin.base import PageAdmin, one_line
+from sessions_app.admin.links import change_url
+from sessions_app.admin.views.base import FormPage, RowAction
+from sessions_app.models import ApiKey
+
+SHOWN = 50
+
+# The library has pages of its own, which show all tokens to whoever may see one table.
+for model in (Assistant, Code, AccessToken, RefreshToken, get_id_token_model()):
+    admin.site.unregister(model)
+ApiKeyAdmin.views = (Authorize, *ApiKeyAdmin.views)
+
+
+class AssistantForm(FormPage[Assistant]):
+    """The page of an assistant: its state, what it was granted, and revoking it."""
+
+    before = "oauth/assistant.html"
+
+    def context(self) -> dict[str, Any]:
+        keys = self.seen(ApiKey.objects.all())
+        granted = Consent.objects.filter(assistant=self.row, key__in=keys).select_related("key__user")
+        may_revoke = self.row.revoked_at is None and self.admin.has_change_permission(self.request)
+        return {"client": self.row, "may_revoke": may_revoke, "grants": granted.order_by("-id")[:SHOWN], "most": SHOWN}
+
+
+class RevokeAssistant(RowAction[Assistant]):
+    """End everything that an assistant was granted, and let it ask for nothing else."""
+
+    route, name = "<path:pk>/revoke/", "revoke"
+
+    def change(self, assistant: Assistant) -> str:
+        keys = assistant.revoke(by=self.actor)
+        if keys is None:
+            messages.error(self.request, f"{assistant} had been revoked before.")
+        else:
+            self.log(assistant, "Revoked.", f"{assistant} is revoked, and {keys} of its grants that were not yet.")
+        return change_url(assistant)
+
+
+def _of_consents(value: Any, **kwargs: Any) -> Subquery:
+    rows = Consent.objects.filter(assistant=OuterRef("pk")).order_by().values("assistant").annotate(value=value)
+    return Subquery(rows.values("value"), **kwargs)
+
+
+@admin.register(Assistant)
+class AssistantAdmin(PageAdmin):
+    """Assistants, which register themselves or by `manage.py register_assistant`."""
+
+    list_display = ("name", "state", "registered", "leads_to", "grants", "last_use", "made_at")
+    tells_of_people = False
+    search_fields = search_prefixes = ("name", "client_id")
+    search_help_text = "The beginning of a name or client id"
+    ordering = ("-id",)
+    actions = ("revoke",)
+    form_page = AssistantForm
+    views = (RevokeAssistant,)
+    when_empty = "Assistants that ask for access by OAuth are listed here."
+    fields = readonly_fields = ("client_id", "registered", "redirects", "made_at", "revoked")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Assistant]:
+        queryset: QuerySet[Assistant] = super().get_queryset(request)
+        count = _of_consents(Count("pk"), output_field=IntegerField())
+        last_use = _of_consents(Max("key__last_used_at"))
+        annotated: QuerySet[Assistant] = queryset.annotate(grant_count=count, last_used_at=last_use)
+        return annotated
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False  # where a code may be sent is said by whoever runs the assistant
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return obj is None and super().has_change_permission(request)  # to revoke; there is nothing to edit
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    @admin.action(description="Revoke the selected assistants", permissions=["change"])
+    @asks_first(
+        "Everything that these assistants were granted ends now, and they can't ask for more. This can't be undone.",
+        button="Revoke these assistants",
+    )
+    def revoke(self, request: HttpRequest, queryset: QuerySet[Assistant]) -> None:
+        """End everything that they were granted."""
+        RevokeAssistant.change_each(self, request, queryset)
+
+    @display(description="State", label={"active": "success", "revoked": "danger"})  # type: ignore[untyped-decorator]
+    def state(self, assistant: Assistant) -> str:
+        return assistant.state
+
+    @admin.display(description="Registered by")
+    def registered(self, assistant: Assistant) -> str:
+        return "itself" if assistant.is_by_itself else "operator"
+
+    @admin.display(description="Sends codes to")
+    def leads_to(self, assistant: Assistant) -> str:
+        first, *others = assistant.redirect_uris.split()
+        return f"{first} and {len(others)} more" if others else str(first)
+
+    @admin.display(description="Sends codes to")
+    def redirects(self, assistant: Assistant) -> str:
+        return "\n".join(assistant.redirect_uris.split())
+
+    @admin.display(description="Grants")
+    def grants(self, assistant: Any) -> int:
+        return assistant.grant_count or 0
+
+    @admin.display(description="Last use", ordering=F("last_used_at").desc(nulls_last=True))
+    def last_use(self, assistant: Any) -> str:
+        return str(naturaltime(assistant.last_used_at)) if assistant.last_used_at else "never"
+
+    @admin.display(description="Registered", ordering="created")
+    def made_at(self, assistant: Assistant) -> str:
+        return one_line(assistant.created)
+
+    @admin.display(description="Revoked")
+    def revoked(self, assistant: Assistant) -> str:
+        return one_line(assistant.revoked_at)

@@ -1,0 +1,23 @@
+from datetime import timedelta
+
+from django.apps import AppConfig
+
+
+class OAuthConfig(AppConfig):
+    """Assistants that ask operators for access by OAuth."""
+
+    name = "memory_extras.oauth"
+    label = "oauth"
+    verbose_name = "OAuth"
+
+    def ready(self) -> None:
+        from memory_extras.oauth import declared  # noqa: F401 (adds itself to the registry)
+        from memory_extras.oauth.conf import CODE_SECONDS
+        from memory_extras.oauth.models import Assistant, Code
+        from memory_extras.oauth.tokens import Tokens
+        from memoryproject.clocks import OF_EXTRAS
+        from sessions_app.api.authentication import ISSUERS
+        from sessions_app.clock import Times
+
+        ISSUERS.append(Tokens())
+        OF_EXTRAS.extend([Times(Assistant, "created"), Times(Code, "expires", timedelta(seconds=CODE_SECONDS))])

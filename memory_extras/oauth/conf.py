@@ -1,0 +1,107 @@
+"""Settings of the extra, and what it adds to Django's."""
+
+import secrets
+from typing import Any
+
+from django.conf import settings as django_settings
+from pydantic import Field
+
+from memoryproject.admin_menu import Entry, add_entry
+from memoryproject.conf import Group
+
+NAME = "OAUTH"  # of the group, among Django's settings
+ACCESS, REFRESH = "mem_oauth_", "mem_refresh_"  # how tokens begin; all secrets of this platform begin with mem_
+CODE_SECONDS = 60
+# Scopes, as the consent page names them.
+MEANINGS = {
+    "read": "Read: search, contexts, facts, single turns",
+    "write": "Write: add, correct and end what is remembered",
+    "export": "Export: download everything about the person at once",
+    "chat": "Chat: converse with memory, which is billed by your model provider",
+}
+MODELS = {
+    "APPLICATION": "oauth.Assistant",
+    "GRANT": "oauth.Code",
+    "ACCESS_TOKEN": "oauth.AccessToken",
+    "REFRESH_TOKEN": "oauth.RefreshToken",
+    "ID_TOKEN": "oauth2_provider.IDToken",  # unused, but migrations ask for it
+}
+DAYS_MOST = 365  # that a grant lasts
+
+
+class Settings(Group):
+    """Settings of assistants that ask an operator for access."""
+
+    site: str = Field(
+        "",
+        pattern=r"^(https://[^/?#\s]+|http://(localhost|127\.0\.0\.1)(:\d+)?)?$",
+        description="Address of the site as assistants reach it, such as `https://memory.example.com`. "
+        "Set: they may ask for access to `/mcp` by OAuth.",
+    )
+    open_registration: bool = Field(
+        False, description="Any assistant may register itself. Else `manage.py register_assistant` does."
+    )
+    key_minutes: int = Field(60, ge=1, le=1_440, description="Minutes until an assistant has to renew its token.")
+
+
+def current() -> Settings:
+    """Return the settings in force."""
+    group: Settings = getattr(django_settings, NAME)
+    return group
+
+
+def extend(settings: dict[str, Any]) -> None:
+    """Add the extra to Django's settings."""
+    settings[NAME] = settings["CONF"].oauth
+    settings["INSTALLED_APPS"] += ["oauth2_provider", "memory_extras.oauth"]
+    settings |= {f"OAUTH2_PROVIDER_{kind}_MODEL": model for kind, model in MODELS.items()}
+    settings["OAUTH2_PROVIDER"] = provider(settings[NAME])
+    # It logs each clean-up, and parts of requests.
+    settings["LOGGING"]["loggers"]["oauth2_provider"] = {"level": "WARNING"}
+    add_entry("oauth.assistant", Entry("assistant", "assistants", "smart_toy"), after="sessions_app.apikey")
+
+
+def provider(group: Settings) -> dict[str, Any]:
+    """Return the settings of django-oauth-toolkit."""
+    return {
+        "OAUTH2_VALIDATOR_CLASS": "memory_extras.oauth.validator.Validator",
+        "OAUTH2_BACKEND_CLASS": "memory_extras.oauth.validator.Backend",
+        "SCOPES": MEANINGS,
+        "DEFAULT_SCOPES": [],
+        "ACCESS_TOKEN_GENERATOR": "memory_extras.oauth.conf.new_access_token",
+        "REFRESH_TOKEN_GENERATOR": "memory_extras.oauth.conf.new_refresh_token",
+        "AUTHORIZATION_CODE_EXPIRE_SECONDS": CODE_SECONDS,
+        "REFRESH_TOKEN_EXPIRE_SECONDS": DAYS_MOST * 86_400,
+        "REFRESH_TOKEN_REUSE_PROTECTION": True,
+        "EXTRA_SERVER_KWARGS": {"token_expires_in": _seconds_left},
+        "PKCE_REQUIRED": True,
+        "ALLOWED_REDIRECT_URI_SCHEMES": ["https"],  # unused: `check_redirect_uri` says which are allowed
+        "COMPLIANT_BCP_RFC9700_IMPLICIT_GRANT": True,
+        "COMPLIANT_BCP_RFC9700_PASSWORD_GRANT": True,
+        "COMPLIANT_BCP_RFC9700_PKCE_METHOD": True,
+        "COMPLIANT_BCP_RFC9700_ACCESS_TOKEN_TRANSPORT": True,
+        "COMPLIANT_BCP_RFC9700_AUTHZ_RESPONSE_ISS": True,
+        "COMPLIANT_BCP_RFC9700_TOKEN_STORAGE": True,
+        "OIDC_ISS_ENDPOINT": group.site,
+        "DCR_ENABLED": group.open_registration,
+        "OAUTH2_RESPONSE_TYPES_SUPPORTED": ["code"],
+        "OAUTH2_GRANT_TYPES_SUPPORTED": ["authorization_code", "refresh_token"],
+        "OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED": ["none"],
+        "OAUTH2_PROTECTED_RESOURCE_NAME": "Memory platform",
+    }
+
+
+def new_access_token(request: Any) -> str:
+    """Return the text of an access token."""
+    return f"{ACCESS}{secrets.token_urlsafe(32)}"
+
+
+def new_refresh_token(request: Any) -> str:
+    """Return the text of a refresh token."""
+    return f"{REFRESH}{secrets.token_urlsafe(32)}"
+
+
+def _seconds_left(request: Any) -> int:
+    """Return how long a new access token is valid: never longer than its consent."""
+    seconds: int = request.consent.seconds_left()
+    return seconds

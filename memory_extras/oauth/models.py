@@ -1,0 +1,227 @@
+"""Assistants, what operators granted them, and their codes and tokens.
+
+A consent is what an operator granted: a key of one person, which ends and is limited, listed and revoked as any other
+key. Nobody ever gets the text of that key. Codes and tokens stand for it, and are stored as hashes.
+"""
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+from django.db import models, transaction
+from django.utils import timezone
+from oauth2_provider.models import (
+    AbstractAccessToken,
+    AbstractApplication,
+    AbstractGrant,
+    AbstractRefreshToken,
+    ApplicationManager,
+    clear_expired,
+)
+
+from memory_extras.oauth.conf import current
+from sessions_app.models import ApiKey, Event, UserProfile
+from sessions_app.refusals import Refusal
+
+UNUSED_LASTS = timedelta(days=1)  # for a client that registered itself and was granted nothing
+UNUSED_LASTS_AMONG_MANY = timedelta(minutes=10)  # so that a full list is not full for longer
+UNUSED_MOST = 1_000
+URI_MAX_CHARS = 2_000
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+ASSISTANT_REVOKED = "assistant_revoked"
+OF_EDITORS = ("cursor", "vscode", "vscode-insiders", "windsurf", "zed")  # schemes that open a program, not a site
+
+
+class BadRedirect(Refusal):
+    """A redirect URI to which no code may be sent."""
+
+    code = "invalid_redirect_uri"
+
+
+def check_redirect_uri(uri: str) -> None:
+    """Check that a URI is HTTPS, this machine, or a program that is known by its scheme.
+
+    Raises:
+        BadRedirect: It is something else.
+    """
+    try:
+        parts = urlsplit(uri)
+        host = parts.hostname or ""
+    except ValueError:
+        host = ""
+    is_safe = bool(host) and (
+        parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK) or parts.scheme in OF_EDITORS
+    )
+    is_plain = uri.isascii() and uri.isprintable() and " " not in uri and "#" not in uri and "@" not in uri
+    if not (is_safe and is_plain):
+        raise BadRedirect("A redirect URI is https, or http to this machine, without fragment.")
+
+
+class AssistantManager(ApplicationManager):  # type: ignore[misc]
+    def register(self, name: str, redirect_uris: Sequence[str], *, is_by_itself: bool = False) -> "Assistant":
+        """Add a public client: what runs on somebody's machine keeps no secret.
+
+        Raises:
+            BadRedirect: A redirect URI is not allowed.
+        """
+        for uri in redirect_uris:
+            check_redirect_uri(uri)
+        sources = AbstractApplication.RegistrationSource
+        added: Assistant = self.create(
+            client_id=secrets.token_urlsafe(24),
+            name=name,
+            redirect_uris=" ".join(redirect_uris),
+            client_type=AbstractApplication.CLIENT_PUBLIC,
+            client_secret="",
+            hash_client_secret=False,
+            authorization_grant_type=AbstractApplication.GRANT_AUTHORIZATION_CODE,
+            registration_source=sources.DCR if is_by_itself else sources.MANUAL,
+        )
+        return added
+
+    def hold(self, client_id: str) -> None:
+        """Lock a client for the rest of the transaction, so that it isn't revoked while it gets a token."""
+        if client_id.isprintable():
+            list(self.filter(client_id=client_id).select_for_update())
+
+    def has_room(self, most: int) -> bool:
+        """Delete old clients that registered themselves and were granted nothing; tell whether there is room for one.
+
+        Args:
+            most: How many may be unused.
+        """
+        unused = self.filter(registration_source=AbstractApplication.RegistrationSource.DCR, consents=None)
+        for lasts in (UNUSED_LASTS, UNUSED_LASTS_AMONG_MANY):
+            unused.filter(created__lt=timezone.now() - lasts).delete()
+            if unused.count() < most:
+                return True
+        return False
+
+
+class Assistant(AbstractApplication):  # type: ignore[misc]
+    """A client that may ask operators for access."""
+
+    user = None  # it is nobody's own
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = AssistantManager()
+
+    class Meta(AbstractApplication.Meta):  # type: ignore[misc]
+        verbose_name = "assistant"
+
+    @property
+    def state(self) -> str:
+        """`active` or `revoked`."""
+        return "revoked" if self.revoked_at else "active"
+
+    @property
+    def is_by_itself(self) -> bool:
+        """Tell whether it registered itself, under a name that nobody checked."""
+        return bool(self.registration_source == self.RegistrationSource.DCR)
+
+    def is_usable(self, request: object) -> bool:
+        """Tell whether it may still ask for anything."""
+        return self.revoked_at is None
+
+    def redirect_uri_allowed(self, uri: str) -> bool:
+        """Tell whether a URI is one of the client's, to the letter."""
+        return uri in self.redirect_uris.split()
+
+    @transaction.atomic
+    def revoke(self, *, by: str) -> int | None:
+        """End everything that it was granted, for good.
+
+        Args:
+            by: operator:….
+
+        Returns:
+            How many grants ended; None if the assistant had been revoked before.
+        """
+        if not Assistant.objects.filter(pk=self.pk, revoked_at=None).select_for_update():
+            return None
+        self.revoked_at = timezone.now()
+        self.save(update_fields=["revoked_at"])
+        keys = ApiKey.objects.filter(consent__assistant=self, revoked_at=None).update(revoked_at=self.revoked_at)
+        payload = {"client_id": self.client_id, "keys": keys}
+        Event.objects.create(type=ASSISTANT_REVOKED, actor=by, payload=payload)
+        return keys
+
+
+class ConsentManager(models.Manager["Consent"]):
+    @transaction.atomic
+    def allow(
+        self, assistant: Assistant, *, user: UserProfile, scopes: Sequence[str], ends_at: datetime, by: str
+    ) -> "Consent":
+        """Grant an assistant access to one person's memory.
+
+        Args:
+            assistant: Who asked.
+            user: Whose memory it is.
+            scopes: What it may do.
+            ends_at: When it ends, however often its tokens are renewed.
+            by: operator:….
+        """
+        ApiKey.objects.filter(consent__code__used_at=None, consent__code__expires__lt=timezone.now()).delete()
+        clear_expired()
+        scope = ApiKey.Scope.WRITE if {"write", "chat"} & {*scopes} else ApiKey.Scope.READ
+        key, _ = ApiKey.objects.issue(assistant.name, user=user, scope=scope, expires_at=ends_at)
+        return self.create(key=key, assistant=assistant, scope=" ".join(scopes), granted_by=by)
+
+
+class Consent(models.Model):
+    """What an operator granted an assistant."""
+
+    key = models.OneToOneField(ApiKey, on_delete=models.CASCADE, related_name="consent")
+    assistant = models.ForeignKey(Assistant, on_delete=models.CASCADE, related_name="consents")
+    scope = models.CharField(max_length=64)
+    granted_by = models.CharField(max_length=255)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = ConsentManager()
+
+    class Meta:
+        verbose_name = "OAuth grant"
+
+    def __str__(self) -> str:
+        return f"{self.assistant} by {self.granted_by}"
+
+    def seconds_left(self) -> int:
+        """Return how long a token is valid that is issued now."""
+        until_end = self.key.expires_at - timezone.now() if self.key.expires_at else timedelta()
+        return max(0, int(min(until_end, timedelta(minutes=current().key_minutes)).total_seconds()))
+
+
+class Code(AbstractGrant):  # type: ignore[misc]
+    """An authorization code; `code` has its hash."""
+
+    user = None  # who granted it is the consent's
+    consent = models.OneToOneField(Consent, on_delete=models.CASCADE, related_name="code")
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta(AbstractGrant.Meta):  # type: ignore[misc]
+        verbose_name = "OAuth code"
+
+
+class AccessToken(AbstractAccessToken):  # type: ignore[misc]
+    """A token that opens its audience."""
+
+    user = None
+    consent = models.ForeignKey(Consent, on_delete=models.CASCADE, related_name="+")
+
+    objects: models.Manager["AccessToken"] = models.Manager()
+
+    class Meta(AbstractAccessToken.Meta):  # type: ignore[misc]
+        verbose_name = "OAuth access token"
+
+
+class RefreshToken(AbstractRefreshToken):  # type: ignore[misc]
+    """A token that gets other tokens, once."""
+
+    user = None
+    consent = models.ForeignKey(Consent, on_delete=models.CASCADE, related_name="+")
+
+    objects: models.Manager["RefreshToken"] = models.Manager()
+
+    class Meta(AbstractRefreshToken.Meta):  # type: ignore[misc]
+        verbose_name = "OAuth refresh token"

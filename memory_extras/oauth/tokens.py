@@ -1,0 +1,40 @@
+"""Access tokens as keys: the core's entry points ask here for the key that a token stands for."""
+
+from django.db.models import Exists
+from django.utils import timezone
+
+from memory_extras.oauth.audiences import MCP, audience_of, resource_of
+from memory_extras.oauth.conf import ACCESS
+from memory_extras.oauth.models import AccessToken
+from memory_extras.oauth.validator import digest
+from memory_extras.oauth.views import METADATA, is_on
+from sessions_app.limited_operators import unlimited
+from sessions_app.models import ApiKey, DailyLimit
+from sessions_app.proven import PROVEN
+
+
+class Tokens:
+    """The issuer of access tokens."""
+
+    prefix = ACCESS
+
+    def key_with(self, text: str, path: str) -> ApiKey | None:
+        """Return the key that a token stands for at a path, with the token's scopes; None if it opens nothing there."""
+        with unlimited():  # nobody is known yet
+            valid = AccessToken.objects.filter(token_checksum=digest(text), expires__gt=timezone.now())
+            limited = valid.annotate(has_limits=Exists(DailyLimit.objects.all()))
+            token = limited.select_related("consent__key__user").first() if is_on() else None
+        key: ApiKey | None = token.consent.key if token else None
+        if token is None or key is None or not key.is_valid():
+            PROVEN.drop(text)
+            return None
+        PROVEN.add(text, key.application_id)
+        if resource_of(audience_of(path)) not in token.resource:
+            return None
+        key.granted, key.has_limits = frozenset(token.scope.split()), token.has_limits
+        return key
+
+    def challenge(self, path: str) -> str:
+        """Return what tells a client without a token where to ask for one; blank where it can't."""
+        is_announced = is_on() and audience_of(path) == MCP
+        return f'Bearer resource_metadata="{resource_of(METADATA)}{MCP}"' if is_announced else ""

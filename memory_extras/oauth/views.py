@@ -1,0 +1,147 @@
+"""What assistants ask without a login: where to ask, registering, and getting, renewing and revoking tokens.
+
+The answers are those of RFC 6749, 7009, 7591, 8414 and 9728. The page on which an operator grants access is
+`memory_extras.oauth.authorize`.
+"""
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+from django.views.generic import View
+from oauth2_provider.views import (
+    OAuthProtectedResourceMetadataView,
+    OAuthServerMetadataView,
+    RevokeTokenView,
+    TokenView,
+)
+from rest_framework import serializers
+
+from memory_extras.oauth.audiences import MCP, SCOPES_OF, resource_of
+from memory_extras.oauth.conf import current
+from memory_extras.oauth.models import UNUSED_MOST, URI_MAX_CHARS, Assistant, BadRedirect, Code
+from memory_extras.oauth.validator import digest
+from sessions_app.api.fields import TextField
+from sessions_app.limited_operators import unlimited
+
+METADATA = "/.well-known/oauth-protected-resource"
+URIS_MOST = 10
+VIEWS = Callable[..., HttpResponseBase]
+
+
+def is_on() -> bool:
+    """Tell whether assistants may ask for access."""
+    return bool(current().site)
+
+
+def of_the_site(view: VIEWS) -> VIEWS:
+    """Return a view for clients that nobody knows yet: not there unless OAuth is on, and never cached."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not is_on():
+            raise Http404
+        with unlimited():
+            return view(request, *args, **kwargs)
+
+    return never_cache(answer)
+
+
+@method_decorator(of_the_site, name="dispatch")
+class ServerMetadata(OAuthServerMetadataView):  # type: ignore[misc]
+    """Where assistants ask, and for what."""
+
+
+@method_decorator(of_the_site, name="dispatch")
+class ResourceMetadata(OAuthProtectedResourceMetadataView):  # type: ignore[misc]
+    """What an audience is, and who issues tokens for it."""
+
+    audience = MCP
+
+    def get_resource(self, request: HttpRequest) -> str:
+        return resource_of(self.audience)
+
+    def get_scopes_supported(self) -> list[str]:
+        return list(SCOPES_OF[self.audience])
+
+
+@method_decorator(of_the_site, name="dispatch")
+class Token(TokenView):  # type: ignore[misc]
+    """Tokens for a code or a refresh token. A code that is presented in vain, or again, ends what was granted."""
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        with transaction.atomic():
+            Assistant.objects.hold(request.POST.get("client_id", ""))
+            answer: HttpResponse = super().post(request, *args, **kwargs)
+            if answer.status_code != 200:
+                shown = Code.objects.filter(code=digest(request.POST.get("code", "")))
+                for code in shown.select_related("consent__key"):
+                    code.consent.key.revoke()
+        answer["Content-Type"] = "application/json"  # also of what the library refuses while it issues a token
+        return answer
+
+
+@method_decorator(of_the_site, name="dispatch")
+class Revoke(RevokeTokenView):  # type: ignore[misc]
+    """A client that needs its token no more."""
+
+
+class RegistrationInput(serializers.Serializer[Any]):
+    """What a client says of itself. Other fields are ignored."""
+
+    client_name = TextField(max_length=255, allow_blank=True, default="")
+    redirect_uris = serializers.ListField(child=TextField(max_length=URI_MAX_CHARS), min_length=1, max_length=URIS_MOST)
+
+
+# The library's own view gives out secrets and management tokens that never end, and has no limits.
+@method_decorator(csrf_exempt, name="dispatch")
+@method_decorator(of_the_site, name="dispatch")
+class Register(View):
+    """A client that registers itself, where any may."""
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Register a public client.
+
+        Raises:
+            Http404: Only operators register clients.
+        """
+        if not current().open_registration:
+            raise Http404
+        try:
+            serializer = RegistrationInput(data=json.loads(request.body))
+        except (ValueError, RecursionError):
+            return _refused("invalid_client_metadata", "The body is not JSON.")
+        if not serializer.is_valid():
+            return _refused("invalid_client_metadata", f"Not valid: {', '.join(serializer.errors)}.")
+        if not Assistant.objects.has_room(UNUSED_MOST):
+            return _refused("temporarily_unavailable", "Too many clients registered lately and were not used.")
+        said = serializer.validated_data
+        name = said["client_name"].strip() or "An assistant"
+        try:
+            assistant = Assistant.objects.register(name, said["redirect_uris"], is_by_itself=True)
+        except BadRedirect as refused:
+            return _refused(refused.code, str(refused))
+        return JsonResponse(_registered(assistant), status=201)
+
+
+def _refused(code: str, text: str) -> HttpResponse:
+    return JsonResponse({"error": code, "error_description": text}, status=400)
+
+
+def _registered(assistant: Assistant) -> dict[str, Any]:
+    return {
+        "client_id": assistant.client_id,
+        "client_id_issued_at": int(assistant.created.timestamp()),
+        "client_name": assistant.name,
+        "redirect_uris": assistant.redirect_uris.split(),
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "scope": " ".join(SCOPES_OF[MCP]),
+    }

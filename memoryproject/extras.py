@@ -1,0 +1,28 @@
+"""Loading extras, which the core doesn't import.
+
+An extra is a Django app, the package `memory_extras.<name>`. The setting `EXTRAS` installs it. Its module `conf` has
+`Settings`, the group of its settings, and `extend(settings)`, which adds the app, and what else it needs, to Django's
+settings. Its module `urls`, if it has one, is included at the root. Everything else it adds itself, when Django is
+ready, to registries and signals of the core.
+"""
+
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from types import ModuleType
+
+PACKAGE = "memory_extras"
+
+
+def available() -> list[str]:
+    """Return the names of all extras, installed or not."""
+    return [module.name for module in iter_modules(import_module(PACKAGE).__path__)]
+
+
+def modules(extras: Iterable[str], name: str) -> Iterator[ModuleType]:
+    """Yield the modules of this name, of those extras that have one."""
+    for extra in extras:
+        path = f"{PACKAGE}.{extra}.{name}"
+        if find_spec(path):
+            yield import_module(path)

@@ -1,0 +1,24 @@
+"""`drop_extra`: drop the tables of an extra, before it is taken out of `EXTRAS`."""
+
+from typing import Any
+
+from django.apps import apps
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandParser
+
+from memoryproject.extras import PACKAGE
+from memoryproject.settings import CONF
+
+
+class Command(BaseCommand):
+    help = "Drop the tables of an extra with all that is in them. Then take the extra out of EXTRAS and restart."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name", choices=CONF.extras, help="of an extra that EXTRAS names")
+        parser.add_argument("--yes", action="store_true", required=True, help="it can't be undone")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        name = options["name"]
+        [app] = [config for config in apps.get_app_configs() if config.name == f"{PACKAGE}.{name}"]
+        call_command("migrate", app.label, "zero", verbosity=0)
+        return f"The tables of {name} are gone. Take it out of EXTRAS and restart, or migrate makes them again."

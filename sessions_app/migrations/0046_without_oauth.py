@@ -1,0 +1,18 @@
+from django.db import migrations
+
+REVOKED = """
+    UPDATE sessions_app_apikey SET revoked_at = now()
+    WHERE revoked_at IS NULL AND id IN (SELECT key_id FROM sessions_app_oauthgrant)
+"""
+
+
+class Migration(migrations.Migration):
+    """OAuth is an extra, with tables of its own. Former grants end, because their keys opened more than `/mcp`."""
+
+    dependencies = [("sessions_app", "0043_fixed_search_path")]
+
+    operations = [
+        migrations.RunSQL(REVOKED, migrations.RunSQL.noop),
+        migrations.DeleteModel("OAuthGrant"),
+        migrations.DeleteModel("OAuthClient"),
+    ]

@@ -1,0 +1,73 @@
+"""Extras: the core starts without any, and an extra's tables are dropped by a command."""
+
+import json
+
+import httpx2
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from memoryproject import conf
+from sessions_app.models import ApiKey
+from tests.support.folders import data_folder
+from tests.support.processes import environment, free_port, manage, web_at
+
+TABLES = "import json; from django.db import connection as c; print(json.dumps(c.introspection.table_names()))"
+
+
+def test_settings_of_an_extra_are_known_only_with_it() -> None:
+    assert conf.load({"EXTRAS": "oauth", "OAUTH__KEY_MINUTES": "5"}).oauth.key_minutes == 5  # type: ignore[attr-defined]
+    assert not hasattr(conf.load({"EXTRAS": ""}), "oauth")
+    with pytest.raises(ImproperlyConfigured, match="OAUTH__KEY_MINUTES"):
+        conf.load({"OAUTH__KEY_MINUTES": "0"})
+    with pytest.raises(ImproperlyConfigured, match=r"EXTRAS: no such extra: nothing\. There are: oauth"):
+        conf.load({"EXTRAS": "oauth,nothing"})
+
+
+@pytest.mark.slow(seconds=60)
+def test_the_core_checks_and_migrates_without_extras() -> None:
+    with data_folder() as folder:
+        core = {"EXTRAS": "", "DATA_DIR": str(folder), "DATABASE_URL": ""}
+        for command in (["check"], ["migrate"], ["makemigrations", "--check", "--dry-run"]):
+            done = manage(*command, **core)
+            assert done.returncode == 0, done.stderr
+        tables = json.loads(manage("shell", "-v", "0", "-c", TABLES, **core).stdout)
+    assert "sessions_app_message" in tables and not [name for name in tables if name.startswith("oauth")]
+
+
+@pytest.mark.slow(seconds=15)
+@pytest.mark.django_db(transaction=True)
+def test_the_core_serves_without_extras() -> None:
+    key = {"Authorization": f"Bearer {ApiKey.objects.issue('test')[1]}"}
+    port = free_port()
+    variables = environment(ALLOWED_HOSTS="127.0.0.1", EXTRAS="")
+    connection.close()
+    with web_at(port, variables) as site:
+        turn = {"user_id": "ada", "messages": [{"role": "user", "content": "The kiln is in Turin."}]}
+        stored = httpx2.post(f"{site}/api/v1/sessions/s/messages", json=turn, headers=key)
+        asked = {"user_id": "ada", "session_id": "s", "query": "kiln"}
+        context = httpx2.post(f"{site}/api/v1/memory/context", json=asked, headers=key)
+        assert (stored.status_code, context.status_code) == (201, 200), (stored.text, context.text)
+        accepts = {"Accept": "application/json, text/event-stream"}
+        tools = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        by_key = httpx2.post(f"{site}/mcp", json=tools, headers=key | accepts | {"X-User-Id": "ada"})
+        nobody = httpx2.post(f"{site}/mcp", json=tools, headers=accepts)
+        token = httpx2.post(f"{site}/mcp", json=tools, headers=accepts | {"Authorization": "Bearer mem_oauth_x"})
+        announced = httpx2.get(f"{site}/.well-known/oauth-protected-resource/mcp")
+    assert (by_key.status_code, nobody.status_code, token.status_code) == (200, 401, 401)
+    assert nobody.headers["WWW-Authenticate"] == "Bearer" and announced.status_code == 404
+
+
+@pytest.mark.slow(seconds=60)
+def test_the_tables_of_an_extra_are_dropped_by_a_command() -> None:
+    with pytest.raises(CommandError):
+        call_command("drop_extra", "nothing", "--yes")
+    with data_folder() as folder:
+        site = {"DATA_DIR": str(folder), "DATABASE_URL": ""}
+        manage("migrate", **site)
+        dropped = manage("drop_extra", "oauth", "--yes", **site)
+        assert dropped.returncode == 0, dropped.stderr
+        tables = json.loads(manage("shell", "-v", "0", "-c", TABLES, EXTRAS="", **site).stdout)
+        assert manage("migrate", "--check", EXTRAS="", **site).returncode == 0
+    assert not [name for name in tables if name.startswith("oauth")]
