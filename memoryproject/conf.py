@@ -35,12 +35,20 @@ HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
 # Settings that earlier releases had, each with what to do instead. They are warned about, and otherwise ignored.
 BY_HAND = "shared memory is released by hand, on the page Releases of the admin."
+BY_KEY = "limits a day hold for keys and applications."
+NO_BYTES = "stored bytes are not limited."
 REMOVED = {
     "SHARING__PEOPLE": BY_HAND,
     "SHARING__SIMILARITY": BY_HAND,
     "SHARING__SHARED_WORDS": BY_HAND,
     "SHARING__INTERVAL_MINUTES": BY_HAND,
     "SHARING__MODEL": BY_HAND,
+    "DAILY_LIMITS__PERSON_REQUESTS": BY_KEY,
+    "DAILY_LIMITS__PERSON_MODEL_CALLS": BY_KEY,
+    "DAILY_LIMITS__PERSON_USD": BY_KEY,
+    "DAILY_LIMITS__PERSON_STORED_BYTES": NO_BYTES,
+    "DAILY_LIMITS__KEY_STORED_BYTES": NO_BYTES,
+    "DAILY_LIMITS__APPLICATION_STORED_BYTES": NO_BYTES,
 }
 
 
@@ -450,22 +458,14 @@ class LimitSettings(Group):
 
 
 class DailyLimitSettings(Group):
-    """Settings of how much each key, person and application may use a day, in UTC; the admin may say otherwise."""
+    """Settings of how much each key and application may use per UTC day. Limits in the admin come first."""
 
     key_requests: int = Field(0, ge=0, description="Requests a day of each key; after that, 429. 0: no limit.")
-    key_stored_bytes: int = Field(
-        0, ge=0, description="Bytes a day that each key stores; after that, 429. 0: no limit."
-    )
     key_model_calls: int = Field(
         0, ge=0, description="Model calls a day for each key; after that, its work waits for the next day. 0: no limit."
     )
     key_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
-    person_requests: int = Field(0, ge=0, description="Requests a day about each person. 0: no limit.")
-    person_stored_bytes: int = Field(0, ge=0, description="Bytes a day that are stored of each person. 0: no limit.")
-    person_model_calls: int = Field(0, ge=0, description="Model calls a day for each person. 0: no limit.")
-    person_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
     application_requests: int = Field(0, ge=0, description="Requests a day of each application. 0: no limit.")
-    application_stored_bytes: int = Field(0, ge=0, description="Bytes a day that each application stores. 0: no limit.")
     application_model_calls: int = Field(0, ge=0, description="Model calls a day for each application. 0: no limit.")
     application_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
 
