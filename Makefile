@@ -8,7 +8,7 @@ export MEMORY_NEW_DATABASE = 1
 # Tests start many processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick shuffle test types checks docs package image clients typescript frameworks looks bench bench-all bench-recall trust house lock
+.PHONY: run quick shuffle test types checks docs package image clients typescript frameworks looks bench bench-all bench-recall trust house size lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -94,6 +94,10 @@ looks: .venv/installed-dev
 # Draws the rooms and what imports what into docs/architecture.md.
 house: .venv/installed-dev
 	.venv/bin/python -m tests.support.house
+
+# Prints lines, modules, migrations, words of docs and settings.
+size:
+	$(PYTHON) -m benchmarks.size
 
 # The main table, in some minutes, beside the run that was kept; KEEP=1 keeps this one in its place.
 bench: .venv/installed-dev

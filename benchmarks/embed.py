@@ -47,13 +47,13 @@ def serve(port: "multiprocessing.Queue[int]") -> None:
 
 def measure(calls: int) -> float:
     """Return the turns embedded a second, with so many calls at a time."""
-    from django.conf import settings
     from django.core.management import call_command
 
+    from moments_app import engines
     from moments_app.models import EmbeddingModel
 
     EmbeddingModel.objects.all().delete()
-    settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"calls_at_once": calls})
+    engines.CALLS_AT_ONCE = calls
     EmbeddingModel.objects.in_use()
     began = time.monotonic()
     call_command("embed", stdout=StringIO())

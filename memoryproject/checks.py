@@ -10,7 +10,6 @@ from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any
 
-from django.conf import settings
 from django.contrib.humanize.templatetags.humanize import intcomma, naturaltime
 from django.urls import reverse
 from django.utils import timezone
@@ -26,6 +25,7 @@ from moments_app.reports.waiting import waiting
 from sessions_app.admin.links import change_url, list_url
 from sessions_app.database_roles import taking
 
+QUEUE_AGE_ALARM = timedelta(minutes=5)  # due work that waits longer degrades the site
 MANY_RESTARTS = 3
 CHANGES = 8  # of the state that are read
 
@@ -128,7 +128,7 @@ def _queue(_: Facts) -> Findings:
     except Exception as error:
         yield Finding("queue", DEGRADED, _unanswered(error))
     else:
-        if age > settings.JOBS.queue_age_alarm_seconds:
+        if age > QUEUE_AGE_ALARM.total_seconds():
             yield Finding("queue", DEGRADED, f"Due work has waited for {age:.0f} s; is a worker running?")
 
 
@@ -142,12 +142,12 @@ def _unanswered(error: Exception) -> str:
 
 def _held(_: Facts) -> Findings:
     """Yield what holds jobs; a back-off or another job only if that lasts."""
-    now, patience = timezone.now(), timedelta(seconds=settings.JOBS.queue_age_alarm_seconds)
+    now = timezone.now()
     groups = waiting(Job.objects.all())
     for kind in Job.Held:
         held = [group for group in groups if group.waits_for == kind]
         since = min((group.since for group in held if group.since), default=now)
-        if held and (kind in (Job.Held.CIRCUIT, Job.Held.BUDGET) or now - since > patience):
+        if held and (kind in (Job.Held.CIRCUIT, Job.Held.BUDGET) or now - since > QUEUE_AGE_ALARM):
             number = sum(group.number for group in held)
             jobs = "1 job waits" if number == 1 else f"{number:,} jobs wait"
             yield Finding("held", DEGRADED, f"{jobs} for {kind.label}, since {since:%H:%M:%S} UTC.")

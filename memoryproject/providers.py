@@ -69,7 +69,7 @@ class Provider:
 def providers() -> Iterator[Provider]:
     """Yield those that are set."""
     if settings.ENGINE.uses_model:
-        model = settings.MOMENT_BUILDER.model
+        model = settings.ENGINE.model
         yield Provider("ENGINE__", settings.ENGINE.base_url, settings.ENGINE.api_key, model, CHAT)
     if settings.EMBEDDING.has_endpoint:
         conf = settings.EMBEDDING

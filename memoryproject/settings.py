@@ -23,7 +23,6 @@ ROLLING_SUMMARY = CONF.rolling_summary
 MEMORY_FORMATION = CONF.memory_formation
 SESSION_COMPACTION = CONF.session_compaction
 MEMORY_CONTEXT = CONF.memory_context
-RECALL = CONF.recall
 PROBES = CONF.probes
 ENGINE = CONF.engine
 EMBEDDING = CONF.embedding
@@ -172,8 +171,8 @@ AUTHENTICATION_BACKENDS = ["memoryproject.logins.Door", "memoryproject.logins.Pa
 # Addresses are locked, not logins: otherwise anybody could lock out an operator whose name they know.
 AXES_LOCKOUT_PARAMETERS = ["ip_address"]
 AXES_CLIENT_IP_CALLABLE = "memoryproject.logins.client_address"
-AXES_FAILURE_LIMIT = CONF.login_failures
-AXES_COOLOFF_TIME = timedelta(minutes=CONF.login_lock_minutes)
+AXES_FAILURE_LIMIT = 10  # wrong passwords from one address
+AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_LOCKOUT_TEMPLATE = "login_locked.html"

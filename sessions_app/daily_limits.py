@@ -1,10 +1,9 @@
-"""Calls of applications, and whom they count for: a key, its application and a person.
+"""Counts the calls of applications for their keys and applications.
 
-A request is counted in the web process. Once a second a thread adds what was counted to `DailyUsage` and learns what
-other processes have counted. So no request takes a statement for it, but for the first of somebody within `FRESH`
-seconds, and that only where there are limits at all. What a process had not written when it was killed is lost, which
-is in the caller's favor; so is what others have counted since it learned of them, three seconds ago at most. What is
-stored is counted in the transaction that stores it where a limit on it holds, and calls of models always.
+A web process counts requests in memory. Once a second a thread adds the counts to `DailyUsage` and reads what other
+processes have counted. So a request takes no statement, except the first of a subject within `FRESH` seconds, and only
+where limits exist. A killed process loses the counts that it had not written, in the caller's favor. Model calls are
+counted in the transaction that records them.
 """
 
 import threading
@@ -15,19 +14,17 @@ from contextvars import ContextVar
 from dataclasses import replace
 from datetime import date
 from functools import partial
-from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 
 from sessions_app.models import ApiKey, DailyUsage
-from sessions_app.models.daily_limit import Amounts, Kind, LimitReached, Standing, Subject, seconds_left, size_of, today
+from sessions_app.models.daily_limit import Amounts, Kind, LimitReached, Standing, Subject, seconds_left, today
 from sessions_app.write_behind import WriteBehind
 
 FRESH = 2.0  # seconds for which a process trusts what it knows of somebody
 PATIENCE = 1.0  # seconds that a request waits for what is being written
 DAY_SECONDS = 86_400
-QUOTA_UNITS = {"requests": "", "stored_bytes": ';qu="content-bytes"'}  # the draft's; requests are its default
 ONE_REQUEST = Amounts(requests=1)
 
 
@@ -140,49 +137,32 @@ class Call:
     """A call of an application, or a job's work for one.
 
     Args:
-        subjects: for whom it counts, as far as that is known.
+        subjects: The key and application that it counts for.
 
     Attributes:
-        standings: how those stand who have limits, with this call.
-        refuses_bytes: what is too much to be stored is refused; else it is counted and stored all the same.
+        standings: The usage and limits of subjects that may have limits, this call included.
     """
 
     def __init__(self, subjects: Iterable[Subject] = ()) -> None:
         self.subjects = list(subjects)
         self.standings: dict[Subject, Standing] = {}
-        self.refuses_bytes = True
-        self._may_be_limited = self._is_of_person = False
-        self._application: int | None = None
+        self._is_of_person = False
 
     @property
     def key_pk(self) -> int | None:
-        """Primary key of the key."""
+        """The primary key of the key."""
         return next((subject.pk for subject in self.subjects if subject.kind == Kind.KEY), None)
 
     def begin(self, key: ApiKey) -> None:
         """Count a request for its key and application.
 
         Raises:
-            LimitReached: it is one too many.
+            LimitReached: The request exceeds a limit.
         """
-        self._may_be_limited = key.has_limits or any(settings.DAILY_LIMITS.model_dump().values())
-        self._application = key.application_id
         self._is_of_person = key.user_id is not None
-        self._count(Subject(Kind.KEY, key.pk), Subject(Kind.APPLICATION, key.application_id))
-
-    def is_about(self, user_id: str) -> None:
-        """Count the request for the person whom it is about, unless it is counted for them already.
-
-        Raises:
-            LimitReached: it is one too many.
-        """
-        person = Subject(Kind.PERSON, None, user_id, self._application)
-        if self.subjects and person not in self.subjects:
-            self._count(person)
-
-    def _count(self, *subjects: Subject) -> None:
+        subjects = [Subject(Kind.KEY, key.pk), Subject(Kind.APPLICATION, key.application_id)]
         self.subjects += subjects
-        if not self._may_be_limited:
+        if not (key.has_limits or any(settings.DAILY_LIMITS.model_dump().values())):
             return meter.add(subjects, ONE_REQUEST)
         meter.look_up(subjects)
         for subject in subjects:
@@ -191,62 +171,26 @@ class Call:
                 raise LimitReached(standing, "requests")
             self.standings[subject] = replace(standing, used=standing.used + ONE_REQUEST)
 
-    def store(self, stored_bytes: int) -> None:
-        """Count what is stored: in the transaction that stores it where there is a limit on it, else behind it.
-
-        Raises:
-            LimitReached: it is too much, and the transaction has to be rolled back.
-        """
-        more = Amounts(stored_bytes=stored_bytes)
-        if not any("stored_bytes" in standing.limits for standing in self.standings.values()):
-            return transaction.on_commit(partial(meter.add, self.subjects, more))
-        self._note_bytes(DailyUsage.objects.add(dict.fromkeys(self.subjects, more)))
-        if self.refuses_bytes:
-            self._refuse_bytes(0)
-
     def charge(self, more: Amounts) -> None:
-        """Count calls of models, in the transaction that puts them on record."""
+        """Count model calls, in the transaction that records them."""
         if self.subjects:
             standings = DailyUsage.objects.add(dict.fromkeys(self.subjects, more))
             if self.standings:
                 transaction.on_commit(partial(meter.learn, standings))
 
-    def refuse_bytes(self, more: int) -> None:
-        """Refuse what can't be stored any more, before anything is done about it.
-
-        Raises:
-            LimitReached: so much more is too much.
-        """
-        if any("stored_bytes" in standing.limits for standing in self.standings.values()):
-            self._note_bytes(DailyUsage.objects.standings(self.subjects))
-            self._refuse_bytes(more)
-
-    def _note_bytes(self, standings: Iterable[Standing]) -> None:
-        for now in standings:
-            before = self.standings[now.subject]
-            used = replace(before.used, stored_bytes=now.used.stored_bytes)
-            self.standings[now.subject] = replace(before, used=used)
-
-    def _refuse_bytes(self, more: int) -> None:
-        for standing in self.standings.values():
-            left = standing.left("stored_bytes")
-            if left is not None and left < more:
-                raise LimitReached(standing, "stored_bytes")
-
     def headers(self) -> dict[str, str]:
-        """Return the fields that tell of limits on requests and bytes; none where there are none.
+        """Return the headers of draft-ietf-httpapi-ratelimit-headers-10 about limits on requests.
 
-        They are those of draft-ietf-httpapi-ratelimit-headers-10. A person's key isn't told what others use.
+        A person's key doesn't learn what other keys of its application use.
         """
         policies, left = [], []
         for standing in self.standings.values():
             if self._is_of_person and standing.subject.kind == Kind.APPLICATION:
                 continue
-            for name, unit in QUOTA_UNITS.items():
-                if name in standing.limits:
-                    policy = f'"{standing.policy(name)}"'
-                    policies.append(f"{policy};q={standing.limits[name]};w={DAY_SECONDS}{unit}")
-                    left.append(f"{policy};r={max(0, standing.left(name) or 0)};t={seconds_left()}")
+            if limit := standing.limits.get("requests"):
+                policy = f'"{standing.policy("requests")}"'
+                policies.append(f"{policy};q={limit};w={DAY_SECONDS}")
+                left.append(f"{policy};r={max(0, standing.left('requests') or 0)};t={seconds_left()}")
         return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(left)} if policies else {}
 
     @property
@@ -272,14 +216,3 @@ def calling(call: Call) -> Iterator[Call]:
         yield call
     finally:
         _current.reset(token)
-
-
-def count_stored(sizes: Iterable[int]) -> None:
-    """Count what is stored, in bytes, for the call under way; see `Call.store`."""
-    if (call := call_under_way()).subjects:
-        call.store(sum(sizes))
-
-
-def count_values(*values: Any) -> None:
-    """Count values that are stored for the call under way."""
-    count_stored([size_of(values)])

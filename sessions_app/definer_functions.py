@@ -44,22 +44,10 @@ _NEEDED = (
     ("sessions_app_apikey", "UPDATE", "last_used_at"),
     ("sessions_app_application", "SELECT", "id"),
     ("sessions_app_application", "UPDATE", "created_at"),
-    (
-        "sessions_app_dailylimit",
-        "SELECT",
-        "key_id user_id application_id requests stored_bytes model_calls usd",
-    ),
-    (
-        "sessions_app_dailyusage",
-        "SELECT",
-        "id key_id user_id application_id day requests stored_bytes model_calls usd",
-    ),
-    (
-        "sessions_app_dailyusage",
-        "INSERT",
-        "key_id user_id application_id day requests stored_bytes model_calls usd",
-    ),
-    ("sessions_app_dailyusage", "UPDATE", "requests stored_bytes model_calls usd"),
+    ("sessions_app_dailylimit", "SELECT", "key_id application_id requests model_calls usd"),
+    ("sessions_app_dailyusage", "SELECT", "id key_id application_id day requests model_calls usd"),
+    ("sessions_app_dailyusage", "INSERT", "key_id application_id day requests model_calls usd"),
+    ("sessions_app_dailyusage", "UPDATE", "requests model_calls usd"),
 )
 
 

@@ -26,6 +26,8 @@ from sessions_app.refusals import Refusal
 
 logger = structlog.get_logger(__name__)
 
+IDLE_SECONDS = 60.0  # a request that does nothing within a transaction for longer loses its locks
+
 
 class Kind(Enum):
     """What a request is, by how long a statement of it may rightly take."""
@@ -150,7 +152,7 @@ def _limits(kind: Kind, left: float) -> dict[str, float]:
     return {
         "lock_timeout": limits.lock_seconds,
         "statement_timeout": min(longest, max(left, 0.001)),
-        "idle_in_transaction_session_timeout": limits.idle_seconds,
+        "idle_in_transaction_session_timeout": IDLE_SECONDS,
     }
 
 

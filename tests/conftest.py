@@ -200,9 +200,11 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def rolling(settings: Settings) -> None:
+def rolling(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rolling summaries after each round, so that a test needs few; all else of them is as by default."""
-    settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=1, unread_turns=1, min_live_tokens=0)
+    settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=1)
+    monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", 1)
+    monkeypatch.setattr("moments_app.summaries.roll.MIN_LIVE_TOKENS", 0)
 
 
 @pytest.fixture
@@ -257,7 +259,7 @@ def archive_folder(settings: Settings, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def model_server(settings: Settings) -> Iterator[OpenAIServer]:
+def model_server(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     """The engine is a model behind this server, and a job that fails is due again at once."""
     with OpenAIServer() as server:
         settings.ENGINE = settings.ENGINE.model_copy(
@@ -266,15 +268,15 @@ def model_server(settings: Settings) -> Iterator[OpenAIServer]:
                 "base_url": server.base_url,
                 "api_key": SecretStr("sk-marked-key"),
                 "timeout_seconds": 30,
-                "circuit_seconds": 0,
             }
         )
+        monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 0)
         settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 3})
         yield server
 
 
 @pytest.fixture
-def embeddings_server(settings: Settings) -> Iterator[OpenAIServer]:
+def embeddings_server(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     """Texts are embedded by this server, 64 numbers each, in batches of 10; a job that fails is due again at once."""
     embeddings._of_fixed_width.clear()
     with OpenAIServer() as server:
@@ -284,9 +286,9 @@ def embeddings_server(settings: Settings) -> Iterator[OpenAIServer]:
             model="test-embedder",
             dimensions=64,
             batch_size=10,
-            timeout_seconds=30,
-            query_timeout_seconds=30,
         )
-        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 0})
+        settings.ENGINE = settings.ENGINE.model_copy(update={"timeout_seconds": 30})
+        monkeypatch.setattr("moments_app.recall.query_vector.SECONDS", 30)
+        monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 0)
         settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 3})
         yield server

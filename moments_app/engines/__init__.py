@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 EXTRACTIVE, LOCAL = "extractive", "local"
+CALLS_AT_ONCE = 4  # calls for vectors that a job has under way
+MAX_RESPONSE_BYTES = 1_000_000  # of an answer to a call; larger ones are refused
 
 
 def load() -> None:
@@ -67,7 +69,7 @@ def language_model(model: str, *, timeout: float | None = None) -> Caller:
     return Caller(engine_name(model), lambda record: engine_for(model, record=record, timeout=timeout))
 
 
-def embedding_model(model: str, dimensions: int, *, timeout: float) -> Caller:
+def embedding_model(model: str, dimensions: int, *, timeout: float | None = None) -> Caller:
     """Return the embedder of the settings, with a model; see `embedder_for`."""
     opened = partial(embedder_for, model, dimensions, timeout=timeout)
     return Caller(embedder_name(model), lambda record: opened(record=record), "embedding")
@@ -103,21 +105,21 @@ def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: flo
         api_key=settings.ENGINE.api_key.get_secret_value(),
         model=model,
         timeout=settings.ENGINE.timeout_seconds if timeout is None else timeout,
-        max_response_bytes=settings.ENGINE.max_response_bytes,
+        max_response_bytes=MAX_RESPONSE_BYTES,
         record=record,
     )
 
 
 def embedder_for(
-    model: str, dimensions: int, *, timeout: float, record: Callable[[CallRecord], None]
+    model: str, dimensions: int, *, record: Callable[[CallRecord], None], timeout: float | None = None
 ) -> "TextEmbedder":
     """Return the embedder of the settings: at their endpoint, or with their local model.
 
     Args:
         model: its name there.
         dimensions: numbers of a vector.
-        timeout: seconds for one batch in all.
         record: called once for each call of an endpoint.
+        timeout: seconds for one batch in all; None is `ENGINE__TIMEOUT_SECONDS`.
     """
     if settings.EMBEDDING.is_local:
         return _local_embedder(model, dimensions)
@@ -129,10 +131,10 @@ def embedder_for(
         api_key=settings.EMBEDDING.api_key.get_secret_value(),
         model=model,
         dimensions=dimensions,
-        timeout=timeout,
-        max_response_bytes=settings.ENGINE.max_response_bytes + numbers_of_a_batch * ANSWER_BYTES_A_NUMBER,
+        timeout=settings.ENGINE.timeout_seconds if timeout is None else timeout,
+        max_response_bytes=MAX_RESPONSE_BYTES + numbers_of_a_batch * ANSWER_BYTES_A_NUMBER,
         record=record,
-        calls_at_once=settings.EMBEDDING.calls_at_once,
+        calls_at_once=CALLS_AT_ONCE,
     )
 
 

@@ -33,14 +33,15 @@ AT_ONCE = frozenset({"credential", "quota", "address"})  # the endpoint would ta
 IN_A_ROW = frozenset({"rate_limited", "timeout", "unavailable", "server_error"})  # or one text is the cause
 OUTAGE = AT_ONCE | IN_A_ROW
 AWAY = frozenset({"unavailable", "server_error"})  # so is the endpoint, whatever it is asked for
+PROBE_SECONDS = 30.0  # between two probes of an engine that fails; its jobs wait meanwhile. 0: no circuits
 LONE = timedelta(days=1)  # for which one person's jobs are tried while nobody else asks anything
 
 logger = structlog.get_logger(__name__)
 
 
 def interval() -> timedelta:
-    """Return the time between two probes; where it is none there are no circuits."""
-    return timedelta(seconds=settings.ENGINE.circuit_seconds)
+    """Return the time between two probes; zero means no circuits."""
+    return timedelta(seconds=PROBE_SECONDS)
 
 
 class NotOpen(Refusal):
@@ -206,7 +207,7 @@ class Circuit(models.Model):
         whose = "" if self.holds_all else " for one person"
         return (
             f"Waiting: the circuit of {self} is open{whose} since {self.since:%H:%M:%S} UTC. {self.error} "
-            f"It is tried every {settings.ENGINE.circuit_seconds:g} s."
+            f"It is tried every {PROBE_SECONDS:g} s."
         )
 
     # --- what is let in, and what is held ---

@@ -76,7 +76,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
     def used_up(self, job: Job | None = None) -> Pause | None:
         """Return the pause until tomorrow when a cap or a limit is reached.
 
-        Caps hold for all engines together, limits for a key or a person, each for a UTC day.
+        Caps hold for all engines together, limits for a key or an application, each for a UTC day.
 
         Args:
             job: that would call a model; None: the call of an application that is under way, if there is one.
@@ -146,7 +146,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
 
 def _limit_reached(job: Job) -> Pause | None:
-    """Return the pause of a job whose key or person may have no more calls today; whose else they are waits with it."""
+    """Return the pause of a job whose key or application has used up its model calls of today."""
     for standing in DailyUsage.objects.standings(job.counts_for):
         if told := standing.models_used_up:
             return Pause(tomorrow(), f"Waiting for tomorrow: {told}", standing.subject)

@@ -22,7 +22,7 @@ from sessions_app.clock import database_now
 from sessions_app.daily_limits import call_under_way
 from sessions_app.insert import insert_those_missing, insert_unless_there
 from sessions_app.models import ApiKey, Event, Session, UserProfile
-from sessions_app.models.daily_limit import COLUMNS, Kind, Subject
+from sessions_app.models.daily_limit import Kind, Subject
 from sessions_app.refusals import Refusal
 from sessions_app.trace import LONGEST, traceparent
 
@@ -104,10 +104,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.alias(about=SUBJECT).filter(about=subject)
 
     def of_one(self, subject: Subject) -> Self:
-        """Keep the jobs whose calls of models count for a key, a person or an application."""
-        if subject.kind == Kind.APPLICATION and subject.pk is not None:
-            return self.of_application(subject.pk)
-        return self.filter(**{COLUMNS[subject.kind]: subject.pk})
+        """Keep the jobs whose model calls count for a key or an application."""
+        return self.of_application(subject.pk) if subject.kind == Kind.APPLICATION else self.filter(key=subject.pk)
 
     def put_off(self, until: datetime, reason: str) -> None:
         """Put due jobs off to another day."""
@@ -479,8 +477,8 @@ class Job(models.Model):
 
     @property
     def counts_for(self) -> list[Subject]:
-        """Those for whom its calls of models count."""
-        pks = {Kind.KEY: self.key_id, Kind.PERSON: self.user_id, Kind.APPLICATION: self.application_pk}
+        """The key and application that its model calls count for."""
+        pks = {Kind.KEY: self.key_id, Kind.APPLICATION: self.application_pk}
         return [Subject(kind, pk) for kind, pk in pks.items() if pk is not None]
 
     @cached_property

@@ -84,7 +84,7 @@ LESSONS_DEFAULTS = Defaults(
 
 
 def _models_allowed() -> Collection[str]:
-    return {settings.MEMORY_FORMATION.model, *settings.MEMORY_FORMATION.stream_models}
+    return {settings.ENGINE.model, *settings.MEMORY_FORMATION.stream_models}
 
 
 def _count_to(most: int, rows: QuerySet[models.Model]) -> Func:
@@ -222,14 +222,14 @@ class MemoryStream(models.Model):
         blank=True,
         default="",
         db_default="",
-        help_text="Blank: MEMORY_FORMATION__MODEL. Another has to be one of MEMORY_FORMATION__STREAM_MODELS.",
+        help_text="Blank: ENGINE__MODEL. Another has to be one of MEMORY_FORMATION__STREAM_MODELS.",
     )
     consolidation_prompt = models.TextField(blank=True, help_text="Blank: observations are never consolidated.")
     consolidation_trigger = models.PositiveSmallIntegerField(default=5, help_text="Waiting observations.")
     consolidated_max_words = models.PositiveSmallIntegerField(default=400)
     fact_buffer_max = models.PositiveSmallIntegerField(default=100, help_text="More are evicted, oldest first.")
 
-    consolidation_model = models.CharField(max_length=255, blank=True, help_text="Blank: MEMORY_FORMATION__MODEL.")
+    consolidation_model = models.CharField(max_length=255, blank=True, help_text="Blank: ENGINE__MODEL.")
 
     pinned_content = models.TextField(blank=True, help_text="Kept word for word; stands before the consolidated text.")
     consolidated_content = models.TextField(blank=True, help_text="Written anew by each consolidation.")
@@ -307,7 +307,7 @@ class MemoryStream(models.Model):
     def own_model(self) -> str:
         """The model that extracts for it alone; blank where it is the one that is set for all, or not allowed now."""
         allowed = self.extraction_model in _models_allowed() and settings.ENGINE.uses_model
-        return self.extraction_model if allowed and self.extraction_model != settings.MEMORY_FORMATION.model else ""
+        return self.extraction_model if allowed and self.extraction_model != settings.ENGINE.model else ""
 
     @property
     def is_shard(self) -> bool:

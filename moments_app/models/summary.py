@@ -18,6 +18,7 @@ from moments_app.models.prompt import PromptVersion
 from sessions_app.models import Session, UserProfile
 
 PROCESS = "roll_summary"
+STUCK_AFTER = timedelta(minutes=5)  # an unfinished summary without a job is restarted
 
 # The window ends with a round and begins with a user turn where there is one: never within a pair. Whose turn it began
 # with is not known any more when that is archived. One statement, for it is part of each append that ends a round; it
@@ -71,8 +72,8 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         return self.for_session(session).completed().newest_first().first()
 
     def stuck(self) -> Self:
-        """Return those begun `ROLLING_SUMMARY__STUCK_AFTER_MINUTES` ago or longer that no job is there to finish."""
-        limit = timezone.now() - timedelta(minutes=settings.ROLLING_SUMMARY.stuck_after_minutes)
+        """Return those begun `STUCK_AFTER` ago or longer that have no job."""
+        limit = timezone.now() - STUCK_AFTER
         working = Job.objects.open().filter(process=PROCESS, session=OuterRef("session"))
         return self.processing().filter(~Exists(working), created_at__lt=limit)
 

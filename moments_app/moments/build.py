@@ -135,7 +135,7 @@ class BuildMoments(Process[BuildInput, Built]):
         tokens = tokens_of(turns_that(UNBUILT, everything=everything))
         most = float(settings.MOMENT_BUILDER.max_input_tokens)
         own: Any = {"filter": GreaterThan(tokens, most)} if settling_combines() else {}
-        engine = engine_name(settings.MOMENT_BUILDER.model)
+        engine = engine_name(settings.ENGINE.model)
         calls, shown = Sum(Ceil(tokens / most), **own), Sum(tokens, **own)
         return Workload(engine, calls, shown, usual_answer=900, prompt_tokens=PROMPT_TOKENS)
 

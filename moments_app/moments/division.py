@@ -114,7 +114,7 @@ class Built:
 
 def builder() -> Caller:
     """Return who writes moments and profiles."""
-    return language_model(settings.MOMENT_BUILDER.model)
+    return language_model(settings.ENGINE.model)
 
 
 def builder_prompt(session: Session) -> PromptVersion:

@@ -99,18 +99,15 @@ def _stands(turn: Message, probe: Probe, standing: set[str], stems: frozenset[st
 def setup_of(application: int) -> dict[str, dict[str, Any]]:
     """Return what contexts of an application are made under: its prompts' versions, and settings that matter."""
     prompts = PromptResource.objects.in_force(application)
-    context, recall, embedding = settings.MEMORY_CONTEXT, settings.RECALL, settings.EMBEDDING
+    context, engine, embedding = settings.MEMORY_CONTEXT, settings.ENGINE, settings.EMBEDDING
     return {
         "prompts": {resource.uri: resource.active_version.number for resource in prompts if resource.active_version},
         "settings": {
-            "ENGINE__PROVIDER": "openai" if settings.ENGINE.uses_model else "extractive",
-            "MOMENT_BUILDER__MODEL": settings.MOMENT_BUILDER.model,
-            "ROLLING_SUMMARY__MODEL": settings.ROLLING_SUMMARY.model,
-            "MEMORY_FORMATION__MODEL": settings.MEMORY_FORMATION.model,
-            "SESSION_COMPACTION__MODEL": settings.SESSION_COMPACTION.model,
+            "ENGINE__PROVIDER": "openai" if engine.uses_model else "extractive",
+            "ENGINE__MODEL": engine.model,
+            "ENGINE__FAST_MODEL": engine.model_for_speed,
             "EMBEDDING__MODEL": embedding.model if embedding.is_on else "",
             "MEMORY_CONTEXT__MAX_TOKENS": context.max_tokens,
             "MEMORY_CONTEXT__HOT_TURNS_LIMIT": context.hot_turns_limit,
-            "RECALL__CANDIDATES": recall.candidates,
         },
     }

@@ -30,6 +30,7 @@ from django.db.models.functions import Cast, Ceil, Greatest
 from django.db.models.lookups import GreaterThan
 from django.utils import timezone
 
+from moments_app import engines
 from moments_app.engines import Caller, embedder_name, embedding_model
 from moments_app.engines.interface import EMBEDDING, TextEmbedder
 from moments_app.jobs.process import (
@@ -95,7 +96,7 @@ class Embed(Process[EmbedInput, Vectors]):
         if not settings.EMBEDDING.is_on:
             return None
         model = EmbeddingModel.objects.in_use()
-        return embedding_model(model.name, model.dimensions, timeout=settings.EMBEDDING.timeout_seconds)
+        return embedding_model(model.name, model.dimensions)
 
     def workload(self, *, everything: bool) -> Workload | None:
         """Reckon with a call for each round as it is held, or for a batch of turns that wait; and two for memories."""
@@ -115,9 +116,7 @@ class Embed(Process[EmbedInput, Vectors]):
             return Skipped("no embeddings provider is set")
         model = EmbeddingModel.objects.in_use()
         # Where it isn't sure that the endpoint answers, one call asks.
-        size = settings.EMBEDDING.batch_size * (
-            settings.EMBEDDING.calls_at_once if Circuit.objects.is_sound(caller) else 1
-        )
+        size = settings.EMBEDDING.batch_size * (engines.CALLS_AT_ONCE if Circuit.objects.is_sound(caller) else 1)
         return _turns_of(job.session, model, size) if job.session else _memories_of(job, model, size)
 
     def think(self, input: EmbedInput, engine: TextEmbedder, progress: Progress) -> Vectors:

@@ -9,13 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from django.conf import settings
-
 from moments_app.models.embedding import KINDS
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Result
-from moments_app.recall.search import Hits, rank, read_results, search
+from moments_app.recall.search import MATCH_COUNT, Hits, rank, read_results, search
 from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
 from sessions_app.models import UserProfile
@@ -78,14 +76,14 @@ def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: i
         user: whose memory it is.
         agent_id: whose shards are seen; blank: only those of every agent.
         request: what to search for, without a vector.
-        most: results; None is `RECALL__MATCH_COUNT`.
+        most: results; None is `MATCH_COUNT`.
     """
     seen = Inspection(request)
     with seen.timed("embedding"):
         seen.request = with_vector(request)
     with acting_for(user.user_id, application=user.application_id) as person:
         if person is not None:  # erased meanwhile
-            _look_up(seen, person, agent_id, most or settings.RECALL.match_count)
+            _look_up(seen, person, agent_id, most or MATCH_COUNT)
     seen.plans = _plans(user, seen.request)
     return seen
 

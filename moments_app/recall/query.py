@@ -26,7 +26,9 @@ from sessions_app.models import Message, UserProfile
 from sessions_app.row_security import acting_for
 
 RETRIEVAL = ("query", "auto", "off")
+TURNS = 10  # latest turns that the engine is shown
 TURN_TOKENS = 300  # of a turn that the engine is shown
+SECONDS = 2.0  # for the engine to make a query; after that the message itself is the query
 
 logger = structlog.get_logger(__name__)
 
@@ -59,7 +61,7 @@ def recall_request_for(
 
 def _query(user_id: str | None, application: int, session_id: str, message: str) -> str:
     """Return the query that the engine makes of the message; the message itself when it makes none."""
-    caller = language_model(settings.RECALL.model, timeout=settings.RECALL.query_timeout_seconds)
+    caller = language_model(settings.ENGINE.model_for_speed, timeout=SECONDS)
     with unlimited():  # circuits and calls are the site's
         is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up()
     with acting_for(user_id, application=application) as user:
@@ -86,7 +88,7 @@ def _query(user_id: str | None, application: int, session_id: str, message: str)
 
 def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
     turns = Message.objects.turns().believed().for_user(user).filter(session__session_id=session_id, session__user=user)
-    latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[: settings.RECALL.query_messages]
+    latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[:TURNS]
     turns_read = drop_platform_text(list(latest)[::-1])
     prompts = PromptResource.objects.for_application(RECALL_QUERY_URI, user.application_id)
     resource = prompts.filter(active_version__isnull=False).select_related("active_version").first()

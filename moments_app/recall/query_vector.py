@@ -14,6 +14,7 @@ from moments_app.models import Circuit, EmbeddingModel, EngineCall
 from moments_app.recall.request import RecallRequest, Vector
 from sessions_app.limited_operators import unlimited
 
+SECONDS = 2.0  # for the endpoint to embed a query; after that the search is by words alone
 KEPT_SECONDS = 300  # an application asks for the context and then searches for the same
 
 logger = structlog.get_logger(__name__)
@@ -22,7 +23,7 @@ logger = structlog.get_logger(__name__)
 def with_vector(request: RecallRequest) -> RecallRequest:
     """Return the request with the vector of its text; without one, *degraded*, when none can be had.
 
-    Call it outside any transaction: it waits for the endpoint, at most `EMBEDDING__QUERY_TIMEOUT_SECONDS`.
+    Call it outside any transaction: it waits for the endpoint, at most `SECONDS`.
     """
     if request.mode == "text" or not settings.EMBEDDING.is_on:
         return request
@@ -41,7 +42,7 @@ def _vector(text: str, model: EmbeddingModel) -> Vector | None:
 
 
 def _embedded(text: str, model: EmbeddingModel) -> list[float] | None:
-    caller = embedding_model(model.name, model.dimensions, timeout=settings.EMBEDDING.query_timeout_seconds)
+    caller = embedding_model(model.name, model.dimensions, timeout=SECONDS)
     if caller.is_model:
         if Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up():
             return None

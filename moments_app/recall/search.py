@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from django.conf import settings
 from django.db import connection
 
 from moments_app.recall.fusion import fused, shared_with_neighbours
@@ -25,6 +24,8 @@ from moments_app.turns.words import is_named, words_of
 from sessions_app.models import UserProfile
 from sessions_app.rows import array_of, array_of_texts
 
+MATCH_COUNT = 5  # results, unless a search says how many
+CANDIDATES = 150  # best results of each search, which are fused and ranked
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
 READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
 SURE = 10  # of the best are read whatever they are worth
@@ -100,10 +101,10 @@ def recall(
         user: whose memory it is.
         agent_id: whose shards are seen; blank: only those of every agent.
         request: what to search for.
-        most: results; None is `RECALL__MATCH_COUNT`.
+        most: results; None is `MATCH_COUNT`.
         least_share: see `rank`.
     """
-    most = most or settings.RECALL.match_count
+    most = most or MATCH_COUNT
     words = query_words(user, agent_id, request.text)
     hits = search(user, words, request, most)
     return read_results(user, request, hits, rank(hits, most, least_share=least_share), most)
@@ -114,7 +115,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
 
     A search gives more hits than the `most` results wanted.
     """
-    depth = max(settings.RECALL.candidates, most + SPARE)
+    depth = max(CANDIDATES, most + SPARE)
     # Of a former time, what was said since is left out within each search, where it would take the places of others.
     then, limits = ("_then", [depth, request.as_of]) if request.as_of else ("", [depth])
     places = ", ".join(["%s"] * len(limits))

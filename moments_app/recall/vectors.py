@@ -63,7 +63,7 @@ class Answered:
 def vectors_side_by_side(
     texts: Sequence[Text], embedder: TextEmbedder, progress: Callable[[int, int], object] = lambda done, total: None
 ) -> Answered:
-    """Return the vectors of texts, `EMBEDDING__BATCH_SIZE` in a call and `EMBEDDING__CALLS_AT_ONCE` calls at a time.
+    """Return the vectors of texts, `EMBEDDING__BATCH_SIZE` in a call, several calls at a time.
 
     Args:
         texts: in any number.

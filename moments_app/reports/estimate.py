@@ -16,6 +16,7 @@ from moments_app.jobs.process import processes
 from moments_app.jobs.workload import Workload, tokens_of, turns_that
 from moments_app.models import EngineCall, PromptResource
 from moments_app.models.engine_call import cost_of
+from moments_app.recall import query
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
@@ -76,10 +77,10 @@ def _queries(*, everything: bool) -> Workload | None:
     turns = Session.objects.aggregate(all=Sum("message_count"))["all"]
     if not asked or not turns:
         return None
-    share, shown = asked / turns, float(settings.RECALL.query_messages)
+    share, shown = asked / turns, float(query.TURNS)
     calls = Sum(turns_that(UNBUILT, everything=everything)) * share
     tokens = Sum(tokens_of(turns_that(UNBUILT, everything=everything))) * share * shown
-    return Workload(engine_name(settings.RECALL.model), calls, tokens, 20, QUERY_TOKENS)
+    return Workload(engine_name(settings.ENGINE.model_for_speed), calls, tokens, 20, QUERY_TOKENS)
 
 
 def _estimate(purpose: str, workload: Workload, calls: float | None, tokens: float | None) -> Estimate:

@@ -11,7 +11,6 @@ from moments_app.jobs.process import Lane
 from moments_app.models import Circuit, EngineCall, Job
 from moments_app.reports.waiting import DUE, waiting
 
-MODELS = ("MOMENT_BUILDER", "ROLLING_SUMMARY", "MEMORY_FORMATION", "SESSION_COMPACTION", "RECALL")
 MOST = 20
 
 
@@ -62,7 +61,8 @@ def provider_states() -> list[ProviderState]:
 
 
 def _configured() -> set[str]:
-    models = {getattr(settings, group).model for group in MODELS} if settings.ENGINE.uses_model else set()
+    engine = settings.ENGINE
+    models = {engine.model, engine.model_for_speed} if engine.uses_model else set()
     embedding = {settings.EMBEDDING.model} if settings.EMBEDDING.has_endpoint else set()
     return {f"openai:{model}" for model in models | embedding}
 

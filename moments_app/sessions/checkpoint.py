@@ -67,7 +67,7 @@ class Digested:
 
 def digester() -> Caller:
     """Return who writes digests."""
-    return language_model(settings.SESSION_COMPACTION.model)
+    return language_model(settings.ENGINE.model)
 
 
 # --- claim ---

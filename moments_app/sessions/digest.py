@@ -80,7 +80,7 @@ class DigestSession(Process[DigestInput, Digested]):
         turns = turns_that(UNBUILT, everything=everything)
         shown = Least(tokens_of(turns), tokens_of(Value(SHOWN_TURNS)), output_field=FloatField())
         calls = Count("id", filter=GreaterThan(turns, 0))
-        engine = engine_name(settings.SESSION_COMPACTION.model)
+        engine = engine_name(settings.ENGINE.model)
         return Workload(engine, calls, Sum(shown), usual_answer=450, prompt_tokens=PROMPT_TOKENS)
 
 

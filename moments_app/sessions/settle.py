@@ -114,7 +114,7 @@ class Settle(Orchestrator[SettleInput, Digested | None]):
         turns = Cast(turns_that(Greatest(UNBUILT, UNFORMED), everything=everything), FloatField())
         calls = Count("id", filter=GreaterThan(turns, 0.0))
         shown = Least(tokens_of(turns), float(settings.MOMENT_BUILDER.max_input_tokens)) + turns * TURN_TOKENS
-        engine = engine_name(settings.SESSION_COMPACTION.model)
+        engine = engine_name(settings.ENGINE.model)
         return Workload(engine, calls, Sum(shown), usual_answer=1_500, prompt_tokens=PROMPT_TOKENS, purpose=PURPOSE)
 
     def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Digested | None:

@@ -16,7 +16,7 @@ from moments_app.models import Job
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from sessions_app.models import Session
-from sessions_app.models.session import SessionQuerySet
+from sessions_app.models.session import KEEP_RECENT, SessionQuerySet
 
 BATCH = 100
 
@@ -43,8 +43,7 @@ def compact_sessions(*, dry_run: bool = False) -> Compacted:
     busy, quiet = Session.objects.busy(), Session.objects.quiet()
     if dry_run:
         return Compacted(busy.count(), quiet.count())
-    keep = settings.SESSION_COMPACTION.keep_recent_messages
-    return Compacted(_ask(busy, DigestSession.name, {"keep": keep}), _ask(quiet, Settle.name, {}))
+    return Compacted(_ask(busy, DigestSession.name, {"keep": KEEP_RECENT}), _ask(quiet, Settle.name, {}))
 
 
 def _ask(due: SessionQuerySet, process: str, params: dict[str, Any]) -> int:

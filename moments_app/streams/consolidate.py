@@ -91,7 +91,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
 
     def caller(self, job: Job) -> Caller:
         """Return who writes; the stream may have a model of its own."""
-        return language_model(stream_of(job).consolidation_model or settings.MEMORY_FORMATION.model)
+        return language_model(stream_of(job).consolidation_model or settings.ENGINE.model)
 
     def alike(self, job: Job) -> JobQuerySet:
         """Return the jobs of streams with the same model."""
@@ -102,7 +102,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         turns = turns_that(F("message_count") - F("formed_message_count"), everything=everything)
         formations = USER_DEFAULTS.consolidation_trigger / USER_DEFAULTS.observation_max
         calls = Sum(Cast(turns, FloatField())) / (settings.MEMORY_FORMATION.message_interval * formations)
-        engine = engine_name(settings.MEMORY_FORMATION.model)
+        engine = engine_name(settings.ENGINE.model)
         return Workload(engine, calls, Sum(Value(0.0)), usual_answer=500, prompt_tokens=PROMPT_TOKENS)
 
     def claim(self, job: Job) -> ConsolidationInput | Skipped:

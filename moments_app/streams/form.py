@@ -74,7 +74,7 @@ class FormMemories(Process[FormationInput, Formed]):
 
     def caller(self, job: Job) -> Caller:
         """Return the model for all streams; or that of a stream which is left alone now, for then the job waits."""
-        return _closed_one(job) or language_model(settings.MEMORY_FORMATION.model)
+        return _closed_one(job) or language_model(settings.ENGINE.model)
 
     def alike(self, job: Job) -> JobQuerySet:
         """Return all formations; where a stream's own model is left alone, the job itself: others may not need it."""
@@ -159,7 +159,7 @@ class FormMemories(Process[FormationInput, Formed]):
             by_tokens = F("weighted_tokens") / float(conf.token_interval)
             calls = Floor(Greatest(unformed / float(conf.message_interval), by_tokens)) if everything else Value(0.0)
             shown = Least(calls * float(conf.message_interval), unformed)
-        engine = engine_name(settings.MEMORY_FORMATION.model)
+        engine = engine_name(settings.ENGINE.model)
         return Workload(engine, Sum(calls), Sum(tokens_of(shown)), usual_answer=500, prompt_tokens=PROMPT_TOKENS)
 
     def sweep(self, *, dry_run: bool = False) -> Asked:

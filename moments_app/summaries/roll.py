@@ -44,6 +44,10 @@ from sessions_app.models.message import SequenceRange
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
+UNREAD_TURNS = 48  # make the next summary due if no context was requested since the last one
+# The live window of a session must be longer before it gets summaries. Up to a third of `MEMORY_CONTEXT__MAX_TOKENS`,
+# contexts have it whole until then.
+MIN_LIVE_TOKENS = 1_000
 PROMPT_TOKENS = 550  # of a call beside the turns: prompt, the text and facts so far
 LOOK_BACK = 50  # turns searched for the end of the last round
 
@@ -89,7 +93,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
     prompt_purpose = PromptResource.Purpose.ROLLING_SUMMARY
 
     def caller(self, job: Job) -> Caller:
-        return language_model(settings.ROLLING_SUMMARY.model)
+        return language_model(settings.ENGINE.model_for_speed)
 
     def claim(self, job: Job) -> SummaryInput | Skipped:
         """Read the new turns, also those that are archived, and the summary that they are taken into.
@@ -184,15 +188,15 @@ class RollSummary(Process[SummaryInput, Rolled]):
     def workload(self, *, everything: bool) -> Workload:
         """Reckon with those of a conversation as it is held; settling what waits rolls none."""
         conf = settings.ROLLING_SUMMARY
-        is_long = Q(total_tokens__gt=conf.min_live_tokens) if everything and conf.enabled else Q(pk=None)
+        is_long = Q(total_tokens__gt=MIN_LIVE_TOKENS) if everything and conf.enabled else Q(pk=None)
         turns, tokens = (Cast(F(name), FloatField()) for name in ("message_count", "total_tokens"))
-        beyond = turns * (1.0 - Value(float(conf.min_live_tokens)) / tokens)
+        beyond = turns * (1.0 - Value(float(MIN_LIVE_TOKENS)) / tokens)
         of_read = Ceil(beyond / float(conf.every_turns)), Least(beyond + float(conf.window_size), turns)
-        unread = Floor(turns / float(conf.unread_turns))
+        unread = Floor(turns / float(UNREAD_TURNS))
         of_unread = unread, Least(unread * float(conf.window_size), turns)
         calls, shown = (_by_reading(*each) for each in zip(of_read, of_unread, strict=True))
         return Workload(
-            engine_name(conf.model),
+            engine_name(settings.ENGINE.model_for_speed),
             Sum(calls, filter=is_long),
             Sum(tokens_of(shown), filter=is_long),
             usual_answer=400,
@@ -230,10 +234,10 @@ def is_due(session: Session, end: int, *, may_be_read: bool = True) -> bool:
         may_be_read: a context may have been asked for since its last summary.
     """
     conf = settings.ROLLING_SUMMARY
-    if not conf.enabled or end < conf.summarize_after_seq or session.live_tokens <= conf.min_live_tokens:
+    if not conf.enabled or end < conf.summarize_after_seq or session.live_tokens <= MIN_LIVE_TOKENS:
         return False
     since = end - session.summarised_to
-    return since >= conf.unread_turns or (since >= conf.every_turns and may_be_read and _is_read(session))
+    return since >= UNREAD_TURNS or (since >= conf.every_turns and may_be_read and _is_read(session))
 
 
 def _by_reading(read: Combinable, unread: Combinable) -> Case:

@@ -1,4 +1,4 @@
-"""Limits a day of keys, people and applications."""
+"""Daily limits of keys and applications."""
 
 from typing import Any
 
@@ -12,42 +12,37 @@ from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import link_to
 from sessions_app.admin.views.base import may_see
 from sessions_app.admin.views.daily_limit import UsageForm
-from sessions_app.models import ApiKey, DailyLimit, UserProfile
+from sessions_app.models import ApiKey, DailyLimit
 from sessions_app.models.daily_limit import UNITS
 
 HELP = {
     "requests": "Above it calls are answered 429.",
-    "stored_bytes": "Above it nothing more is stored, and calls are answered 429.",
     "model_calls": "Above it work waits for the next day.",
     "usd": "For models with known prices. Above it work waits for the next day.",
 }
 
 
-OF = {"key": ApiKey, "user": UserProfile}
-
-
 @admin.register(DailyLimit)
 class DailyLimitAdmin(PageAdmin):
-    """What somebody may use a day, where that isn't what the settings say."""
+    """Limits that replace those of the settings for one key or application."""
 
     list_display = ("name", "of", *(f"most_{name}" for name in UNITS))
-    applications = ("application", "key__application", "user__application")
-    list_select_related = ("key", "user", "application")
-    search_fields = search_prefixes = ("user__user_id", "key__name")
-    search_help_text = "The beginning of a user_id or of a key's name"
+    applications = ("application", "key__application")
+    list_select_related = ("key", "application")
+    search_fields = search_prefixes = ("key__name",)
+    search_help_text = "The beginning of a key's name"
     ordering = ("-id",)
-    raw_id_fields = ("key", "user")
+    raw_id_fields = ("key",)
     form_page = UsageForm
     when_empty = "Everybody has the limits of the settings (DAILY_LIMITS__…)."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DailyLimit]:
-        """Leave out limits of what the operator may not see."""
-        hidden = {name: None for name, model in OF.items() if not may_see(request, model)}
+        """Leave out the limits of keys if the operator may not see keys."""
         limits: QuerySet[DailyLimit] = super().get_queryset(request)
-        return limits.filter(**hidden)
+        return limits if may_see(request, ApiKey) else limits.filter(key=None)
 
     def get_fields(self, request: HttpRequest, obj: DailyLimit | None = None) -> Any:
-        whose = ("whose",) if obj else ("key", "user", "application") if are_several() else ("key", "user")
+        whose = ("whose",) if obj else ("key", "application") if are_several() else ("key",)
         return (*whose, *UNITS)
 
     def get_readonly_fields(self, request: HttpRequest, obj: DailyLimit | None = None) -> Any:
@@ -64,7 +59,7 @@ class DailyLimitAdmin(PageAdmin):
 
     @admin.display(description="Whose")
     def whose(self, limit: DailyLimit) -> str:
-        return link_to(limit.key or limit.user or limit.application)
+        return link_to(limit.key or limit.application)
 
     @admin.display(description="Of a")
     def of(self, limit: DailyLimit) -> str:
@@ -73,10 +68,6 @@ class DailyLimitAdmin(PageAdmin):
     @admin.display(description="Requests")
     def most_requests(self, limit: DailyLimit) -> str:
         return _shown(limit.requests)
-
-    @admin.display(description="Stored bytes")
-    def most_stored_bytes(self, limit: DailyLimit) -> str:
-        return _shown(limit.stored_bytes)
 
     @admin.display(description="Model calls")
     def most_model_calls(self, limit: DailyLimit) -> str:

@@ -179,6 +179,7 @@ class MessagesQuery(PersonQuery):
         return attrs
 
 
+MAX_TURN_TOKENS = 1_000  # with `compress=true`, longer turns are shortened
 SHOWN_KINDS = [Message.Kind.TURN, Message.Kind.PARTITION]
 
 
@@ -309,12 +310,11 @@ class MessageViewSet(PersonViewSet[Message]):
 
 
 def _compressed(message: LoadedMessage, session: Session) -> LoadedMessage:
-    """Shorten what is over `LOAD_MAX_TURN_TOKENS`, naming where the whole can be read."""
-    limit = settings.MOMENT_BUILDER.load_max_turn_tokens
-    if message.tokens <= limit:
+    """Shorten a message over `MAX_TURN_TOKENS`, and name the address of the whole."""
+    if message.tokens <= MAX_TURN_TOKENS:
         return message
     hint = f"rem://sessions/{session.session_id}/messages/{message.sequence}"
-    content = shorten_middle(message.content, len(message.content) * limit // message.tokens, hint)
+    content = shorten_middle(message.content, len(message.content) * MAX_TURN_TOKENS // message.tokens, hint)
     return message._replace(content=content)
 
 

@@ -62,7 +62,7 @@ class LimitsMiddleware:
 
 
 class DailyLimitsMiddleware:
-    """Has what a call of the API uses count for its key and its person, and tells them what is left."""
+    """Counts an API call for its key and application, and adds the rate limit headers to the response."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

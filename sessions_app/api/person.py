@@ -9,7 +9,6 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 
 from sessions_app.api.fields import PublicIdField, StrictSerializer
-from sessions_app.daily_limits import call_under_way
 from sessions_app.models import ApiKey
 
 
@@ -26,7 +25,7 @@ def key_of(request: Request) -> ApiKey:
 
 
 def user_id_of(request: Request, named: str | None, *, create: bool = False, is_needed: bool = True) -> str | None:
-    """Return the `user_id` that a request acts for, and count it; None when its key may not see the person named.
+    """Return the `user_id` that a request acts for; None if its key may not see the person named.
 
     Args:
         request: authenticated; its key decides whom it may act for.
@@ -37,7 +36,6 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False, is_
     Raises:
         ValidationError: a service key has to name somebody.
         NotFound: a user's key asked to create something for another.
-        LimitReached: the request is one too many for this person.
     """
     key = key_of(request)
     if key.user is None and named is None and is_needed:
@@ -45,10 +43,9 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False, is_
     foreign = key.user is not None and named not in (None, key.user.user_id)
     if foreign and create:
         raise NotFound
-    user_id = None if foreign else key.user.user_id if key.user else named
-    if user_id is not None:
-        call_under_way().is_about(user_id)
-    return user_id
+    if foreign:
+        return None
+    return key.user.user_id if key.user else named
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import require_scope
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, update
-from sessions_app.daily_limits import count_values
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session, UserProfile
 from sessions_app.people.delete_session import CannotDelete, delete_session
@@ -116,8 +115,6 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Pers
     def create(self, request: Request) -> Response:
         """Makes a session; answers 200 with the present one when it is there."""
         is_new = insert_unless_there(Session(user=self.person, **self.validated_data))
-        if is_new:
-            count_values(*self.validated_data.values())
         return self.created(session_or_404(self.person, self.validated_data["session_id"]), is_new=is_new)
 
     def partial_update(self, request: Request, session_id: str) -> Response:

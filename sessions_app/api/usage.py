@@ -1,4 +1,4 @@
-"""What a key, a person and an application have used today, over REST."""
+"""Today's usage of a key and its application, over REST."""
 
 from typing import Any
 
@@ -28,10 +28,9 @@ class UsdAnswer(serializers.Serializer[Any]):
 
 
 class StandingAnswer(serializers.Serializer[Any]):
-    """What somebody has used today, and may."""
+    """Today's usage, and the limits."""
 
     requests = AmountAnswer(help_text="Above the limit: 429.")
-    stored_bytes = AmountAnswer(help_text="Above the limit: 429.")
     model_calls = AmountAnswer(help_text="Above the limit work waits for the next day.")
     usd = UsdAnswer(help_text="Above the limit work waits for the next day.")
 
@@ -40,7 +39,6 @@ class UsageAnswer(serializers.Serializer[Any]):
     day = serializers.DateField(help_text="In UTC.")
     ends_at = serializers.DateTimeField()
     key = StandingAnswer()
-    person = StandingAnswer(allow_null=True, help_text="Null: nobody is named, or nothing is known of them.")
     application = StandingAnswer(allow_null=True, help_text="Null: the key is a person's own.")
 
 
@@ -53,21 +51,15 @@ class UsageViewSet(PersonViewSet[Any]):
     own_transaction = ("retrieve",)
 
     def retrieve(self, request: Request) -> Response:
-        """What the key and its application have used today, and the person, if one is named; with the limits."""
+        """What the key and its application have used today, with the limits. `user_id` has no effect."""
         key = key_of(request)
         usage = {
             "day": today(),
             "ends_at": tomorrow(),
             "key": _data(Subject(Kind.KEY, key.pk)),
-            "person": self._of_person() if key.user or self.named else None,
             "application": None if key.user else _data(Subject(Kind.APPLICATION, key.application_id)),
         }
         return self.answer(usage)
-
-    def _of_person(self) -> dict[str, Any] | None:
-        with self.transaction():
-            person = self.person
-            return _data(Subject(Kind.PERSON, None, person.user_id, person.application_id)) if person else None
 
 
 def _data(subject: Subject) -> dict[str, Any]:

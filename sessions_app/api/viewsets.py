@@ -27,7 +27,6 @@ from sessions_app.api.filters import ParameterFilter
 from sessions_app.api.pagination import AnyPageQuery, PageQuery, RowPagination
 from sessions_app.api.permissions import HasScope
 from sessions_app.api.person import PersonQuery, gone_is_not_found, key_of, user_id_of
-from sessions_app.daily_limits import count_values
 from sessions_app.limits import Kind, limited
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
@@ -252,7 +251,6 @@ def update(row: Model, values: dict[str, Any]) -> None:
         setattr(row, name, value)
     present = {field.name for field in row._meta.concrete_fields}
     row.save(update_fields=[*values, *({"updated_at"} & present)])
-    count_values(*values.values())
 
 
 def _check_ids(named: Mapping[str, Any]) -> None:

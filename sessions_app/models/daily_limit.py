@@ -1,18 +1,15 @@
-"""What a key, a person or an application may use a day, where an operator or the settings say so, and what they used.
+"""The daily limits of keys and applications, and their daily usage.
 
-`count_usage` in the database adds to the usage of a day and returns its totals with the limits. Nobody waits for
-anybody in it: a row that somebody else is counting in is passed over, and another is begun beside it. So there may be
-several rows of a day, and its usage is their sum.
+The SQL function `count_usage` adds to the usage of a day and returns its totals with the limits. It never waits: it
+skips a row that another transaction has locked, and inserts a new one. So a day may have several rows, and its usage is
+their sum.
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from functools import reduce
-from operator import or_
 from typing import Any
 
 from django.conf import settings
@@ -24,70 +21,47 @@ from django.utils import timezone
 
 from sessions_app.models.api_key import ApiKey
 from sessions_app.models.application import Application
-from sessions_app.models.user_profile import UserProfile
 from sessions_app.refusals import Refusal
 
 Number = int | Decimal
 
 
 class Kind(StrEnum):
-    """Those who have limits."""
+    """Who has limits. Each value is the column that names the subject."""
 
     KEY = "key"
-    PERSON = "person"
     APPLICATION = "application"
 
 
-COLUMNS = {Kind.KEY: "key", Kind.PERSON: "user", Kind.APPLICATION: "application"}
-UNITS = {"requests": "requests", "stored_bytes": "bytes", "model_calls": "model calls", "usd": "USD"}
+UNITS = {"requests": "requests", "model_calls": "model calls", "usd": "USD"}
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """What is counted."""
+    """The counted amounts."""
 
     requests: int = 0
-    stored_bytes: int = 0
     model_calls: int = 0
     usd: Decimal = Decimal(0)
 
     def of(self, name: str) -> Number:
-        """Return one of them."""
+        """Return the amount of this name."""
         amount: Number = getattr(self, name)
         return amount
 
     def __add__(self, other: "Amounts") -> "Amounts":
-        return Amounts(
-            self.requests + other.requests,
-            self.stored_bytes + other.stored_bytes,
-            self.model_calls + other.model_calls,
-            self.usd + other.usd,
-        )
+        return Amounts(self.requests + other.requests, self.model_calls + other.model_calls, self.usd + other.usd)
 
     def __neg__(self) -> "Amounts":
-        return Amounts(-self.requests, -self.stored_bytes, -self.model_calls, -self.usd)
+        return Amounts(-self.requests, -self.model_calls, -self.usd)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A key, a person or an application.
-
-    Args:
-        kind: which of these.
-        pk: primary key; None for a person who is looked up by name.
-        user_id: the application's own id of that person.
-        application: primary key of that application.
-    """
+    """A key or an application, by its primary key."""
 
     kind: Kind
-    pk: int | None
-    user_id: str | None = None
-    application: int | None = None
-
-    @property
-    def columns(self) -> tuple[str, int | None, str | None, int | None]:
-        """Its fields, as `count_usage` takes them."""
-        return self.kind.value, self.pk, self.user_id, self.application
+    pk: int
 
 
 @dataclass(frozen=True)
@@ -161,16 +135,6 @@ def seconds_left() -> int:
     return int((tomorrow() - timezone.now()).total_seconds()) + 1
 
 
-def size_of(values: Iterable[Any]) -> int:
-    """Return the bytes of what is stored, in UTF-8: texts as they are, anything else as JSON."""
-    texts = (
-        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        for value in values
-        if value
-    )
-    return sum(len(text.encode()) for text in texts)
-
-
 # --- tables ---
 
 
@@ -178,10 +142,6 @@ class OfSubject(models.Model):
     """A row of one subject."""
 
     key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
-    user = models.ForeignKey(
-        UserProfile, null=True, blank=True, on_delete=models.CASCADE, db_index=False, verbose_name="person"
-    )
-
     application = models.ForeignKey(Application, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
 
     class Meta:
@@ -189,23 +149,21 @@ class OfSubject(models.Model):
 
     @property
     def subject(self) -> Subject:
-        """Whose it is."""
-        kind = next(kind for kind, column in COLUMNS.items() if getattr(self, f"{column}_id") is not None)
-        return Subject(kind, getattr(self, f"{COLUMNS[kind]}_id"))
+        """The subject of the row."""
+        kind = Kind.KEY if self.key_id is not None else Kind.APPLICATION
+        return Subject(kind, getattr(self, f"{kind}_id"))
 
 
 def _of_one(name: str) -> models.CheckConstraint:
-    """Return the constraint that a row is of one subject, no more and no less."""
-    columns = COLUMNS.values()
-    ways = (Q(**{f"{other}__isnull": other != column for other in columns}) for column in columns)
-    return models.CheckConstraint(condition=reduce(or_, ways), name=name)
+    """Return the constraint that a row has exactly one subject."""
+    of_key, of_application = Q(key__isnull=False), Q(application__isnull=False)
+    return models.CheckConstraint(condition=(of_key & ~of_application) | (of_application & ~of_key), name=name)
 
 
 class DailyLimit(OfSubject):
     """What a subject may use a day."""
 
     requests = models.PositiveBigIntegerField(null=True, blank=True)
-    stored_bytes = models.PositiveBigIntegerField(null=True, blank=True)
     model_calls = models.PositiveBigIntegerField(null=True, blank=True)
     usd = models.DecimalField(
         "USD", max_digits=12, decimal_places=6, null=True, blank=True, validators=[MinValueValidator(0)]
@@ -215,24 +173,23 @@ class DailyLimit(OfSubject):
         constraints = [
             _of_one("daily_limit_of_one"),
             models.UniqueConstraint(fields=["key"], name="daily_limit_of_key"),
-            models.UniqueConstraint(fields=["user"], name="daily_limit_of_person"),
             models.UniqueConstraint(fields=["application"], name="daily_limit_of_application"),
         ]
 
     def __str__(self) -> str:
-        return str(self.key or self.user or self.application)
+        return str(self.key or self.application)
 
     def clean(self) -> None:
-        """Refuse limits of nobody, and of several."""
-        if sum(getattr(self, f"{column}_id") is not None for column in COLUMNS.values()) != 1:
-            raise ValidationError("Name one: a key, a person or an application.")
+        """Refuse limits without a subject, or with two."""
+        if (self.key_id is None) == (self.application_id is None):
+            raise ValidationError("Name one: a key or an application.")
 
 
 class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
     def by_day(self, subject: Subject, days: int) -> dict[date, Amounts]:
         """Return what a subject has used on those of the last days on which it used anything, newest first."""
         since = today() - timedelta(days=days - 1)
-        rows = self.filter(**{COLUMNS[subject.kind]: subject.pk}, day__gte=since).order_by("-day").values("day")
+        rows = self.filter(**{subject.kind: subject.pk}, day__gte=since).order_by("-day").values("day")
         summed: Any = rows.annotate(**{f"sum_{name}": Sum(name) for name in UNITS})
         return {row["day"]: Amounts(*(row[f"sum_{name}"] for name in UNITS)) for row in summed}
 
@@ -244,7 +201,7 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
             day: in UTC; today if none is named.
         """
         day = day or today()
-        rows = [[*one.columns, *(amounts.of(name) for name in UNITS)] for one, amounts in used.items()]
+        rows = [[one.kind, one.pk, *(amounts.of(name) for name in UNITS)] for one, amounts in used.items()]
         with connection.cursor() as cursor:
             cursor.execute(_COUNT_SQL, [*map(list, zip(*rows, strict=True)), day])
             counted = cursor.fetchall()
@@ -263,7 +220,6 @@ class DailyUsage(OfSubject):
 
     day = models.DateField(help_text="In UTC.")
     requests = models.BigIntegerField(default=0)
-    stored_bytes = models.BigIntegerField(default=0)
     model_calls = models.BigIntegerField(default=0)
     usd = models.DecimalField(max_digits=16, decimal_places=6, default=0)
 
@@ -273,7 +229,6 @@ class DailyUsage(OfSubject):
         constraints = [_of_one("daily_usage_of_one")]
         indexes = [
             models.Index(fields=["key", "day"], condition=Q(key__isnull=False), name="daily_usage_of_key"),
-            models.Index(fields=["user", "day"], condition=Q(user__isnull=False), name="daily_usage_of_person"),
             models.Index(
                 fields=["application", "day"], condition=Q(application__isnull=False), name="daily_usage_of_application"
             ),
@@ -284,12 +239,10 @@ class DailyUsage(OfSubject):
 
 
 _COUNT_SQL = """
-SELECT counted.* FROM unnest(
-    %s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::numeric[]
-) WITH ORDINALITY AS t (kind, pk, user_id, application, requests, stored_bytes, model_calls, usd, number),
-LATERAL count_usage(
-    t.kind, t.pk, t.user_id, t.application, t.requests, t.stored_bytes, t.model_calls, t.usd, %s
-) AS counted ORDER BY t.number
+SELECT counted.* FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::numeric[])
+    WITH ORDINALITY AS t (kind, pk, requests, model_calls, usd, number),
+    LATERAL count_usage(t.kind, t.pk, t.requests, t.model_calls, t.usd, %s) AS counted
+ORDER BY t.number
 """
 
 

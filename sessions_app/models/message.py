@@ -13,7 +13,6 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from sessions_app.lexemes import VERSION
-from sessions_app.models.daily_limit import size_of
 from sessions_app.models.searched import Searched, SearchedQuerySet
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
@@ -243,11 +242,6 @@ class Message(Searched):
     def spoken(self) -> str:
         """The text as memory reads it, with its speaker before it."""
         return spoken(self.name, self.content)
-
-    @property
-    def size(self) -> int:
-        """Bytes of what it says, as limits count them."""
-        return size_of([self.name, self.content, self.tool_name, self.payload, self.metadata])
 
     @classmethod
     def moment_table(cls) -> str:

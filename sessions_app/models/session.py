@@ -17,6 +17,7 @@ from sessions_app.rows import columns, first
 
 LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
+KEEP_RECENT = 8  # newest turns that the digest of an active session leaves live
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
 _CLAIM_SQL = """
@@ -95,7 +96,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Return active sessions with enough live turns beyond the newest, which a digest leaves."""
         conf = settings.SESSION_COMPACTION
         lively = self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=_inactive_before())
-        enough = conf.keep_recent_messages + conf.min_messages
+        enough = KEEP_RECENT + conf.min_messages
         return lively.alias(live_turns=LIVE).filter(live_turns__gte=enough)
 
     def grown(self) -> Self:

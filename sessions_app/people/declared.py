@@ -115,18 +115,15 @@ declare(
     ),
     Provenance(
         DailyUsage,
-        File(
-            "daily_usage",
-            about="how much was used on a day, in UTC: requests, bytes that were stored, calls of models, their cost",
-            fields="day requests stored_bytes model_calls usd",
-            is_restored=False,
-        ),
+        person="key__user",
+        not_exported="it counts the calls of a key",
         left_alone="it has numbers, and no text",
         erase=partial(_erase_of_own_keys, DailyUsage),
         beside=partial(_count_of_own_keys, DailyUsage),
     ),
     Provenance(
         DailyLimit,
+        person="key__user",
         not_exported="an operator set it",
         left_alone="it is not made of turns",
         erase=partial(_erase_of_own_keys, DailyLimit),

@@ -21,7 +21,6 @@ from django.utils import timezone
 
 from sessions_app import lexemes
 from sessions_app.context_ids import check_context_id
-from sessions_app.daily_limits import count_stored
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict
@@ -184,7 +183,6 @@ def _append(session: Session, batch: Sequence[NewMessage]) -> Appended:
     count(session, added)
     store(session, added)
     jobs = request_due([(session, added)])
-    count_stored(message.size for message in added)  # at last: others may wait for what it locks
     return Appended(session, placed, jobs)
 
 

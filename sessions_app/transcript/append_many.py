@@ -12,7 +12,6 @@ from operator import itemgetter
 from django.db import transaction
 
 from sessions_app.copy_rows import copy_rows, update_rows
-from sessions_app.daily_limits import count_stored
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.rows import columns, read
 from sessions_app.transcript.append import NewMessage, count, placed_in, request_due
@@ -71,7 +70,6 @@ def append_many(batches: Sequence[Batch]) -> list[int]:
         copy_rows(messages)
         update_rows(list({session.pk: session for session, new in added if new}.values()), [*COUNTED, "title"])
         request_due(list(filter(itemgetter(1), added)))
-        count_stored(message.size for message in messages)  # at last: others may wait for what it locks
     return [len(new) for _, new in added]
 
 

@@ -49,7 +49,7 @@ def built(ada: UserProfile) -> Session:
 
 
 @pytest.fixture
-def upstream(settings: Settings, tmp_path: Path) -> Iterator[OpenAIServer]:
+def upstream(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     settings.SPOOL_DIR = tmp_path / "spool"
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
     with OpenAIServer() as server:
@@ -58,8 +58,8 @@ def upstream(settings: Settings, tmp_path: Path) -> Iterator[OpenAIServer]:
             upstream_base_url=server.base_url,
             upstream_api_key=SecretStr("upstream-key"),
             memory_timeout_seconds=30,
-            store_timeout_seconds=30,
         )
+        monkeypatch.setattr("moments_app.interfaces.chat.write_ahead.STORE_SECONDS", 30)
         yield server
 
 

@@ -55,7 +55,7 @@ def test_it_compiles_and_does_what_it_says_and_so_does_the_code_of_its_page() ->
         assert "I restore kilns in Turin." in run("node", "build/page.js", site=site, key=key)
 
 
-def test_models_of_the_ai_sdk_remember(settings: Settings, tmp_path: Path) -> None:
+def test_models_of_the_ai_sdk_remember(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.SPOOL_DIR, key = tmp_path / "spool", ApiKey.objects.issue("application")[1]
     with OpenAIServer() as model, live_site() as site:
         model.always(noted)
@@ -63,8 +63,8 @@ def test_models_of_the_ai_sdk_remember(settings: Settings, tmp_path: Path) -> No
             upstream_base_url=model.base_url,
             upstream_api_key=SecretStr("x"),
             memory_timeout_seconds=30,
-            store_timeout_seconds=30,
         )
+        monkeypatch.setattr("moments_app.interfaces.chat.write_ahead.STORE_SECONDS", 30)
         for number, code in enumerate(blocks("frameworks.md")):
             page = Path(os.environ["TYPESCRIPT_CLIENT"], f"test/page{number}.ts")
             page.write_text(code.replace("http://localhost:8000", site))

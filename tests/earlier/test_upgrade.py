@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from sessions_app.models import Message
+from sessions_app.models import ApiKey, DailyUsage, Message
 from tests.support.api import Api
 from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer
@@ -25,6 +25,14 @@ OF_A_MODEL = "embedding_nearest_"  # an index that comes with the first vectors 
 ADAS = {"kinds": ["turn", "moment"], "user_id": "ada"}
 
 
+# Usage of a person and of a key, as a release with limits of persons has it.
+USAGE = """
+INSERT INTO sessions_app_dailyusage (user_id, key_id, day, requests, stored_bytes, model_calls, usd)
+SELECT id, NULL::bigint, '2026-03-01'::date, 5, 10, 0, 0 FROM sessions_app_userprofile
+UNION ALL SELECT NULL, id, '2026-03-01', 7, 10, 0, 0 FROM sessions_app_apikey
+"""
+
+
 @pytest.fixture(params=STATES)
 def upgraded(
     request: pytest.FixtureRequest, transactional_db: None, embeddings_server: OpenAIServer
@@ -35,6 +43,7 @@ def upgraded(
     with empty_database():
         with connection.cursor() as cursor:
             cursor.execute(sql)
+            cursor.execute(USAGE)
         connection.close()  # what the SQL sets is for itself
         call_command("migrate", verbosity=0)
         assert {part for part in differences(schema(), newest) if OF_A_MODEL not in part} == set()
@@ -45,6 +54,8 @@ def test_row_33_data_of_every_earlier_state_is_found_and_goes_on(upgraded: tuple
     state, api = upgraded
     before = Message.objects.filter(user__user_id="ada").count()
     assert before >= 48
+    counted = DailyUsage.objects.filter(day="2026-03-01").values_list("key", "requests")
+    assert sorted(counted) == [(pk, 7) for pk in ApiKey.objects.order_by("pk").values_list("pk", flat=True)]
 
     found = search(api, "When does the ferry leave?")
     assert "Thursdays at seven" in found[0]["content"]

@@ -1,8 +1,5 @@
-"""Limits a day of keys and people, on requests and on what is stored."""
+"""Daily limits of keys and applications on requests."""
 
-import io
-import json
-import zipfile
 from typing import Any
 
 import pytest
@@ -12,12 +9,10 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from sessions_app.daily_limits import behind
-from sessions_app.models import ApiKey, DailyLimit, DailyUsage, Message, Session, UserProfile
+from sessions_app.models import ApiKey, DailyLimit, DailyUsage, UserProfile
 from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.daily_limit import Amounts, Kind, Subject, tomorrow
 from sessions_app.people.erase import erase_user
-from sessions_app.people.export import export_user
-from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.daily_limits import begin_again, limit, next_day, used
@@ -53,18 +48,8 @@ class TestRequests:
         assert error_of(service.get("sessions", user_id="ada")).startswith(told)
         assert used(key).requests == 3  # one that is refused doesn't count
 
-    def test_a_persons_are_counted_whoever_calls(self, service: Api, as_ada: Api, ada: UserProfile) -> None:
-        limit(ada, requests=2)
-        assert service.get("sessions", user_id="ada").status_code == 200
-        assert as_ada.get("sessions").status_code == 200
-        assert "person-requests" in error_of(service.get("sessions", user_id="ada"))
-        assert "person-requests" in error_of(as_ada.get("users/ada"))
-        assert service.get("sessions", user_id="bo").status_code == 200
-
-    def test_somebody_who_is_not_known_yet_has_the_limits_of_the_settings(
-        self, service: Api, settings: Settings
-    ) -> None:
-        settings.DAILY_LIMITS = settings.DAILY_LIMITS.model_copy(update={"person_requests": 2})
+    def test_the_settings_limit_each_key_and_application(self, service: Api, settings: Settings) -> None:
+        settings.DAILY_LIMITS = settings.DAILY_LIMITS.model_copy(update={"application_requests": 2})
         assert [say(service).status_code for _ in range(3)] == [201, 201, 429]
         begin_again()
         assert say(service).status_code == 429
@@ -126,65 +111,6 @@ class TestRequests:
         assert used(key).requests == 6
 
 
-class TestBytes:
-    def test_a_batch_that_fits_exactly_is_stored_and_a_byte_more_is_not(self, service: Api, ada: UserProfile) -> None:
-        limit(ada, stored_bytes=30)
-        assert say(service, number=2).status_code == 201
-        assert say(service).status_code == 201
-        told = "The limit person-stored-bytes is reached: 30 bytes a day for this person."
-        assert error_of(say(service, "x")).startswith(told)
-        assert used(ada).stored_bytes == 30
-
-    def test_of_a_batch_that_is_too_long_nothing_is_stored(self, service: Api, key: ApiKey) -> None:
-        limit(key, stored_bytes=25)
-        assert "key-stored-bytes" in error_of(say(service, number=3))
-        assert not Message.objects.exists()
-        assert not Session.objects.exists()
-        assert used(key).stored_bytes == 0
-        assert say(service, number=2).status_code == 201
-
-    def test_what_is_there_already_is_not_counted_again(self, service: Api, ada: UserProfile) -> None:
-        limit(ada, stored_bytes=10)
-        said = [{"role": "user", "content": "ten bytes.", "external_id": "1"}]
-        assert say(service, messages=said).status_code == 201
-        assert say(service, messages=said).status_code == 200
-
-    def test_payload_and_metadata_count_as_they_are_stored(self, service: Api, ada: UserProfile) -> None:
-        limit(ada, stored_bytes=1_000)
-        said = [{"role": "tool", "content": "€", "tool_name": "t", "payload": {"a": "é"}, "metadata": {"b": 1}}]
-        assert say(service, messages=said).status_code == 201
-        assert used(ada).stored_bytes == 3 + 1 + len('{"a": "é"}'.encode()) + len('{"b": 1}')
-
-    def test_without_a_limit_it_is_counted_behind_the_request(self, service: Api, ada: UserProfile) -> None:
-        say(service)
-        assert not DailyUsage.objects.exists()
-        assert used(ada) == Amounts(requests=1, stored_bytes=10)
-
-    def test_whatever_else_a_call_writes_counts_too(self, service: Api, ada: UserProfile) -> None:
-        limit(ada, stored_bytes=20)
-        task = {"user_id": "ada", "kind": "task", "title": "Order felt for the 88 keys"}
-        assert "person-stored-bytes" in error_of(service.post("entities", task))
-        assert "person-stored-bytes" in error_of(service.patch("users/ada", summary="Ada throws pots and is 40."))
-        ada.refresh_from_db()
-        assert ada.summary == ""
-
-    def test_writers_at_once_are_over_it_by_no_more_than_what_is_under_way(
-        self, service: Api, ada: UserProfile
-    ) -> None:
-        limit(ada, stored_bytes=100)
-
-        def write(number: int) -> list[int]:
-            path = f"sessions/s{number}/messages"
-            said = [{"role": "user", "content": "ten bytes."}]
-            return [service.post(path, user_id="ada", messages=said).status_code for _ in range(6)]
-
-        codes = [code for answered in at_once(write, 4) for code in answered]
-        stored = 10 * codes.count(201)
-        assert set(codes) == {201, 429}
-        assert 100 <= stored <= 100 + 10 * 3
-        assert used(ada).stored_bytes == stored == 10 * Message.objects.count()
-
-
 class TestApplications:
     @pytest.fixture
     def other(self, transactional_db: None) -> Application:
@@ -195,23 +121,12 @@ class TestApplications:
         """A client with a service key of the other application."""
         return Api(ApiKey.objects.issue("abroad", application=other.pk, scope="admin")[1])
 
-    def test_all_keys_and_people_of_one_share_its_limits(self, service: Api, as_ada: Api, abroad: Api) -> None:
-        limit(Application.objects.get(pk=DEFAULT), requests=2, stored_bytes=25)
-        assert say(service, number=2).status_code == 201
-        assert "application-stored-bytes" in error_of(say(as_ada))
-        assert "application-requests" in error_of(service.get("sessions", user_id="bo"))
-        assert say(abroad, number=9).status_code == 201
-
-    def test_those_with_the_same_user_id_have_limits_of_their_own(
-        self, service: Api, abroad: Api, ada: UserProfile, other: Application
-    ) -> None:
-        limit(ada, requests=1, stored_bytes=10)
-        assert say(service).status_code == 201
-        assert [say(abroad, number=3).status_code for _ in range(3)] == [201] * 3
-        assert say(service).status_code == 429
-        theirs = UserProfile.objects.get(application=other)
-        assert (used(ada), used(theirs)) == (Amounts(1, 10), Amounts(3, 90))
-        assert used(other) == used(theirs)
+    def test_all_keys_of_one_share_its_limits(self, service: Api, as_ada: Api, abroad: Api) -> None:
+        limit(Application.objects.get(pk=DEFAULT), requests=2)
+        assert [say(service).status_code, say(as_ada).status_code] == [201, 201]
+        told = "The limit application-requests is reached: 2 requests a day for this application."
+        assert error_of(service.get("sessions", user_id="bo")).startswith(told)
+        assert [say(abroad).status_code for _ in range(3)] == [201] * 3
 
     def test_row_9_a_persons_key_is_not_told_what_others_use(self, service: Api, as_ada: Api) -> None:
         limit(Application.objects.get(pk=DEFAULT), requests=100)
@@ -228,19 +143,14 @@ class TestWhatItCosts:
         return [query["sql"] for query in captured.captured_queries]
 
     @pytest.mark.slow
-    def test_an_append_takes_as_many_statements_as_without_limits_on_bytes(
-        self, service: Api, key: ApiKey, ada: UserProfile
-    ) -> None:
+    def test_an_append_takes_as_many_statements_with_limits_as_without(self, service: Api, key: ApiKey) -> None:
         self.statements(service)
         without = self.statements(service)
         assert not any("count_usage" in sql for sql in without)
-        limit(ada, requests=100)
+        limit(key, requests=100)
         looked_up = [sql for sql in self.statements(service) if "count_usage" in sql]
-        assert len(looked_up) == 2  # the key with its application, and the person, once within two seconds
+        assert len(looked_up) == 1  # the key and its application together, once within two seconds
         assert len(self.statements(service)) == len(without)
-        limit(ada, requests=100, stored_bytes=1_000)
-        self.statements(service)
-        assert len(self.statements(service)) == len(without) + 1
 
     def test_the_meter_writes_all_by_one_statement(self, service: Api, ada: UserProfile, bo: UserProfile) -> None:
         for name in ("ada", "bo"):
@@ -251,17 +161,16 @@ class TestWhatItCosts:
 
 
 class TestWhatIsTold:
-    def test_headers_tell_of_limits_that_there_are(self, service: Api, key: ApiKey, ada: UserProfile) -> None:
+    def test_headers_tell_of_limits_that_there_are(self, service: Api, key: ApiKey) -> None:
         assert "RateLimit" not in service.get("sessions", user_id="ada")
         limit(key, requests=10)
-        limit(ada, stored_bytes=100, model_calls=3)
+        limit(key.application, requests=100, model_calls=3)
         answer = say(service)
-        assert answer["RateLimit-Policy"] == (
-            '"key-requests";q=10;w=86400, "person-stored-bytes";q=100;w=86400;qu="content-bytes"'
-        )
-        key_left, person_left = answer["RateLimit"].split(", ")
+        policies = '"key-requests";q=10;w=86400, "application-requests";q=100;w=86400'
+        assert answer["RateLimit-Policy"] == policies
+        key_left, application_left = answer["RateLimit"].split(", ")
         assert key_left.startswith('"key-requests";r=8;t=')
-        assert person_left.startswith('"person-stored-bytes";r=90;t=')
+        assert application_left.startswith('"application-requests";r=98;t=')
         assert int(key_left.rpartition("=")[2]) <= 86_400
 
     def test_a_refusal_tells_that_nothing_is_left(self, service: Api, key: ApiKey) -> None:
@@ -269,7 +178,7 @@ class TestWhatIsTold:
         assert ";r=0;" in service.get("sessions", user_id="ada")["RateLimit"]
         assert ";r=0;" in service.get("sessions", user_id="ada")["RateLimit"]
 
-    def test_usage_is_told_even_when_nothing_is_left(self, service: Api, key: ApiKey, ada: UserProfile) -> None:
+    def test_usage_is_told_even_when_nothing_is_left(self, service: Api, key: ApiKey) -> None:
         limit(key, requests=1, usd="0.5")
         say(service)
         assert say(service).status_code == 429
@@ -278,38 +187,25 @@ class TestWhatIsTold:
         told = answer.json()
         assert told["key"]["requests"] == {"used": 1, "limit": 1}
         assert told["key"]["usd"] == {"used": "0.000000", "limit": "0.500000"}
-        assert told["person"]["stored_bytes"] == {"used": 10, "limit": None}
-        assert service.get("usage").json()["person"] is None
-
-    def test_row_9_a_persons_key_is_told_of_its_person_alone(self, as_ada: Api, bo: UserProfile) -> None:
-        limit(bo, requests=7)
-        assert as_ada.get("usage").json()["person"] is not None
-        assert as_ada.get("usage", user_id="bo").json()["person"] is None
+        assert told["application"]["requests"] == {"used": 1, "limit": None}
+        assert {*told} == {"day", "ends_at", "key", "application"}
 
 
 class TestTables:
-    def test_a_row_is_of_one_subject(self, key: ApiKey, ada: UserProfile) -> None:
+    def test_a_row_is_of_one_subject(self, key: ApiKey) -> None:
         for model, more in ((DailyLimit, {}), (DailyUsage, {"day": timezone.now().date()})):
-            for whose in ({}, {"key": key, "user": ada}, {"user": ada, "application": key.application}):
+            for whose in ({}, {"key": key, "application": key.application}):
                 with pytest.raises(IntegrityError, match="of_one"):
                     model.objects.create(**whose, **more)
 
-    def test_a_subject_has_limits_once(self, key: ApiKey, ada: UserProfile) -> None:
-        for whose in ({"key": key}, {"user": ada}, {"application": key.application}):
+    def test_a_subject_has_limits_once(self, key: ApiKey) -> None:
+        for whose in ({"key": key}, {"application": key.application}):
             DailyLimit.objects.create(**whose)
             with pytest.raises(IntegrityError):
                 DailyLimit.objects.create(**whose)
 
-    def test_row_9_a_request_counts_for_nobody_but_its_person(self, ada: UserProfile, bo: UserProfile) -> None:
-        with acting_for("ada", application=DEFAULT):
-            DailyUsage.objects.add({Subject(Kind.PERSON, bo.pk): Amounts(requests=1)})
-        assert (used(ada).requests, used(bo).requests) == (1, 0)
-
-    def test_row_11_an_erasure_takes_what_a_person_and_their_keys_have_used(
-        self, as_ada: Api, ada: UserProfile
-    ) -> None:
+    def test_row_11_an_erasure_takes_what_a_persons_keys_have_used(self, as_ada: Api, ada: UserProfile) -> None:
         own = ApiKey.objects.get(user=ada)
-        limit(ada, requests=100)
         limit(own, requests=100)
         say(as_ada)
         behind.flush()
@@ -326,16 +222,7 @@ class TestTables:
             UserProfile.objects.select_for_update().get(pk=ada.pk)
 
             def count(_: int) -> None:
-                subjects = Subject(Kind.PERSON, ada.pk), Subject(Kind.KEY, own.pk)
-                DailyUsage.objects.add(dict.fromkeys(subjects, Amounts(requests=1)))
+                DailyUsage.objects.add({Subject(Kind.KEY, own.pk): Amounts(requests=1)})
 
             at_once(count, 1)
         assert not DailyUsage.objects.exists()
-
-    def test_an_export_tells_what_the_person_has_used(self, service: Api, ada: UserProfile) -> None:
-        say(service)
-        behind.flush()
-        file = io.BytesIO()
-        export_user("ada", file, application=DEFAULT)
-        [line] = zipfile.ZipFile(file).read("daily_usage.jsonl").splitlines()
-        assert json.loads(line)["stored_bytes"] == 10

@@ -1,4 +1,4 @@
-"""What somebody may use a day, and what they have used, short to write in tests."""
+"""Short ways to set daily limits in tests, and to read usage."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 from django.db.models import F
 
 from sessions_app.daily_limits import behind, meter
-from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage, UserProfile
-from sessions_app.models.daily_limit import COLUMNS, Amounts, Kind, Subject
+from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage
+from sessions_app.models.daily_limit import Amounts, Kind, Subject
 
-Whose = ApiKey | UserProfile | Application
+Whose = ApiKey | Application
 
 
 def limit(whose: Whose, **amounts: Any) -> DailyLimit:
-    """Limit a key or a person; who calls next is known to have the limit."""
-    named: dict[str, Any] = {COLUMNS[_kind(whose)]: whose}
+    """Limit a key or an application. The limit holds from the next call on."""
+    named: dict[str, Any] = {_kind(whose): whose}
     made, _ = DailyLimit.objects.update_or_create(**named, defaults=amounts)
     begin_again()
     return made
@@ -27,13 +27,13 @@ def begin_again() -> None:
 
 
 def used(whose: Whose) -> Amounts:
-    """Return what a key or a person has used today, as it is written."""
+    """Return what a key or an application has used today, as it is written."""
     behind.flush()
     return DailyUsage.objects.standings([Subject(_kind(whose), whose.pk)])[0].used
 
 
 def _kind(whose: Whose) -> Kind:
-    return {ApiKey: Kind.KEY, UserProfile: Kind.PERSON, Application: Kind.APPLICATION}[type(whose)]
+    return Kind.KEY if isinstance(whose, ApiKey) else Kind.APPLICATION
 
 
 def next_day() -> None:

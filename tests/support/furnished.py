@@ -235,9 +235,8 @@ def _operate(session: Session) -> None:
     assistant = Assistant.objects.register("Claude", ["https://claude.example.com/back"], is_by_itself=True)
     ends_at = timezone.now() + timedelta(days=30)
     Consent.objects.allow(assistant, user=session.user, scopes=["read"], ends_at=ends_at, by="operator:eve")
-    for whose in ({"key": key}, {"user": session.user}):
-        DailyLimit.objects.create(requests=1_000, model_calls=3, usd=0, **whose)
-        DailyUsage.objects.create(day=today(), requests=1_200, stored_bytes=88_000, model_calls=3, usd="0.5", **whose)
+    DailyLimit.objects.create(key=key, requests=1_000, model_calls=3, usd=0)
+    DailyUsage.objects.create(key=key, day=today(), requests=1_200, model_calls=3, usd="0.5")
     EmbeddingModel.objects.create(name="text-embedding", dimensions=64)
     Change(State.DEGRADED, "", timezone.now(), ["1 job waits for a provider that fails."]).record()
     Event.objects.create(type=RESTARTED, actor="run", payload={"told": "The worker ended with status -9."})

@@ -16,7 +16,6 @@ from moments_app.streams.add_atoms import add_atoms, belonging_to
 from sessions_app.api.fields import AwareDateTimeField, BooleanField, ExternalIdField, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.person import PersonQuery, key_of
-from sessions_app.daily_limits import count_values
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.transcript.append import IdTaken
@@ -152,7 +151,6 @@ def add_directly(
     # What was there when it was to be added may be absorbed by the time it is looked for.
     while (present := _sent_before(atom) or _said_already(atom, person)) is None:
         if add_atoms(stream, [atom], requested_by=requested_by):
-            count_values(atom.content)
             return atom, True
     return present, False
 

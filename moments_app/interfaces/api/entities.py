@@ -25,7 +25,6 @@ from sessions_app.api.pagination import PageQuery
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.viewsets import PersonViewSet, one_or_404, update
-from sessions_app.daily_limits import count_values
 from sessions_app.insert import insert_unless_there
 
 
@@ -125,9 +124,7 @@ class EntityViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
         fields = self.validated_data | {"source_session": session, "written_by": self.actor}
         entity = Entity(user=self.found_person, **fields)
         is_new = insert_unless_there(entity)
-        if is_new:
-            count_values(*self.validated_data.values())
-        else:
+        if not is_new:
             entity = self.get_queryset().get(external_id=entity.external_id)
         return self.created(entity, is_new=is_new)
 

@@ -37,7 +37,6 @@ from sessions_app.api.messages import MessageAnswer
 from sessions_app.api.pagination import PAGE_MAX
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, one_or_404
-from sessions_app.daily_limits import count_values
 from sessions_app.models import Message, UserProfile
 from sessions_app.retention.read_archived import with_text
 from sessions_app.transcript.load import LoadedMessage
@@ -254,7 +253,6 @@ def corrected(fact: MemoryAtom, order: Order, values: dict[str, Any], *, request
     if values["preview"]:
         return _previewed(fact, order)
     made = correct(fact, order, requested_by=requested_by, leave=values.get("leave", ()))
-    count_values(order.after)
     return dict(CorrectionAnswer(made).data)
 
 

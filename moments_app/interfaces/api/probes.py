@@ -19,7 +19,6 @@ from sessions_app.api.pagination import PageQuery
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.viewsets import PersonViewSet, one_or_404
-from sessions_app.daily_limits import count_values
 from sessions_app.models import Session
 
 EVIDENCE_MOST = 50
@@ -150,8 +149,6 @@ class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Person
             evidence=self.validated_data.get("evidence_sequences", ()),
         )
         probe, is_new = keep_probe(self.found_person, draft, created_by=self.actor)
-        if is_new:
-            count_values(draft.question, draft.expected)
         return self.created(one_or_404(self.get_queryset(), pk=probe.pk), is_new=is_new)
 
     def partial_update(self, request: Request, probe_id: uuid.UUID) -> Response:
@@ -165,7 +162,6 @@ class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Person
         )
         change_probe(probe, draft)
         probe.save()
-        count_values(draft.expected)
         return self.answer(self.get_object())
 
     @action(detail=False, methods=["post"])

@@ -31,7 +31,6 @@ from sessions_app.api.fields import (
 from sessions_app.api.pagination import AnyPageQuery
 from sessions_app.api.permissions import HasAdminScope, IsOfService
 from sessions_app.api.viewsets import ApiViewSet, M, one_or_404
-from sessions_app.daily_limits import count_values
 from sessions_app.insert import insert_unless_there
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Application
@@ -209,7 +208,6 @@ class OfPromptViewSet(ApiViewSet[M]):
         """Add the version that the body has, and put it in force where it says so."""
         text = with_line_breaks(self.validated_data["content"])
         note, after = self.validated_data["note"], self.validated_data.get("after")
-        count_values(text, note)
         version = prompt.add_version(text, created_by=self.actor, note=note, after=after)
         if self.validated_data["activate"]:
             put_in_force(version, by=self.actor)

@@ -32,9 +32,7 @@ class SearchInput(PersonQuery):
     kinds = serializers.ListField(
         child=serializers.ChoiceField(choices=KINDS), default=list(KINDS), min_length=1, help_text="Left out: all."
     )
-    match_count = IntegerField(
-        min_value=1, max_value=MATCH_COUNT_MAX, required=False, help_text="Left out: RECALL__MATCH_COUNT."
-    )
+    match_count = IntegerField(min_value=1, max_value=MATCH_COUNT_MAX, required=False, help_text="Left out: 5.")
     mode = serializers.ChoiceField(
         choices=MODES, default="hybrid", help_text="By words (`text`), by meaning (`semantic`), or by both."
     )

@@ -89,7 +89,7 @@ class StreamPatch(PersonQuery):
         max_length=255,
         allow_blank=True,
         required=False,
-        help_text="Blank: MEMORY_FORMATION__MODEL; else one of MEMORY_FORMATION__STREAM_MODELS.",
+        help_text="Blank: ENGINE__MODEL; else one of MEMORY_FORMATION__STREAM_MODELS.",
     )
     consolidation_prompt = TextField(max_length=10_000, allow_blank=True, required=False)
     consolidation_trigger = Count()

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from functools import partial
 
 import structlog
@@ -41,7 +40,7 @@ async def _answer(protocol: Protocol, request: Request) -> Relay:
     data = await request.body()  # whose size was checked when it was taken in
     sent = await in_thread(partial(protocol.read_request, data))
     session = chat_session_of(key, request.headers, sent)
-    await _count(partial(_count_round, key, session, sent))
+    await _count(key)
     keep_replaying()
     return await relayed(protocol, session, sent)
 
@@ -64,7 +63,7 @@ async def models(request: Request) -> Response:
     """Answer with the upstream's models, as it lists them."""
     refuse_strangers(request.scope)
     key = await authenticated(request.headers)
-    await _count(partial(call_under_way().begin, key))
+    await _count(key)
     async with upstream.opened("GET", "/models") as response:
         try:
             content = b"".join([part async for part in response.aiter_raw()])
@@ -73,25 +72,16 @@ async def models(request: Request) -> Response:
         return Response(content, response.status_code, upstream.passed_on(response))
 
 
-async def _count(work: Callable[[], None]) -> None:
-    """Count a call; while the database is away, nobody is refused for what isn't known.
+async def _count(key: ApiKey) -> None:
+    """Count a call. While the database can't be reached, no call is refused.
 
     Raises:
-        LimitReached: it is one too many, or its newest message is too long.
+        LimitReached: The call exceeds a limit.
     """
     try:
-        await asyncio.wait_for(in_thread(work), settings.CHAT.memory_timeout_seconds)
+        await asyncio.wait_for(in_thread(partial(call_under_way().begin, key)), settings.CHAT.memory_timeout_seconds)
     except (DatabaseError, TimeoutError) as error:
         logger.warning("a call goes on without limits", error=type(error).__name__)
-
-
-def _count_round(key: ApiKey, session: ChatSession, sent: ChatRequest) -> None:
-    """Count a round. From here on it is stored whatever its length is: its answer isn't known yet."""
-    call = call_under_way()
-    call.begin(key)
-    call.is_about(session.user_id)
-    call.refuse_bytes(len(sent.turns[-1].content.encode()) if sent.turns else 0)
-    call.refuses_bytes = False
 
 
 async def _with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory | None:

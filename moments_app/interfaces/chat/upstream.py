@@ -20,6 +20,7 @@ PASSED_ON = (
     "x-should-retry",
     "x-request-id",
 )
+CONNECT_SECONDS = 10.0  # until the upstream accepts the call
 LIMITS = "x-ratelimit-"
 
 # Whatever a call may end in. Their own texts may quote anything.
@@ -89,5 +90,4 @@ def _headers() -> dict[str, str]:
 
 
 def _timeout() -> httpx2.Timeout:
-    conf = settings.CHAT
-    return httpx2.Timeout(conf.read_timeout_seconds, connect=conf.connect_timeout_seconds)
+    return httpx2.Timeout(settings.CHAT.read_timeout_seconds, connect=CONNECT_SECONDS)

@@ -9,7 +9,6 @@ import asyncio
 from functools import partial
 
 import structlog
-from django.conf import settings
 from django.db import DatabaseError
 
 from moments_app.interfaces.chat.figures import FAILURES
@@ -18,6 +17,7 @@ from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.transcript.spool import Spool
 
 STORED, SPOOLED, UNSTORED = "stored", "spooled", "unstored"
+STORE_SECONDS = 2.0  # for storing an answer before its end; after that it is kept on the disk
 RETRY_SECONDS = (0.5, 2.0, 10.0)  # to wait before each further try of storing what couldn't be spooled either
 
 logger = structlog.get_logger(__name__)
@@ -83,7 +83,7 @@ class WriteAhead:
         if not self._is_spooled:
             FAILURES.labels("spool").inc()
         try:
-            is_kept = await asyncio.wait_for(in_thread(self.round.store), settings.CHAT.store_timeout_seconds)
+            is_kept = await asyncio.wait_for(in_thread(self.round.store), STORE_SECONDS)
         except Exception as error:
             await self._keep(error)
         else:

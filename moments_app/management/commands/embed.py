@@ -5,6 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from moments_app import engines
 from moments_app.engines import embedding_model
 from moments_app.models import EmbeddingModel, EngineCall
 from moments_app.models.embedding import KINDS
@@ -62,12 +63,11 @@ class Command(BaseCommand):
         return EmbeddingModel.objects.ensure(name, dimensions, concurrently=True)
 
     def _fill(self, model: EmbeddingModel) -> int:
-        conf = settings.EMBEDDING
-        caller = embedding_model(model.name, model.dimensions, timeout=conf.timeout_seconds)
+        caller = embedding_model(model.name, model.dimensions)
         embedder = caller.open(EngineCall.objects.keep)
         made = 0
         for kind in KINDS:
-            missing = embed.without_vector(kind, model).count() if conf.turns or kind != "turn" else 0
+            missing = embed.without_vector(kind, model).count() if settings.EMBEDDING.turns or kind != "turn" else 0
             done = 0
             for texts in self._batches(kind, model) if missing else ():
                 for vectors in self._vectors(texts, embedder):
@@ -78,7 +78,7 @@ class Command(BaseCommand):
 
     def _batches(self, kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
         """What is missing by primary key, as much as calls take at a time; what is refused is not met again."""
-        after, size = 0, settings.EMBEDDING.batch_size * settings.EMBEDDING.calls_at_once
+        after, size = 0, settings.EMBEDDING.batch_size * engines.CALLS_AT_ONCE
         while batch := list(embed.without_vector(kind, model).filter(pk__gt=after)[:size]):
             after = batch[-1].pk
             if texts := embed.texts_of(batch):

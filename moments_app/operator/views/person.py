@@ -33,7 +33,6 @@ from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.reading import note_reading
 from sessions_app.admin.views.base import FormPage, RowPage, may_see
-from sessions_app.admin.views.daily_limit import usage_context
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 from sessions_app.replica import from_replica
 
@@ -145,16 +144,12 @@ class Who(FirstTab[UserProfile], PersonPage):
         return {"sees_facts": True, "holds": holds, "more": more, "held": held, "more_held": more_held}
 
     def _now(self) -> dict[str, Any]:
-        """Read what is kept of the person, what they used, and who read of them."""
-        return (
-            usage_context(self.request, self.row)
-            | {
-                "put_off": _put_off(self.row),
-                "kept": _kept(self.request, self.row),
-                "may_erase": self.request.user.has_perm("sessions_app.delete_userprofile"),
-            }
-            | self._readings()
-        )
+        """Return what the platform stores about the person, and which operators read it."""
+        return {
+            "put_off": _put_off(self.row),
+            "kept": _kept(self.request, self.row),
+            "may_erase": self.request.user.has_perm("sessions_app.delete_userprofile"),
+        } | self._readings()
 
     def _readings(self) -> dict[str, Any]:
         """Read who read of the person last, for those who may see events."""

@@ -155,7 +155,7 @@ class Chat(TestPersonView):
             "layers": lit_layers(kept, session) if kept and session else [],
             "kept": kept,
             "round": round_,
-            "model": round_.model or settings.MOMENT_BUILDER.model,
+            "model": round_.model or settings.ENGINE.model,
             "has_upstream": can_ask_again(),
             "max_chars": MAX_CHARS,
         }

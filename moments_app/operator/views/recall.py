@@ -14,6 +14,7 @@ from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
 from moments_app.recall.inspection import Inspection, inspect
 from moments_app.recall.request import KINDS, MODES, QUERY_MAX_CHARS, RecallRequest
 from moments_app.recall.results import Result
+from moments_app.recall.search import MATCH_COUNT
 from sessions_app import lexemes
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import prefix_search
@@ -77,7 +78,7 @@ class Recall(ConsoleView, OperatorPage):
     def context(self) -> dict[str, Any]:
         has_query = self.request.GET.keys() & RecallForm.base_fields.keys()
         form = RecallForm(self.request.GET if has_query else None, initial={"kinds": KINDS, "mode": "hybrid"})
-        shown = {"form": form, "kinds": _chosen(form), "match_count": settings.RECALL.match_count}
+        shown = {"form": form, "kinds": _chosen(form), "match_count": MATCH_COUNT}
         shown |= {"several_applications": are_several()}
         return shown | (self._found(form) if form.is_valid() else {})
 

@@ -1,4 +1,4 @@
-"""What somebody has used on the last days, beside what they may use."""
+"""The usage of the last days, with the limits."""
 
 from typing import Any
 
@@ -7,15 +7,15 @@ from django.http import HttpRequest
 
 from sessions_app.admin.links import change_url, page_url
 from sessions_app.admin.views.base import FormPage
-from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage, UserProfile
-from sessions_app.models.daily_limit import COLUMNS, UNITS, Amounts, Kind, Standing, Subject, today
+from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage
+from sessions_app.models.daily_limit import UNITS, Amounts, Kind, Standing, Subject, today
 
 DAYS = 7
-KINDS: dict[type[Model], Kind] = {ApiKey: Kind.KEY, UserProfile: Kind.PERSON, Application: Kind.APPLICATION}
+KINDS: dict[type[Model], Kind] = {ApiKey: Kind.KEY, Application: Kind.APPLICATION}
 
 
 class UsageForm(FormPage[Any]):
-    """The form of a key, a person, an application or their limits, below what they have used."""
+    """The form of a key, an application or their limits, below their usage."""
 
     before = "operator/limits/usage.html"
 
@@ -24,18 +24,18 @@ class UsageForm(FormPage[Any]):
 
 
 def usage_context(request: HttpRequest, row: Model) -> dict[str, Any]:
-    """Return what `limits/usage.html` shows about a row; nothing for those who may not see it.
+    """Return the context of `limits/usage.html`; empty if the operator may not see usage.
 
     Args:
-        request: of the page.
-        row: a key, a person, an application, or limits of one.
+        request: The request of the page.
+        row: A key, an application, or the limits of one.
     """
     if not request.user.has_perm("sessions_app.view_dailyusage"):
         return {}
     subject = row.subject if isinstance(row, DailyLimit) else Subject(KINDS[type(row)], row.pk)
     [standing] = DailyUsage.objects.standings([subject])
     days = {today(): standing.used} | DailyUsage.objects.by_day(subject, DAYS)
-    own = DailyLimit.objects.filter(**{COLUMNS[subject.kind]: subject.pk}).first()
+    own = DailyLimit.objects.filter(**{subject.kind: subject.pk}).first()
     usage = {
         "names": [unit.capitalize() if unit.islower() else unit for unit in UNITS.values()],
         "limits": [standing.limits.get(name) for name in UNITS],
@@ -54,4 +54,4 @@ def _amounts(used: Amounts, standing: Standing | None) -> list[tuple[Any, bool]]
 def _limits_url(request: HttpRequest, subject: Subject, own: DailyLimit | None) -> str:
     if not request.user.has_perm(f"sessions_app.{'change' if own else 'add'}_dailylimit"):
         return ""
-    return change_url(own) if own else page_url(DailyLimit, "add", **{COLUMNS[subject.kind]: subject.pk})
+    return change_url(own) if own else page_url(DailyLimit, "add", **{subject.kind: subject.pk})

@@ -18,6 +18,7 @@ from moments_app.context import receipts
 from moments_app.context.assemble import preview, serve
 from moments_app.context.input import LiveTurn
 from moments_app.context.layers import DEFAULT, LAYERS
+from moments_app.context.layers.policy import POLICY
 from moments_app.context.render import FORMATS
 from moments_app.context.request import ContextRequest
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
@@ -143,7 +144,7 @@ class TestLayers:
         self, service: Api, ada: UserProfile, settings: Settings
     ) -> None:
         talk(ada, 2)
-        assert layer(context(service), "policy") == [settings.MEMORY_CONTEXT.policy]
+        assert layer(context(service), "policy") == [POLICY]
         uri = "rem://prompts/memory-policy"
         resource = PromptResource.objects.create(uri=uri, name="Policy", purpose="memory-policy")
         resource.activate(resource.add_version("Trust nobody.", created_by="test"))
@@ -655,9 +656,9 @@ class TestAutomaticRetrieval:
         [behave.error(500), behave.stall(60), behave.raw("null"), behave.content("no JSON"), behave.hang_up],
     )
     def test_when_the_engine_fails_the_message_itself_is_the_query_in_time(
-        self, service: Api, model_server: OpenAIServer, settings: Settings, behaviour: Any
+        self, service: Api, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, behaviour: Any
     ) -> None:
-        settings.RECALL = settings.RECALL.model_copy(update={"query_timeout_seconds": 0.5})
+        monkeypatch.setattr("moments_app.recall.query.SECONDS", 0.5)
         model_server.always(behaviour)
         started = time.monotonic()
         found = context(service, query="Where is the harpsichord from?", retrieval="auto")

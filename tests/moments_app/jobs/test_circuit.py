@@ -36,8 +36,8 @@ POISON = "hemlock"
 
 
 @pytest.fixture(autouse=True)
-def _circuits(model_server: OpenAIServer, settings: Settings) -> None:
-    settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 30})
+def _circuits(model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 30)
 
 
 def asked(name: str, session_id: str = "s1", text: str = "") -> Job:
@@ -137,10 +137,10 @@ class TestOpening:
 
     @pytest.mark.slow
     def test_without_seconds_there_are_none_and_what_one_held_goes_on(
-        self, model_server: OpenAIServer, settings: Settings
+        self, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         opened(model_server)
-        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 0})
+        monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 0)
         Circuit.objects.send_probes()
         assert builds().due().count() == 2 and not Circuit.objects.open().exists()
         for job in builds().due():
@@ -175,7 +175,7 @@ class TestHolding:
     def test_another_engine_goes_on(self, model_server: OpenAIServer, settings: Settings) -> None:
         opened(model_server)
         model_server.always(behave.answer_well)
-        settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"model": "another"})
+        settings.ENGINE = settings.ENGINE.model_copy(update={"model": "another"})
         assert ran(asked("cy")).status == "completed"
 
 
@@ -348,8 +348,8 @@ class TestQueries:
     """Requests keep off an engine that fails too, and keep no job off."""
 
     @pytest.fixture
-    def _vectors(self, embeddings_server: OpenAIServer, settings: Settings) -> None:
-        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 30})
+    def _vectors(self, embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 30)
         EmbeddingModel.objects.in_use()
         cache.clear()
 
@@ -380,9 +380,9 @@ class TestQueries:
 
 @pytest.mark.slow
 def test_row_30_after_an_outage_all_is_caught_up_soon_and_few_calls_were_made(
-    model_server: OpenAIServer, settings: Settings
+    model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 0.3})
+    monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 0.3)
     model_server.always(behave.error(503))
     jobs = [asked(f"person {number}") for number in range(8)]
     names = [name for lane in Lane for name in names_in(lane)]

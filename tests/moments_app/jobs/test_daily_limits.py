@@ -31,6 +31,12 @@ def _prices(model_server: OpenAIServer, settings: Settings) -> None:
     settings.ENGINE = settings.ENGINE.model_copy(update={"prices": {"gpt-4.1-mini": (0.4, 1.6)}})
 
 
+@pytest.fixture
+def cleo(transactional_db: None) -> UserProfile:
+    """A person of another application."""
+    return UserProfile.objects.create(application=Application.objects.create(name="other"), user_id="cleo")
+
+
 def asked(user: UserProfile, session_id: str = "s1") -> Job:
     session = talk(user, 50, session_id=session_id)
     return Job.objects.request("build_moments", session, requested_by="test", force=True)
@@ -46,21 +52,24 @@ def ran(job: Job) -> Job:
 @pytest.mark.parametrize(
     ("most", "told"),
     [
-        ({"model_calls": 1}, "The limit person-model-calls is reached: 1 model calls a day for this person."),
-        ({"usd": Decimal("0.000072")}, "The limit person-usd is reached: 0.000072 USD a day for this person."),
+        ({"model_calls": 1}, "The limit application-model-calls is reached: 1 model calls a day for this application."),
+        (
+            {"usd": Decimal("0.000072")},
+            "The limit application-usd is reached: 0.000072 USD a day for this application.",
+        ),
     ],
 )
-def test_when_a_persons_calls_are_used_up_their_jobs_wait_and_go_on_the_next_day(
-    ada: UserProfile, bo: UserProfile, most: dict[str, Any], told: str
+def test_when_an_applications_calls_are_used_up_its_jobs_wait_and_go_on_the_next_day(
+    ada: UserProfile, cleo: UserProfile, most: dict[str, Any], told: str
 ) -> None:
-    limit(ada, **most)
+    limit(ada.application, **most)
     assert ran(asked(ada)).status == "completed"
-    assert (used(ada).model_calls, used(ada).usd) == (1, Decimal("0.000072"))
+    assert (used(ada.application).model_calls, used(ada.application).usd) == (1, Decimal("0.000072"))
     put_off = ran(asked(ada, "s2"))
     assert (put_off.status, put_off.attempts, put_off.held_by) == ("queued", 0, "budget")
     assert put_off.error == f"Waiting for tomorrow: {told}"
     assert put_off.run_after == tomorrow()
-    assert ran(asked(bo)).status == "completed"
+    assert ran(asked(cleo)).status == "completed"
     next_day()
     Job.objects.filter(pk=put_off.pk).update(run_after=timezone.now())  # it is midnight
     assert ran(put_off).status == "completed"
@@ -68,10 +77,10 @@ def test_when_a_persons_calls_are_used_up_their_jobs_wait_and_go_on_the_next_day
 
 
 @pytest.mark.slow
-def test_those_that_are_due_are_put_off_together(ada: UserProfile, bo: UserProfile) -> None:
-    limit(ada, model_calls=1)
+def test_those_that_are_due_are_put_off_together(ada: UserProfile, cleo: UserProfile) -> None:
+    limit(ada.application, model_calls=1)
     jobs = [asked(ada, f"s{number}") for number in range(4)]
-    others = asked(bo)
+    others = asked(cleo)
     assert ran(jobs[0]).status == "completed"
     assert ran(jobs[1]).held_by == "budget"
     assert [Job.objects.get(pk=job.pk).held_by for job in jobs[2:]] == ["budget", "budget"]
@@ -83,7 +92,7 @@ def test_those_that_are_due_are_put_off_together(ada: UserProfile, bo: UserProfi
 
 @pytest.mark.slow
 def test_they_go_on_at_once_when_the_limit_is_raised_or_taken_away(ada: UserProfile) -> None:
-    made = limit(ada, model_calls=1)
+    made = limit(ada.application, model_calls=1)
     ran(asked(ada))
     put_off = [ran(asked(ada, f"s{number}")) for number in (2, 3)]
     made.model_calls = 2
@@ -96,12 +105,12 @@ def test_they_go_on_at_once_when_the_limit_is_raised_or_taken_away(ada: UserProf
 
 @pytest.mark.slow
 def test_settings_limit_those_of_whom_the_admin_says_nothing(
-    ada: UserProfile, bo: UserProfile, settings: Settings
+    ada: UserProfile, cleo: UserProfile, settings: Settings
 ) -> None:
-    settings.DAILY_LIMITS = settings.DAILY_LIMITS.model_copy(update={"person_model_calls": 1})
-    limit(bo, model_calls=2)
-    states = {user.user_id: [ran(asked(user, f"s{n}")).status for n in range(3)] for user in (ada, bo)}
-    assert states == {"ada": ["completed", "queued", "queued"], "bo": ["completed", "completed", "queued"]}
+    settings.DAILY_LIMITS = settings.DAILY_LIMITS.model_copy(update={"application_model_calls": 1})
+    limit(cleo.application, model_calls=2)
+    states = {user.user_id: [ran(asked(user, f"s{n}")).status for n in range(3)] for user in (ada, cleo)}
+    assert states == {"ada": ["completed", "queued", "queued"], "cleo": ["completed", "completed", "queued"]}
 
 
 @pytest.mark.slow
@@ -116,21 +125,19 @@ def test_what_a_keys_calls_lead_to_counts_for_the_key(service: Api, ada: UserPro
     assert {first.key, second.key} == {key}
     assert ran(first).status == "completed"
     assert "key-model-calls" in ran(second).error
-    assert (used(key).model_calls, used(ada).model_calls, used(bo).model_calls) == (1, 1, 0)
+    assert used(key).model_calls == used(key.application).model_calls == 1
     limit(key, model_calls=0)
     assert ran(second).status == "completed"
 
 
-def test_an_applications_jobs_wait_together_and_no_others(ada: UserProfile, bo: UserProfile) -> None:
-    other = Application.objects.create(name="other")
-    abroad = UserProfile.objects.create(application=other, user_id="ada")
+def test_an_applications_jobs_wait_together_and_no_others(ada: UserProfile, bo: UserProfile, cleo: UserProfile) -> None:
     limit(ada.application, model_calls=1)
-    first, *rest = [asked(user) for user in (ada, bo, UserProfile.objects.ensure("cleo", DEFAULT))]
+    first, *rest = [asked(user) for user in (ada, bo, UserProfile.objects.ensure("dora", DEFAULT))]
     assert ran(first).status == "completed"
     assert "The limit application-model-calls is reached" in ran(rest[0]).error
     assert Job.objects.get(pk=rest[1].pk).held_by == "budget"
-    assert ran(asked(abroad)).status == "completed"
-    assert (used(ada.application).model_calls, used(other).model_calls) == (1, 1)
+    assert ran(asked(cleo)).status == "completed"
+    assert (used(ada.application).model_calls, used(cleo.application).model_calls) == (1, 1)
 
 
 def test_what_such_a_job_asks_for_counts_for_the_key_too(service: Api, ada: UserProfile, settings: Settings) -> None:
@@ -143,7 +150,7 @@ def test_what_such_a_job_asks_for_counts_for_the_key_too(service: Api, ada: User
 
 
 def test_work_of_which_no_model_is_asked_goes_on(ada: UserProfile, settings: Settings) -> None:
-    limit(ada, model_calls=1, usd=1)
+    limit(ada.application, model_calls=1, usd=1)
     ran(asked(ada))
     settings.ENGINE = settings.ENGINE.model_copy(update={"provider": "extractive"})
     assert ran(asked(ada, "s2")).status == "completed"
@@ -154,10 +161,10 @@ def test_searches_do_without_a_model_when_its_calls_are_used_up(
 ) -> None:
     EmbeddingModel.objects.create(name="test-embedder", dimensions=64, is_active=True)
     talk(ada, 3)
-    limit(ada, model_calls=2)
+    limit(ada.application, model_calls=2)
     answers = [service.post("memory/search", user_id="ada", query=f"kilns {n}") for n in range(3)]
     assert [answer.json()["degraded"] for answer in answers] == [False, False, True]
-    assert used(ada).model_calls == 2
+    assert used(ada.application).model_calls == 2
 
 
 def test_a_call_for_somebody_who_was_erased_meanwhile_is_on_record(ada: UserProfile) -> None:
@@ -171,6 +178,6 @@ def test_a_call_for_somebody_who_was_erased_meanwhile_is_on_record(ada: UserProf
 def test_usage_is_kept_as_long_as_records_of_work(ada: UserProfile, settings: Settings) -> None:
     today = timezone.now().date()
     for days in (0, settings.JOBS.keep_days + 1):
-        DailyUsage.objects.create(user=ada, day=today - timedelta(days=days))
+        DailyUsage.objects.create(application=ada.application, day=today - timedelta(days=days))
     assert housekeeping().daily_usage == 1
     assert DailyUsage.objects.get().day == today

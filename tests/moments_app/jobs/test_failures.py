@@ -92,8 +92,8 @@ def test_a_job_whose_work_another_has_taken_up_is_not_needed(model_server: OpenA
     assert (retried.jobs, retried.not_needed, retried.left) == (0, 1, 0)
 
 
-def test_retrying_all_has_the_engine_tried(model_server: OpenAIServer, settings: Settings) -> None:
-    settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 3_600})
+def test_retrying_all_has_the_engine_tried(model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 3_600)
     model_server.always(behave.error(401))
     failed("ada")
     before = Circuit.objects.get()

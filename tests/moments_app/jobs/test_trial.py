@@ -155,9 +155,9 @@ class TestWhenThereIsNothing:
 
     @pytest.mark.slow
     def test_failing_trials_delay_no_work(
-        self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
+        self, ada: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 60})
+        monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 60)
         session = talk(ada, 120)
         model_server.queue(*[behave.error(500)] * 4)
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""The pages of limits, and what somebody has used, on their own pages."""
+"""The pages of limits, and the usage on the pages of keys and applications."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.support.transcript import talk
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ADD = "admin:sessions_app_dailylimit_add"
-BLANK = {"key": "", "user": "", "requests": "", "stored_bytes": "", "model_calls": "", "usd": ""}
+BLANK = {"key": "", "application": "", "requests": "", "model_calls": "", "usd": ""}
 
 
 @pytest.fixture
@@ -30,23 +30,24 @@ def use(**amounts: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_limit_is_set_for_one_and_changed(root: Client, ada: UserProfile, key: ApiKey) -> None:
+def test_a_limit_is_set_for_one_and_changed(root: Client, key: ApiKey) -> None:
+    other = Application.objects.create(name="other")
     add = reverse(ADD)
     assert "Name one" in root.post(add, BLANK | {"requests": 5}).content.decode()
-    assert "Name one" in root.post(add, BLANK | {"user": ada.pk, "key": key.pk}).content.decode()
-    assert root.post(add, BLANK | {"user": ada.pk, "requests": 5}).status_code == 302
-    assert "already exists" in root.post(add, BLANK | {"user": ada.pk}).content.decode()
+    assert "Name one" in root.post(add, BLANK | {"application": other.pk, "key": key.pk}).content.decode()
+    assert root.post(add, BLANK | {"key": key.pk, "requests": 5}).status_code == 302
+    assert "already exists" in root.post(add, BLANK | {"key": key.pk}).content.decode()
     made = DailyLimit.objects.get()
-    assert (made.user, made.requests, made.usd) == (ada, 5, None)
+    assert (made.key, made.requests, made.usd) == (key, 5, None)
     assert root.post(change_url(made), BLANK | {"requests": "", "usd": "0"}).status_code == 302
     made.refresh_from_db()
-    assert made.user == ada and made.requests is None and made.usd == 0
+    assert made.key == key and made.requests is None and made.usd == 0
     assert "no limit" in page(root, list_url(DailyLimit))
 
 
-def test_negative_amounts_are_refused(root: Client, ada: UserProfile) -> None:
-    for name in ("requests", "stored_bytes", "model_calls", "usd"):
-        assert root.post(reverse(ADD), BLANK | {"user": ada.pk, name: "-1"}).status_code == 200
+def test_negative_amounts_are_refused(root: Client, key: ApiKey) -> None:
+    for name in ("requests", "model_calls", "usd"):
+        assert root.post(reverse(ADD), BLANK | {"key": key.pk, name: "-1"}).status_code == 200
     assert not DailyLimit.objects.exists()
 
 
@@ -63,36 +64,33 @@ def test_an_application_can_be_named_where_there_are_several(root: Client, ada: 
 
 
 @pytest.mark.slow
-def test_the_pages_of_keys_and_people_tell_what_they_have_used(root: Client, ada: UserProfile, key: ApiKey) -> None:
-    for whose in ({"key": key}, {"user": ada}):
-        [row] = whose.values()
-        column = next(iter(whose))
-        assert f"{reverse(ADD)}?{column}={row.pk}" in page(root, change_url(row))
-        made = limit(row, requests=1_000)
-        use(**whose)
-        shown = page(root, change_url(row))
-        assert change_url(made) in shown
-        for told in ("1,234", "used up", "0.25", "1,000"):
-            assert told in shown
-        assert "1,234" in page(root, change_url(made))
-        assert queries_of(root, change_url(row)) <= MAX_QUERIES
+def test_the_page_of_a_key_tells_what_it_has_used(root: Client, key: ApiKey) -> None:
+    assert f"{reverse(ADD)}?key={key.pk}" in page(root, change_url(key))
+    made = limit(key, requests=1_000)
+    use(key=key)
+    shown = page(root, change_url(key))
+    assert change_url(made) in shown
+    for told in ("1,234", "used up", "0.25", "1,000"):
+        assert told in shown
+    assert "1,234" in page(root, change_url(made))
+    assert queries_of(root, change_url(key)) <= MAX_QUERIES
 
 
 def test_a_persons_page_tells_what_waits_and_why(root: Client, ada: UserProfile) -> None:
     job = Job.objects.request("build_moments", talk(ada, 60), requested_by="test", force=True)
-    told = "Waiting for tomorrow: The limit person-usd is reached: 1 USD a day for this person."
+    told = "Waiting for tomorrow: The limit application-usd is reached: 1 USD a day for this application."
     Job.objects.filter(pk=job.pk).put_off(tomorrow(), told)
     shown = page(root, change_url(ada))
     assert "1 job</a>" in shown and told in shown
     assert told in page(root, change_url(job))
 
 
-def test_viewers_change_no_limit_and_others_see_no_usage(ada: UserProfile) -> None:
-    made = limit(ada, requests=5)
-    use(user=ada)
-    viewer = operator("view_userprofile", "view_dailyusage", "view_dailylimit")
-    assert "1,234" in page(viewer, change_url(ada))
-    assert change_url(made) not in page(viewer, change_url(ada))
+def test_viewers_change_no_limit_and_others_see_no_usage(key: ApiKey) -> None:
+    made = limit(key, requests=5)
+    use(key=key)
+    viewer = operator("view_apikey", "view_dailyusage", "view_dailylimit")
+    assert "1,234" in page(viewer, change_url(key))
+    assert change_url(made) not in page(viewer, change_url(key))
     assert viewer.post(change_url(made), BLANK).status_code == 403
     assert viewer.get(reverse(ADD)).status_code == 403
-    assert "1,234" not in page(operator("view_userprofile"), change_url(ada))
+    assert "1,234" not in page(operator("view_apikey"), change_url(key))

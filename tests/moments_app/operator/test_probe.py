@@ -73,11 +73,11 @@ def test_it_may_be_asked_wherever_the_person_is(root: Client, session: Session) 
 def test_what_had_changed_between_two_results_is_named(root: Client, session: Session) -> None:
     probe = Probe.objects.create(user=session.user, question="What?", expected="Quince", created_by="test")
     for number in (1, 2):
-        setup = {"prompts": {"rem://prompts/moment-builder": number}, "settings": {"RECALL__CANDIDATES": 150}}
+        setup = {"prompts": {"rem://prompts/moment-builder": number}, "settings": {"MEMORY_CONTEXT__MAX_TOKENS": 150}}
         probe.results.create(run_id=uuid.uuid4(), user=session.user, is_met=number == 1, setup=setup, requested_by="t")
     for shown in (page(root, change_url(probe)), page(root, list_url(Probe))):
         assert shown.count("moment-builder: 1 → 2") == 1
-        assert "RECALL__CANDIDATES" not in shown
+        assert "MEMORY_CONTEXT__MAX_TOKENS" not in shown
 
 
 def test_row_18_a_viewer_sees_probes_and_keeps_changes_or_asks_none(session: Session) -> None:

@@ -3,14 +3,13 @@
 from datetime import timedelta
 
 import pytest
-from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from moments_app.models import Job, Summary
-from moments_app.models.summary import PROCESS
+from moments_app.models.summary import PROCESS, STUCK_AFTER
 from sessions_app.models import Session, UserProfile
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
@@ -83,7 +82,7 @@ class TestSummary:
     @pytest.mark.parametrize("status", ["completed", "failed", "stuck"])
     def test_the_list_is_narrowed_to_a_status(self, root: Client, session: Session, status: str) -> None:
         completed, failed, stuck = roll(session, 3)
-        long_ago = timezone.now() - timedelta(minutes=settings.ROLLING_SUMMARY.stuck_after_minutes + 1)
+        long_ago = timezone.now() - STUCK_AFTER - timedelta(minutes=1)
         Summary.objects.filter(pk=failed.pk).update(status="failed")
         Summary.objects.filter(pk=stuck.pk).update(status="processing", created_at=long_ago)
         shown = page(root, list_url(Summary), status=status)

@@ -181,7 +181,6 @@ LOCAL = {
     "jobs.jsonl",
     "context_receipts.jsonl",
     "shard_atoms.jsonl",
-    "daily_usage.jsonl",
     "probe_results.jsonl",
 }
 
@@ -334,7 +333,6 @@ class TestAsking:
             "ApiKey",
             "Archive",
             "Contradiction",
-            "DailyLimit",
             "KeptExchange",
             "ReleaseSource",
             "RetractedItem",
@@ -364,7 +362,6 @@ class TestAsking:
             "EntityLink",
             "OwnText",
             "ContextReceipt",
-            "DailyUsage",
             "Job",
             "Retraction",
         }

@@ -106,9 +106,9 @@ class TestSideBySide:
 
     @pytest.mark.slow
     def test_beside_calls_that_are_rate_limited_the_others_vectors_are_kept_and_the_rest_waits_as_long_as_it_says(
-        self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings
+        self, embeddings_server: OpenAIServer, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 30})
+        monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 30)
         limited = behave.error(429, {"Retry-After": "70"})
         embeddings_server.queue(*map(together(3), (limited, behave.answer_well, limited)))
         talk(ada, 30)
@@ -123,9 +123,9 @@ class TestSideBySide:
         assert sorted(sent.values()) == [1] * 10 + [2] * 20
 
     def test_an_endpoint_that_did_not_answer_is_asked_by_one_call(
-        self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings
+        self, embeddings_server: OpenAIServer, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 30})
+        monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 30)
         Circuit.objects.create(engine="openai:test-embedder", work="embedding", failures=1)
         talk(ada, 24)
         run_job(Job.objects.get(process="embed").job_id)
@@ -471,9 +471,9 @@ class TestSecondModel:
         assert TurnEmbedding.objects.filter(model=wider).count() == 28
 
     def test_interrupted_it_keeps_what_it_has_and_goes_on_where_it_was(
-        self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings
+        self, embeddings_server: OpenAIServer, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"calls_at_once": 1})
+        monkeypatch.setattr("moments_app.engines.CALLS_AT_ONCE", 1)
         talk(ada, 24)
         embeddings_server.queue(behave.answer_well, behave.raw("null"))
         with pytest.raises(CommandError, match="run this again"):

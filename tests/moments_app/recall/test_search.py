@@ -13,7 +13,6 @@ from django.core.management import call_command
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from pytest_django.fixtures import Settings
 
 from moments_app.context.assemble import preview
 from moments_app.context.request import ContextRequest
@@ -572,9 +571,9 @@ class TestByMeaning:
     @pytest.mark.slow
     @pytest.mark.parametrize("behaviour", [behave.error(500), behave.stall(60), behave.holding(float("nan"))])
     def test_when_the_endpoint_fails_words_answer_and_it_is_said(
-        self, service: Api, embeddings_server: OpenAIServer, settings: Settings, behaviour: Any
+        self, service: Api, embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, behaviour: Any
     ) -> None:
-        settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"query_timeout_seconds": 0.5})
+        monkeypatch.setattr("moments_app.recall.query_vector.SECONDS", 0.5)
         embeddings_server.always(behaviour)
         started = time.monotonic()
         answer = self.ask(service, "harpsichord")
@@ -586,9 +585,9 @@ class TestByMeaning:
         assert EngineCall.objects.filter(purpose="embedding", ok=False).exists()
 
     def test_an_endpoint_that_keeps_failing_is_left_alone(
-        self, service: Api, embeddings_server: OpenAIServer, settings: Settings
+        self, service: Api, embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 60})
+        monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 60)
         embeddings_server.always(behave.error(500))
         for number in range(5):
             assert self.ask(service, f"harpsichord {number}")["degraded"] is True

@@ -9,7 +9,6 @@ import pytest
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memoryproject.conf import MemoryFormationSettings
 from moments_app.engines import together
 from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job, MemoryAtom, Moment, PromptResource
@@ -167,18 +166,11 @@ def test_turns_that_one_part_has_had_already_are_told_from_the_others(
     all_is_there(session)
 
 
-@pytest.mark.parametrize("settings_of", ["ENGINE", "MEMORY_FORMATION"])
-def test_it_is_a_call_each_where_that_is_set_or_models_differ(
-    ada: UserProfile, model_server: OpenAIServer, settings: Settings, settings_of: str
-) -> None:
-    if settings_of == "ENGINE":
-        settings.ENGINE = settings.ENGINE.model_copy(update={"combines_calls": False})
-    else:
-        settings.MEMORY_FORMATION = MemoryFormationSettings(model="another")
+def test_it_is_a_call_each_where_that_is_set(ada: UserProfile, model_server: OpenAIServer, settings: Settings) -> None:
+    settings.ENGINE = settings.ENGINE.model_copy(update={"combines_calls": False})
     session = talk(ada, 9)
     assert settle(session).status == Job.Status.COMPLETED
-    expected = [*PURPOSES] if settings_of == "ENGINE" else ["combined", "memory-extraction"]
-    assert asked_for(model_server) == expected
+    assert asked_for(model_server) == [*PURPOSES]
     all_is_there(session)
 
 

@@ -353,9 +353,9 @@ class TestOwnModels:
         assert not MemoryAtom.objects.exists()
 
     def test_one_that_fails_changes_nothing_and_holds_the_job_alone(
-        self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, settings: Settings
+        self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 60})
+        monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 60)
         shard("kilns", "a", extraction_model="large")
         first = append(ada, "s1", turns(6), agent_id="a").session
         model_server.queue(behave.answer_well, behave.error(401))

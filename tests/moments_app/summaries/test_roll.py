@@ -16,6 +16,7 @@ from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job, run_taken
 from moments_app.models import Job, Summary
 from moments_app.models.summary import PROCESS
+from moments_app.summaries.roll import MIN_LIVE_TOKENS, UNREAD_TURNS
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -91,9 +92,10 @@ class TestWhen:
 
     @pytest.mark.slow
     def test_it_waits_until_contexts_no_longer_have_each_turn_since_as_it_was_said(
-        self, ada: UserProfile, service: Api, settings: Settings
+        self, ada: UserProfile, service: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings.ROLLING_SUMMARY = RollingSummarySettings(min_live_tokens=0)
+        settings.ROLLING_SUMMARY = RollingSummarySettings()
+        monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", UNREAD_TURNS)
         asked = {"user_id": "ada", "session_id": "s1", "max_tokens": 500, "layers": ["hot_turns", "summary"]}
         for number in range(12):
             session = post_round(ada, number)
@@ -108,20 +110,25 @@ class TestWhen:
         assert versions() == [(0, 7, "completed"), (2, 15, "completed"), (10, 23, "completed")]
 
     def test_it_waits_until_contexts_no_longer_have_the_whole_window(
-        self, ada: UserProfile, service: Api, settings: Settings
+        self, ada: UserProfile, service: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         settings.ROLLING_SUMMARY = RollingSummarySettings()
+        monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", UNREAD_TURNS)
+        monkeypatch.setattr("moments_app.summaries.roll.MIN_LIVE_TOKENS", MIN_LIVE_TOKENS)
         long = [NewMessage(role, f"{role} {n}: {'word ' * 90}") for n in range(5) for role in ("user", "assistant")]
         session = append(ada, "s1", long).session
-        assert session.live_tokens <= settings.ROLLING_SUMMARY.min_live_tokens and not Summary.objects.exists()
+        assert session.live_tokens <= MIN_LIVE_TOKENS and not Summary.objects.exists()
         context = service.post("memory/context", user_id="ada", session_id="s1").json()["context"]
         assert all(turn.content.strip() in context for turn in long)
         session = append(ada, "s1", [NewMessage("user", "More " * 200), NewMessage("assistant", "Well.")]).session
-        assert session.live_tokens > settings.ROLLING_SUMMARY.min_live_tokens
+        assert session.live_tokens > MIN_LIVE_TOKENS
         assert versions() == [(0, 11, "processing")]
 
-    def test_what_a_digest_says_is_not_summarised_again(self, ada: UserProfile, settings: Settings) -> None:
-        settings.ROLLING_SUMMARY = RollingSummarySettings(min_live_tokens=0)
+    def test_what_a_digest_says_is_not_summarised_again(
+        self, ada: UserProfile, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        settings.ROLLING_SUMMARY = RollingSummarySettings()
+        monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", UNREAD_TURNS)
         session = append(ada, "s1", turns(7)).session
         Job.objects.request("digest_session", session, requested_by="test", force=True)
         work_off()
@@ -335,10 +342,10 @@ class TestFailure:
 
     @pytest.mark.slow
     def test_row_4_with_an_engine_that_fails_half_the_time_no_completed_version_is_lost(
-        self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
+        self, ada: UserProfile, model_server: OpenAIServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 50})
-        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 0})
+        monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 0)
         model_server.always(behave.fails_at_random(0.5, seed=7))
         seen: dict[int, str] = {}
         for number in range(15):
@@ -411,9 +418,11 @@ class TestRest:
 
 
 def test_a_summary_waits_for_who_asks_for_contexts_or_for_many_turns(
-    service: Api, ada: UserProfile, settings: Settings
+    service: Api, ada: UserProfile, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=2, unread_turns=16, min_live_tokens=0)
+    settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=2)
+    monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", 16)
+    monkeypatch.setattr("moments_app.summaries.roll.MIN_LIVE_TOKENS", 0)
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
 
     def rounds(count: int) -> int:

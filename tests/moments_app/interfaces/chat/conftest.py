@@ -24,7 +24,7 @@ def spool_dir(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
-def upstream(settings: Settings, spool_dir: None) -> Iterator[OpenAIServer]:
+def upstream(settings: Settings, spool_dir: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     """The model, which says "Noted." unless told otherwise."""
     with OpenAIServer() as server:
         server.always(content("Noted."))
@@ -32,8 +32,8 @@ def upstream(settings: Settings, spool_dir: None) -> Iterator[OpenAIServer]:
             upstream_base_url=server.base_url,
             upstream_api_key=SecretStr("upstream-key"),
             memory_timeout_seconds=30,
-            store_timeout_seconds=30,
         )
+        monkeypatch.setattr("moments_app.interfaces.chat.write_ahead.STORE_SECONDS", 30)
         yield server
 
 

@@ -411,12 +411,12 @@ def test_a_call_goes_on_without_memory_that_cannot_be_had(
 
 
 def test_memory_that_takes_too_long_is_done_without(
-    site: str, key: str, upstream: OpenAIServer, settings: Settings
+    site: str, key: str, upstream: OpenAIServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     post(site, key)
     stored(2)
-    soon = {"memory_timeout_seconds": 0.5, "store_timeout_seconds": 0.5}
-    settings.CHAT = settings.CHAT.model_copy(update=soon)
+    settings.CHAT = settings.CHAT.model_copy(update={"memory_timeout_seconds": 0.5})
+    monkeypatch.setattr("moments_app.interfaces.chat.write_ahead.STORE_SECONDS", 0.5)
     with psycopg.connect(_conninfo()) as other:
         other.execute("LOCK TABLE sessions_app_session IN ACCESS EXCLUSIVE MODE")
         started = time.monotonic()

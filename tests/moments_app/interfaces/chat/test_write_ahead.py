@@ -225,7 +225,6 @@ def test_row_27_rounds_of_a_process_that_is_killed_are_stored_at_the_next_start(
     own = environment(
         CHAT__UPSTREAM_BASE_URL=upstream.base_url,
         CHAT__MEMORY_TIMEOUT_SECONDS="60",
-        CHAT__STORE_TIMEOUT_SECONDS="1",
         DATA_DIR=str(tmp_path),
     )
     with web(**own) as url:
