@@ -12,8 +12,9 @@ from django.db import OperationalError, connection
 from django.db.models import Index, TextField
 from django.test.utils import CaptureQueriesContext
 
-from memoryproject.backup import BackupError, restore
+from memoryproject.backup import BackupError
 from memoryproject.distribution import TABLES, keep_distributed
+from memoryproject.restore import restore
 from moments_app.models import EmbeddingModel, OwnText, TurnEmbedding
 from sessions_app.limited_operators import operating_in
 from sessions_app.models import Application, Message, UserProfile
