@@ -1,10 +1,10 @@
-"""How long a request may take, and wait for the database: for a lock, a statement, or itself within a transaction.
+"""Timeouts of a request: for locks, statements, an idle transaction, and the whole request.
 
-Whatever statement opens a transaction in a limited block carries `SET LOCAL` of the limits before it, in the same
-message. So they hold for a person's transaction, for those of the tables' owner and for single statements alike, cost
-no round trip, and end with the transaction: a pooler may give the connection to a worker, who has no limits.
+In a limited block, `SET LOCAL` of the limits precedes each statement that opens a transaction, in the same message. So
+the limits apply to a person's transaction, to those of the tables' owner and to single statements. They cost no round
+trip and end with the transaction, after which a pooler may give the connection to a worker, which has no limits.
 
-A request also has a deadline. A statement gets the time that is left until then, and none begins after it.
+A request also has a deadline. The timeout of a statement is the time left until then. No statement starts after it.
 """
 
 import math
@@ -43,7 +43,7 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
-        self.granted = math.inf  # seconds that the statements of the current transaction have
+        self.granted = math.inf  # seconds, the timeout of statements in the current transaction
 
     @property
     def left(self) -> float:
@@ -51,7 +51,7 @@ class Deadline:
         return self._at - time.monotonic()
 
     def lift(self) -> None:
-        """Let the request take as long as it takes: it may rightly be long, or its answer has begun to stream."""
+        """Remove the deadline of a request that may take long, or whose response has started to stream."""
         self._at = math.inf
 
 
@@ -63,7 +63,7 @@ _deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 @contextmanager
 def until(deadline: Deadline) -> Iterator[None]:
-    """Give the request that is served in the block a deadline."""
+    """Set the deadline of the request that the block serves."""
     outer = _deadline.set(deadline)
     try:
         yield
@@ -72,7 +72,7 @@ def until(deadline: Deadline) -> Iterator[None]:
 
 
 def deadline() -> Deadline | None:
-    """Return the deadline of the request that is being served; None if it has none."""
+    """Return the deadline of the current request; None if it has none."""
     return _deadline.get()
 
 
@@ -109,10 +109,10 @@ def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
 
 
 def _with_limits(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-    """Execute a statement. One that opens a transaction begins with the limits, a late one with the time left."""
+    """Execute a statement. Set the limits first if it opens a transaction, and a shorter timeout near the deadline."""
     cursor = context["cursor"].cursor
     first = _before(cursor.connection.info.transaction_status)
-    # Other cursors take one statement a message. What they read in a request comes after the transaction's first.
+    # Other cursors send one statement per message. In a request, they never open the transaction.
     if many or not first or not isinstance(cursor, ClientCursor):
         return execute(sql, params, many, context)
     result = execute(first + sql, params, many, context)
@@ -128,7 +128,7 @@ def _before(status: TransactionStatus) -> str:
         OperationalError: the request's deadline has passed.
     """
     if status not in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
-        return ""  # what failed is rolled back
+        return ""  # a failed transaction must be rolled back
     ends = deadline()
     left = ends.left if ends else math.inf
     if left <= 0:
