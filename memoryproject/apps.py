@@ -34,7 +34,7 @@ class MemoryProjectConfig(AppConfig):
         user_locked_out.connect(log_lock)
         user_logged_in.connect(begin)
         # These listen to the apps that own the tables, because an app without models, like this one, gets no signal.
-        pre_migrate.connect(refuse_newer, sender=apps.get_app_config("auth"))  # the first: nothing is changed before
+        pre_migrate.connect(refuse_newer, sender=apps.get_app_config("auth"))  # runs before any change
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
         post_migrate.connect(let_roles_work, sender=apps.get_app_config("moments_app"))  # after the last migration
@@ -50,7 +50,7 @@ class MemoryProjectConfig(AppConfig):
 
 
 def finish_upgrade(**_: Any) -> None:
-    """Queue what makes data of an earlier release complete; workers do it while the site serves."""
+    """Queue the jobs that complete data of an earlier release; workers run them while the site serves."""
     from moments_app.recall.index_archived import IndexArchived
 
     IndexArchived().sweep()
@@ -66,16 +66,16 @@ def own_logins(**_: Any) -> list[CheckMessage]:
 
 
 def definer_functions(**_: Any) -> list[CheckMessage]:
-    """Warn of what `migrate` could not do against roles that borrow the rights of a function's owner."""
+    """Warn about `SECURITY DEFINER` functions and privileges that `migrate` could not secure."""
     from sessions_app.definer_functions import gaps
 
-    if settings.DATABASE_IS_EMBEDDED:  # whose login may do everything
+    if settings.DATABASE_IS_EMBEDDED:  # its login may do everything
         return []
     try:
         return [Warning(gap.what, hint=gap.remedy, id="memoryproject.W002") for gap in gaps()]
     except OperationalError as error:
         told = f"The rights of the database's functions could not be checked: {type(error).__name__}."
-        return [Warning(told, hint="Check again where the database answers.", id="memoryproject.W003")]
+        return [Warning(told, hint="Run the check again when the database is reachable.", id="memoryproject.W003")]
 
 
 def removed_settings(**_: Any) -> list[CheckMessage]:

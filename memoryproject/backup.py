@@ -1,8 +1,8 @@
 """Backups of a whole installation in one file.
 
-A backup is a zip file: the database as `pg_dump` writes it, the files of archived turns, the key that was made in
-`DATA_DIR`, and a manifest of what there is. The database and the list of files are read in one snapshot while the site
-goes on. `restore.py` restores it.
+A backup is a zip file: a dump by `pg_dump`, the files of archived turns, the key that was created in `DATA_DIR`, and a
+manifest. The database and the list of files are read in one snapshot while the site keeps serving. `restore.py`
+restores it.
 """
 
 import json
@@ -33,7 +33,7 @@ FORMAT = 2
 FORMER_FORMAT, FORMER_RELEASE = 1, "1.0.0rc1"
 MANIFEST, DUMP, ARCHIVES = "manifest.json", "database.dump", "archives/"
 KEY, ENCRYPTED_KEY = "secret_key", "secret_key.encrypted"
-LEFT_OUT = "django_session"  # logins: operators log in again
+LEFT_OUT = "django_session"  # login sessions: operators log in again
 PART = 1_000_000  # bytes
 
 ON_SEVERAL = (
@@ -42,7 +42,7 @@ ON_SEVERAL = (
 )
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)
 
-# Roles that policies and privileges name; those on the schema are the owner's to grant again.
+# Roles that policies and privileges name. Privileges on the schema are left out: the owner grants them again.
 _ROLES_SQL = """
 SELECT DISTINCT rolname FROM pg_shdepend
 JOIN pg_database ON pg_database.oid = dbid JOIN pg_roles ON pg_roles.oid = refobjid
@@ -50,7 +50,7 @@ WHERE datname = current_database() AND refclassid = 'pg_authid'::regclass AND de
     AND classid <> 'pg_namespace'::regclass ORDER BY 1
 """
 _EXTENSIONS_SQL = "SELECT extname FROM pg_extension WHERE extname <> 'plpgsql' ORDER BY 1"
-# What roles may do with tables to come. A dump names the owner who gives it, who may have another name elsewhere.
+# Default privileges on future tables. A dump names the granting owner, who may have another name on another server.
 _DEFAULTS_SQL = """
 SELECT format('ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT %s ON %s TO %I', string_agg(privilege_type, ', ' ORDER BY
     privilege_type), CASE defaclobjtype WHEN 'r' THEN 'TABLES' WHEN 'S' THEN 'SEQUENCES' ELSE 'FUNCTIONS' END, rolname)
@@ -72,13 +72,13 @@ class Manifest:
 
     Args:
         format: of the file.
-        backup_id: of this backup.
+        backup_id: the id of this backup.
         made_at: when, in ISO 8601.
         migrations: all that were applied, by app, in the order of their names.
-        roles: that privileges and policies name.
-        extensions: of the database.
-        defaults: SQL of the privileges on tables to come.
-        tables: rows by name.
+        roles: the roles that privileges and policies name.
+        extensions: the names of the database's extensions.
+        defaults: SQL of the default privileges on future tables.
+        tables: the number of rows of each table.
         archives: names of files of archived turns.
     """
 
@@ -124,8 +124,8 @@ def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
 
     Args:
         path: of the file, which must not exist; it has this name only once it is whole.
-        say: is told what is written.
-        passphrase: encrypts the key; blank leaves it in the clear.
+        say: receives progress messages.
+        passphrase: encrypts the key. If it is blank, the key is not encrypted.
 
     Raises:
         BackupError: the file exists, the rows are on several servers, or `pg_dump` fails.
@@ -161,7 +161,7 @@ def _write(path: Path, say: Say, passphrase: str) -> Manifest:
 
 
 def _write_database(file: zipfile.ZipFile) -> Manifest:
-    """Write the dump, and count what it holds, in one snapshot."""
+    """Write the dump and count its rows, in one snapshot."""
     with transaction.atomic():
         connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         [snapshot] = column("SELECT pg_export_snapshot()")
@@ -182,7 +182,7 @@ def _write_database(file: zipfile.ZipFile) -> Manifest:
 
 
 def column(question: str) -> list[Any]:
-    """Return the first column of what a query finds."""
+    """Return the first column of a query's result."""
     with connection.cursor() as cursor:
         cursor.execute(question)
         return [value for (value, *_) in cursor.fetchall()]
@@ -213,17 +213,17 @@ def _write_member(file: zipfile.ZipFile, name: str, source: Any) -> None:
 
 
 def _write_key(file: zipfile.ZipFile, passphrase: str) -> str:
-    """Write the key, if it was made in `DATA_DIR`, and return a sentence on how it is kept."""
+    """Write the key, if it was created in `DATA_DIR`, and return a sentence that says how it is stored."""
     path = settings.DATA_DIR / KEY
     if not path.exists():
-        return "The key is not in the backup: keep SECRET_KEY, as it is set here."
+        return "The key is not in the backup: keep a copy of the setting SECRET_KEY."
     if passphrase:
         file.writestr(ENCRYPTED_KEY, encrypt(path.read_bytes(), passphrase))
-        return "The key is encrypted by the passphrase: without it, what is sealed can't be read again."
+        return "The key is encrypted with the passphrase. Without it, encrypted values can't be read again."
     file.writestr(KEY, path.read_bytes())
     return (
-        "THE KEY IS IN THE CLEAR: whoever has this file can sign logins and read what is sealed. "
-        "Encrypt it by --passphrase-file."
+        "THE KEY IS NOT ENCRYPTED: anyone who has this file can sign logins and read encrypted values. "
+        "Encrypt it with --passphrase-file."
     )
 
 
@@ -235,7 +235,7 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open a backup.
 
     Raises:
-        BackupError: there is none, or it is cut short.
+        BackupError: the file is missing or truncated.
     """
     try:
         with zipfile.ZipFile(path) as file:
@@ -247,7 +247,7 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def damaged(file: zipfile.ZipFile) -> list[str]:
-    """Return a sentence for each part of a backup that isn't what was written."""
+    """Return a sentence for each damaged part of a backup."""
     return [f"{name} is damaged." for name in file.namelist() if not _is_whole(file, name)]
 
 

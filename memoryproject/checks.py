@@ -221,7 +221,8 @@ def _restarts(facts: Facts) -> Findings:
 
 def _clocks(facts: Facts) -> Findings:
     for event in facts.recently.put_back:
-        sentence = f"Times in the future were put back: {event.payload['told']}. Look at the clocks of all hosts."
+        told = event.payload["told"]
+        sentence = f"Times in the future were set to the present: {told}. Check the clocks of all hosts."
         yield Finding("clocks", DEGRADED, sentence)
 
 

@@ -1,7 +1,8 @@
-"""The columns with times that decide what is done: where one lies in the future, it is put back.
+"""The columns whose times decide when work is done. A time in the future is set to the present.
 
-The watch looks at most of them every minute, and at schedules (`schedules.py`). `put_times_back` looks at the others
-every night. The second factor of a login is looked at when it is used (`second_factor.py`), as no worker sees logins.
+The watchdog checks most of them and the schedules (`schedules.py`) every minute. `put_times_back` checks the others
+every night. The second factor of a login is checked when it is used (`second_factor.py`), because no worker
+can read logins.
 """
 
 from collections.abc import Iterator
@@ -32,14 +33,14 @@ from moments_app.models.webhook import LONGEST_PAUSE
 from sessions_app.clock import Times, put_back, with_wrong
 from sessions_app.models import ApiKey, Event, Message, Session
 
-DAY = timedelta(days=1)  # a job waits for tomorrow, an endpoint for what it named itself
+DAY = timedelta(days=1)  # a job may wait until tomorrow, and a circuit as long as its provider asked
 
 # Columns that extras add when they are loaded. The watchdog checks them every minute.
 OF_EXTRAS: list[Times] = []
 
 
 def often() -> Iterator[Times]:
-    """Yield what is looked at every minute. Each is a small table, or one with an index that begins with the column."""
+    """Yield the columns to check every minute. Each has a small table, or an index that starts with the column."""
     yield from _jobs()
     yield Times(Circuit, "since")
     yield Times(Circuit, "last_failure_at")
@@ -48,7 +49,7 @@ def often() -> Iterator[Times]:
     yield Times(WebhookDelivery, "due_at", LONGEST_PAUSE)
     yield Times(OrmQ, "lock", timedelta(seconds=settings.QUEUE_RETRY_SECONDS))
     yield Times(FailureGroup, "last_seen_at")
-    yield Times(EngineCall, "created_at")  # of today's, which a limit counts
+    yield Times(EngineCall, "created_at")  # a daily limit counts today's calls
     yield Times(Event, "created_at")
     yield Times(Summary, "created_at", where={"status": Summary.Status.PROCESSING})
     yield Times(Session, "last_arrived_at", where={"status": Session.Status.ACTIVE})
@@ -74,12 +75,12 @@ def _jobs() -> Iterator[Times]:
 
 
 def _pruned() -> list[type[Model]]:
-    """Return what is deleted when it is old enough."""
+    """Return the models whose old rows are deleted."""
     return [ContextReceipt, KeptExchange, ProbeResult]
 
 
 def nightly() -> Iterator[Times]:
-    """Yield what decides over days alone, in tables that are read as a whole."""
+    """Yield the columns that decide things over days only. To check one, its whole table is read."""
     yield Times(Message, "arrived_at")
     yield Times(Session, "last_arrived_at")
     yield Times(Session, "restored_at")
@@ -98,7 +99,7 @@ class Nightly:
 
 
 def put_times_back(*, dry_run: bool = False) -> Nightly:
-    """Put back times that lie in the future and decide over days.
+    """Set future times to the present in the columns of `nightly`.
 
     Args:
         dry_run: only find the columns.

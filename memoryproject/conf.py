@@ -36,7 +36,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 # Where settings and data are by default: the repository, or the folder in which an installed package is started.
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
-# Settings that earlier releases had, each with what to do instead. They are warned about, and otherwise ignored.
+# Settings of earlier releases, each with what to do instead. They cause a warning and are otherwise ignored.
 BY_HAND = "shared memory is released by hand, on the page Releases of the admin."
 BY_KEY = "limits a day hold for keys and applications."
 NO_BYTES = "stored bytes are not limited."
@@ -414,24 +414,24 @@ class RetentionSettings(Group):
 
 
 class LimitSettings(Group):
-    """Settings of how long a request may take and how much of the threads. Workers and commands have no such limits."""
+    """Limits on the time and the threads that a request may use. Workers and commands have no such limits."""
 
     request_seconds: float = Field(
         15,
         gt=0,
         le=3600,
-        description="Most seconds of a call (REST, MCP) in all, once its body is there; after that, 503. Exports, "
-        "erasures, deletions and retractions may take longer, and so may an answer that has begun to stream.",
+        description="Maximum seconds for a call (REST, MCP) once its body has arrived; after that, 503. The limit does "
+        "not apply to exports, erasures, deletions, retractions, and responses that have started to stream.",
     )
     budget_seconds: float = Field(
         2,
         gt=0,
         le=3600,
         description="Thread-seconds that a key, and an application, may use at once in each web process while others "
-        "call that used less; what exceeds them waits for up to 5 s, or gets 429.",
+        "that used less are calling. Further calls wait for up to 5 s, or get 429.",
     )
     budget_rate: float = Field(
-        0.5, gt=0, le=1000, description="Thread-seconds that each of them gets back every second."
+        0.5, gt=0, le=1000, description="Thread-seconds by which each of these budgets is refilled per second."
     )
     lock_seconds: float = Field(
         5, gt=0, le=600, description="Most seconds that a request waits for what another has locked; after that, 503."
@@ -525,7 +525,7 @@ class Settings(Group):
         description="A hot standby that streams from the database: operators' lists, reports and exports are read "
         "there, with a login like that of web processes. Unset: all is read from the database.",
     )
-    database_pool_size: int = Field(10, ge=1, le=500, description="Most connections of one web process.")
+    database_pool_size: int = Field(10, ge=1, le=500, description="Maximum connections of one web process.")
     extras: CommaList = Field(
         ["oauth"], description="Extras that are installed, separated by commas; `manage.py drop_extra` removes one."
     )
@@ -570,8 +570,8 @@ class Settings(Group):
         4,
         ge=1,
         le=64,
-        description="Request threads per web process that an application may use, and as many for MCP; "
-        "one more of each is for others.",
+        description="Maximum request threads of a web process that one application may use, and as many MCP threads. "
+        "Each process has one more of both, for other applications.",
     )
     api_rate: int = Field(100, ge=1, description="Requests per second, per key and web process.")
     anonymous_rate: int = Field(
@@ -654,7 +654,7 @@ def load(environment: Mapping[str, str]) -> Settings:
 
 
 def removed(environment: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each setting in the environment that was removed, with what to do instead."""
+    """Return a sentence for each removed setting in the environment, with what to do instead."""
     return [f"{name} was removed: {instead}" for name, instead in REMOVED.items() if name in environment]
 
 

@@ -107,11 +107,11 @@ def _work_cards(work: Backlog) -> list[Card]:
 
 
 def _upgrade(work: Backlog) -> list[Card]:
-    """Return a card on archived turns of an earlier release, until searches find them."""
+    """Return a card about turns archived by an earlier release, until they are searchable."""
     if not work.upgrading:
         return []
     left = "1 person left" if work.upgrading == 1 else f"{intcomma(work.upgrading)} people left"
-    now = f"made searchable; {intcomma(work.archives_done)} of {intcomma(work.archives)} archives of who is worked on"
+    now = f"indexing; {intcomma(work.archives_done)} of {intcomma(work.archives)} archives done for the current people"
     return [Card("Archived turns", left, now, f"{reverse(JOBS)}?process={IndexArchived.name}")]
 
 

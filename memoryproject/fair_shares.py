@@ -1,8 +1,8 @@
 """Fair shares of a web process's threads, by API key and by application.
 
-A key, and an application, has a budget of thread-seconds that refills. While others call that used less, whatever
-exceeds it waits, and is refused with 429 if that would take too long. Who calls alone may use every thread. Everything
-here belongs to the event loop.
+Each key, and each application, has a budget of thread-seconds that refills. While others that used less are calling,
+calls over the budget wait, or get 429 if the wait would be too long. A caller that is alone is not limited by its
+budget. Everything here runs on the event loop.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from django.conf import settings
 
 from memoryproject.refused import Refused
 
-OTHERS_SECONDS = 2.0  # since the last call of another: its calls count as going on
-PATIENCE = 5.0  # seconds that a call waits for its budget
-REFUSED_AFTER = 1.0  # seconds: clients that call again at once cost little
-MOST = 10_000  # keys, and applications, that are kept; those that called last
-FIRST_GUESS = 0.02  # thread-seconds of a call
+OTHERS_SECONDS = 2.0  # another caller counts as active for so long after its last call
+PATIENCE = 5.0  # maximum seconds that a call waits for its budget
+REFUSED_AFTER = 1.0  # seconds before a 429 is sent, which slows down clients that retry at once
+MOST = 10_000  # budgets to keep, of the keys (and of the applications) that called most recently
+FIRST_GUESS = 0.02  # thread-seconds that a caller's first call is expected to use
 RECENT = 0.2  # weight of the last call in what the next one is expected to use
 
 
@@ -32,8 +32,8 @@ class Caller:
     """The sender of a request.
 
     Args:
-        key: names the API key; blank without one.
-        application: names its application; blank as long as the key is not known to be valid.
+        key: identifies the API key; blank if the request has none.
+        application: identifies its application; blank until the key is known to be valid.
     """
 
     key: str = ""
@@ -42,7 +42,7 @@ class Caller:
 
 @dataclass
 class _Account:
-    """A caller's thread-seconds: those left, when they were counted, and how many a call is expected to use."""
+    """A caller's thread-seconds: how many are left, when that was computed, and how many a call is expected to use."""
 
     left: float
     at: float
@@ -50,21 +50,21 @@ class _Account:
 
 
 class Budget:
-    """The thread-seconds of each caller of a kind.
+    """The budgets of all callers of one kind.
 
     Args:
-        kind: of the callers, as errors name it.
+        kind: the kind of caller, as named in errors.
     """
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._accounts: OrderedDict[str, _Account] = OrderedDict()  # who called last is at the end
+        self._accounts: OrderedDict[str, _Account] = OrderedDict()  # the most recent caller is last
 
     def reserve(self, name: str) -> tuple[float, float]:
-        """Reserve what a call is expected to use.
+        """Reserve the thread-seconds that a call is expected to use.
 
         Returns:
-            The thread-seconds that are reserved, and the seconds that the call has to wait for them.
+            The reserved thread-seconds, and the seconds that the call must wait.
 
         Raises:
             Refused: the wait would be too long. Nothing is reserved.
@@ -81,14 +81,14 @@ class Budget:
         return account.expected, wait
 
     def use(self, name: str, seconds: float) -> None:
-        """Take thread-seconds that a call used beyond what it reserved, or give back what it didn't use."""
+        """Charge thread-seconds used beyond the reservation, or return unused ones if negative."""
         account = self._account(name)
         account.left -= seconds
         if not self._is_bound(name):
-            account.left = max(account.left, 0.0)  # nobody waited for them
+            account.left = max(account.left, 0.0)  # no other caller had to wait, so there is no debt
 
     def expect(self, name: str, seconds: float) -> None:
-        """Note what a call used: the next one is expected to use about as much."""
+        """Update the expected thread-seconds of the next call from those of a finished one."""
         account = self._account(name)
         account.expected += RECENT * (seconds - account.expected)
 
@@ -103,17 +103,17 @@ class Budget:
         return account
 
     def _is_bound(self, name: str) -> bool:
-        """Return whether another caller has called lately, and used less."""
+        """Return whether another caller that used less has called recently."""
         left, oldest = self._accounts[name].left, time.monotonic() - OTHERS_SECONDS
         recent = takewhile(lambda account: account.at > oldest, reversed(self._accounts.values()))
         return any(account.left > left for account in recent)
 
 
 class Spending:
-    """The thread-seconds that a request uses.
+    """Charges the thread-seconds of one request to its budgets.
 
     Args:
-        paid: from these accounts: the budget, the name in it, and the thread-seconds that were reserved.
+        paid: the reservations, each with its budget, the caller's name, and the thread-seconds.
     """
 
     def __init__(self, *paid: tuple[Budget, str, float]) -> None:
@@ -122,12 +122,12 @@ class Spending:
         self._used = 0.0
 
     def add(self, seconds: float) -> None:
-        """Note that a thread worked for so long. What was not reserved is taken at once."""
+        """Add the seconds that a thread worked, and charge those beyond the reservation at once."""
         self._used += seconds
         self._settle(at_least=self._paid)
 
     def end(self) -> None:
-        """Give back what was reserved and not used."""
+        """Return unused thread-seconds."""
         self._settle(at_least=[0.0] * len(self._paid))
         if self._used:
             for budget, name in self._accounts:
@@ -154,7 +154,7 @@ class FairShares:
 
     @asynccontextmanager
     async def one(self, caller: Caller) -> AsyncIterator[None]:
-        """Let a request in as soon as its caller's budgets allow it.
+        """Admit a request as soon as its caller's budgets allow it.
 
         Raises:
             Refused: a budget is used up.
@@ -169,7 +169,7 @@ class FairShares:
             spending.end()
 
     async def _reserved(self, caller: Caller) -> Spending:
-        if not caller.application:  # whose rate is limited otherwise, if its key is not valid
+        if not caller.application:  # a key not known to be valid; `strangers.py` limits those
             return Spending()
         names = {"key": caller.key, "application": caller.application}
         paid: list[tuple[Budget, str, float]] = []
@@ -189,13 +189,13 @@ class FairShares:
 
 
 def caller() -> Caller:
-    """Return the sender of the request that is being served."""
+    """Return the sender of the current request."""
     return _caller.get()
 
 
 @asynccontextmanager
 async def in_thread_of_caller() -> AsyncIterator[None]:
-    """Count the seconds of the block as thread-seconds of the caller."""
+    """Charge the duration of the block to the caller's budgets."""
     began, spending = time.monotonic(), _spending.get()
     try:
         yield

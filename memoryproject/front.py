@@ -46,11 +46,11 @@ READ_SECONDS = 60  # that a client may take to read a part of a streamed answer
 WAIT_SECONDS = 10.0  # for a thread
 STALLED_SECONDS = 3.0  # in which no thread was given out or came free: the queue doesn't move
 STALLED_WAIT = 0.3  # seconds that one waits in such a queue
-SPARE = 1  # threads that no single application gets
+SPARE = 1  # threads kept for other applications
 
 _KEY = re.compile(rb"bearer (mem_\S+)", re.IGNORECASE)
 KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
-FIRST = "first"  # application, of which `PROVEN` has no primary key
+FIRST = "first"  # stands for the first application, whose primary key `PROVEN` does not store
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
 IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
 
@@ -60,10 +60,10 @@ class Gone(Exception):
 
 
 class Threads:
-    """The threads of an event loop, given out so that no caller takes all of them.
+    """The threads of an event loop, shared so that no caller occupies all of them.
 
     Args:
-        number: that one application may use. There is one more, for others.
+        number: the threads that one application may use. There is one more, for others.
     """
 
     def __init__(self, number: int) -> None:
@@ -75,17 +75,17 @@ class Threads:
 
     @asynccontextmanager
     async def one(self, session: str, person: str, caller: Caller) -> AsyncIterator[None]:
-        """Give a thread for as long as the block runs.
+        """Hold a thread while the block runs.
 
         Args:
-            session: whose row the request may have to wait for; blank for none.
-            person: whom the request is about; blank where that isn't known.
-            caller: who sent it.
+            session: the session whose row the request may have to wait for; blank for none.
+            person: the person that the request is about; blank if unknown.
+            caller: the sender of the request.
 
         Raises:
-            Refused: none came free in time.
+            Refused: no thread became free in time.
         """
-        # The session's first: whoever waits for it must not have a place of the person's, whose other sessions go on.
+        # The session comes first: a request that waits for it must not occupy a place of the person's other sessions.
         async with (
             self._place(self._share(session, self._of_a_session)),
             self._place(self._share(person, self._of_a_person)),
@@ -102,7 +102,7 @@ class Threads:
 
     @asynccontextmanager
     async def share_of(self, caller: Caller) -> AsyncIterator[None]:
-        """Wait for a place among those of a caller, as long as it takes."""
+        """Hold a place in the caller's share while the block runs; wait for it without a limit."""
         names = caller.key and f"key {caller.key}", caller.application and f"application {caller.application}"
         async with self._share(names[0], self._of_a_caller), self._share(names[1], self._of_a_caller):
             yield
@@ -120,7 +120,7 @@ class Threads:
             semaphore.release()
 
     async def _acquire(self, semaphore: asyncio.Semaphore) -> None:
-        """Wait for one of them: long where others come free, briefly where none does, never beyond the deadline."""
+        """Wait up to `WAIT_SECONDS` for a place, less if no thread becomes free at all, and never past the deadline."""
         began, ends = time.monotonic(), deadline()
         while semaphore.locked():
             try:
@@ -136,15 +136,15 @@ class Threads:
 
 
 async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
-    """Read a request's body. One that declares too great a length is refused before a byte is read.
+    """Read a request's body. If its declared length is over the limit, refuse it without reading.
 
     Args:
-        scope, receive: Of the request.
-        limit: Most bytes.
+        scope, receive: The ASGI scope and channel of the request.
+        limit: The maximum number of bytes.
 
     Raises:
-        Refused: It is longer, or did not come within `BODY_SECONDS`.
-        Gone: The client went away.
+        Refused: The body is longer, or did not arrive within `BODY_SECONDS`.
+        Gone: The client disconnected.
     """
     declared = dict(scope["headers"]).get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
@@ -185,7 +185,7 @@ def replayed(body: IO[bytes], receive: Receive) -> Receive:
 
 
 def refuse_ambiguous(headers: Iterable[Header]) -> None:
-    """Refuse a request that sends a header about identity twice: each reader would take another one.
+    """Refuse a request that sends an identity header twice, because different readers may use different values.
 
     Raises:
         Refused: The message names the header.
@@ -221,7 +221,7 @@ def application_of(authorization: bytes) -> str:
 
 
 def caller_of(authorization: bytes) -> Caller:
-    """Return the sender of a request, as its key tells."""
+    """Return the sender of a request, by its API key."""
     key = _KEY.match(authorization)
     if not key:
         return NOBODY
@@ -246,7 +246,7 @@ async def answer_json(send: Send, status: int, data: object, more: Sequence[Head
 
 
 class ThreadsOfLoops:
-    """The threads of each event loop: whoever waits for a thread belongs to a loop.
+    """The threads of each event loop, because a semaphore belongs to one loop.
 
     Args:
         number: see `Threads`.
@@ -257,7 +257,7 @@ class ThreadsOfLoops:
         self._threads: WeakKeyDictionary[asyncio.AbstractEventLoop, Threads] = WeakKeyDictionary()
 
     def here(self) -> Threads:
-        """Return those of the running loop."""
+        """Return the threads of the running loop."""
         return self._threads.setdefault(asyncio.get_running_loop(), Threads(self._number))
 
 
@@ -272,7 +272,7 @@ class Bridge:
 
     Args:
         application: the WSGI application.
-        threads: that run it for one application; see `Threads`.
+        threads: the number that one application may use; see `Threads`.
     """
 
     def __init__(self, application: Application, threads: int) -> None:
@@ -288,7 +288,7 @@ class Bridge:
             body: of it, taken in whole.
 
         Raises:
-            Refused: no thread came free, or the deadline passed.
+            Refused: no thread became free, or the deadline passed.
             NoAnswer: the database does not answer.
         """
         PULSE.check()
@@ -299,7 +299,8 @@ class Bridge:
         try:
             messages = await PULSE.result(work, partial(call.leave, work), deadline())
         except DeadlinePassed:
-            text = f"This took longer than {settings.LIMITS.request_seconds:g} s and was ended; try again in a moment."
+            limit = settings.LIMITS.request_seconds
+            text = f"The request took longer than {limit:g} s and was stopped; try again in a moment."
             raise Refused(503, "busy", text) from None
         for message in messages:
             await send(message)

@@ -40,7 +40,7 @@ from memoryproject.settings import CONF
 class WebWorker(UvicornWorker):  # type: ignore[misc]
     """Serve each request with the address and scheme of its connection.
 
-    Uvicorn would take both from any local client's headers. `BEHIND_PROXY` alone decides whether those count.
+    By default, Uvicorn trusts the headers of any local client. Only `BEHIND_PROXY` decides whether proxy headers count.
     """
 
     CONFIG_KWARGS = UvicornWorker.CONFIG_KWARGS | {"proxy_headers": False}
@@ -62,9 +62,9 @@ def post_fork(_server: Any, worker: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Refuse to start on data of a newer version: the first worker asks, and the server ends with the sentence.
+    """Stop the server if the data is of a newer version. Only the first worker checks.
 
-    Its successors don't ask: during a rollout this release serves on while the next one migrates.
+    Later workers don't check: during a rollout, this release keeps serving while the next one migrates.
     """
     if worker.age > 1:
         return

@@ -141,7 +141,7 @@ class LoginMiddleware:
 
 
 def _has_ended(session: SessionBase) -> bool:
-    """Tell whether a login is over, or began in the future; note that it is used if it isn't."""
+    """Return whether a login has expired or started in the future; if not, record its use."""
     now = time.time()
     age, rest = now - session.get(BEGAN, 0), now - session.get(SEEN, 0)
     if age < -TOLERANCE.total_seconds() or age > settings.LOGIN_HOURS * 3600 or rest > settings.LOGIN_IDLE_MINUTES * 60:
@@ -152,7 +152,7 @@ def _has_ended(session: SessionBase) -> bool:
 
 
 def _missing(request: HttpRequest) -> str:
-    """Name the page that comes before all others; blank where nothing is missing."""
+    """Return the name of the page that the operator must complete first; blank if none."""
     if second_factor.is_verified(request):
         return ""
     if second_factor.login_of(request).has_second_factor:  # type: ignore[attr-defined]

@@ -55,16 +55,16 @@ class Pulse:
     async def result(
         self, work: asyncio.Future[T], may_leave: Callable[[], bool], deadline: Deadline | None = None
     ) -> T:
-        """Return what comes of some work with the database, unless it does not answer or takes too long.
+        """Return the result of work with the database; abandon the work if the database hangs or the deadline passes.
 
         Args:
-            work: that has begun.
-            may_leave: returns whether it makes no difference that nobody waits for it any more.
-            deadline: of the request.
+            work: the running work.
+            may_leave: returns whether the work can be abandoned safely.
+            deadline: the deadline of the request.
 
         Raises:
-            NoAnswer: the database does not answer, and the work was left.
-            DeadlinePassed: the deadline has passed, and the work was left.
+            NoAnswer: the database does not answer, and the work was abandoned.
+            DeadlinePassed: the deadline has passed, and the work was abandoned.
         """
         while not (await asyncio.wait({work}, timeout=USUAL_SECONDS))[0]:
             if deadline and deadline.left <= 0 and may_leave():

@@ -5,7 +5,7 @@ class Refused(Exception):
     """The request is not served.
 
     Args:
-        status, code, message: as the API reports errors.
+        status, code, message: the parts of an API error.
         retry_after: seconds after which the client may try again, with 429 and 503.
     """
 
@@ -15,6 +15,6 @@ class Refused(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of the answer. What was not read of a body is dropped with its connection."""
+        """The headers of the response. Closing the connection discards an unread body."""
         retry = {"Retry-After": str(self._retry_after)} if self.status in (429, 503) else {}
         return retry if self.status == 503 else {"Connection": "close"} | retry

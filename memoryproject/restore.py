@@ -1,8 +1,8 @@
-"""Restoring a backup into a database without tables.
+"""Restore a backup into a database without tables.
 
-Files and the key come first. `pg_restore` then fills the database in one transaction, and `migrate` brings it up to
-this version. A restore that was killed is run again with the same file, and goes on: a table names the backup from the
-first step to the last.
+Archive files and the key are restored first. `pg_restore` then fills the database in one transaction, and `migrate`
+upgrades it to this version. If a restore is killed, run it again with the same file to continue: from the first step to
+the last, a table names the backup.
 """
 
 import zipfile
@@ -42,10 +42,10 @@ from memoryproject.postgresql.programs import ProgramFailed, running
 from memoryproject.verification import unknown
 from sessions_app.database_roles import create_roles
 
-LOCK = 6_184_092  # any number: one restore at a time has it
+LOCK = 6_184_092  # advisory lock, an arbitrary number: one restore at a time
 UNDER_WAY = "restore_under_way"  # a table with the id of the backup
-LEFT_OUT = (" SCHEMA - public ", " SCHEMA public ", " DEFAULT ACL ")  # of the entries of a dump
-# A killed restore may have left its `pg_restore`, which the server ends when it next hears of it.
+LEFT_OUT = (" SCHEMA - public ", " SCHEMA public ", " DEFAULT ACL ")  # entries of a dump that are not restored
+# The connection of a killed restore's `pg_restore` may still be open.
 _LEFT_BEHIND_SQL = """
 SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = 'pg_restore' AND pid <> pg_backend_pid()
@@ -53,16 +53,16 @@ WHERE datname = current_database() AND application_name = 'pg_restore' AND pid <
 
 
 def restore(path: Path, say: Say, passphrase: str = "") -> Manifest:
-    """Restore a backup into a database without tables, and bring it up to this version.
+    """Restore a backup into a database without tables, and upgrade it to this version.
 
     Args:
-        path: of the file.
-        say: is told of each step.
-        passphrase: that encrypts the key; blank if it is in the clear.
+        path: the backup file.
+        say: receives progress messages.
+        passphrase: the passphrase of the key; blank if the key is not encrypted.
 
     Raises:
-        BackupError: the file is no backup, or is damaged, or of a newer version; the passphrase is wrong; the database
-            has tables, or is distributed, or lacks a role; `pg_restore` fails.
+        BackupError: the file is not a backup, is damaged or is of a newer version; the passphrase is wrong; the
+            database has tables, is distributed or lacks a role; or `pg_restore` fails.
     """
     with opened(path) as file:
         manifest = Manifest.read(file)
@@ -93,7 +93,7 @@ def _check_versions(manifest: Manifest) -> None:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Keep another restore out, and end what a killed one has left."""
+    """Lock out other restores, and close connections that a killed one left open."""
     try:
         column(f"SELECT pg_advisory_lock({LOCK})")
         column(_LEFT_BEHIND_SQL)
@@ -105,23 +105,21 @@ def _alone() -> Iterator[None]:
 
 
 def _begin(manifest: Manifest) -> None:
-    """Note which backup is restored.
+    """Record which backup is being restored.
 
     Raises:
-        BackupError: the database has tables that aren't of this backup.
+        BackupError: the database is distributed, or has tables that are not from this backup.
     """
     if is_distributed():
-        raise BackupError(
-            "The database is distributed: restore into one that isn't yet, then run manage.py distribute."
-        )
+        raise BackupError("The database is distributed. Restore into one that is not, then run manage.py distribute.")
     under_way = column(f"SELECT backup_id FROM {UNDER_WAY}") if _is_there(UNDER_WAY) else []  # noqa: S608
     if under_way == [manifest.backup_id]:
         return
     if _has_tables():
         raise BackupError(
-            "Another backup is half restored here: go on with that file, or take an empty database."
+            "The restore of another backup is unfinished here: continue with that file, or use an empty database."
             if under_way
-            else "The database has data; a backup is restored into one without tables."
+            else "The database has tables. Restore into one without tables."
         )
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"DROP TABLE IF EXISTS {UNDER_WAY}")
@@ -137,21 +135,21 @@ def _is_there(table: str) -> bool:
 
 
 def _prepare(manifest: Manifest) -> None:
-    """Make what belongs to the server, or only an administrator may make: roles and extensions.
+    """Create roles and extensions, which the dump does not create or only an administrator may create.
 
     Raises:
-        BackupError: names the roles that are missing.
+        BackupError: roles are missing; the message names them.
     """
     create_roles()
     with connection.cursor() as cursor:
         for name in manifest.extensions:
             cursor.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(name)))
     if missing := sorted({*manifest.roles} - {*column("SELECT rolname FROM pg_roles")}):
-        raise BackupError(f"Make these roles first, by CREATE ROLE or manage.py create_roles: {', '.join(missing)}.")
+        raise BackupError(f"Create these roles first (CREATE ROLE or manage.py create_roles): {', '.join(missing)}.")
 
 
 def _restore_archive(file: zipfile.ZipFile, name: str) -> None:
-    """Write a file, also in the place of one that a killed restore has left unfinished."""
+    """Write a file; replace one that a killed restore left incomplete."""
     storage, member = storages["archive"], file.getinfo(f"{ARCHIVES}{name}")
     if storage.exists(name):
         if _checksum(storage, name) == member.CRC:
@@ -160,7 +158,7 @@ def _restore_archive(file: zipfile.ZipFile, name: str) -> None:
     with file.open(member) as source:
         saved = storage.save(name, File(source))
     if saved != name:
-        raise BackupError(f"The storage of archives kept {name} as {saved}.")
+        raise BackupError(f"The storage of archives saved {name} under another name, {saved}.")
 
 
 def _checksum(storage: Storage, name: str) -> int:
@@ -172,7 +170,7 @@ def _checksum(storage: Storage, name: str) -> int:
 
 
 def _key(file: zipfile.ZipFile, passphrase: str) -> bytes | None:
-    """Return the key; None if the backup has none.
+    """Return the key, or None if it is not in the backup.
 
     Raises:
         BackupError: the passphrase is missing or wrong.
@@ -180,29 +178,29 @@ def _key(file: zipfile.ZipFile, passphrase: str) -> bytes | None:
     if ENCRYPTED_KEY not in file.namelist():
         return file.read(KEY) if KEY in file.namelist() else None
     if not passphrase:
-        raise BackupError("The key in the backup is encrypted: name the file with its passphrase by --passphrase-file.")
+        raise BackupError("The key in the backup is encrypted: name the file with its passphrase in --passphrase-file.")
     try:
         return decrypt(file.read(ENCRYPTED_KEY), passphrase)
     except WrongPassphrase:
-        raise BackupError("The passphrase is not the one that the key in the backup is encrypted by.") from None
+        raise BackupError("The passphrase is wrong: it does not decrypt the key in the backup.") from None
 
 
 def _restore_key(key: bytes | None) -> str:
-    """Write the key, and return a sentence on what is to be done."""
+    """Write the key, and return a sentence that says what the operator has to do."""
     path: Path = settings.DATA_DIR / KEY
     if key is None:
-        return "The key is not in the backup: set SECRET_KEY as it was."
+        return "The key is not in the backup: set SECRET_KEY to its former value."
     if not path.exists() or path.read_bytes() != key:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f"{KEY}.restored")
         fresh.touch(mode=0o600)
         fresh.write_bytes(key)
         fresh.replace(path)
-    return f"The key is in {path}. Restart processes that run."
+    return f"The key is in {path}. Restart all running processes."
 
 
 def _fill(file: zipfile.ZipFile) -> None:
-    """Make tables, rows, indexes, policies and functions as they were, in one transaction."""
+    """Restore tables, rows, indexes, policies and functions in one transaction."""
     with NamedTemporaryFile("w") as wanted:
         wanted.writelines(_entries(file))
         wanted.flush()
@@ -212,9 +210,9 @@ def _fill(file: zipfile.ZipFile) -> None:
 
 
 def _entries(file: zipfile.ZipFile) -> list[str]:
-    """Return what of the dump is restored: all but the schema, its privileges and those on tables to come.
+    """Return the entries of the dump to restore: all but the schema, its privileges, and default privileges.
 
-    The schema is there. The privileges name the former owner; `migrate` and `_finish` grant them again.
+    The schema exists already. The privileges name the former owner, so `migrate` and `_finish` grant them again.
     """
     with TemporaryFile("w+") as listed:
         with running("pg_restore", "--list", stdin=PIPE, stdout=listed) as process, file.open(DUMP) as dump:
@@ -224,7 +222,7 @@ def _entries(file: zipfile.ZipFile) -> list[str]:
 
 
 def _finish(manifest: Manifest) -> None:
-    """Bring the database up to this version; from then on it is one as any other."""
+    """Upgrade the database to this version, and end the restore."""
     with connection.cursor() as cursor:
         for statement in manifest.defaults:
             cursor.execute(statement)

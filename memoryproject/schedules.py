@@ -108,7 +108,7 @@ def register_schedules(**_: Any) -> None:
 
 
 def put_schedules_back() -> list[PutBack]:
-    """Set the next run of schedules that are further off than one interval; the queue counts from the next run."""
+    """Correct schedules whose next run is further off than one interval; the queue computes later runs from it."""
     known, now, done = schedules(), database_now(), []
     for row in Schedule.objects.filter(func=RUN_TASK, name__in=known):
         latest = _latest_next_run(known[row.name].timing, now)
@@ -119,9 +119,9 @@ def put_schedules_back() -> list[PutBack]:
 
 
 def _correct_next_run(row: Schedule, timing: Timing) -> None:
-    """Set the next run where it is at another time of day than it should be, or further off than one interval.
+    """Correct a next run that is at the wrong time of day or further off than one interval.
 
-    The queue counts from the last run, so a task set by a clock that was ahead, or by a longer interval, would wait.
+    The queue computes a run from the one before, so a task scheduled by a wrong clock or a longer interval would wait.
     """
     latest = _latest_next_run(timing, database_now())
     if row.next_run > latest or (timing.daily_at is not None and row.next_run.time() != timing.daily_at):
@@ -138,10 +138,10 @@ def _latest_next_run(timing: Timing, now: datetime) -> datetime:
 
 
 def _drop_old_entries(names: Collection[str]) -> None:
-    """Delete the queue's entries for functions and schedules that an earlier release had.
+    """Delete the queue's entries for functions and schedules that no longer exist.
 
-    The queue would deliver an entry for a missing function again and again. The next run of a schedule that still
-    exists does the work of its entry.
+    The queue would deliver an entry for a missing function forever. If its schedule still exists, the next run does the
+    work.
     """
     old = {f"{app}.tasks.{name}" for app in ("moments_app", "sessions_app") for name in names}
     for entry in OrmQ.objects.iterator():

@@ -23,7 +23,7 @@ RESTARTED, PROVIDERS_CHECKED = "process_restarted", "providers_checked"
 ACTOR = "watch"
 DAY = timedelta(days=1)
 RESTARTS_WITHIN, RESTARTS_READ = timedelta(minutes=10), 30
-PUT_BACK_TOLD = timedelta(minutes=10)  # for which times that were put back degrade the site
+PUT_BACK_TOLD = timedelta(minutes=10)  # how long the site is degraded after times were set to the present
 
 
 class State(StrEnum):

@@ -1,9 +1,9 @@
-"""`vacuum`: give back the space of rows that are gone, and write tables anew that have lost people's text.
+"""`vacuum`: free the space of deleted rows, and rewrite tables after an erasure.
 
-PostgreSQL leaves the bytes of a deleted row in its table's file until another row needs the room, and a plain `VACUUM`
-leaves them too. After an erasure, tables of at most `REWRITTEN` bytes are therefore written anew, which takes each from
-requests for about a second. Larger ones would be locked for longer. In these, erased bytes stay until they are
-overwritten (docs/security.md, *What an erasure leaves*).
+PostgreSQL leaves the bytes of a deleted row in its table's file until another row needs the space. A plain `VACUUM`
+leaves them, too. After an erasure, tables of at most `REWRITTEN` bytes are therefore rewritten, which locks each for
+about a second. Larger tables would be locked for longer. There, erased bytes stay until they are overwritten
+(docs/security.md, *What an erasure leaves*).
 """
 
 import time
@@ -20,9 +20,9 @@ from sessions_app.people.delete_session import DELETED_EVENT
 from sessions_app.people.erase import ERASED_EVENT
 
 REWRITTEN = 16_000_000  # bytes, with indexes
-TRIES, PAUSE = 20, 0.5  # until nobody else uses a table; seconds
+TRIES, PAUSE = 20, 0.5  # attempts to lock a table that is in use, and the seconds between them
 
-# An index of vectors takes minutes to build. `last_vacuum` doesn't count one that wrote the table anew.
+# Tables with a vector index are not rewritten: it takes minutes to build. `VACUUM FULL` doesn't set `last_vacuum`.
 _TABLES_SQL = """
 SELECT relname, pg_has_role(relowner, 'USAGE') OR CASE WHEN current_setting('server_version_num')::int >= 170000
         THEN has_table_privilege(pg_class.oid, 'MAINTAIN') ELSE false END,
@@ -36,7 +36,7 @@ FROM pg_class WHERE pg_class.oid = ANY (%(tables)s::regclass[]) AND relname !~ %
 
 @dataclass(frozen=True)
 class Vacuumed:
-    """How many tables were vacuumed, how many of them written anew, and how many not, for which reason."""
+    """The numbers of tables that were vacuumed and rewritten, and of those that were skipped, by reason."""
 
     vacuumed: int = 0
     rewritten: int = 0
@@ -48,7 +48,7 @@ class Vacuumed:
 
 
 def vacuum(*, dry_run: bool = False) -> Vacuumed:
-    """Give back the space of rows that are gone, and write tables anew that have lost people's text.
+    """Free the space of deleted rows, and rewrite tables after an erasure.
 
     Args:
         dry_run: only count.
@@ -56,7 +56,7 @@ def vacuum(*, dry_run: bool = False) -> Vacuumed:
     tables = _tables()
     allowed = [(name, is_rewritten) for name, may, is_rewritten in tables if may]
     rewritten = [name for name, is_rewritten in allowed if is_rewritten]
-    # One that is in use is left alone, so that the next run finds it as this one did.
+    # Skip a table in use entirely: a plain vacuum would hide from the next run that it must be rewritten.
     in_use = [] if dry_run else [name for name in rewritten if not _rewrite(name)]
     vacuumed = [name for name, _ in allowed if name not in in_use]
     for name in [] if dry_run else vacuumed:
@@ -65,7 +65,7 @@ def vacuum(*, dry_run: bool = False) -> Vacuumed:
 
 
 def _tables() -> list[tuple[str, bool, bool]]:
-    """Return each table, whether the login may vacuum it, and whether it is to be written anew."""
+    """Return each table, whether the login may vacuum it, and whether to rewrite it."""
     erased = Event.objects.filter(type__in=(ERASED_EVENT, DELETED_EVENT)).aggregate(last=Max("created_at"))["last"]
     with connection.cursor() as cursor:
         named = {
@@ -80,7 +80,7 @@ def _tables() -> list[tuple[str, bool, bool]]:
 
 
 def _rewrite(table: str) -> bool:
-    """Write a table anew at a moment in which nobody uses it; tell whether there was one."""
+    """Rewrite a table while no other connection uses it; return whether that succeeded."""
     before = _file(table)
     for _ in range(TRIES):
         _execute(f"VACUUM (FULL, SKIP_LOCKED) {connection.ops.quote_name(table)}")

@@ -63,7 +63,7 @@ def refuse_newer(**_: Any) -> None:
     """Refuse to start on data of a newer version; `migrate` calls this before it changes anything.
 
     Raises:
-        CommandError: names a migration that this version doesn't have.
+        CommandError: the database has a migration that this version lacks; the message names it.
     """
     if told := newer_version():
         raise CommandError(told)
@@ -111,7 +111,7 @@ def powerless_roles() -> list[str]:
 
 
 def definer_functions() -> list[str]:
-    """Return what lets a role borrow the rights of a function's owner, and what to do about it."""
+    """Return the gaps through which a role could use the rights of a function's owner, each with its fix."""
     return [str(gap) for gap in gaps()]
 
 

@@ -30,19 +30,19 @@ from sessions_app.clock import database_now, put_back, report
 LOOK = 5.0  # seconds between two looks
 TAKE_OVER = 60.0  # seconds after which a change that nobody has told of is any watch's to tell
 ASK_AGAIN = 300.0  # seconds until providers are asked again, while one refuses
-PUT_BACK_EVERY = 60.0  # seconds between two looks for times in the future
+PUT_BACK_EVERY = 60.0  # seconds between two checks for times in the future
 
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class _New:
-    """A state that doesn't count yet.
+    """A state that has not lasted long enough to count.
 
     Args:
-        state: that is seen.
-        since: when it was seen first, by the database's clock.
-        seen_at: the same by the watch's own.
+        state: the observed state.
+        since: when it was first observed, by the database's clock.
+        seen_at: the same, by the watchdog's own clock.
     """
 
     state: State
@@ -66,7 +66,7 @@ class Watch:
         self._unrecorded: Change | None = None
         self._delivery: Delivery | None = None
         self._settled: int | None = None  # the last change of which all have been told
-        self._ahead = timedelta(0)  # by which this host's clock is, of the database's
+        self._ahead = timedelta(0)  # of this host's clock, relative to the database's
 
     def look(self) -> None:
         """Look once, and do what follows from it."""
@@ -119,7 +119,7 @@ class Watch:
         return self._clock() - self._new.seen_at >= self._after
 
     def _now(self) -> datetime:
-        """Return the time by the database's clock; while that is away, as far as it was known."""
+        """Return the time by the database's clock, computed from the last known difference."""
         return timezone.now() - self._ahead
 
     def _change(self, verdict: Verdict) -> None:
@@ -174,13 +174,13 @@ class ProviderChecks:
 
 
 class TimesPutBack:
-    """Puts back times in the future, every `PUT_BACK_EVERY` seconds."""
+    """Sets times in the future to the present every `PUT_BACK_EVERY` seconds."""
 
     def __init__(self) -> None:
         self._next_at = 0.0
 
     def look(self) -> None:
-        """Put them back if it is time to; a database that is away is looked at by the next call."""
+        """Check the times if the interval has passed; if the database is unreachable, retry at the next call."""
         if time.monotonic() < self._next_at:
             return
         with suppress(Away), database():

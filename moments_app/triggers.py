@@ -37,7 +37,7 @@ def connect() -> None:
 
 
 def process_lines(messages: Sequence[NewMessage], **_: Any) -> None:
-    """Hash the lines of messages that may repeat what was served."""
+    """Hash the lines of messages that may repeat served text."""
     compare_lines(messages)
 
 

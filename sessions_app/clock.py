@@ -1,7 +1,7 @@
-"""The database's clock, by which times of different hosts are compared, and times that are ahead of it.
+"""The database's clock, with which hosts compare times, and the correction of times that are ahead of it.
 
-A host whose clock is wrong, or a row that somebody wrote by hand, can date a heartbeat or a lease in the future. Until
-then nothing would take over from it. `put_back` finds such rows, sets them to the present and reports them.
+A host with a wrong clock, or a row written by hand, can date a heartbeat or a lease in the future. Until then, no
+worker would take over. `put_back` finds such rows, sets them to the present and reports them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +21,9 @@ from sessions_app.models import Event
 
 PUT_BACK = "times_put_back"  # in the event log
 ACTOR = "clock"
-TOLERANCE = timedelta(seconds=10)  # by which the clocks of hosts may differ
-AT_ONCE = 1_000  # rows of a table; the others are put back by the next call
-LOCK_SECONDS = 0.2  # for which a row in use is waited for
+TOLERANCE = timedelta(seconds=10)  # by how much the clocks of hosts may differ
+AT_ONCE = 1_000  # maximum rows of a table per call; the next call continues
+LOCK_SECONDS = 0.2  # how long to wait for a row in use
 
 logger = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ def database_now() -> datetime:
 
 
 def write_event(kind: str, actor: str, payload: dict[str, Any]) -> Event:
-    """Write an event dated by the database's clock: for events whose times hosts compare."""
+    """Write an event dated by the database's clock, for events whose times are compared across hosts."""
     event = Event.objects.create(type=kind, actor=actor, payload=payload)
     event.created_at = database_now()
     event.save(update_fields=["created_at"])
@@ -46,12 +46,12 @@ def write_event(kind: str, actor: str, payload: dict[str, Any]) -> Event:
 
 @dataclass(frozen=True)
 class Times:
-    """A column of times that decide what is done.
+    """A column whose times decide when work is done.
 
     Args:
-        model, column: where they are.
-        ahead: the furthest that a right one lies in the future.
-        where: equalities that a row's other columns meet if the time decides anything.
+        model, column: the column.
+        ahead: how far in the future a correct time may lie.
+        where: the values of other columns in rows to check; in other rows the time decides nothing.
     """
 
     model: type[Model]
@@ -68,7 +68,7 @@ class Times:
         return self.model._base_manager.filter(**{f"{self.column}__gt": limit}, **self.where)
 
     def put_back(self) -> "PutBack | None":
-        """Set rows that are too far ahead to the present; while one of them is in use, leave them to the next call."""
+        """Set times that are too far ahead to the present. If one of the rows is in use, leave all to the next call."""
         found = dict(self.wrong().order_by().values_list("pk", self.column)[:AT_ONCE])
         try:
             with transaction.atomic(), connection.cursor() as cursor:
@@ -83,12 +83,12 @@ class Times:
 
 @dataclass(frozen=True)
 class PutBack:
-    """Rows of a column that were put back.
+    """The correction of a column's times.
 
     Args:
         column: `app.Model.column`.
-        rows: how many.
-        furthest: the latest time among them.
+        rows: the number of corrected rows.
+        furthest: the latest of their former times.
     """
 
     column: str
@@ -101,7 +101,7 @@ class PutBack:
 
 
 def with_wrong(columns: Iterable[Times]) -> list[Times]:
-    """Return the columns that have times too far ahead, found by one statement."""
+    """Return the columns that have times too far ahead, with one statement."""
     asked = list(columns)
     each = [
         times.wrong().order_by().annotate(number=Value(number)).values_list("number")[:1]
@@ -111,14 +111,14 @@ def with_wrong(columns: Iterable[Times]) -> list[Times]:
 
 
 def put_back(columns: Iterable[Times]) -> list[PutBack]:
-    """Put back the times that are too far ahead, and report them."""
+    """Set times that are too far ahead to the present, and report them."""
     done = [each for times in with_wrong(columns) if (each := times.put_back())]
     report(done)
     return done
 
 
 def report(done: Sequence[PutBack]) -> None:
-    """Write into the log, and into the event log, which times were put back, if any were."""
+    """Write corrections, if any, into the log and the event log."""
     columns = [{"column": each.column, "rows": each.rows, "furthest": each.furthest.isoformat()} for each in done]
     if columns:
         told = "; ".join(map(str, done))

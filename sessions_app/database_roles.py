@@ -96,7 +96,7 @@ _OF_WEB = (
     ("sessions_app_dailylimit", "SELECT", "true"),
     ("django_migrations", "SELECT", "true"),
 )
-FUNCTIONS_ROLE = "memory_functions"  # owns what is in `definer_functions.py`; no process takes it
+FUNCTIONS_ROLE = "memory_functions"  # owns the functions of `definer_functions.py`; no process uses it
 _FOR_ONE = ("memory_request", "memory_operator")  # of a person, and of an operator who is limited
 _MAY_TAKE = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)}
 _OWN = "pronamespace = 'public'::regnamespace AND pg_has_role(proowner, 'USAGE')"
@@ -109,7 +109,7 @@ _TABLES = f"""
     FROM pg_class, unnest(%(whole)s::text[]) role WHERE {_OWN_RELATION} AND relkind = 'r'
     AND (role = '{ADMIN_ROLE}' OR relname !~ '{LOGINS}') AND NOT has_table_privilege(role, pg_class.oid, 'DELETE')
 """  # noqa: S608 (names of our own)
-# To vacuum a table takes its owner before PostgreSQL 17.
+# Before PostgreSQL 17, only its owner may vacuum a table.
 _MAINTAIN = f"""
     SELECT format('GRANT MAINTAIN ON %%I TO {WORKER_ROLE}', relname)
     FROM pg_class WHERE {_OWN_RELATION} AND relkind = 'r' AND relname !~ '{LOGINS}'
@@ -185,7 +185,7 @@ def let_roles_work(**_: Any) -> None:
 
 
 def attempt(statement: str) -> None:
-    """Execute a statement that the login may lack the right to, or that another `migrate` executes at the same time."""
+    """Execute a statement; ignore a missing right, and another `migrate` that executes it at the same time."""
     with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement)
 
@@ -208,7 +208,7 @@ def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
 
 
 def create_roles() -> None:
-    """Make the roles that aren't there, as far as the login may; `let_roles_work` makes their memberships."""
+    """Create missing roles, as far as the login may; `let_roles_work` grants their memberships."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolname FROM pg_roles")
         there = {name for (name,) in cursor.fetchall()}

@@ -1,15 +1,15 @@
-"""The functions that run with their owner's rights, and what keeps callers from borrowing these rights.
+"""`SECURITY DEFINER` functions, and the rules that keep callers from misusing the rights of their owner.
 
-A `SECURITY DEFINER` function is a way up for everybody who may call it. Three things close it:
+Without these three rules, every role that may call such a function could gain its owner's rights:
 
-- Its search path is fixed and has `pg_temp` last, so no temporary object of the caller's can shadow a name in it.
-- Its owner is `memory_functions`, which can't log in, is no superuser, and may only use the columns in `_NEEDED`.
+- Its search path is fixed and has `pg_temp` last, so no temporary object of the caller can shadow a name in it.
+- Its owner is `memory_functions`, which can't log in, is no superuser, and may use only the columns in `_NEEDED`.
 - No other role may create temporary objects, or anything in the schema `public`.
 
-Two kinds stay with the owner of the tables: `index_vectors`, which creates indexes, and the functions in the schema
-`distribution`, which other nodes know by that owner.
+The owner of the tables keeps two kinds of functions: `index_vectors`, which creates indexes, and those in the schema
+`distribution`, which other nodes call as that owner.
 
-`migrate` does all of it as far as its login may. `verify` and `check --deploy` report the rest.
+`migrate` enforces these rules as far as its login may. `verify` and `check --deploy` report the rest.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from sessions_app.database_roles import FUNCTIONS_ROLE, attempt
 SEARCH_PATH = "pg_catalog, public, pg_temp"
 _SEARCHED = "id user_id search_vector"
 _VECTORS = "user_id model_id source_id vector said_at"
-# The columns that the functions use. To lock a row takes UPDATE on any one column.
+# The columns that the functions use. Locking a row requires UPDATE on one of its columns.
 _NEEDED = (
     ("sessions_app_message", "SELECT", f"{_SEARCHED} created_at kind role retracted_at"),
     ("moments_app_moment", "SELECT", f"{_SEARCHED} ends_at"),
@@ -53,11 +53,11 @@ _NEEDED = (
 
 @dataclass(frozen=True)
 class Gap:
-    """Something that is not as it should be.
+    """A violation of these rules.
 
     Args:
-        what: a sentence that says what.
-        statement: the SQL that closes it.
+        what: a sentence that describes it.
+        statement: the SQL that fixes it.
     """
 
     what: str
@@ -68,7 +68,7 @@ class Gap:
 
     @property
     def remedy(self) -> str:
-        """Say what to do about it."""
+        """A sentence that says how to fix it."""
         return f"Run manage.py migrate. If its login lacks the right, an administrator runs here: {self.statement};"
 
 
@@ -81,23 +81,23 @@ _OWN = """
 """
 _TABLES_OWNER = "(SELECT tableowner FROM pg_tables WHERE schemaname = 'public' AND tablename = 'sessions_app_message')"
 _ROLE = f"JOIN pg_roles ON rolname = '{FUNCTIONS_ROLE}'"
-_IS_DISTRIBUTED = "to_regclass('distribution.person') IS NOT NULL"  # other nodes are asked by the function's owner
+_IS_DISTRIBUTED = "to_regclass('distribution.person') IS NOT NULL"  # the function's owner connects to other nodes
 
-# What is wrong, and a query that returns the statements to change it. Each query sees what those before it led to.
+# Each rule: a sentence on its violation, and a query that returns the statements to fix it. Earlier fixes come first.
 _QUESTIONS = (
     (
-        "Functions that run with their owner's rights look names up where their callers may put others.",
+        "SECURITY DEFINER functions resolve names in schemas where their callers can create objects.",
         f"""
         SELECT string_agg(format('ALTER FUNCTION %%s SET search_path = {SEARCH_PATH}', oid::regprocedure), '; ')
         FROM {_OWN} WHERE 'search_path={SEARCH_PATH}' <> ALL (COALESCE(proconfig, '{{}}')) HAVING count(*) > 0
         """,  # noqa: S608 (names of our own)
     ),
     (
-        f"There is no role {FUNCTIONS_ROLE}, which owns the functions that run with their owner's rights.",
+        f"The role {FUNCTIONS_ROLE} is missing, which owns the SECURITY DEFINER functions.",
         f"SELECT 'CREATE ROLE {FUNCTIONS_ROLE} NOLOGIN NOINHERIT' WHERE to_regrole('{FUNCTIONS_ROLE}') IS NULL",
     ),
     (
-        f"The role {FUNCTIONS_ROLE} may do more than own functions.",
+        f"The role {FUNCTIONS_ROLE} has more rights than it needs to own functions.",
         f"""
         SELECT 'ALTER ROLE {FUNCTIONS_ROLE} NOSUPERUSER NOBYPASSRLS NOCREATEROLE NOCREATEDB NOREPLICATION'
             || CASE WHEN {_IS_DISTRIBUTED} THEN '' ELSE ' NOLOGIN' END
@@ -131,7 +131,7 @@ _QUESTIONS = (
         """,  # noqa: S608 (names of our own)
     ),
     (
-        "Functions run with the rights of a role that may do more than they need.",
+        "SECURITY DEFINER functions belong to a role with more rights than they need.",
         f"""
         SELECT format('GRANT CREATE ON SCHEMA public TO {FUNCTIONS_ROLE}; %%s; '
             'REVOKE CREATE ON SCHEMA public FROM {FUNCTIONS_ROLE}',
@@ -161,7 +161,7 @@ _QUESTIONS = (
 
 
 def gaps() -> Iterator[Gap]:
-    """Yield what is not as it should be, each after the caller has dealt with those before."""
+    """Yield violations one by one. Each query runs after the caller has handled the earlier violations."""
     tables, privileges, columns = map(list, zip(*_NEEDED, strict=True))
     named = {"tables": tables, "privileges": privileges, "columns": columns}
     for what, question in _QUESTIONS:
@@ -172,6 +172,6 @@ def gaps() -> Iterator[Gap]:
 
 
 def close_gaps(**_: Any) -> None:
-    """Close all gaps that the login may close."""
+    """Fix all violations that the login has the right to fix."""
     for gap in gaps():
         attempt(gap.statement)

@@ -169,7 +169,7 @@ def stems_in(text: str, languages: tuple[str, ...] = ()) -> frozenset[str]:
 
 
 def normal_form(text: str) -> str:
-    """Return a text in the normal form NFKC; of more than 30 marks that follow each other, only the first 30."""
+    """Return a text in the normal form NFKC. Cut runs of more than 30 marks to 30."""
     return unicodedata.normalize("NFKC", _MANY_MARKS.sub(r"\1", text))
 
 
@@ -202,13 +202,13 @@ def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
 
     Args:
         text: The query.
-        most: The most words to return. Of a longer query they are the ones at its beginning and at its end, where the
-            question is. None: all of them.
+        most: The maximum number of words. A longer query is cut to the words at its start and its end, where the
+            question usually is. None: no maximum.
     """
     return list(_words_of_query(text, most))
 
 
-@lru_cache(maxsize=64)  # a context asks for the words of its query twice
+@lru_cache(maxsize=64)  # a context needs the words of its query twice
 def _words_of_query(text: str, most: int | None) -> Sequence[QueryWord]:
     ranked = _ranked(text)
     languages = _likely(ranked)
@@ -248,7 +248,7 @@ def places_of(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, int]
 
 
 def any_of(text: str, most: int) -> tuple[str, float]:
-    """Return a `tsquery` that matches any of at most `most` words of a text, and the stems per word on average."""
+    """Return a `tsquery` that matches any of up to `most` words of a text, and the average number of stems per word."""
     words = words_of_query(text, most)
     stems = dict.fromkeys(stem for word in words for stem in word.stems)
     return " | ".join(f"'{stem}'" for stem in stems), len(stems) / max(len(words), 1)

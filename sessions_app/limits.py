@@ -1,9 +1,9 @@
-"""How long a request may take, and wait for the database: for a lock, a statement, or itself within a transaction.
+"""Timeouts of a request: for locks, statements, an idle transaction, and the whole request.
 
 In a limited block each transaction sets its limits by its first message (`first_statement.py`). So they hold for a
 person's transaction, for those of the tables' owner and for single statements alike.
 
-A request also has a deadline. A statement gets the time that is left until then, and none begins after it.
+A request also has a deadline. The timeout of a statement is the time left until then. No statement starts after it.
 """
 
 import math
@@ -43,7 +43,7 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
-        self.granted = math.inf  # seconds that the statements of the current transaction have
+        self.granted = math.inf  # seconds, the timeout of statements in the current transaction
 
     @property
     def left(self) -> float:
@@ -51,7 +51,7 @@ class Deadline:
         return self._at - time.monotonic()
 
     def lift(self) -> None:
-        """Let the request take as long as it takes: it may rightly be long, or its answer has begun to stream."""
+        """Remove the deadline of a request that may take long, or whose response has started to stream."""
         self._at = math.inf
 
 
@@ -63,7 +63,7 @@ _deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 @contextmanager
 def until(deadline: Deadline) -> Iterator[None]:
-    """Give the request that is served in the block a deadline."""
+    """Set the deadline of the request that the block serves."""
     outer = _deadline.set(deadline)
     try:
         yield
@@ -72,7 +72,7 @@ def until(deadline: Deadline) -> Iterator[None]:
 
 
 def deadline() -> Deadline | None:
-    """Return the deadline of the request that is being served; None if it has none."""
+    """Return the deadline of the current request; None if it has none."""
     return _deadline.get()
 
 

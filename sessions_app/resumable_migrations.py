@@ -1,10 +1,10 @@
-"""Make `migrate` resumable: wherever it is killed, the next one goes on.
+"""Make `migrate` resumable: wherever it is killed, the next run continues.
 
-Django records a migration after its transaction if it has deferred SQL, such as the foreign keys of a new table. A kill
-between the two leaves tables that the next `migrate` tries to create again. So deferred SQL runs as the last operation
-of each migration, and Django then records the migration within the transaction.
+If a migration has deferred SQL, such as the foreign keys of a new table, Django records it only after its transaction.
+A kill in between leaves tables that the next `migrate` tries to create again. This module runs deferred SQL as the last
+operation of each migration, so Django records the migration within the transaction.
 
-A migration with `atomic = False` has no transaction. Its operations run again after a kill, so each of them has to be
+A migration with `atomic = False` has no transaction. Its operations run again after a kill, so each of them must be
 repeatable (docs/contributing.md).
 """
 
@@ -19,7 +19,7 @@ from django.db.migrations.state import ProjectState
 
 
 class RunDeferredSQL(Operation):
-    """Run the SQL that the operations before have deferred."""
+    """Run the SQL that earlier operations deferred."""
 
     reduces_to_sql = False
 
@@ -40,10 +40,10 @@ class RunDeferredSQL(Operation):
 
 
 class AddIndexOnce(AddIndexConcurrently):
-    """Build an index while its table is written to, unless an interrupted `migrate` has built it.
+    """Build an index concurrently, unless an interrupted `migrate` has already built it.
 
-    PostgreSQL creates the index before it fills it. An index that was interrupted stays, marked as not valid, and is
-    dropped and built again.
+    PostgreSQL creates an index before it fills it. An interrupted build leaves an invalid index, which is dropped and
+    rebuilt.
     """
 
     def database_forwards(
@@ -53,7 +53,7 @@ class AddIndexOnce(AddIndexConcurrently):
         from_state: ProjectState,
         to_state: ProjectState,
     ) -> None:
-        """Build the index where it isn't there or isn't valid."""
+        """Build the index if it is missing or invalid."""
         table = to_state.apps.get_model(app_label, self.model_name)._meta.db_table
         with schema_editor.connection.cursor() as cursor:
             cursor.execute(
@@ -70,10 +70,10 @@ class AddIndexOnce(AddIndexConcurrently):
 
 
 def make_resumable(plan: Sequence[tuple[Migration, bool]], **_: Any) -> None:
-    """Make each migration that is about to be applied resumable; a receiver of `pre_migrate`.
+    """Make each migration of the plan resumable. A receiver of `pre_migrate`.
 
     Args:
-        plan: the migrations, each with whether it is unapplied.
+        plan: the migrations, each with whether it is to be reversed.
     """
     for migration, is_unapplied in plan:
         if not is_unapplied:

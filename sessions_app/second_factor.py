@@ -26,7 +26,7 @@ NAME = "second factor"
 RECOVERY_CODES = 10
 DIGITS = 6
 SET_UP_SECONDS = 3600  # that a key that was shown can be confirmed
-# Looked at before a code is: dated in the future, the last wrong code would keep out the right one until then.
+# Corrected before a code is checked: a last wrong code dated in the future would block correct codes until then.
 TIMES = [Times(kind, "throttling_failure_timestamp") for kind in (TOTPDevice, StaticDevice)]
 _SALT = "second-factor"
 

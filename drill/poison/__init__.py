@@ -1,4 +1,4 @@
-"""`python -m drill.poison`: a throw-away installation is told what should never reach anybody else, by every door.
+"""`python -m drill.poison`: plant text that must not reach other people, through every entry point of a test site.
 
     attacks.py     what is said, a class of attack each
     obedient.py    a model that does whatever it reads

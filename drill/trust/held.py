@@ -27,7 +27,9 @@ SELECT count(*) FROM sessions_app_message message JOIN sessions_app_session sess
 WHERE session.session_id = %s AND kind = 'turn'
 """
 
-Call = Callable[[http.client.HTTPConnection, int], bool]  # of a client, by its number; returns whether it went well
+Call = Callable[
+    [http.client.HTTPConnection, int], bool
+]  # makes a call as the client with this number; returns whether it succeeded
 
 
 @dataclass
@@ -97,7 +99,7 @@ def highest(site: Site, keys: Sequence[str], seconds: float) -> Held:
 
 
 def load(site: Site, call: Call, rate: float, seconds: float) -> Held:
-    """Call at a steady rate, whether answers come or not; a time counts from when the call was due."""
+    """Call at a steady rate, independent of the responses. Measure each call from the time when it was due."""
     held, numbers, lock = Held(rate, seconds), itertools.count(), threading.Lock()
     began = time.monotonic() + 0.5
 

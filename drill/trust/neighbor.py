@@ -1,4 +1,4 @@
-"""A noisy neighbor: what the calls of one application take while a read key of another one floods the site."""
+"""A noisy neighbor: response times of one application while a read key of another one floods the site."""
 
 import http.client
 import json
@@ -20,9 +20,9 @@ from drill.trust.page import Figure
 
 FLOODERS = 24  # searches at once
 QUERY_CHARS = 1_000
-RATE = 4.0  # calls a second of each kind, of the other application
+RATE = 4.0  # calls per second of each kind, by the other application
 SECONDS = 60.0
-MOST_SLOWER = 2.0  # times as long as alone
+MOST_SLOWER = 2.0  # maximum p99 as a multiple of the p99 without the flood
 TURNS, WORDS, WORDS_A_TURN, BATCH = 3_000, 6_000, 20, 200  # of the person whose memory is searched
 SYLLABLES = [consonant + vowel for consonant in "bcdfghklmnprstvw" for vowel in "aeiou"]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -36,11 +36,11 @@ Job.objects.request("count_words", requested_by="trust", user_id=user.pk, force=
 
 @dataclass
 class Disturbed:
-    """What the calls of the other application took.
+    """Response times of the other application.
 
     Args:
-        alone, flooded: by their kind.
-        refused: answers to the flooder, by status.
+        alone, flooded: the times by kind of call, without and with the flood.
+        refused: the number of responses to the flooder, by status.
     """
 
     alone: dict[str, Held]
@@ -69,7 +69,7 @@ class Disturbed:
             if self.flooded[kind].p99 > MOST_SLOWER * alone.p99
         ]
         errors = sum(held.errors for held in (*self.alone.values(), *self.flooded.values()))
-        return slow + ([f"{errors} calls failed beside another application's flood"] if errors else [])
+        return slow + ([f"{errors} calls failed during another application's flood"] if errors else [])
 
 
 def disturb(site: Site, flooder: str, of_flooder: str, neighbor: str) -> Disturbed:
@@ -77,9 +77,9 @@ def disturb(site: Site, flooder: str, of_flooder: str, neighbor: str) -> Disturb
 
     Args:
         site: that both use.
-        flooder: a key of scope `read` of the one.
-        of_flooder: a key of scope `write` of the same, which fills the memory that is searched.
-        neighbor: a key of scope `write` of the other.
+        flooder: a key of scope `read` of the flooding application.
+        of_flooder: a key of scope `write` of the same application, to fill the searched memory.
+        neighbor: a key of scope `write` of the other application.
     """
     _fill(site, of_flooder)
     site.manage("shell", "-v", "0", "-c", COUNT_WORDS)
@@ -107,7 +107,7 @@ def _fill(site: Site, key: str) -> None:
 
 
 def _calls(site: Site, key: str, seconds: float) -> dict[str, Held]:
-    """Append and ask for contexts at the same time, each at a steady rate."""
+    """Append and request contexts in parallel, each at a steady rate."""
     kinds = {"append": _append, "context": _context}
     with ThreadPoolExecutor(len(kinds)) as threads:
         helds = threads.map(lambda call: load(site, partial(call, key), RATE, seconds), kinds.values())
@@ -141,7 +141,7 @@ def _status(connection: http.client.HTTPConnection, method: str, path: str, key:
 
 @contextmanager
 def _flood(port: int, key: str) -> Iterator[Counter[int]]:
-    """Search as often as possible, in a process of its own; after the block its answers are counted by status."""
+    """Search as often as possible, in a separate process; count its responses by status after the block."""
     answers: Counter[int] = Counter()
     processes = multiprocessing.get_context("spawn")
     ended, counted = processes.Event(), processes.SimpleQueue()

@@ -48,7 +48,7 @@ class Demonstration:
         """Import the conversation, wait for the builds that it makes due, and print the resulting memory.
 
         Raises:
-            StepFailed: the site refused a call or didn't answer it.
+            StepFailed: the site rejected a call or didn't answer.
         """
         self._import()
         self._show_moments()
@@ -130,7 +130,7 @@ class Demonstration:
 
 
 def _detail(error: HTTPError) -> str:
-    """Return the API's own sentence on an error, in one line; blank when the answer has none."""
+    """Return the error message of the API, in one line; blank if the response has none."""
     try:
         [first, *_] = json.load(error)["errors"]
         return f": {' '.join(first['detail'].split())}"

@@ -1,4 +1,4 @@
-"""What the commands that write or restore a backup share."""
+"""The base of the commands that write or restore a backup."""
 
 from abc import abstractmethod
 from pathlib import Path
@@ -10,7 +10,7 @@ from memoryproject.backup import BackupError, Manifest, Say
 
 
 class BackupCommand(BaseCommand):
-    """A command that works on one file and says what the file holds.
+    """A command that works on one backup file and prints its contents.
 
     Attributes:
         done: printed at the end, with `file` and `what` it holds.
@@ -29,7 +29,10 @@ class BackupCommand(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
         parser.add_argument(
-            "--passphrase-file", type=Path, metavar="FILE", help="The key is encrypted by the first line of this file."
+            "--passphrase-file",
+            type=Path,
+            metavar="FILE",
+            help="The first line of this file is the passphrase that encrypts the key.",
         )
 
     def handle(self, *args: Any, **options: Any) -> str:

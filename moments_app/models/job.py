@@ -73,15 +73,15 @@ FROM unnest(%s::bigint[], %s::jsonb[]) AS made (id, result) WHERE job.id = made.
 
 
 def silent_since() -> CombinedExpression:
-    """Return the time since when a running job must have given no sign for its worker to be dead.
+    """Return the time before which the last heartbeat of a running job means that its worker is dead.
 
-    By the database's clock, as heartbeats are: workers of several hosts look at each other's.
+    Use the database's clock, as heartbeats do, because workers of several hosts check each other.
     """
     return Now() - timedelta(seconds=settings.JOBS.stale_seconds)
 
 
 def _age_of(column: str) -> "ExpressionWrapper[Any]":
-    """Return for how long the time in a column has passed."""
+    """Return the time that has passed since the time in a column."""
     return ExpressionWrapper(Now() - F(column), models.DurationField())
 
 

@@ -196,7 +196,7 @@ class RetractedItem(models.Model):
         return next((text for text in said if isinstance(text, str) and text), str(self))
 
     def row(self) -> serializers.base.DeserializedObject:
-        """Return the row as it was, without columns that its table no longer has; its `object` is not saved."""
+        """Return the former row as an unsaved `object`, without columns that its table no longer has."""
         kept = {"model": self.model, "pk": self.object_pk, "fields": self.data}
         return next(serializers.deserialize("python", [kept], ignorenonexistent=True))
 

@@ -31,7 +31,7 @@ _SHIPPED = {
 
 @transaction.atomic
 def install_shipped_prompts(**_: Any) -> None:
-    """Add the shipped prompts that are new, and activate them, in one transaction."""
+    """Add new shipped prompts and activate them, in one transaction."""
     from moments_app.models import PromptResource
 
     for uri, (name, purpose) in _SHIPPED.items():

@@ -1,7 +1,7 @@
-"""`index_archived`: turns that a release without rows for archived turns archived get rows, so that searches find them.
+"""`index_archived`: add rows for turns that an earlier release archived without them, so searches find them.
 
-A job is about a person. Each archive is read and its rows are written in a transaction of its own, so a job that was
-killed goes on with the next archive.
+Each job handles one person. It reads each archive and writes its rows in a separate transaction, so a killed job
+continues with the next archive.
 """
 
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ from sessions_app.models.message import MessageQuerySet
 from sessions_app.retention.restore import CannotRestore, put_back
 
 BATCH = 500  # turns indexed at a time
-PEOPLE = 10_000  # a sweep
-BUSY_PAUSE = timedelta(minutes=1)  # while retention, or somebody, changes the archives of a session
+PEOPLE = 10_000  # per sweep
+BUSY_PAUSE = timedelta(minutes=1)  # while another process changes the archives of a session
 
-# Two aggregates and no subquery for each session, for where turns are distributed none is allowed.
+# Two aggregates instead of a subquery for each session, which is not allowed where turns are distributed.
 _WITHOUT_ROWS_SQL = """
 SELECT user_id, session_id FROM (
     SELECT user_id, session_id, sum(turn_count) AS turns FROM sessions_app_archive
@@ -50,13 +50,13 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class ArchivedInput(ProcessInput):
-    """The number of sessions whose archived turns could not all be given rows."""
+    """The number of sessions that still have archived turns without rows."""
 
     left: int
 
 
 class IndexArchived(Process[ArchivedInput, None]):
-    """Gives rows to archived turns of a person that have none."""
+    """Adds missing rows for a person's archived turns."""
 
     name = "index_archived"
     lane = Lane.BULK
@@ -64,10 +64,10 @@ class IndexArchived(Process[ArchivedInput, None]):
     sweep_timing = Timing(daily_at=time(2, 30))
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
-        """Write the rows, an archive at a time.
+        """Write the rows, one archive at a time.
 
         Raises:
-            Waits: somebody changes the archives of a session.
+            Waits: another process is changing the archives of a session.
             ClaimLost: the job was taken over or cancelled.
             ArchiveError: a file is missing or damaged.
         """
@@ -81,11 +81,11 @@ class IndexArchived(Process[ArchivedInput, None]):
         return None
 
     def claim(self, job: Job) -> ArchivedInput:
-        """Count what is left."""
+        """Count the sessions that are left."""
         return ArchivedInput(None, sum(1 for _ in without_rows(job.user_id)))
 
     def think(self, input: ArchivedInput, engine: None, progress: Progress) -> None:
-        """There is nobody to ask."""
+        """Do nothing: this process has no engine."""
 
     def commit(self, job: Job, input: ArchivedInput, answer: None) -> None:
         """Complete the job."""
@@ -94,7 +94,7 @@ class IndexArchived(Process[ArchivedInput, None]):
         job.complete({"sessions_left": input.left})
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Ask for a job about each person with archived turns that searches don't find; not again where one failed."""
+        """Queue a job for each person who has archived turns without rows, unless an earlier one failed."""
         failed = set(Job.objects.filter(process=self.name, status=Job.Status.FAILED).values_list("user_id", flat=True))
         people = [pk for pk in dict.fromkeys(user for user, _session in without_rows(None)) if pk not in failed]
         for user_id in () if dry_run else people[:PEOPLE]:
@@ -103,10 +103,10 @@ class IndexArchived(Process[ArchivedInput, None]):
 
 
 def without_rows(user_pk: int | None) -> Iterator[tuple[int, int]]:
-    """Yield sessions with archived turns that have no row, each as the primary keys of its person and itself.
+    """Yield the primary keys of person and session for each session that has archived turns without rows.
 
     Args:
-        user_pk: of the person; None: everybody's.
+        user_pk: the person's primary key; None: all people.
     """
     with connection.cursor() as cursor:
         cursor.execute(_WITHOUT_ROWS_SQL, {"user": user_pk})
@@ -115,7 +115,7 @@ def without_rows(user_pk: int | None) -> Iterator[tuple[int, int]]:
 
 @transaction.atomic
 def _add_rows(job: Job, archive: Archive) -> None:
-    """Put the turns of an archive back, index their words, and take their texts out again."""
+    """Restore the turns of an archive, index their words, and remove their texts again."""
     if Session.objects.claim_archive(archive.session_id) is None:
         raise Waits(database_now() + BUSY_PAUSE, "The archives of a session are being changed.")
     current = Archive.objects.select_for_update(no_key=True).filter(pk=archive.pk).first()
@@ -125,10 +125,10 @@ def _add_rows(job: Job, archive: Archive) -> None:
         with transaction.atomic():
             put_back(current)
             _index(current)
-    except CannotRestore as error:  # a message that came later has the external_id of one of them
+    except CannotRestore as error:  # a later message has the external_id of one of them
         logger.warning("archived turns can't be found", archive=current.name, reason=str(error))
         return
-    if not current.block_sequences:  # its file is one part, to be read from the beginning
+    if not current.block_sequences:  # its file is a single block
         current.block_sequences, current.block_offsets = [current.first_sequence], [0]
         current.save(update_fields=["block_sequences", "block_offsets"])
     if not job.is_claimed():
@@ -147,7 +147,7 @@ def _archived_in(archive: Archive) -> MessageQuerySet:
 
 
 def _of(archive: Archive) -> MessageQuerySet:
-    """Return the messages of a session and month, in the range of an archive."""
+    """Return the messages of an archive's session and month, in its range."""
     month = datetime.combine(archive.month, time(), tzinfo=UTC)
     following = (month + timedelta(days=31)).replace(day=1)
     sequences = (archive.first_sequence, archive.last_sequence)

@@ -1,9 +1,9 @@
-"""`index_words`: texts whose words are not as this version makes them are indexed again, behind the work.
+"""`index_words`: index texts in the background whose words are missing or outdated.
 
-Those that an older version wrote, those that an append of megabytes left for later, and what came past the
-application: rows that a restore, an import or a statement by hand put into a table. Each is found by what it was
-indexed under before until its turn comes. A batch is a short transaction that passes over rows in use, so a run can be
-stopped, and two may run at a time. Where words changed they are counted again.
+These are texts that an older version indexed, texts that a large append left for later, and rows that the
+application didn't write, such as those of a restore or of a statement by hand. Until a text is indexed again, searches
+find it by its former words. A batch is a short transaction that skips rows in use, so a run can be stopped, and two may
+run at the same time. Words that changed are counted again.
 """
 
 import time
@@ -25,8 +25,8 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 
 NAME = "index_words"
 BATCH = 500
-BATCH_BYTES = 1_000_000  # of texts in a batch of more than one
-SECONDS = 40.0  # a run
+BATCH_BYTES = 1_000_000  # maximum text of a batch, unless it has only one row
+SECONDS = 40.0  # per run
 
 _WRITE_SQL = """
 UPDATE {table} SET search_vector = COALESCE(made.words::tsvector, search_vector), search_version = %s
@@ -92,7 +92,7 @@ def _batches(table: type[Searched]) -> Iterator[int]:
 
 
 def _of_batch(found: Sequence[tuple[Any, ...]]) -> list[tuple[int | None, int]]:
-    """Return person and primary key of the first rows, as many as have `BATCH_BYTES` of text together, or one."""
+    """Return person and primary key of the first rows, up to `BATCH_BYTES` of text, but at least one row."""
     batch: list[tuple[int | None, int]] = []
     size = 0
     for user_id, pk, *sizes in found:
@@ -105,19 +105,21 @@ def _of_batch(found: Sequence[tuple[Any, ...]]) -> list[tuple[int | None, int]]:
 
 @transaction.atomic
 def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -> int:
-    """Index rows whose words are outdated, except for those in use.
+    """Index rows whose words are outdated, except for rows in use.
 
     Args:
-        table: of the rows.
-        found: the person and the primary key of each, a person's together.
+        table: the model of the rows.
+        found: the person and the primary key of each row, grouped by person.
 
     Returns:
-        How many were indexed.
+        The number of indexed rows.
     """
     owners = [name for name in ("user", "stream") if name in {field.name for field in table._meta.fields}]
     waiting: SearchedQuerySet[Any] = SearchedQuerySet(table).unindexed().only("pk", *owners, *table.SEARCHED)
     rows: list[Any] = []
-    for user_id, theirs in groupby(found, itemgetter(0)):  # where turns are distributed, no other lock can be had
+    for user_id, theirs in groupby(
+        found, itemgetter(0)
+    ):  # where turns are distributed, rows can only be locked per person
         own = waiting.filter(user_id=user_id, pk__in=[pk for _user_id, pk in theirs])
         rows += own.select_for_update(skip_locked=True, no_key=True)
     if rows:

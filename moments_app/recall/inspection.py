@@ -19,7 +19,7 @@ from moments_app.recall.words import query_words
 from sessions_app.models import UserProfile
 from sessions_app.row_security import acting_for
 
-# With fewer vectors than this, the functions `nearest_…` read all vectors of a person instead of the index.
+# Below this number, the functions `nearest_…` read all vectors of a person instead of the index.
 EXACT = 20_000
 
 

@@ -15,7 +15,7 @@ from moments_app.recall import compounds
 from moments_app.recall.terms import Term, counts_by_kind
 from sessions_app import lexemes
 
-LOOKED_UP = 16  # words of a query at most that may have meant others
+LOOKED_UP = 16  # maximum words of a query that are checked for typos and compounds
 MEANT_FACTOR = 0.7  # of the weight a word has that may have been meant
 MEANT = 3  # words at most that a mistyped one may stand for
 LONGER = 8  # compounds, or parts of one, that a word may stand for
@@ -37,13 +37,13 @@ SELECT stem, 0, 0, 1 FROM (
 
 
 def meant_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[int], is_counted: bool) -> list[Term]:
-    """Return the words that the rarest of `terms`, those that nothing has, may have meant; one statement at most.
+    """Return the words that unknown words among `terms` may stand for, with at most one statement.
 
     Args:
         terms: the words of a query.
-        user_id: primary key of the person who asks.
-        vocabularies: primary keys of those that the person may find words of.
-        is_counted: most turns are counted; else the newest are looked through as well.
+        user_id: the primary key of the person.
+        vocabularies: the primary keys of the vocabularies that the person may search.
+        is_counted: whether most turns are counted; if not, the newest turns are searched as well.
     """
     unknown = [term for term in terms if not term.is_known and _may_be_mistyped(term.word)][:LOOKED_UP]
     if not unknown:

@@ -15,7 +15,7 @@ _PAST = re.compile(
     re.IGNORECASE,
 )
 QUERY_MAX_CHARS = 4_000
-MOST_WORDS = 64  # of a query are searched
+MOST_WORDS = 64  # maximum words of a query that are searched
 KINDS = ("fact", "moment", "turn")
 MODES = ("hybrid", "semantic", "text")
 

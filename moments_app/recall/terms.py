@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 MOST_TERMS = 32  # the rarest words of a long query say what it is about
-MOST_STEMS = 128  # looked for in an index; for several hundred, PostgreSQL reads the whole table instead
+MOST_STEMS = 128  # per index search; for several hundred, PostgreSQL reads the whole table instead
 MOST_READ = 2_000  # texts ranked for one kind; more common words only add to the rank of what rarer ones find
 COUNTED = ("fact", "moment", "turn")  # in the order in which statements give the counts
 UNCOUNTED = 0.5  # of the turns that were counted: when more are not, rarity is counted in what a search finds
@@ -147,7 +147,7 @@ def rarity(count: int, total: int) -> float:
 
 
 def _stems(terms: Iterable[Term]) -> list[str]:
-    """Return what some words are looked for under. Once these are `MOST_STEMS`, a word's others are left out."""
+    """Return the stems to search for. Beyond `MOST_STEMS`, leave out the alternative stems of a word."""
     stems: list[str] = []
     for term in terms:
         has_room = len(stems) + len(term.all_stems) <= MOST_STEMS

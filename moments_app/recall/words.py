@@ -43,11 +43,11 @@ SELECT
 
 
 def query_words(user: UserProfile, agent_id: str, text: str) -> QueryWords:
-    """Return what is known of the words of a query, `MOST_WORDS` at most, with two statements at most.
+    """Return the statistics of up to `MOST_WORDS` words of a query, with at most two statements.
 
     Args:
-        user: who asks.
-        agent_id: whose shards are seen; blank: only those of every agent.
+        user: the person whose memory is searched.
+        agent_id: the agent whose shards are searched; blank: only those of every agent.
         text: the query.
     """
     asked = lexemes.words_of_query(text, MOST_WORDS)

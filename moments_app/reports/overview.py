@@ -42,19 +42,19 @@ BUILDS_OF_MOMENTS = 1_000  # the newest moments, whose builds are timed
 
 @dataclass(frozen=True)
 class Backlog:
-    """The work to be done, and when a worker was there last.
+    """The open work, and the last sign of life of a worker.
 
     Args:
-        due: jobs whose time has come.
-        oldest_due: since when the first of them waits.
-        later: jobs that wait for a back-off, an engine or another day.
-        running, stuck: jobs that are worked on; those of them that fell silent.
+        due: the number of due jobs.
+        oldest_due: the time since which the oldest of them has waited.
+        later: jobs that wait for a backoff, an engine or another day.
+        running, stuck: jobs in progress; those of them without a recent heartbeat.
         failed: jobs that have used up their attempts.
-        unexplained: those of them of which no `FailureGroup` tells.
-        upgrading: jobs that make archived turns of an earlier release searchable.
-        archives_done, archives: of those of them that are running.
-        task_errors: of the queue itself, within `DAYS`.
-        worker_seen_at: when a worker gave a sign last; None: never.
+        unexplained: failed jobs without a `FailureGroup`.
+        upgrading: open jobs that make archived turns of an earlier release searchable.
+        archives_done, archives: finished archives of the running ones of these jobs, and all of their archives.
+        task_errors: errors of the queue itself, within `DAYS`.
+        worker_seen_at: the time of the last heartbeat of a worker; None: never.
     """
 
     due: int

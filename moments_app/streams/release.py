@@ -59,7 +59,7 @@ def source_turns(candidate: MemoryAtom) -> Sequence[Message]:
 
 
 def said_the_same(candidate: MemoryAtom) -> MemoryAtomQuerySet:
-    """Return a candidate, and after it the candidates of its shard with the same words, one per person."""
+    """Return the candidate, followed by candidates of its shard with the same words, one per person."""
     there = MemoryAtom.objects.active().candidates().filter(stream=candidate.stream_id)
     same = there.filter(content_hash=candidate.content_hash)
     first = Case(When(pk=candidate.pk, then=0), default=1)
@@ -67,9 +67,9 @@ def said_the_same(candidate: MemoryAtom) -> MemoryAtomQuerySet:
 
 
 def account_ages(candidate: MemoryAtom) -> list[int]:
-    """Return the age in days of each account that said the same, youngest first; at most `PEOPLE` + 1 of them.
+    """Return the ages in days of the accounts that said the same, youngest first; at most `PEOPLE` + 1.
 
-    Test persons are left out: an operator speaks for them.
+    Test persons are left out, because an operator speaks for them.
     """
     people = said_the_same(candidate).filter(user__is_test=False).order_by("-user__created_at")
     made = people.values_list("user__created_at", flat=True)[: PEOPLE + 1]
@@ -77,16 +77,16 @@ def account_ages(candidate: MemoryAtom) -> list[int]:
 
 
 def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") -> Release:
-    """Let the users of an agent see what was learned from one of them, or from several who said the same.
+    """Share a wording of what one user, or several who said the same, said with all users of their agent.
 
     Args:
-        candidate: stays with its person as it is; so do those that say the same.
-        wording: that others see.
+        candidate: the source, which stays private; so do those that say the same.
+        wording: the text that others see.
         actor: operator:…
-        note: for operators.
+        note: a note for operators.
 
     Raises:
-        CannotRelease: the wording quotes its source, or is there already; the candidate is no longer in memory.
+        CannotRelease: the wording quotes its source or exists already, or the candidate is no longer in memory.
     """
     wording = checked(wording, said_the_same(candidate)[:PEOPLE])
     with transaction.atomic():
@@ -99,14 +99,14 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") 
 
 @transaction.atomic
 def decline(candidate: MemoryAtom, *, actor: str) -> None:
-    """Leave a candidate with its person, and the same with others who said it: it no longer waits for a decision.
+    """Keep a candidate, and those of others who said the same, private. They no longer wait for a decision.
 
     Args:
-        candidate: stays as it is.
+        candidate: the item, which does not change otherwise.
         actor: operator:…
 
     Raises:
-        CannotRelease: it is no longer in memory.
+        CannotRelease: the candidate is no longer in memory.
     """
     found = _locked_with_same(candidate)
     _review(found)
@@ -182,7 +182,7 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
 
 
 def quotes(wording: str, said: Collection[str]) -> bool:
-    """Return whether a wording repeats what somebody said, a sentence of it, or `IN_A_ROW` of its words."""
+    """Return whether a wording repeats a text, one of its sentences, or `IN_A_ROW` of its words."""
     own = plain_words(wording)
     texts = [without_unseen(text) for text in said]
     return any(_has(text, own) for text in map(plain_words, texts)) or any(
@@ -241,7 +241,7 @@ def _sources(release: Release) -> list[Source]:
 
 
 def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
-    """Lock and return the candidate and those that say the same, as they are now.
+    """Lock and return the current candidate and those that say the same.
 
     Lock their people against erasure, and their sessions against retractions.
 
@@ -255,7 +255,7 @@ def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
     named = same.filter(pk__in=[atom.pk for atom in there])
     found = list(named.select_for_update(no_key=True, of=("self",)))
     if candidate.pk not in {atom.pk for atom in found}:
-        raise CannotRelease("It is not in memory any more, or nobody's alone.")
+        raise CannotRelease("The item is no longer in memory, or no longer belongs to one person.")
     return found
 
 

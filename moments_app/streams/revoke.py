@@ -1,7 +1,7 @@
-"""Take a release back.
+"""Revoke a release.
 
-It leaves every context and search, and the text of its shard: that goes back to before the first consolidation that was
-given it.
+The release disappears from every context and search. The text of its shard is reset to the version before the first
+consolidation that received it.
 """
 
 from django.utils import timezone

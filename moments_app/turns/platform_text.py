@@ -27,29 +27,29 @@ from sessions_app.models import Message, Session
 from sessions_app.rows import array_of
 from sessions_app.transcript.append import NewMessage
 
-# By hand, as every append of several lines runs it: the ORM takes longer to write it down than PostgreSQL to run it.
+# Raw SQL, because most appends run it: the ORM takes longer to compile it than PostgreSQL to run it.
 _SERVED_SQL = "SELECT hash, is_quote FROM moments_app_servedline WHERE user_id = %s AND hash = ANY(%s::bigint[])"
-LINES = 5_000  # of a turn that are compared: no context has more
+LINES = 5_000  # maximum lines of a turn that are compared: no context has more
 LIKELY = "served lines"  # the note of a message with lines that may have been served
 COMPARED = (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL)  # system turns are not remembered at all
 
 
 def compare_lines(messages: Iterable[NewMessage]) -> None:
-    """Hash the lines of messages that may repeat served text: several lines, or one with a date as memory writes it.
+    """Hash the lines of messages that may repeat served text: several lines, or one with a date in memory's format.
 
-    The lines stay in the message's `notes`, for `note_platform_text` to compare within the transaction.
+    The lines are kept in the message's `notes`. `note_platform_text` compares them within the transaction.
     """
     for new in messages:
         if new.role in COMPARED and (text := _text(new)):
             lines = text_lines(text)
             if may_be_platform_text(lines[:LINES]):
                 for line in lines[:LINES]:
-                    line.hash  # noqa: B018 (kept from here on)
+                    line.hash  # noqa: B018 (cached from here on)
                 new.notes[LIKELY] = lines
 
 
 def note_platform_text(session: Session, messages: Iterable[Message]) -> None:
-    """Note which lines of turns that are being appended were served before; no statement runs where none is likely."""
+    """Record which lines of new turns were served before. If none is likely to be, run no statement."""
     likely = [(turn, lines) for turn in messages if (lines := turn.notes.get(LIKELY))]
     known = _served(session, {line.hash for _, own in likely for line in own[:LINES]}) if likely else {}
     if known:

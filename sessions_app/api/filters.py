@@ -8,9 +8,9 @@ from rest_framework.request import Request
 
 
 class ParameterFilter(BaseFilterBackend):
-    """Filters a list by the parameters that the viewset names in `filters` and that the request has.
+    """Filters a list by the request's parameters that the viewset names in `filters`.
 
-    Each is mapped to a lookup of the ORM, or to a method of the QuerySet that takes the value.
+    Each parameter is mapped to an ORM lookup, or to a function that takes the QuerySet and the value.
     """
 
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:

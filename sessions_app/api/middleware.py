@@ -15,7 +15,7 @@ from sessions_app.limits import Kind, Unavailable, serving
 
 
 class BodyLimitMiddleware:
-    """Refuses bodies over `API_MAX_BODY_BYTES`, whatever server is in front, and bodies that don't say their length."""
+    """Refuses bodies over `API_MAX_BODY_BYTES` or without a declared length, independent of the server in front."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

@@ -1,4 +1,4 @@
-"""Pages of lists: `{<things>, total, has_more}`, where the address of the list says what the things are."""
+"""Pages of lists: `{<things>, total, has_more}`. The name of the things is the last part of the list's path."""
 
 from typing import Any
 
@@ -26,9 +26,9 @@ class PageQuery(AnyPageQuery, PersonQuery):
 
 
 class RowPagination(BasePagination):
-    """Pages by `limit` and `offset`, or after the row that `after` names; the viewset has validated them.
+    """Pages by `limit` and `offset`, or after the row that `after` names. The viewset has validated these parameters.
 
-    A viewset whose list takes `after` has an index in the order of the list.
+    A list that accepts `after` needs an index in its order.
 
     Attributes:
         things: the name of the rows in the response.
@@ -40,7 +40,7 @@ class RowPagination(BasePagination):
         """Return the rows of the page.
 
         Raises:
-            ValidationError: there are both `after` and `offset`.
+            ValidationError: the request has both `after` and `offset`.
         """
         limit, offset = view.validated_data["limit"], view.validated_data["offset"]
         self.things = things_at(request.path)
@@ -61,25 +61,27 @@ class RowPagination(BasePagination):
         """Return the JSON schema of a page.
 
         Args:
-            schema: of its rows.
+            schema: the schema of its rows.
         """
         fields = {self.things: schema, "total": {"type": "integer"}, "has_more": {"type": "boolean"}}
         return {"type": "object", "properties": fields, "required": sorted(fields)}
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
-        """Return nothing: the input of the action has the parameters."""
+        """Return no parameters, because the input serializer of the action declares them."""
         return []
 
 
 def following(rows: QuerySet[Any], last: Model) -> QuerySet[Any]:
-    """Return the rows after one of them, in an order of which all fields descend."""
+    """Return the rows after `last`. The QuerySet's order must be descending in every field."""
     names = [str(name).removeprefix("-") for name in rows.query.order_by]
     after, equal = Q(), Q()
     for name in names:
         value = getattr(last, name)
         after |= equal & Q(**{f"{name}__lt": value})
         equal &= Q(**{name: value})
-    return rows.filter(after, **{f"{names[0]}__lte": getattr(last, names[0])})  # the last is what the index is read by
+    return rows.filter(
+        after, **{f"{names[0]}__lte": getattr(last, names[0])}
+    )  # the filter on the first field makes PostgreSQL use the index
 
 
 def things_at(path: str) -> str:

@@ -19,7 +19,7 @@ DEFAULT_SCOPES = {
 
 
 class HasScope(BasePermission):
-    """The key's scope covers the action: the one that the viewset names in `scopes`, or that of the method."""
+    """Requires that the key's scope covers the action: the scope in the viewset's `scopes`, or that of the method."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         if request.auth is None:
@@ -35,7 +35,7 @@ class HasScope(BasePermission):
 
 
 class HasAdminScope(HasScope):
-    """The key's scope is `admin`, whatever the action."""
+    """Requires the scope `admin` for every action."""
 
     def scope_of(self, request: Request, view: Any) -> str:
         return "admin"

@@ -1,7 +1,7 @@
 """The OpenAPI schema, beyond what drf-spectacular and drf-standardized-errors infer from the viewsets.
 
-Every error has one component, `Error`. The errors of any call are in `components/responses`. An action's own refusals
-are named by its viewset (`refuses`) and described with their codes.
+All errors share one component, `Error`. Errors that any call may get are in `components/responses`. A viewset lists an
+action's own refusals in `refuses`; the schema describes them with their codes.
 """
 
 from collections import defaultdict
@@ -104,9 +104,9 @@ RESPONSES: dict[str, tuple[str, str, Described]] = {  # by status: its name, wha
     "415": ("NotJson", "`unsupported_media_type`: the body is not `application/json`.", {}),
     "429": (
         "TooMany",
-        "`throttled`: the key, or an address without one, makes more requests a second than it may; `budget_used_up`: "
-        "the key or its application occupies threads for longer than it may while others call; `daily_limit`: what a "
-        "limit allows is used up for today.",
+        "`throttled`: the key, or an IP address without a key, exceeds its rate limit; `budget_used_up`: "
+        "the key or its application occupies threads for longer than its budget allows while others call; "
+        "`daily_limit`: a daily limit is reached.",
         _RETRY,
     ),
     "500": ("ServerError", "`error`: a mistake of the server's own, which is logged.", {}),
@@ -130,7 +130,7 @@ class Schema(AutoSchema):
     view: Any  # an `ApiViewSet`
 
     def get_operation_id(self) -> str:
-        """Return the resource and what is done to it, such as `sessions_get`."""
+        """Return the resource and the verb, such as `sessions_get`."""
         action: str = self.view.action
         return f"{self.view.basename}_{_VERBS.get(action, action)}"
 
@@ -142,7 +142,7 @@ class Schema(AutoSchema):
         return [query] if query else []
 
     def get_response_serializers(self) -> Any:
-        """Return the serializers of all answers that are not those of any call, by status."""
+        """Return the serializers of the action's responses by status, without the errors that any call may get."""
         action: str = self.view.action
         answers = self.view.answers.get(action, self.view.get_serializer_class())
         if action == "destroy" and action not in self.view.answers:
@@ -154,7 +154,7 @@ class Schema(AutoSchema):
         return list(RESPONSES)
 
     def _should_add_error_response(self, responses: Described, status_code: str) -> bool:
-        """Return whether a call may fail like this: a list is empty rather than missing, and no body has no type."""
+        """Return whether this error is possible: a list is never missing, and a call without a body has no type."""
         if status_code == "404" and self._is_list_view():
             return "{" in self.path or "after" in self.view.get_input_class()().fields
         if status_code == "415" and self.get_request_serializer() is None:
@@ -165,7 +165,7 @@ class Schema(AutoSchema):
         return OpenApiResponse(_ERROR_REF, RESPONSES[status_code][1])
 
     def _get_response_for_code(self, serializer: Any, status_code: str, *args: Any, **kwargs: Any) -> Described:
-        """Return the description of a response, or a reference to that of an error which any call may have."""
+        """Return the description of a response, or a reference to a shared error response."""
         if status_code not in RESPONSES:
             described: Described = super()._get_response_for_code(  # type: ignore[no-untyped-call]
                 serializer, status_code, *args, **kwargs
@@ -182,7 +182,7 @@ class Schema(AutoSchema):
         return reference
 
     def _get_parameters(self) -> list[Described]:
-        """Return the parameters, without those of a query that the path has already."""
+        """Return the parameters, without query parameters that the path already contains."""
         found = super()._get_parameters()
         return [_parameter(one) for one in found if one["in"] == "path" or f"{{{one['name']}}}" not in self.path]
 
@@ -248,7 +248,7 @@ def refused(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:
 
 
 def complete(result: Described, generator: Any, request: Any, public: bool) -> Described:
-    """Add the component of errors, and a list of parameters to calls without any: a hook of drf-spectacular's."""
+    """Add the component of errors, and a list of parameters to operations without one. A hook for drf-spectacular."""
     result["components"]["schemas"]["Error"] = ERROR
     for *_, operation in operations(result):
         operation.setdefault("parameters", [])

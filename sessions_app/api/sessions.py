@@ -33,7 +33,9 @@ class SessionInput(PersonQuery):
 class SessionsQuery(PageQuery):
     """A page of a list of sessions."""
 
-    after = PublicIdField(required=False, help_text="Instead of `offset`: the last session of the page before.")
+    after = PublicIdField(
+        required=False, help_text="Instead of `offset`: the id of the last session of the previous page."
+    )
 
 
 class SessionPatch(PersonQuery):
@@ -92,7 +94,7 @@ def session_or_404(person: UserProfile | None, session_id: str) -> Session:
     list=extend_schema(description="Sessions of a person, latest activity first."),
     retrieve=extend_schema(description="The session with its counters."),
     destroy=extend_schema(
-        description="Deletes the session with its transcript and archives; moments made of it stay. "
+        description="Deletes the session with its transcript and archives; moments derived from it stay. "
         "Under legal hold: 409."
     ),
 )

@@ -79,13 +79,13 @@ class ErasedAnswer(serializers.Serializer[Any]):
 
 
 class ZipRenderer(JSONRenderer):
-    """Lets clients ask for the archive by its type. The archive is a file; what this renders is an error."""
+    """Lets clients request the export by its media type. The view streams the file itself; this renders only errors."""
 
     media_type = "application/zip"
     format = "zip"
 
 
-@extend_schema_view(retrieve=extend_schema(description="What is known of the person."))
+@extend_schema_view(retrieve=extend_schema(description="The profile of the person."))
 class UserViewSet(RetrieveModelMixin, PersonViewSet[UserProfile]):
     """A person: the profile, the export, the erasure."""
 
@@ -112,7 +112,7 @@ class UserViewSet(RetrieveModelMixin, PersonViewSet[UserProfile]):
 
     @unlimited()
     def destroy(self, request: Request, user_id: str) -> Response:
-        """Erases the person: everything that is kept of them, which can't be undone."""
+        """Erases the person and all stored data about them. This can't be undone."""
         if self.user_id() is None:
             raise NotFound
         try:
@@ -122,7 +122,7 @@ class UserViewSet(RetrieveModelMixin, PersonViewSet[UserProfile]):
 
     @action(detail=True, renderer_classes=[JSONRenderer, ZipRenderer])
     def export(self, request: Request, user_id: str) -> FileResponse:
-        """All that is kept of the person, as a zip."""
+        """All stored data about the person, as a zip."""
         if self.user_id() is None:
             raise NotFound
         file = TemporaryFile()  # noqa: SIM115 (the response closes it)

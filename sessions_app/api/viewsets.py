@@ -1,7 +1,7 @@
 """The base of all viewsets.
 
-A request is authenticated, permitted and throttled as DRF does it (`initial`). Then `dispatch` validates the input and
-runs the action, for a person's resource in a transaction that sees the rows of that person alone (`PersonViewSet`).
+DRF authenticates, permits and throttles a request (`initial`). Then `dispatch` validates the input and runs the action.
+For a person's resource, the action runs in a transaction that sees only that person's rows (`PersonViewSet`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ M = TypeVar("M", bound=Model)
 
 
 def api_router() -> SimpleRouter:
-    """Return a router whose addresses have no slash at the end, and typed parameters."""
+    """Return a router with typed path parameters and without trailing slashes."""
     return SimpleRouter(trailing_slash=False, use_regex_path=False)
 
 
@@ -44,17 +44,17 @@ class ApiViewSet(GenericViewSet[M]):
     """A resource.
 
     Attributes:
-        inputs: by action, the serializer of what is sent: of a body by POST and PATCH, else of the query string.
-        answers: by action, the serializer of the answer where it is not `serializer_class`, or several by status.
-        refuses: by action, refusals beyond those of any call. For the schema.
-        scopes: by action, the scope that a key needs where it is not the method's.
-        filters: of the list; see `ParameterFilter`.
-        validated_data: what was sent, without `user_id`.
+        inputs: by action, the serializer of the input: the body of POST and PATCH, else the query string.
+        answers: by action, the serializer of the response if it isn't `serializer_class`, or serializers by status.
+        refuses: by action, the refusals that not every call may get. Used by the schema.
+        scopes: by action, the scope that a key needs if it isn't the method's.
+        filters: the filters of the list; see `ParameterFilter`.
+        validated_data: the validated input, without `user_id`.
         long_running: actions whose statements may take minutes.
         named: the `user_id` in the request, None if there is none.
     """
 
-    http_method_names = ["get", "head", "post", "patch", "delete"]  # not OPTIONS: the schema has more
+    http_method_names = ["get", "head", "post", "patch", "delete"]  # not OPTIONS: the OpenAPI schema replaces it
     permission_classes: Sequence[Any] = (HasScope,)
     pagination_class = RowPagination
     filter_backends = (ParameterFilter,)
@@ -70,7 +70,7 @@ class ApiViewSet(GenericViewSet[M]):
     named: str | None
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Answer a request as DRF does, with a validated input and the action in its transaction."""
+        """Handle a request as DRF does, but validate the input first and run the action in its transaction."""
         self.args, self.kwargs = args, kwargs
         self.request = self.initialize_request(request, *args, **kwargs)
         self.headers = self.default_response_headers
@@ -90,7 +90,7 @@ class ApiViewSet(GenericViewSet[M]):
         """Validate the input and the ids in the address.
 
         Raises:
-            ValidationError: of a field; or address and input name different people.
+            ValidationError: a field is invalid, or the address and the input name different people.
         """
         _check_ids(self.kwargs)
         serializer, in_body = self.get_input_class(), self.request.method in ("POST", "PATCH")
@@ -111,27 +111,27 @@ class ApiViewSet(GenericViewSet[M]):
         return nullcontext()
 
     def get_input_class(self) -> type[StrictSerializer] | None:
-        """Return the serializer of what is sent to this action; None if nothing is."""
+        """Return the serializer of this action's input; None if it has no input."""
         return self.inputs.get(self.action, AnyPageQuery if self.action == "list" else None)
 
     def get_serializer_class(self) -> type[BaseSerializer[Any]]:
-        """Return the serializer of this action's answer."""
+        """Return the serializer of this action's response."""
         answer: Any = self.answers.get(self.action, self.serializer_class)
         found: type[BaseSerializer[Any]] = next(iter(answer.values())) if isinstance(answer, Mapping) else answer
         return found
 
     def get_serializer(self, instance: Any, *, many: bool = False) -> Any:
-        """Return the serializer of an answer with its value."""
+        """Return the response serializer for a value."""
         serializer_class: Any = self.get_serializer_class()
         serializer, context = copy(_built(serializer_class)), self.get_serializer_context()
         serializer.instance, serializer._context = instance, context
         return ListSerializer(instance, child=serializer, context=context) if many else serializer
 
     def get_object(self) -> M:
-        """Return the row that the address names; filters are for lists.
+        """Return the row that the address names, without the list's filters.
 
         Raises:
-            NotFound: there is none, or it is another person's.
+            NotFound: the row does not exist, or belongs to another person.
         """
         name = self.lookup_url_kwarg or self.lookup_field
         row = one_or_404(self.get_queryset(), **{self.lookup_field: self.kwargs[name]})
@@ -139,10 +139,10 @@ class ApiViewSet(GenericViewSet[M]):
         return row
 
     def last_row(self) -> M:
-        """Return the row that `after` names, the last of the page before.
+        """Return the row that `after` names, the last row of the previous page.
 
         Raises:
-            NotFound: there is none.
+            NotFound: the row does not exist.
         """
         return one_or_404(self.get_queryset(), **{self.lookup_field: self.validated_data["after"]})
 
@@ -157,7 +157,7 @@ class ApiViewSet(GenericViewSet[M]):
         return key_of(self.request).application_id
 
     def answer(self, value: Any, status: int = status.HTTP_200_OK) -> Response:
-        """Return the response with a value."""
+        """Return a response that contains the value."""
         return Response(self.get_serializer(value).data, status)
 
     def created(self, row: Any, *, is_new: bool) -> Response:
@@ -166,13 +166,13 @@ class ApiViewSet(GenericViewSet[M]):
 
 
 class PersonViewSet(ApiViewSet[M]):
-    """A resource of one person: its queryset is filtered by them, and all it reads is limited by row-level security.
+    """A resource of one person. Its queryset is filtered by person, and row-level security limits what it reads.
 
     Attributes:
         creates_person: actions that create the person if they don't exist.
         about_nobody: actions for which a service key need not name a person.
         own_transaction: actions that open their transactions themselves.
-        person: None for nobody, or for a person whom the key may not see, which looks the same.
+        person: the person of the request. None if no person is named, or if the key may not see the person.
     """
 
     creates_person: Sequence[str] = ()
@@ -194,7 +194,7 @@ class PersonViewSet(ApiViewSet[M]):
         return self.action not in self.about_nobody
 
     def acting(self) -> AbstractContextManager[None]:
-        """Return the person's transaction, or nothing for an action that opens its own."""
+        """Return the person's transaction, or an empty context for an action that opens its own."""
         return nullcontext() if self.action in self.own_transaction else self.transaction()
 
     def user_id(self) -> str | None:
@@ -204,10 +204,10 @@ class PersonViewSet(ApiViewSet[M]):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Open the transaction that sees the person's rows alone, and set `person`.
+        """Open a transaction that sees only the person's rows, and set `person`.
 
         Raises:
-            NotFound: a row that is written refers to one that was deleted in the meantime.
+            NotFound: a written row refers to a row that was deleted in the meantime.
         """
         writes = self.request.method not in SAFE_METHODS
         create = self.action in self.creates_person
@@ -220,7 +220,7 @@ class PersonViewSet(ApiViewSet[M]):
         """The person.
 
         Raises:
-            NotFound: there is none.
+            NotFound: the person does not exist.
         """
         if self.person is None:
             raise NotFound
@@ -231,7 +231,7 @@ def one_or_404(rows: QuerySet[M], **named: Any) -> M:
     """Return the row with this id; a missing row and another person's look the same.
 
     Raises:
-        NotFound: there is none.
+        NotFound: no such row is visible.
     """
     try:
         return rows.get(**named)
@@ -257,7 +257,7 @@ def _check_ids(named: Mapping[str, Any]) -> None:
     """Check the length of ids in an address.
 
     Raises:
-        ValidationError: naming them, and the limit.
+        ValidationError: an id is too long; the message names it and the limit.
     """
     problems: dict[str, Any] = {}
     for name, value in named.items():
@@ -272,7 +272,7 @@ def _check_ids(named: Mapping[str, Any]) -> None:
 
 @cache
 def _built(serializer: type[BaseSerializer[Any]]) -> Any:
-    """Return a serializer without a value, of which requests use copies: building its fields is expensive."""
+    """Return a cached serializer for requests to copy, because building its fields is expensive."""
     built: Any = serializer()
     built.fields  # noqa: B018 (builds them)
     return built

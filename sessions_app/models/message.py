@@ -186,7 +186,7 @@ class Message(Searched):
         help_text="Of an archived turn with an external_id: tells whether a repeated one says the same.",
     )
 
-    notes: dict[str, Any]  # of a message that is being appended: what was found in its text; no column
+    notes: dict[str, Any]  # findings in the text of a message that is being appended; not a column
 
     SEARCHED = ("name", "content")
     DERIVED = ("said_hash",)

@@ -10,7 +10,7 @@ from sessions_app import lexemes
 
 
 class WordsAttribute:
-    """The words that index a row's texts: those it was made with, else computed at each access; they are never read."""
+    """The words that index a row's texts: the given ones, else computed at each access. Never read back."""
 
     def __init__(self, field: "WordsField") -> None:
         self._field = field
@@ -73,7 +73,7 @@ class Searched(models.Model):
         """Save the words together with the texts."""
         named = kwargs.get("update_fields")
         if named is None:
-            self.search_vector = None  # the texts may have changed since it was made
+            self.search_vector = None  # the texts may have changed since it was computed
         elif {*self.SEARCHED} & {*named}:
             self.search_vector = None
             self.search_version = lexemes.VERSION

@@ -92,8 +92,8 @@ def put_back(archive: Archive) -> None:
     """Write the turns of an archive into the table, in the caller's transaction.
 
     Raises:
-        CannotRestore: one of them has no place.
-        ArchiveError: the file is missing or not what was written.
+        CannotRestore: the place of a turn is taken.
+        ArchiveError: the file is missing or damaged.
     """
     with connection.cursor() as cursor:
         for lines in _batches(archive_files.read(archive)):

@@ -6,7 +6,7 @@ A session's row is locked for the whole transaction, so under any concurrency se
 match the rows. A message with a known `external_id` is returned, not added again: a client that doesn't know whether
 its request arrived can send it once more. One that says something else under a known `external_id` refuses all batches.
 
-Texts are processed before the transaction: a megabyte takes half a second, in which nobody should wait for a lock.
+Texts are processed before the transaction: a megabyte takes half a second, too long to hold a lock.
 """
 
 from collections import defaultdict
@@ -32,11 +32,11 @@ from sessions_app.transcript.lock_sessions import NamedSession, locked_sessions
 from sessions_app.transcript.store import store
 
 BATCH_MAX = 500  # messages that a client may send at once
-WORDS_MAX_BYTES = 1_000_000  # of a batch's texts that are indexed at once; `index_words` indexes the rest
+WORDS_MAX_BYTES = 1_000_000  # of a batch's texts to index at once; `index_words` indexes the rest
 CONTEXT_ID = "context_id"  # metadata key of an answer: the context that the model had
 
-# Sent before the transaction, with `messages`, each a `NewMessage`. A receiver processes their texts and puts what it
-# finds into the `notes` of each, which the stored message has too.
+# Sent before the transaction, with `messages`, a list of `NewMessage`. A receiver processes their texts and writes its
+# findings to the `notes` of each. The stored message gets the same notes.
 messages_received = Signal()
 
 # Sent inside the transaction, with `appended`: sessions (locked, counters up to date), each with the messages added. A
@@ -51,7 +51,7 @@ class Words(NamedTuple):
     version: int
 
 
-WORDS_LATER = Words("", 0)  # `index_words` makes them
+WORDS_LATER = Words("", 0)  # computed by `index_words`
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ class NewMessage:
 
     @cached_property
     def notes(self) -> dict[str, Any]:
-        """What receivers of `messages_received` found in the text."""
+        """The findings of `messages_received` receivers in the text."""
         return {}
 
     def marked(self, **fields: Any) -> Self:
-        """Return the message with other values of fields that are not text, without processing the text again."""
+        """Return a copy with changed fields that are not text, without processing the text again."""
         marked = replace(self, **fields)
         vars(marked).update({name: vars(self)[name] for name in _OF_TEXT if name in vars(self)})
         return marked
@@ -149,18 +149,18 @@ class Appended:
 
 
 def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WORDS_MAX_BYTES) -> None:
-    """Process the texts of messages, before the transaction that stores them begins.
+    """Process the texts of messages, before the transaction that stores them.
 
     A second call for the same messages does nothing.
 
     Args:
-        messages: To be stored.
-        most_bytes: Of the texts that are indexed now; `index_words` indexes the rest within a minute. None: all.
+        messages: The messages to store.
+        most_bytes: The maximum text to index now; `index_words` indexes the rest within a minute. None: no maximum.
     """
     unprocessed = [message for message in messages if "words" not in vars(message)]
     indexed = 0
     for message in unprocessed:
-        message.tokens  # noqa: B018 (kept from here on)
+        message.tokens  # noqa: B018 (cached from here on)
         indexed += len(message.content[: lexemes.MAX_CHARS].encode())
         vars(message)["words"] = message.words if most_bytes is None or indexed <= most_bytes else WORDS_LATER
     if unprocessed:
@@ -178,7 +178,7 @@ def append(
 ) -> Appended:
     """Append a batch to a session, which is created if it doesn't exist.
 
-    A caller that opens the transaction itself calls `process_texts` before.
+    A caller that opens the transaction itself must call `process_texts` before it.
 
     Args:
         user: The owner of the session.

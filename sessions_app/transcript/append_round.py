@@ -241,7 +241,7 @@ def new_turns(known: Sequence[Message], sent: Sequence[NewMessage]) -> tuple[lis
 
 
 def question(sent: Sequence[NewMessage]) -> Sequence[NewMessage]:
-    """Return the messages after the last answer: the ones that a session is unlikely to have yet."""
+    """Return the messages after the last answer, which the session is unlikely to have yet."""
     return sent[_question_start(sent) :]
 
 

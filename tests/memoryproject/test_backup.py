@@ -85,12 +85,12 @@ def test_row_34_a_backup_restored_elsewhere_is_whole_and_serves(backup: Path, ot
     assert "of a stranger: 0" in used.stdout
     again = manage("restore", str(backup), **own)
     assert again.returncode != 0
-    assert "The database has data" in again.stderr
+    assert "The database has tables" in again.stderr
 
 
 @pytest.fixture
 def restoring(other: str, tmp_path: Path, settings: Settings) -> Callable[..., str]:
-    """A function that restores a file into the empty database, and returns what the command prints."""
+    """Return a function that restores a file into the empty database and returns the command's output."""
     settings.DATA_DIR = tmp_path / "elsewhere"
 
     def restore(path: Path, **options: object) -> str:
@@ -102,7 +102,7 @@ def restoring(other: str, tmp_path: Path, settings: Settings) -> Callable[..., s
     return restore
 
 
-def test_row_34_what_is_restored_has_all_indexes_policies_and_privileges(
+def test_row_34_a_restored_database_has_all_indexes_policies_and_privileges(
     backup: Path, restoring: Callable[..., str]
 ) -> None:
     whole = schema()
@@ -113,7 +113,7 @@ def test_row_34_what_is_restored_has_all_indexes_policies_and_privileges(
         assert column("SELECT count(*) FROM pg_default_acl") == [2]
 
 
-def test_row_34_a_key_is_encrypted_by_a_passphrase_or_the_output_says_that_it_is_not(
+def test_row_34_a_key_is_encrypted_with_a_passphrase_or_the_output_says_that_it_is_not(
     transactional_db: None, restoring: Callable[..., str], tmp_path: Path, settings: Settings
 ) -> None:
     key, passphrase, wrong = tmp_path / "secret_key", tmp_path / "passphrase", tmp_path / "wrong"
@@ -123,21 +123,21 @@ def test_row_34_a_key_is_encrypted_by_a_passphrase_or_the_output_says_that_it_is
     there, settings.DATA_DIR = settings.DATA_DIR, tmp_path
     out = StringIO()
     call_command("backup", str(tmp_path / "clear"), stdout=out)
-    assert "THE KEY IS IN THE CLEAR" in out.getvalue()
+    assert "THE KEY IS NOT ENCRYPTED" in out.getvalue()
     assert key.read_bytes() in (tmp_path / "clear").read_bytes()
     call_command("backup", str(tmp_path / "sealed"), passphrase_file=passphrase, stdout=out)
     assert key.read_bytes() not in (tmp_path / "sealed").read_bytes()
     settings.DATA_DIR = there
     with pytest.raises(CommandError, match="--passphrase-file"):
         restoring(tmp_path / "sealed")
-    with pytest.raises(CommandError, match="The passphrase is not the one"):
+    with pytest.raises(CommandError, match="The passphrase is wrong"):
         restoring(tmp_path / "sealed", passphrase_file=wrong)
     assert not (there / "secret_key").exists()
     restoring(tmp_path / "sealed", passphrase_file=passphrase)
     assert (there / "secret_key").read_bytes() == key.read_bytes()
 
 
-def test_row_34_an_owner_that_is_no_superuser_restores_where_the_roles_are(backup: Path, other: str) -> None:
+def test_row_34_an_owner_without_superuser_rights_restores_if_the_roles_exist(backup: Path, other: str) -> None:
     owner = f"owner_{os.getpid()}"
     with connection._nodb_cursor() as cursor:
         cursor.execute(f"CREATE ROLE {owner} LOGIN CREATEROLE")
@@ -173,7 +173,7 @@ def test_row_34_a_backup_of_the_former_format_names_the_release_that_reads_it(
         call_command("restore", str(former))
 
 
-def test_row_34_a_database_that_another_restore_has_begun_goes_on_with_its_file_alone(
+def test_row_34_an_unfinished_restore_continues_only_with_its_own_file(
     transactional_db: None, restoring: Callable[..., str], tmp_path: Path
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
@@ -182,12 +182,12 @@ def test_row_34_a_database_that_another_restore_has_begun_goes_on_with_its_file_
     restoring(first)
     with zipfile.ZipFile(first) as file:
         backup_id = json.loads(file.read("manifest.json"))["backup_id"]
-    with connected_to(OTHER), connection.cursor() as cursor:  # as a kill before the last statement leaves it
+    with connected_to(OTHER), connection.cursor() as cursor:  # the state after a kill before the last statement
         cursor.execute("CREATE TABLE restore_under_way AS SELECT %s AS backup_id", [backup_id])
-    with pytest.raises(CommandError, match="Another backup is half restored here"):
+    with pytest.raises(CommandError, match="The restore of another backup is unfinished here"):
         restoring(second)
     restoring(first)
-    with pytest.raises(CommandError, match="The database has data"):
+    with pytest.raises(CommandError, match="The database has tables"):
         restoring(first)
 
 

@@ -70,4 +70,4 @@ def test_a_check_that_finds_the_site_down_is_the_last(monkeypatch: pytest.Monkey
 def test_the_dashboard_tells_of_times_that_were_put_back(ada: UserProfile) -> None:
     trouble(ada)
     shown = page(operator(), reverse("admin:index"))
-    assert "Times in the future were put back: 1 time in moments_app.Job.run_after." in shown
+    assert "Times in the future were set to the present: 1 time in moments_app.Job.run_after." in shown

@@ -1,4 +1,4 @@
-"""Times in the future: each that decides something is found, put back and told of."""
+"""Times in the future that work depends on are found, set to the present and reported."""
 
 from datetime import timedelta
 from typing import Any
@@ -83,7 +83,7 @@ EXCUSED = {
         moments_app.FailureGroup.muted_at moments_app.ProfileLine.ended_at moments_app.Release.revoked_at
         moments_app.Retraction.undone_at
     """,
-    "It is not used: settings switch off what would.": """
+    "It is not used: settings disable the feature.": """
         axes.AccessFailureLog.attempt_time axes.AccessLog.attempt_time axes.AccessAttemptExpiration.expires_at
     """,
 }
@@ -105,7 +105,7 @@ def test_row_48_every_column_of_times_is_declared_or_excused() -> None:
 
 @pytest.fixture
 def furnished(kept_rows: KeptRows) -> None:
-    """At least a row in every table with declared times."""
+    """At least one row in every table with declared times."""
     kept_rows.have("everything", make_everything)
 
 
@@ -134,7 +134,7 @@ def make_everything() -> None:
 
 @pytest.mark.usefixtures("furnished")
 @pytest.mark.parametrize("ahead", AHEAD.values(), ids=AHEAD)
-def test_row_48_a_time_in_the_future_is_put_back_in_every_table(ahead: timedelta) -> None:
+def test_row_48_a_time_in_the_future_is_corrected_in_every_table(ahead: timedelta) -> None:
     for times in DECLARED:
         with transaction.atomic():
             pk = date(times, times.ahead + ahead)
@@ -147,7 +147,7 @@ def test_row_48_a_time_in_the_future_is_put_back_in_every_table(ahead: timedelta
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("furnished")
-def test_row_48_a_time_that_may_lie_ahead_stays() -> None:
+def test_row_48_a_time_that_may_lie_in_the_future_is_not_changed() -> None:
     put_back(DECLARED)
     for times in DECLARED:
         with transaction.atomic():
@@ -159,14 +159,14 @@ def test_row_48_a_time_that_may_lie_ahead_stays() -> None:
 
 
 def date(times: Times, ahead: timedelta) -> Any:
-    """Date the first row of a column so far ahead; return its primary key."""
+    """Set the first row's time that far in the future; return its primary key."""
     row = times.model._base_manager.filter(**times.where).order_by("pk").first()
     assert row, f"no row of {times} {times.where}"
     times.model._base_manager.filter(pk=row.pk).update(**{times.column: timezone.now() + ahead})
     return row.pk
 
 
-def test_row_48_what_was_put_back_degrades_the_site_and_is_told_in_the_log(ada: UserProfile) -> None:
+def test_row_48_a_correction_degrades_the_site_and_is_logged(ada: UserProfile) -> None:
     Job.objects.request("embed", talk(ada, 3), requested_by="test")
     Job.objects.update(run_after=timezone.now() + DAY)
     put_back(clocks.often())
@@ -180,7 +180,7 @@ def test_row_48_what_was_put_back_degrades_the_site_and_is_told_in_the_log(ada: 
 
 
 @pytest.mark.slow
-def test_row_48_a_heartbeat_of_the_future_keeps_nobody_waiting(ada: UserProfile, settings: Settings) -> None:
+def test_row_48_a_heartbeat_in_the_future_blocks_no_work(ada: UserProfile, settings: Settings) -> None:
     settings.JOBS = settings.JOBS.model_copy(update={"stale_seconds": 0.5})
     [lost, waits] = [Job.objects.request("embed", talk(ada, 3, session_id=name), requested_by="test") for name in "ab"]
     Job.objects.take(lost.job_id)
@@ -192,7 +192,7 @@ def test_row_48_a_heartbeat_of_the_future_keeps_nobody_waiting(ada: UserProfile,
     assert waits.pk != lost.pk
 
 
-def test_row_48_a_schedule_further_off_than_an_interval_is_put_back_while_the_site_runs() -> None:
+def test_row_48_a_schedule_further_off_than_an_interval_is_corrected_while_the_site_runs() -> None:
     known = schedules()
     assert put_schedules_back() == []
     for ahead in AHEAD.values():
@@ -207,7 +207,7 @@ def test_row_48_a_schedule_further_off_than_an_interval_is_put_back_while_the_si
     assert "recover_jobs" in Event.objects.filter(type=PUT_BACK).latest("pk").payload["told"]
 
 
-def test_row_48_times_that_decide_over_days_are_put_back_every_night(ada: UserProfile) -> None:
+def test_row_48_times_that_decide_over_days_are_corrected_every_night(ada: UserProfile) -> None:
     session = talk(ada, 3)
     Message.objects.filter(sequence=1).update(arrived_at=timezone.now() + DAY)
     Session.objects.filter(pk=session.pk).update(restored_at=timezone.now() + DAY)
@@ -217,7 +217,7 @@ def test_row_48_times_that_decide_over_days_are_put_back_every_night(ada: UserPr
 
 
 @pytest.mark.slow
-def test_row_48_a_row_in_use_keeps_no_other_table_waiting(ada: UserProfile) -> None:
+def test_row_48_a_row_in_use_delays_no_other_table(ada: UserProfile) -> None:
     session = talk(ada, 3)
     Job.objects.request("embed", session, requested_by="test")
     Job.objects.update(run_after=timezone.now() + DAY)
@@ -231,7 +231,7 @@ FEW_ROWS = {"Circuit", "WebhookEndpoint", "OrmQ", "ApiKey", "Assistant", "Code",
 
 
 @pytest.mark.slow
-def test_what_is_looked_at_every_minute_is_read_from_an_index_or_has_few_rows() -> None:
+def test_columns_checked_every_minute_have_an_index_or_few_rows() -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
         for times in clocks.often():
@@ -241,7 +241,7 @@ def test_what_is_looked_at_every_minute_is_read_from_an_index_or_has_few_rows() 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("furnished")
-def test_row_48_a_workers_login_suffices() -> None:
+def test_row_48_a_workers_login_has_the_rights_to_correct_times() -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET SESSION AUTHORIZATION {WORKER_ROLE}")
     try:
@@ -256,7 +256,7 @@ def test_row_48_a_workers_login_suffices() -> None:
 
 
 @pytest.mark.slow
-def test_row_48_the_watch_puts_them_back(ada: UserProfile) -> None:
+def test_row_48_the_watchdog_corrects_times_in_the_future(ada: UserProfile) -> None:
     Job.objects.request("build_moments", talk(ada, 3), requested_by="test")
     Job.objects.update(run_after=timezone.now() + AHEAD["a year"])
     Schedule.objects.update(next_run=timezone.now() + AHEAD["a year"])

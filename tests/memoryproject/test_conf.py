@@ -49,7 +49,7 @@ def test_all_wrong_settings_are_named_at_once() -> None:
     assert all(name in str(raised.value) for name, _ in (WRONG[0], WRONG[3], WRONG[7]))
 
 
-def test_a_removed_setting_stops_nothing() -> None:
+def test_a_removed_setting_does_not_stop_a_process() -> None:
     environment = dict.fromkeys(conf.REMOVED, "a value that it never took")
     assert conf.load(environment) == conf.load({})
     assert [told.split()[0] for told in conf.removed(environment)] == list(conf.REMOVED)

@@ -85,7 +85,7 @@ def test_an_owner_without_superpowers_can_deploy(
 
 
 def _give_functions_away(administrator: "psycopg.Connection[tuple[object, ...]]", owners: dict[str, str]) -> None:
-    """Do what is reported, because this owner is no member of the role that owns the functions."""
+    """Run the reported SQL, because this owner is not a member of the role that owns the functions."""
     told = manage("verify", **owners).stderr.removeprefix("CommandError: ").splitlines()
     assert len(told) == 2 and all(FUNCTIONS_ROLE in line for line in told), told
     warned = manage("check", "--deploy", **owners).stderr

@@ -1,4 +1,4 @@
-"""One key, or one application, never takes all threads of a web process from others."""
+"""A key or an application never occupies all threads of a web process."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def append(url: str, key: str, user_id: str) -> urllib.request.Request:
 
 @pytest.fixture
 def keys() -> tuple[str, str]:
-    """A key of each of two applications, which both have a person called ada."""
+    """The keys of two applications, which both have a person called ada."""
     noisy = Application.objects.create(name="noisy").pk
     UserProfile.objects.ensure("ada")
     UserProfile.objects.ensure("ada", noisy)
@@ -55,7 +55,7 @@ def keys() -> tuple[str, str]:
 
 @contextmanager
 def held_sessions(number: int) -> Iterator[list[str]]:
-    """Hold the lock of a session of each of some people of the noisy application, which has the name of the person."""
+    """Lock one session of each given person of the noisy application. The session has the person's name."""
     noisy = Application.objects.get(name="noisy").pk
     people = [UserProfile.objects.ensure(f"person-{place}", noisy) for place in range(number)]
     with ExitStack() as locks:
@@ -130,14 +130,14 @@ def test_row_43_the_wait_for_a_thread_ends_with_the_deadline() -> None:
 
 @pytest.fixture
 def budget(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenth of a thread-second, of which a tenth a second comes back; whoever has to wait is refused at once."""
+    """Set a budget of a tenth of a thread-second, refilled by a tenth per second. Refuse calls over it at once."""
     settings.LIMITS = settings.LIMITS.model_copy(update={"budget_seconds": 0.1, "budget_rate": 0.1})
     monkeypatch.setattr(fair_shares, "PATIENCE", 0.0)
     monkeypatch.setattr(fair_shares, "REFUSED_AFTER", 0.0)
 
 
 async def use(shares: FairShares, caller: Caller, seconds: float) -> None:
-    """Call, and use a thread for so long."""
+    """Call, and use a thread for that many seconds."""
     async with shares.one(caller), in_thread_of_caller():
         await asyncio.sleep(seconds)
 
@@ -155,7 +155,7 @@ def test_row_43_a_used_up_budget_is_429_while_others_call_and_refills(budget: No
         assert refused.value.status == 429
         assert 1 <= int(refused.value.headers["Retry-After"]) <= 3
         if named == "key":
-            await use(shares, other, 0.0)  # nobody else is refused
+            await use(shares, other, 0.0)  # no other caller is refused
         for kind, name in vars(ALICE).items():
             shares._budgets[kind]._accounts[name].at -= 3.0  # seconds later
         await use(shares, ALICE, 0.0)
@@ -163,7 +163,7 @@ def test_row_43_a_used_up_budget_is_429_while_others_call_and_refills(budget: No
     asyncio.run(flood())
 
 
-def test_row_43_who_calls_alone_is_never_refused_and_owes_nothing_later(budget: None) -> None:
+def test_row_43_a_caller_that_is_alone_is_never_refused_and_builds_up_no_debt(budget: None) -> None:
     async def work() -> None:
         shares = FairShares()
         for _ in range(4):
@@ -186,7 +186,7 @@ def test_row_43_a_caller_that_used_less_is_not_refused_though_its_budget_is_used
     asyncio.run(work())
 
 
-def test_row_43_a_call_beyond_the_budget_waits_a_while_before_it_is_refused(
+def test_row_43_a_call_over_the_budget_waits_before_it_is_refused(
     budget: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fair_shares, "PATIENCE", 5.0)
@@ -204,7 +204,7 @@ def test_row_43_a_call_beyond_the_budget_waits_a_while_before_it_is_refused(
 
 @contextmanager
 def calling(request: urllib.request.Request) -> Iterator[None]:
-    """Repeat a request in the block, which begins after the first answer."""
+    """Repeat a request while the block runs. The block starts after the first response."""
     is_over, has_called = threading.Event(), threading.Event()
 
     def call() -> None:

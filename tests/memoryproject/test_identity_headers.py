@@ -1,4 +1,4 @@
-"""Headers that say who calls and about whom: a request that sends one twice is refused."""
+"""A request that sends an identity header twice is refused."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ def site(transactional_db: None) -> Iterator[str]:
 
 
 def sent(key: str) -> list[tuple[str, str]]:
-    """Return the headers of a call that is in order."""
+    """Return the headers of a valid call."""
     named = {"X-User-Id": "ada", "X-Session-Id": "s1", "X-Agent-Id": "coach"}
     accepted = {"Accept": "application/json, text/event-stream"}
     return list(({"Authorization": f"Bearer {key}"} | named | accepted).items())
@@ -43,7 +43,7 @@ def call(site: str, entry: str, headers: list[tuple[str, str]]) -> httpx2.Respon
 def test_a_header_about_identity_that_is_sent_twice_is_named_and_refused(site: str, entry: str) -> None:
     key = ApiKey.objects.issue("application")[1]
     for name in IDENTITY_HEADERS:
-        for other in ("bo", dict(sent(key))[name]):  # another value, or the same once more
+        for other in ("bo", dict(sent(key))[name]):  # with another value, or the same value again
             answer = call(site, entry, [*sent(key), (name.lower(), other)])
             told = answer.json()["error"] if entry == "chat" else answer.json()["errors"][0]
             assert (answer.status_code, told["code"]) == (400, "ambiguous_header")

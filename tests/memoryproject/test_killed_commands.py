@@ -1,6 +1,6 @@
 """Commands that are killed and run again.
 
-`EVERY_KILL=1` kills each before every step, as `make trust` does; otherwise at steps spread evenly over the run.
+`EVERY_KILL=1` kills each command before every step, as `make trust` does. Without it, the kills are spread evenly.
 """
 
 import json
@@ -38,7 +38,7 @@ from tests.support.transcript import talk
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(seconds=60)]
 
 EVERY_KILL = "EVERY_KILL" in os.environ
-SAMPLES = 6  # steps of a command that are tried, unless all are
+SAMPLES = 6  # steps of a command before which it is killed, without `EVERY_KILL`
 FAILED = "1"
 
 Check = Callable[[str], None]
@@ -50,7 +50,7 @@ def steps_of(total: int) -> Sequence[int]:
 
 
 def note(figure: str) -> None:
-    """Print what was tried, where all of it is."""
+    """Print a figure if every step is tried."""
     if EVERY_KILL:
         sys.stderr.write(f"\n{figure}\n")
 
@@ -61,9 +61,9 @@ def killed_everywhere(
     """Kill a command before its steps, and run it again each time.
 
     Args:
-        begin: is given a new name, prepares what the command works on, and returns the command.
-        check: is given the name once the command was run again.
-        between: is given it after the kill, before the command is run again.
+        begin: receives a new name, prepares the data of the command, and returns the command.
+        check: receives the name after the command was run again.
+        between: receives the name after the kill, before the command is run again.
     """
     assert killed.run(NEVER, *begin("whole")) == FINISHED
     check("whole")
@@ -74,7 +74,7 @@ def killed_everywhere(
         if killed.run(step, *command) == KILLED:
             wait_for_backends_to_end()
             between(name)
-            assert killed.run(NEVER, *command) in (FINISHED, FAILED)  # which has nothing left to do
+            assert killed.run(NEVER, *command) in (FINISHED, FAILED)  # it fails if nothing is left to do
         check(name)
     note(f"{command[0]}: {total} steps, killed before {len(steps_of(total))} of them")
 
@@ -187,7 +187,7 @@ def test_row_46_schedules_that_are_killed_are_all_registered() -> None:
 
 
 def make_database(name: str) -> None:
-    """Make an empty database, in the place of the one that there was."""
+    """Create an empty database, replacing an existing one."""
     drop_database(name)
     with connection._nodb_cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {name}")
@@ -228,7 +228,7 @@ def test_row_46_a_backup_that_is_killed_is_made_again(ada: UserProfile, tmp_path
         killed_everywhere(killed, begin, is_whole)
 
 
-def test_row_46_a_restore_that_is_killed_goes_on_with_the_same_file(
+def test_row_46_a_restore_that_is_killed_continues_with_the_same_file(
     ada: UserProfile, tmp_path: Path, settings: Settings
 ) -> None:
     settings.DATA_DIR = tmp_path / "from"
@@ -266,10 +266,10 @@ def applied() -> int:
 
 
 def migrate_by_commits() -> tuple[int, int]:
-    """Run `migrate`, killed behind each commit, until it finishes; return the number of kills and of migrations.
+    """Run `migrate`, killed after each commit, until it finishes; return the numbers of kills and of migrations.
 
-    A transaction that was not committed leaves nothing, so these are all the states that a kill can leave. Once all
-    migrations are applied, what comes after them is killed one commit later each time.
+    An uncommitted transaction leaves nothing, so these are all the states that a kill can leave. After the last
+    migration, each run is killed one commit later than the run before.
     """
     kills, commits, before = 0, 1, applied()
     first = before
@@ -283,8 +283,8 @@ def migrate_by_commits() -> tuple[int, int]:
     return kills, before - first
 
 
-def test_row_46_migrate_goes_on_with_the_newest_migrations_wherever_it_is_killed() -> None:
-    """Those that are in no squashed one: data of the last release is asked for none before them."""
+def test_row_46_migrate_continues_with_the_newest_migrations_wherever_it_is_killed() -> None:
+    """Kill only the migrations after the squashed ones: data of the last release needs no others."""
     newest = schema()
     with database(OWN):
         executor = MigrationExecutor(connection)
@@ -298,7 +298,7 @@ def test_row_46_migrate_goes_on_with_the_newest_migrations_wherever_it_is_killed
 
 
 @pytest.mark.skipif(not EVERY_KILL, reason="takes many minutes")
-def test_row_46_migrate_on_an_empty_database_goes_on_wherever_it_is_killed() -> None:
+def test_row_46_migrate_on_an_empty_database_continues_wherever_it_is_killed() -> None:
     newest = schema()
     with database(OWN):
         kills, migrations = migrate_by_commits()

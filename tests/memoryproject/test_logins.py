@@ -79,7 +79,7 @@ class TestHowLong:
         assert self.age(client, began=settings.LOGIN_HOURS * 3600 - 600) == 200
         assert self.age(client, began=settings.LOGIN_HOURS * 3600 + 1) == 302
 
-    def test_row_48_one_that_began_in_the_future_is_over(self, client: Client) -> None:
+    def test_row_48_a_login_that_started_in_the_future_has_expired(self, client: Client) -> None:
         assert self.age(client, began=-60) == 302
 
     def test_a_page_writes_the_session_once_a_minute(self, client: Client) -> None:

@@ -50,7 +50,7 @@ def test_migrate_does_not_touch_it() -> None:
     assert str(raised.value) == TOLD
 
 
-def test_what_another_app_of_a_host_project_has_applied_is_its_own_matter() -> None:
+def test_migrations_of_a_host_projects_other_apps_are_ignored() -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE django_migrations SET app = 'shop' WHERE name = '9999_later'")
     call_command("migrate", verbosity=0)

@@ -22,7 +22,7 @@ ENTRY_POINTS = {
 NOT_OVER_HTTPS = {"REST": 301, "MCP": 403, "chat": 403, "admin": 301}
 OVER_HTTPS = {"REST": 401, "MCP": 401, "chat": 401, "admin": 302}
 FAILURES = 10  # wrong passwords before a lockout
-MOST = 60  # calls: far more than the limit of a stranger who sends them as fast as the site answers
+MOST = 60  # calls: far more than the anonymous rate limit allows a client that sends them one after the other
 
 Serve = Callable[..., AbstractContextManager[str]]
 
@@ -68,12 +68,12 @@ def over_forged_https(site: str) -> dict[str, int]:
 
 
 def forged() -> Iterator[str]:
-    """Yield addresses, each another one."""
+    """Yield different addresses."""
     return (f"203.0.113.{number}" for number in count(1))
 
 
 def is_throttled(site: str, entry: str, addresses: Iterator[str], **headers: str) -> bool:
-    """Call from one new address after another; tell whether the site refuses one of the calls."""
+    """Call from a new address each time; return whether the site refuses one of the calls."""
     return any(call(site, entry, X_Forwarded_For=next(addresses), **headers) == 429 for _ in range(MOST))
 
 
@@ -89,7 +89,7 @@ def test_row_44_gunicorns_list_of_proxies_does_not_make_a_forged_scheme_count() 
 
 
 @both_servers
-def test_row_44_forged_addresses_do_not_evade_the_limit_of_strangers(serve: Serve) -> None:
+def test_row_44_forged_addresses_do_not_evade_the_anonymous_rate_limit(serve: Serve) -> None:
     addresses = forged()
     with serve(ANONYMOUS_RATE="1") as site:
         assert {entry: is_throttled(site, entry, addresses) for entry in ENTRY_POINTS} == dict.fromkeys(
@@ -110,7 +110,7 @@ def test_row_44_forged_addresses_do_not_evade_the_lockout(serve: Serve) -> None:
     assert statuses == [200] * (FAILURES - 1) + [429] * 2
 
 
-def test_row_44_a_declared_proxy_names_the_scheme_and_by_its_last_entry_the_address() -> None:
+def test_row_44_a_declared_proxy_sets_the_scheme_and_its_last_entry_is_the_address() -> None:
     with gunicorn(HTTPS="true", BEHIND_PROXY="true", ANONYMOUS_RATE="1") as site:
         assert over_forged_https(site) == OVER_HTTPS
         for number, entry in enumerate(ENTRY_POINTS):

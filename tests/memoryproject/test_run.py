@@ -41,7 +41,7 @@ def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(folder: Path) -> No
 
 
 @pytest.mark.slow(seconds=20)
-def test_a_demonstration_that_is_refused_is_told_in_one_line_and_the_site_stays_up(
+def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DAILY_LIMITS__KEY_REQUESTS", "1")

@@ -1,4 +1,4 @@
-"""What is left of erased text in the files of the database, and the nightly run that removes it."""
+"""Erased text in the files of the database, and the nightly run that removes it."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ MARKER = "zanzibarite"
 
 
 def files_with_marker() -> list[str]:
-    """Return the tables whose files have the marker once everything is written to them."""
+    """Return the tables whose files contain the marker after a checkpoint."""
     with connection.cursor() as cursor:
         cursor.execute("CHECKPOINT")
         cursor.execute(
@@ -34,7 +34,7 @@ def files_with_marker() -> list[str]:
 
 @pytest.fixture
 def erased(ada: UserProfile, bo: UserProfile) -> None:
-    """Ada spoke between two conversations of Bo's, and was erased."""
+    """Ada spoke between two conversations of Bo, and was erased."""
     talk(bo, 30, session_id="before")
     talk(ada, 60, text=f"My favorite stone is {MARKER}. " * 9)
     talk(bo, 30, session_id="after")

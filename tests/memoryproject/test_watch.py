@@ -115,7 +115,7 @@ def test_a_change_is_recorded_and_told_with_its_reasons(watched: Watched, receiv
 
 
 @pytest.mark.parametrize("ahead", [timedelta(minutes=1), timedelta(days=1), timedelta(days=365)], ids=str)
-def test_row_48_a_state_of_the_future_silences_no_alarm(
+def test_row_48_a_state_in_the_future_suppresses_no_alarm(
     watched: Watched, receiver: Receiver, ada: UserProfile, ahead: timedelta
 ) -> None:
     last, future = Event.objects.filter(type=CHANGED).latest("pk"), timezone.now() + ahead

@@ -275,7 +275,7 @@ def test_row_20_a_webhook_goes_to_no_private_address_unless_a_setting_says_so(
     assert receiver.bodies == []
 
 
-def test_row_20_the_address_that_is_checked_is_the_one_that_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_20_the_connection_goes_to_the_address_that_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     public, private = "93.184.216.34", "127.0.0.1"
     answers = iter([[public], [private], [private, public]])
     connected: list[str] = []

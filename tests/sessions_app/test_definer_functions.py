@@ -34,7 +34,7 @@ FUNCTIONS_SQL = """
     SELECT oid::regprocedure::text, pg_get_functiondef(oid), proargnames, proargtypes::regtype[]::text[]
     FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace
 """
-# Whoever owns the function that leads here lends its rights.
+# Raises an error if it runs with another role's rights than the login's.
 EVIL = """
     CREATE FUNCTION pg_temp.evil() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
         IF current_user <> session_user THEN RAISE EXCEPTION 'ran as %', current_user; END IF;
@@ -58,7 +58,7 @@ OF_TYPE: dict[str, Any] = {
     "bigint[]": [1],
     "double precision[]": [1.0, 1.0],
     "boolean": True,
-    "pg_catalog.tsquery": "lisbon",  # as PostgreSQL names it where another comes first
+    "pg_catalog.tsquery": "lisbon",  # as PostgreSQL prints it when a domain of the same name shadows it
 }
 NOT_ALLOWED = [
     "CREATE TABLE public.evil (id int)",
@@ -97,7 +97,7 @@ def found(question: str, values: list[Any] | None = None) -> list[tuple[Any, ...
 
 
 def error_of(statement: str, values: list[Any] | None = None) -> DatabaseError | None:
-    """Run a statement and undo it; return what went wrong."""
+    """Run a statement and undo it; return its error."""
     try:
         with transaction.atomic():
             execute(statement, values)
@@ -108,7 +108,7 @@ def error_of(statement: str, values: list[Any] | None = None) -> DatabaseError |
 
 
 def faults() -> list[str]:
-    """Return the functions of ours that run with their owner's rights and are not written as they have to be."""
+    """Return our `SECURITY DEFINER` functions that break the rules."""
     return [
         str(name)
         for (name,) in found(
@@ -128,14 +128,14 @@ def faults() -> list[str]:
 
 
 def plant(path: str, owner: str) -> None:
-    """Make a function that runs with its owner's rights."""
+    """Create a `SECURITY DEFINER` function."""
     fixed = f"SET search_path = {path}" if path else ""
     execute(f"CREATE FUNCTION planted() RETURNS int LANGUAGE sql SECURITY DEFINER {fixed} AS 'SELECT 1'")
     execute(f"ALTER FUNCTION planted() OWNER TO {owner}")
 
 
 def attacks() -> Iterator[str]:
-    """Shadow each table that a function reads, and call each that the role may call; yield what an attack said."""
+    """Shadow the tables of each function, then call it if the role may; yield the errors."""
     execute(EVIL)
     shadow_tables()
     for name, _, names, types in found(FUNCTIONS_SQL):
@@ -146,7 +146,7 @@ def attacks() -> Iterator[str]:
 
 
 def shadow_tables() -> None:
-    """Put a view of the caller's own in front of each table that a function names."""
+    """Shadow each table that a function names with a temporary view of the caller."""
     definitions = " ".join(str(definition) for _, definition, _, _ in found(FUNCTIONS_SQL))
     for (table,) in found("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
         if str(table) in definitions:
@@ -162,7 +162,7 @@ def shadow_tables() -> None:
 
 @contextmanager
 def temporary_objects() -> Iterator[None]:
-    """Let everybody make temporary objects, as where `migrate` could not forbid it."""
+    """Allow all roles to create temporary objects, as where `migrate` could not revoke it."""
     name = connection.settings_dict["NAME"]
     execute(f"GRANT TEMPORARY ON DATABASE {name} TO PUBLIC")
     yield
@@ -170,24 +170,24 @@ def temporary_objects() -> Iterator[None]:
 
 
 class TestFunctions:
-    """How the functions are defined."""
+    """The definitions of the functions."""
 
-    def test_row_42_each_has_a_fixed_path_and_an_owner_with_few_rights(self) -> None:
+    def test_row_42_each_definer_function_has_a_fixed_path_and_an_owner_with_few_rights(self) -> None:
         assert faults() == []
         assert len(found(FUNCTIONS_SQL)) > 15
 
     @pytest.mark.parametrize(
         "path", ["", "public", "pg_catalog", "pg_temp, pg_catalog, public", "pg_catalog, pg_temp, public"]
     )
-    def test_row_42_one_with_another_path_is_found(self, path: str) -> None:
+    def test_row_42_a_definer_function_with_another_path_is_found(self, path: str) -> None:
         plant(path, FUNCTIONS_ROLE)
         assert faults() == ["planted()"]
 
-    def test_row_42_one_of_another_owner_is_found(self) -> None:
+    def test_row_42_a_definer_function_of_another_owner_is_found(self) -> None:
         plant(SEARCH_PATH, connection.settings_dict["USER"])
         assert faults() == ["planted()"]
 
-    def test_row_42_their_owner_is_nobody(self) -> None:
+    def test_row_42_the_functions_owner_cannot_log_in_and_has_no_special_rights(self) -> None:
         assert found(
             "SELECT rolsuper, rolcanlogin, rolbypassrls, rolcreaterole, rolcreatedb FROM pg_roles WHERE rolname = %s",
             [FUNCTIONS_ROLE],
@@ -198,7 +198,7 @@ class TestFunctions:
         )
         assert found(owned, [FUNCTIONS_ROLE]) == [("pg_proc",)]
 
-    def test_row_42_their_owner_reads_no_more_than_they_need(self) -> None:
+    def test_row_42_the_functions_owner_reads_no_more_than_they_need(self) -> None:
         with logged_in_as(FUNCTIONS_ROLE):
             assert error_of("SELECT id, search_vector FROM sessions_app_message") is None
             for statement in (
@@ -214,22 +214,22 @@ class TestFunctions:
 
 @pytest.mark.parametrize("role", MAY_TAKE)
 class TestAttacks:
-    """What somebody gains who runs SQL of their own as one of the roles."""
+    """The rights that an attacker gains by running SQL as one of the roles."""
 
-    def test_row_42_no_function_lends_its_rights(self, role: str) -> None:
+    def test_row_42_no_function_gives_its_owners_rights_to_the_caller(self, role: str) -> None:
         with temporary_objects(), logged_in_as(role):
             said = list(attacks())
         assert [text for text in said if "ran as" in text] == []
         called = [text for text in said if "permission denied for function" not in text]
         assert called or role == OPERATOR_ROLE
 
-    def test_row_42_nothing_else_does_either(self, role: str) -> None:
+    def test_row_42_no_other_statement_gives_a_role_more_rights(self, role: str) -> None:
         with logged_in_as(role):
             for statement in NOT_ALLOWED:
                 error = error_of(statement.format(role=role))
                 assert isinstance(getattr(error, "__cause__", None), InsufficientPrivilege), (statement, error)
 
-    def test_row_42_it_takes_no_role_but_those_it_needs(self, role: str) -> None:
+    def test_row_42_a_role_takes_only_the_roles_that_it_needs(self, role: str) -> None:
         others = {str(name) for (name,) in found("SELECT rolname FROM pg_roles WHERE rolname <> %s", [role])}
         with logged_in_as(role):
             assert {other for other in others if error_of(f'SET ROLE "{other}"') is None} == MAY_TAKE[role]
@@ -245,9 +245,9 @@ def test_row_42_the_attack_works_on_functions_that_find_temporary_objects_first(
 
 
 class TestLeaks:
-    """What an error or a statistic tells of rows that a role doesn't see."""
+    """Errors and statistics reveal nothing about rows that a role can't see."""
 
-    def test_row_42_no_condition_is_asked_of_rows_that_are_not_seen(self) -> None:
+    def test_row_42_no_condition_is_evaluated_on_hidden_rows(self) -> None:
         bo = UserProfile.objects.ensure("bo")
         talk(bo, 4)
         UserProfile.objects.filter(pk=bo.pk).update(summary="Marked")
@@ -263,18 +263,18 @@ class TestLeaks:
 
 
 class TestGaps:
-    """`migrate` closes what its login may close, and the rest is reported."""
+    """`migrate` closes the gaps that its login may close, and reports the rest."""
 
     def test_nothing_is_left_after_migrate(self) -> None:
         assert list(gaps()) == [] and verified() == []
 
-    def test_row_42_what_a_database_brings_along_is_closed(self) -> None:
+    def test_row_42_migrate_revokes_the_default_rights_of_a_database(self) -> None:
         open_up()
         assert len(list(gaps())) == 6
         close_gaps()
         assert list(gaps()) == [] and faults() == []
 
-    def test_row_42_what_a_login_may_not_close_is_reported_with_what_to_do(self, settings: Settings) -> None:
+    def test_row_42_a_gap_that_the_login_may_not_close_is_reported_with_its_fix(self, settings: Settings) -> None:
         open_up()
         with logged_in_as(ADMIN_ROLE):
             close_gaps()
@@ -288,7 +288,7 @@ class TestGaps:
 
 
 def open_up() -> None:
-    """Make functions, privileges and policies as they are in a database that is upgraded."""
+    """Set functions, privileges and policies as in a database before its upgrade."""
     owner = connection.settings_dict["USER"]
     execute(f"""
         ALTER FUNCTION shards_seen() RESET search_path;

@@ -122,7 +122,7 @@ def test_row_43_a_request_ends_with_its_deadline_and_its_thread_is_free(
     assert Message.objects.filter(session=session).count() == 4
 
 
-def test_row_43_nothing_begins_after_the_deadline(service: Api, ada: UserProfile) -> None:
+def test_row_43_no_statement_starts_after_the_deadline(service: Api, ada: UserProfile) -> None:
     talk(ada, 3)
     with until(Deadline(0)):
         refused = service.get("sessions", user_id="ada")
@@ -138,7 +138,7 @@ def test_row_43_each_statement_gets_the_time_that_is_left(settings: Settings) ->
     assert 0 < left <= 300
 
 
-def test_row_43_what_failed_is_rolled_back_after_the_deadline(ada: UserProfile) -> None:
+def test_row_43_a_failed_transaction_is_rolled_back_after_the_deadline(ada: UserProfile) -> None:
     ends = Deadline(60)
     with until(ends), limited(Kind.CALL), pytest.raises(OperationalError), transaction.atomic():
         UserProfile.objects.ensure("cleo")

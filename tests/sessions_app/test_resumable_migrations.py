@@ -1,4 +1,4 @@
-"""A `migrate` that was killed goes on when it is run again."""
+"""A killed `migrate` continues when it is run again."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from sessions_app.resumable_migrations import make_resumable
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# Those that landed when this was not asked for.
+# These landed before the rule.
 SEVERAL_STEPS = {
     *(f"moments_app.{number}" for number in ("0025", "0027", "0037", "0038", "0039", "0043", "0049", "0053", "0059")),
     *(f"sessions_app.{number}" for number in ("0018", "0019", "0030")),
@@ -31,7 +31,7 @@ AGAIN = {
 
 
 class Building(Migration):
-    """A migration that builds an index while the table is written to."""
+    """A migration that builds an index concurrently."""
 
     atomic = False
     operations = [AddIndexConcurrently("application", Index(fields=["created_at"], name="built_once"))]
@@ -57,7 +57,7 @@ def apply(migration: Migration, record: Callable[[Migration], None] = lambda _: 
     executor.apply_migration(executor.loader.project_state(), migration)
 
 
-def test_row_33_an_index_that_was_not_finished_is_built_anew() -> None:
+def test_row_33_an_unfinished_index_is_rebuilt() -> None:
     with connection.cursor() as cursor:
         cursor.execute("CREATE INDEX built_once ON sessions_app_application (created_at)")
         cursor.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'built_once'::regclass")
@@ -74,7 +74,7 @@ def test_row_46_a_migration_that_has_built_its_index_but_is_not_recorded_is_appl
         cursor.execute("DROP INDEX built_once")
 
 
-def test_row_33_an_index_of_another_table_with_that_name_is_not_taken_for_it() -> None:
+def test_row_33_an_index_of_another_table_with_that_name_is_not_mistaken_for_it() -> None:
     with connection.cursor() as cursor:
         cursor.execute("CREATE INDEX built_once ON sessions_app_userprofile (created_at)")
         with pytest.raises(ProgrammingError, match="already exists"):
@@ -92,8 +92,8 @@ def test_row_46_a_migration_is_recorded_in_its_own_transaction() -> None:
     assert {"sessions_app_created", "sessions_app_referring"}.isdisjoint(connection.introspection.table_names())
 
 
-def test_row_33_a_migration_that_is_not_undone_when_it_fails_can_be_run_again() -> None:
-    """Whatever it had done by then: fields and constraints are added by one that is undone."""
+def test_row_33_a_migration_without_a_transaction_can_be_run_again() -> None:
+    """No such migration adds fields or constraints, which can't be added again."""
     loader = MigrationLoader(None)
     own = [one for (app, _), one in loader.disk_migrations.items() if app in ("moments_app", "sessions_app")]
     wrong = {

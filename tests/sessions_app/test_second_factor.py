@@ -84,10 +84,10 @@ class TestTheDoor:
         refused = Event.objects.filter(type="second_factor_refused", actor="operator:eve", payload={})
         assert refused.count() == 2
 
-    def test_row_48_a_wrong_code_of_the_future_keeps_nobody_out(self, eve: User) -> None:
+    def test_row_48_a_wrong_code_in_the_future_blocks_no_login(self, eve: User) -> None:
         future = timezone.now() + timedelta(days=1)
         TOTPDevice.objects.update(throttling_failure_count=1, throttling_failure_timestamp=future)
-        assert give(logged_in(eve), codes_of(eve)).status_code == 200  # it was put back: as if it had been just now
+        assert give(logged_in(eve), codes_of(eve)).status_code == 200  # it was set to the present, as if just entered
         wait_until(lambda: give(logged_in(eve), codes_of(eve)).status_code == 302)
 
     def test_a_recovery_code_lets_in_once(self, eve: User) -> None:

@@ -94,7 +94,7 @@ def furnish() -> Session:
 
 
 def _release(stream: MemoryStream, session: Session, job: Job) -> None:
-    """What was learned from somebody, twice: one waits, and somebody else said the same, the other was released."""
+    """Two candidates of one person: one is pending, and another person said the same; the other was released."""
     turns = list(session.messages.turns().values_list("pk", flat=True)[:2])
     learned = {"user": session.user, "is_candidate": True, "source_session": session, "source_message_ids": turns}
     for text in ("Say the unit with each number.", "Ask before you order."):

@@ -1,7 +1,7 @@
-"""Runs a function of the platform again and again, each time killed a step later: `python -m tests.support.killed`.
+"""Run a function repeatedly, killed one step later each time: `python -m tests.support.killed`.
 
-A step is a statement, a commit, or an operation on a file. The process reads a line of JSON with the step before which
-to die, forks, and answers with how the child ended and how many steps it took; so Django is loaded once.
+A step is a statement, a commit, or a file operation. The process reads a line of JSON with the step before which to
+die, forks, and writes the child's exit code and its number of steps. Forking avoids loading Django again.
 """
 
 import importlib
@@ -34,11 +34,11 @@ class Killed:
     """A function of the platform in a process that dies before its n-th step.
 
     Args:
-        function: its dotted path.
+        function: the function's dotted path.
         variables: settings, as environment variables.
 
     Attributes:
-        steps: that the last run took, if it finished.
+        steps: the number of steps of the last run, if it finished.
     """
 
     def __init__(self, function: str, **variables: str) -> None:
@@ -63,7 +63,7 @@ class Killed:
         return self._run(step=step, commits=NEVER, arguments=arguments)
 
     def run_to_commit(self, commits: int, *arguments: str) -> str:
-        """Run it until it dies behind its n-th commit that may have changed something; return its exit code."""
+        """Run it until it dies after its n-th commit that may have changed something; return its exit code."""
         return self._run(step=NEVER, commits=commits, arguments=arguments)
 
     def _run(self, **asked: Any) -> str:
@@ -75,7 +75,7 @@ class Killed:
 
 
 def wait_for_backends_to_end() -> None:
-    """Wait for the end of a killed client's transaction, which comes a moment later."""
+    """Wait until the server has ended the transaction of a killed client."""
     wait_until(_no_other_is_in_a_transaction)
 
 
@@ -96,7 +96,7 @@ def _serve(function: str) -> None:
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            os.dup2(2, 1)  # what a command prints is no answer
+            os.dup2(2, 1)  # keeps the command's output out of the answers
             steps = _Steps(asked["step"], asked["commits"])
             with steps.counted():
                 called(*asked["arguments"])
@@ -111,11 +111,11 @@ def _serve(function: str) -> None:
 
 
 class _Steps:
-    """Counts steps and commits of this process, and kills it where it is asked to.
+    """Counts steps and commits of this process, and kills it at the given one.
 
     Args:
         last: the step before which to die.
-        commits: the commit behind which to die.
+        commits: the commit after which to die.
     """
 
     def __init__(self, last: int, commits: int) -> None:
@@ -147,7 +147,7 @@ class _Steps:
                 yield
 
     def _copy(self, source: IO[bytes], target: IO[bytes], _: int) -> None:
-        """Copy in small parts, each a step: `pg_restore` is killed with the process, amid what it was given."""
+        """Copy in small parts, each a step, so that `pg_restore` is killed in the middle of its input."""
         while part := source.read(PART):
             self._step()
             target.write(part)

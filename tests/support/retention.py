@@ -140,7 +140,7 @@ def as_earlier_releases_did(session: Session, line_of: Callable[[bytes], bytes] 
 
 
 def archived_without_rows(session: Session) -> None:
-    """Archive as older versions did: without a row of the turn, and without its arrival in the line."""
+    """Archive as older versions did: without rows of the turns, and without their arrival times in the file."""
     as_earlier_releases_did(session, _without_arrival)
     session.archives.update(block_sequences=[], block_offsets=[])
     session.messages.archived().delete()

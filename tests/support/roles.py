@@ -1,4 +1,4 @@
-"""Working as one of the database's roles."""
+"""Use a connection as one of the database's roles."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from django.db import connection
 
 @contextmanager
 def logged_in_as(role: str) -> Iterator[None]:
-    """Have this test's connection be that of a process with a login in a role, and in no other."""
+    """Use the test's connection as a process does whose login has only this role."""
     with connection.cursor() as cursor:
         cursor.execute(f"SET SESSION AUTHORIZATION {role}")
     try:

@@ -5,7 +5,7 @@ from memoryproject.management.backup_command import BackupCommand
 
 
 class Command(BackupCommand):
-    help = "Write everything into one file: the database, archived turns, and the key that was made in DATA_DIR."
+    help = "Write one file with the database, archived turns, and the key that was created in DATA_DIR."
     done = "{file}: {what}."
 
     def act(self, path: Path, say: Say, passphrase: str) -> Manifest:

@@ -33,7 +33,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         die_with_parent()
         end_as_by_ctrl_c()
-        with suppress(Away), database():  # a database that is away is waited for, as later
+        with suppress(Away), database():  # if the database is unreachable, wait for it as during operation
             refuse_newer()
         lexemes.load()  # once, for all workers
         engines.load()

@@ -7,7 +7,7 @@ from memoryproject.restore import restore
 
 class Command(BackupCommand):
     help = (
-        "Restore a file that backup wrote, into a database without tables. If it is interrupted, run it again with the "
+        "Restore a backup file into a database without tables. If the command is interrupted, run it again with the "
         "same file."
     )
     done = "{what} are restored. Now: manage.py verify"

@@ -91,7 +91,7 @@ class Command(BaseCommand):
     def _ensure_operator(self) -> None:
         """Create a login for the admin if there is none, and print its password before it is committed.
 
-        A run that is killed in between leaves no login whose password nobody has seen.
+        If the process is killed in between, no login with an unknown password is left.
         """
         operators = get_user_model().objects
         if not operators.filter(is_superuser=True).exists():
@@ -137,7 +137,7 @@ def _key_of_demonstration() -> Iterator[str]:
     try:
         yield text
     finally:
-        with transaction.atomic():  # locked first, or its requests may be counted while it goes
+        with transaction.atomic():  # locked first: a request may be counting its usage
             for locked in ApiKey.objects.select_for_update().filter(pk=key.pk):
                 locked.delete()
 

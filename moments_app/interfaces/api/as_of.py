@@ -23,7 +23,7 @@ class AsOfField(Patterned, serializers.CharField):
         """Return the time.
 
         Raises:
-            ValidationError: it is none, or not from 1970 to the end of 2100.
+            ValidationError: the text is not a time, or the time is not from 1970 to the end of 2100.
         """
         text = str(data)
         is_date = bool(re.fullmatch(r"\d{4}-\d\d-\d\d", text))

@@ -98,7 +98,7 @@ class LinkAnswer(serializers.Serializer[EntityLink]):
 @extend_schema_view(
     list=extend_schema(description="Tasks, goals and problems of a person, latest change first."),
     retrieve=extend_schema(description="The whole entity."),
-    destroy=extend_schema(description="Deletes it with its links."),
+    destroy=extend_schema(description="Deletes the entity and its links."),
 )
 class EntityViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Entity]):
     """A person's entities."""

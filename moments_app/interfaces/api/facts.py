@@ -67,7 +67,7 @@ class FactsQuery(PersonQuery):
         max_length=64, required=False, help_text="`home`, `work`, `name`, `age`, `relationship`, `daughter`, …"
     )
     limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
-    after = UUIDField(required=False, help_text="The last fact of the page before.")
+    after = UUIDField(required=False, help_text="The id of the last fact of the previous page.")
 
 
 class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
@@ -274,8 +274,8 @@ def _previewed(fact: MemoryAtom, order: Order) -> dict[str, Any]:
 
 
 @extend_schema_view(
-    list=extend_schema(description="What was corrected, ended or withdrawn, the latest first."),
-    retrieve=extend_schema(description="What it changed."),
+    list=extend_schema(description="Corrections, ends and withdrawals of facts, newest first."),
+    retrieve=extend_schema(description="The correction with its changes."),
 )
 class CorrectionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Correction]):
     """A person's corrections."""
@@ -288,11 +288,11 @@ class CorrectionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Correc
 
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, correction_id: uuid.UUID) -> Response:
-        """Takes a correction back: all that it changed is as before, with what people have changed since."""
+        """Undoes a correction and restores what it changed. Later changes by people are kept."""
         return self.answer(undo_correction(self.get_object(), requested_by=self.actor))
 
 
-@extend_schema_view(retrieve=extend_schema(description="The fact, whether it holds or not."))
+@extend_schema_view(retrieve=extend_schema(description="The fact, whether valid or not."))
 class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
     """A person's facts."""
 

@@ -25,7 +25,7 @@ class JobsQuery(PageQuery):
     session_id = PublicIdField(required=False)
     process = TextField(max_length=32, required=False)
     status = serializers.ChoiceField(choices=Job.Status.choices, required=False)
-    after = UUIDField(required=False, help_text="Instead of `offset`: the last job of the page before.")
+    after = UUIDField(required=False, help_text="Instead of `offset`: the id of the last job of the previous page.")
 
 
 class Accepted(serializers.Serializer[Any]):
@@ -70,7 +70,7 @@ def accepted(job: Job) -> Response:
 
 @extend_schema_view(
     list=extend_schema(description="Jobs about a person, newest first."),
-    retrieve=extend_schema(description="How far the job is, what it made, or why it failed."),
+    retrieve=extend_schema(description="The job with its progress, and its results or error."),
 )
 class JobViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Job]):
     """Jobs about a person."""
@@ -85,7 +85,7 @@ class JobViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Job]):
     filters = {"session_id": "session__session_id", "process": "process", "status": "status"}
 
     def get_queryset(self) -> JobQuerySet:
-        """Return the person's jobs; for a service key, which may queue one, a named job on a shard as well."""
+        """Return the person's jobs. With a service key, a single job on a shard is visible, too."""
         jobs: JobQuerySet = super().get_queryset()
         if self.action == "list" or key_of(self.request).user_id is not None:
             return jobs

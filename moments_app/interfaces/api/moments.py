@@ -60,7 +60,9 @@ class MomentsQuery(PageQuery):
     since = AwareDateTimeField(required=False, help_text="Moments that end at this time or later.")
     until = AwareDateTimeField(required=False, help_text="Moments that start at this time or earlier.")
     text = TextField(max_length=1000, required=False, help_text="Words of name, summary or detail.")
-    after = PublicIdField(required=False, help_text="Instead of `offset`: the last moment of the page before.")
+    after = PublicIdField(
+        required=False, help_text="Instead of `offset`: the key of the last moment of the previous page."
+    )
 
 
 class ChainQuery(PersonQuery):
@@ -149,7 +151,7 @@ class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
     }
 
     def get_queryset(self) -> MomentQuerySet:
-        """Return the person's moments; those that are shown whole with their session."""
+        """Return the person's moments, with their sessions except in lists."""
         rows: MomentQuerySet = super().get_queryset()
         return rows if self.action == "list" else rows.select_related("source_session")
 
@@ -178,7 +180,7 @@ class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
 
     @action(detail=False, methods=["post"])
     def build(self, request: Request) -> Response:
-        """Asks for a build; while one is open for the session, that one is answered."""
+        """Queues a build. If the session already has an open one, returns it."""
         session = session_or_404(self.person, self.validated_data["session_id"])
         params = {"lag": self.validated_data["lag"]} if "lag" in self.validated_data else {}
         force = self.validated_data["force"]

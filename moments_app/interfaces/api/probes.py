@@ -117,9 +117,9 @@ class RunInput(PersonQuery):
 
 
 @extend_schema_view(
-    list=extend_schema(description="Probes of a person, newest first, each with what came of it last."),
-    retrieve=extend_schema(description="The probe, with what came of it last."),
-    destroy=extend_schema(description="Deletes it with what came of it."),
+    list=extend_schema(description="Probes of a person, newest first, each with its latest result."),
+    retrieve=extend_schema(description="The probe with its latest result."),
+    destroy=extend_schema(description="Deletes the probe and its results."),
 )
 class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Probe]):
     """A person's probes."""
@@ -134,7 +134,7 @@ class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Person
     filters = {"session_id": "session__session_id", "is_met": "was_met"}
 
     def get_queryset(self) -> ProbeQuerySet:
-        """Return the person's probes, each with what came of it last."""
+        """Return the person's probes, each with its latest result."""
         rows: ProbeQuerySet = super().get_queryset()
         return rows.with_latest()
 
@@ -176,13 +176,13 @@ class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Person
         )
 
     def session(self, name: str) -> Session | None:
-        """Return the session that a field of the body names; None if it names none."""
+        """Return the session named in a field of the body; None if the field is missing."""
         return session_or_404(self.person, self.validated_data[name]) if name in self.validated_data else None
 
 
-@extend_schema_view(list=extend_schema(description="Each time that it was asked, newest first."))
+@extend_schema_view(list=extend_schema(description="The results of a probe, newest first."))
 class ProbeResultViewSet(ListModelMixin, PersonViewSet[ProbeResult]):
-    """What came of a probe."""
+    """The results of a probe."""
 
     queryset = ProbeResult.objects.select_related("probe").newest_first()
     serializer_class = ProbeResultAnswer

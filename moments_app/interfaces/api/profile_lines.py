@@ -55,10 +55,7 @@ class LineRow(serializers.ModelSerializer[ProfileLine]):
 
 
 @extend_schema_view(
-    list=extend_schema(
-        description="The lines that a profile's summary is made of, in their order, "
-        "each with the turns that it comes from."
-    )
+    list=extend_schema(description="The lines of a profile's summary, in order, each with its source turns.")
 )
 class ProfileLineViewSet(ListModelMixin, PersonViewSet[ProfileLine]):
     """The lines of a profile."""
@@ -67,14 +64,14 @@ class ProfileLineViewSet(ListModelMixin, PersonViewSet[ProfileLine]):
     inputs = {"list": LinesQuery}
 
     def get_queryset(self) -> ProfileLineQuerySet:
-        """Return the lines of the person's profile, or those that ended."""
+        """Return the current lines of the person's profile, or the ended ones."""
         lines = ProfileLine.objects.filter(user=self.found_person).select_related("replaced_by")
         if self.validated_data["ended"]:
             return lines.exclude(ended_at=None).order_by("-ended_at", "-pk")
         return lines.standing().in_order()
 
     def paginate_queryset(self, queryset: Any) -> Any:
-        """Return the lines of a page with their sources, which take one statement."""
+        """Return the lines of a page with their sources, which one statement reads."""
         lines = list(super().paginate_queryset(queryset) or ())
         name_sources(lines)
         return lines

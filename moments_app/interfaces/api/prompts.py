@@ -171,7 +171,7 @@ class VersionAnswer(VersionRow):
 
 
 class OfPromptViewSet(ApiViewSet[M]):
-    """A resource of the prompts of the key's application: they are no person's, and concern everybody."""
+    """A resource of the prompts of the key's application. Prompts belong to no person."""
 
     permission_classes = (HasAdminScope, IsOfService)
 
@@ -215,8 +215,10 @@ class OfPromptViewSet(ApiViewSet[M]):
 
 
 @extend_schema_view(
-    list=extend_schema(description="Prompts of the key's application, each its own or else the site's, by address."),
-    retrieve=extend_schema(description="The prompt with the text in force."),
+    list=extend_schema(
+        description="Prompts of the key's application, ordered by address. Site-wide prompts fill in for missing ones."
+    ),
+    retrieve=extend_schema(description="The prompt with its active text."),
 )
 class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptResource]):
     """The prompts of an application."""
@@ -263,7 +265,7 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
     @action(detail=True, methods=["post"])
     @transaction.atomic
     def activate(self, request: Request, name: str) -> Response:
-        """Puts a version in force: it counts from the next job on. `previous_version` rolls back."""
+        """Activates a version, starting with the next job. To roll back, activate `previous_version`."""
         prompt = self.changeable(name)
         put_in_force(one_or_404(prompt.versions.all(), number=self.validated_data["version"]), by=self.actor)
         return self.answer(self.prompt(name))
@@ -291,6 +293,6 @@ class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[P
 
     @transaction.atomic
     def create(self, request: Request, name: str) -> Response:
-        """Adds a version; with `activate` it counts from the next job on, or nothing is added."""
+        """Adds a version. `activate` also activates it, starting with the next job; if that fails, nothing is added."""
         number = self.added(self.changeable(name)).number
         return self.created(one_or_404(self.get_queryset(), number=number), is_new=True)

@@ -125,7 +125,7 @@ class RetractionPreview(serializers.Serializer[Any]):
 
 @extend_schema_view(
     list=extend_schema(description="Retractions of a person, newest first."),
-    retrieve=extend_schema(description="What was retracted, why, and whether it still is."),
+    retrieve=extend_schema(description="The retraction: what it withdrew, why, and whether it was undone."),
 )
 class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retraction]):
     """A person's retractions."""
@@ -143,7 +143,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
 
     @unlimited()
     def create(self, request: Request) -> Response:
-        """Retracts turns, or what was written directly; with `preview` only says what that would withdraw (200)."""
+        """Retracts turns or directly written items. With `preview`, only returns what would be withdrawn (200)."""
         self.find_person()
         if "session_id" not in self.validated_data:
             return answer_items(self.found_person, self.validated_data, self.actor)
@@ -156,12 +156,12 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
     @action(detail=True, methods=["post"])
     @unlimited()
     def undo(self, request: Request, retraction_id: uuid.UUID) -> Response:
-        """Believes the turns again and puts back what was withdrawn; the newest retraction goes first."""
+        """Undoes a retraction and restores what it withdrew. The newest retraction must be undone first."""
         self.find_person()
         return self.answer(undo_retraction(self.get_object(), requested_by=self.actor))
 
     def find_person(self) -> None:
-        """Set `person` without a transaction of theirs."""
+        """Set `person` without opening the person's transaction."""
         user_id = self.user_id()
         self.person = UserProfile.objects.named(user_id, self.application) if user_id is not None else None
 

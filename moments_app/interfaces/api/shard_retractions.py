@@ -43,9 +43,9 @@ class ShardRetractionInput(StrictSerializer):
         return attrs
 
 
-@extend_schema_view(list=extend_schema(description="Retractions of what everybody sees in a shard, newest first."))
+@extend_schema_view(list=extend_schema(description="Retractions of shared items of a shard, newest first."))
 class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
-    """The retractions of a shard of the key's application: its rows are no person's."""
+    """The retractions of a shard of the key's application. A shard belongs to no person."""
 
     permission_classes = (HasAdminScope, IsOfService)
     serializer_class = RetractionAnswer

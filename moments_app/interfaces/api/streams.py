@@ -54,7 +54,7 @@ STREAM_FIELDS = (
 
 
 PROMPTS = ("extraction_prompt", "consolidation_prompt")
-HIDDEN = "Null for a shard that is read with a user's key."
+HIDDEN = "Null for a shard if a user's key reads it."
 
 
 class StreamsQuery(PageQuery):
@@ -131,7 +131,7 @@ class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
         )
 
     def to_representation(self, stream: MemoryStream) -> dict[str, Any]:
-        """Return the fields. The prompts of a shard belong to the operator: only a service's key gets them."""
+        """Return the fields. Only a service key gets the prompts of a shard, which belong to the operator."""
         told = super().to_representation(stream)
         request = self.context.get("request")
         is_hidden = stream.is_shard and not (request and key_of(request).user_id is None)
@@ -193,7 +193,7 @@ class ServiceChangesShards(BasePermission):
 
 
 class OfStreamViewSet(PersonViewSet[M]):
-    """A resource of the streams that a person's requests see."""
+    """A resource of the streams that a person's requests can see."""
 
     permission_classes = (HasScope, ServiceChangesShards)
 
@@ -201,7 +201,7 @@ class OfStreamViewSet(PersonViewSet[M]):
         """Return the stream that the address names.
 
         Raises:
-            PermissionDenied: it is a shard, and a user's key is about to change it.
+            PermissionDenied: the stream is a shard, and a user's key tries to change it.
         """
         seen = streams_seen_by(self.person, self.application)
         stream = one_or_404(seen, stream_id=self.kwargs["stream_id"])
@@ -209,7 +209,7 @@ class OfStreamViewSet(PersonViewSet[M]):
         return stream
 
     def changeable(self) -> MemoryStream:
-        """Return this stream, and allow the transaction to change it if it is a shard."""
+        """Return the stream. If it is a shard, allow the transaction to change it."""
         stream = self.stream()
         if stream.is_shard:
             let_everybodys_change()
@@ -219,7 +219,7 @@ class OfStreamViewSet(PersonViewSet[M]):
 @extend_schema_view(
     list=extend_schema(description="Streams of a person and the shards of all agents, latest change first."),
     retrieve=extend_schema(
-        description="The stream with its settings and its text, and what each line of that rests on."
+        description="The stream with its settings, its text, and the sources of each line of the text."
     ),
 )
 class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemoryStream]):
@@ -239,7 +239,7 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
         return streams_seen_by(self.person, self.application).order_by("-last_updated_at", "-id")
 
     def create(self, request: Request) -> Response:
-        """Makes a shard: memory that all users of an agent share. One of that name: 409."""
+        """Creates a shard: memory that all users of an agent share. Returns 409 if the name is taken."""
         defaults = LESSONS_DEFAULTS if self.validated_data["name"] == LESSONS else SHARD_DEFAULTS
         scope = {"stream_type": MemoryStream.Type.AGENT, "application_id": self.application}
         stream = MemoryStream(**scope, **asdict(defaults) | self.validated_data)
@@ -261,13 +261,13 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
 
     @action(detail=True, methods=["post"])
     def consolidate(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """Asks for a consolidation, however few observations wait."""
+        """Queues a consolidation, no matter how few observations wait."""
         stream = self.changeable()
         return accepted(Job.objects.request(Consolidate.name, None, stream=stream, requested_by=self.actor, force=True))
 
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """The text is as before the last consolidation, and what it absorbed waits again."""
+        """Undoes the last consolidation: restores the earlier text, and the absorbed observations wait again."""
         undo(self.changeable())
         return self.answer(self.stream())
 

@@ -43,7 +43,7 @@ router.register("probes", probes.ProbeViewSet, "probes")
 router.register("probes/<uuid:probe_id>/results", probes.ProbeResultViewSet, "results")
 
 urlpatterns = [
-    # First, because it is called most often: an address is compared with one pattern after the other.
+    # First, because it is called most often: patterns are tried in order.
     path(
         "memory/context",
         context.ContextViewSet.as_view({"get": "read", "post": "read_long"}, basename="context"),

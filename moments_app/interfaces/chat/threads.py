@@ -20,7 +20,7 @@ _shares = ThreadsOfLoops(max(settings.DATABASE_POOL_SIZE - SPARE, 1))
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Do the work in a thread, which holds no connection before or after. No application gets all threads."""
+    """Run the work in a thread, which holds no connection before or after. No application can occupy all threads."""
     run = copy_context().run
     async with _shares.here().share_of(caller()), in_thread_of_caller():
         return await asyncio.get_running_loop().run_in_executor(_threads, run, _done_and_closed, work)

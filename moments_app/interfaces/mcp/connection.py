@@ -96,10 +96,10 @@ def database_work(work: Callable[P, T]) -> Callable[P, T]:
 
 
 async def in_mcp_thread(work: Callable[..., T], *args: Any) -> T:
-    """Do some work in one of the threads for MCP, of which its caller gets a share.
+    """Run work in one of the MCP threads, within its caller's share of them.
 
     Raises:
-        Refused: no thread came free.
+        Refused: no thread became free in time.
     """
     async with _threads.here().one("", "", caller()):
         return await to_thread.run_sync(work, *args)

@@ -106,7 +106,7 @@ def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[
 
 @database_work
 def _read(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Read a resource. What REST would answer with an error becomes a resource's."""
+    """Read a resource. Convert errors of the API to resource errors."""
     try:
         return cast(T, all_without_unseen(read(*args, **kwargs)))
     except (NotFound, InvalidPage) as error:
@@ -118,7 +118,7 @@ def _read(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
-    """Register a tool. What REST would answer with an error is one that the model can read."""
+    """Register a tool. Errors of the API become tool errors, which the model can read."""
 
     def register(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         @wraps(work)
@@ -131,7 +131,7 @@ def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, Awaitabl
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """Do a tool's work in a thread."""
+    """Run a tool's work in a thread."""
     try:
         return await in_mcp_thread(_with_tool_errors, work)
     except Refused as error:
@@ -140,7 +140,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
 @database_work
 def _with_tool_errors(work: Callable[[], T]) -> T:
-    """Do the work. What REST would answer with an error becomes a tool's."""
+    """Run the work. Convert errors of the API to tool errors."""
     try:
         return cast(T, all_without_unseen(work()))
     except OperationalError as error:

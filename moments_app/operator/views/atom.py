@@ -122,12 +122,12 @@ def _may_be_corrected(atom: MemoryAtom) -> bool:
 
 
 def _eviction_warning(atom: MemoryAtom) -> str:
-    """Say that others see what was released of an item; blank where nothing was."""
+    """Return a warning that others still see releases of the item; blank if there are none."""
     shared = Release.objects.standing().resting_on([atom]).count()
     if not shared:
         return ""
     rest = f"{shared} released item{pluralize(shared)} {pluralize(shared, 'rests,rest')} on it."
-    return f"{rest} Others keep seeing what was released until you revoke it."
+    return f"{rest} Others keep seeing them until you revoke the release."
 
 
 def _is_left_behind(atom: MemoryAtom) -> bool:

@@ -75,10 +75,10 @@ def audience(agent_id: str, application: int) -> str:
 
 
 def who_said_it(ages: Sequence[int]) -> str:
-    """Say how many people said something, and how old their accounts are.
+    """Return a sentence with the number of people who said something and the ages of their accounts.
 
     Args:
-        ages: of the accounts in days, youngest first, as `account_ages` returns them.
+        ages: the ages of the accounts in days, youngest first, as `account_ages` returns them.
     """
     number = len(ages)
     if number == 0:

@@ -39,7 +39,7 @@ class SummaryForm(FormPage[Summary]):
 
 
 class RetrySummary(OperatorView):
-    """Give the failed job a new set of attempts. It writes another version, over the newest window."""
+    """Restart the failed job. It writes another version, over the newest window."""
 
     route, name = "retry/<int:session_pk>/", "retry"
 

@@ -1,4 +1,4 @@
-"""A row that somebody deletes between the moment a PATCH reads it and the moment it writes."""
+"""A row that is deleted after a PATCH reads it and before the PATCH writes it."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -55,7 +55,7 @@ def make_moment(ada: UserProfile) -> tuple[Model, str]:
         (make_moment, {"summary": "Changed."}),
     ],
 )
-def test_what_is_deleted_while_it_is_changed_is_not_found(
+def test_a_row_deleted_while_it_is_changed_is_not_found(
     ada: UserProfile, settings: Settings, make: Callable[[UserProfile], tuple[Model, str]], change: dict[str, Any]
 ) -> None:
     settings.LIMITS = LimitSettings(lock_seconds=60, statement_seconds=60)

@@ -260,7 +260,7 @@ def test_row_9_a_users_key_that_names_another_finds_nobody(base_url: str, ada: U
     assert not MemoryAtom.objects.exists()
 
 
-def test_a_shards_prompts_are_not_told(base_url: str, ada: UserProfile) -> None:
+def test_a_shards_prompts_are_not_returned(base_url: str, ada: UserProfile) -> None:
     kilns = shard("kilns", prompt="Quartz inversions.", consolidation_prompt="Quartz in one line.")
 
     async def read_shard(client: Client) -> Any:

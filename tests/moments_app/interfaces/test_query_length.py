@@ -1,4 +1,4 @@
-"""How long a query may be, wherever one is taken; `test_mcp.py` has the tools."""
+"""The maximum length of a query at each entry point; `test_mcp.py` tests the tools."""
 
 import json
 from typing import Any
@@ -53,7 +53,7 @@ def test_row_43_the_operators_pages_name_the_limit_too(ada: UserProfile) -> None
         assert "at most 4000 characters" in shown
 
 
-def test_row_43_the_query_that_a_chat_call_is_searched_for_is_cut() -> None:
+def test_row_43_the_query_of_a_chat_call_is_cut() -> None:
     bodies: dict[str, dict[str, Any]] = {
         "chat/completions": {"messages": [{"role": "user", "content": TOO_LONG}]},
         "responses": {"input": TOO_LONG},

@@ -36,13 +36,13 @@ def make(api: Api, **fields: Any) -> Any:
 
 
 def readable(**named: str) -> list[str]:
-    """Return the paths of all calls that read and take no other names than these in their address."""
+    """Return the paths of all read calls whose path parameters are among these names."""
     paths = [path.removeprefix(PREFIX) for path, calls in description()["paths"].items() if "get" in calls]
     return [path.format_map(named) for path in paths if set(re.findall(r"{(\w+)}", path)) <= set(named)]
 
 
 def content_of(answer: Any) -> bytes:
-    """Return what an answer holds; of an export, all its files."""
+    """Return the content of a response; for an export, of all its files."""
     content = b"".join(answer)
     if answer["Content-Type"] != "application/zip":
         return content

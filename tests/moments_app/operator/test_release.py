@@ -61,7 +61,7 @@ def test_an_operator_reads_releases_extends_rewords_and_revokes(
 
 
 def of_age(person: UserProfile, days: int) -> None:
-    """Let the account of a person be so old."""
+    """Set the age of a person's account."""
     UserProfile.objects.filter(pk=person.pk).update(created_at=timezone.now() - timedelta(days=days, hours=1))
 
 
@@ -87,7 +87,7 @@ def test_the_page_says_how_many_people_said_it_and_how_old_their_accounts_are(
     assert [atom.user.user_id for atom in MemoryAtom.objects.to_review() if atom.user] == ["dee"]
 
 
-def test_a_test_person_counts_for_nobody(root: Client, learned: MemoryAtom, ada: UserProfile) -> None:
+def test_a_test_person_is_not_counted(root: Client, learned: MemoryAtom, ada: UserProfile) -> None:
     UserProfile.objects.update(is_test=True)
     assert "Said by a test person only." in page(root, url("candidate", learned.pk))
 

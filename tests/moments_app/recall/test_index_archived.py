@@ -1,4 +1,4 @@
-"""Turns that a release without rows for archived turns archived: a job gives them rows, and searches find them."""
+"""A job adds rows for turns that an earlier release archived without them, so searches find them."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ TURNS = 12
 
 @pytest.fixture
 def session(ada: UserProfile) -> Session:
-    """A session of two months, archived by such a release."""
+    """A session of two months, archived without rows."""
     session = covered_session(ada, TURNS)
     retain()
     archived_without_rows(session)
@@ -36,7 +36,7 @@ def session(ada: UserProfile) -> Session:
 
 
 def found(user: UserProfile) -> list[Result]:
-    """What a search for a word of each turn finds."""
+    """Return the results of a search for a word of each turn."""
     return recall(user, "", RecallRequest("quoted", ("turn",)), most=50)
 
 
@@ -61,7 +61,7 @@ def test_row_38_turns_that_an_earlier_release_archived_are_found_after_a_job(
 
 
 @pytest.mark.slow
-def test_row_38_a_job_that_ended_halfway_goes_on_with_what_is_left(session: Session) -> None:
+def test_row_38_an_interrupted_job_continues_with_the_remaining_archives(session: Session) -> None:
     asked()
     second = Archive.objects.latest("pk")
     with storages["archive"].open(second.name) as file:
@@ -72,7 +72,7 @@ def test_row_38_a_job_that_ended_halfway_goes_on_with_what_is_left(session: Sess
     work_off()
     job.refresh_from_db()
     assert (job.status, len(found(session.user))) == (Job.Status.FAILED, TURNS // 2)
-    assert asked() == 0  # until somebody retries it
+    assert asked() == 0  # until an operator retries it
     with storages["archive"].open(second.name, "wb") as file:
         file.write(content)
     job.restart()
@@ -93,7 +93,7 @@ def test_row_38_a_month_that_grew_since_is_found_as_a_whole(ada: UserProfile) ->
     assert len(found(ada)) == TURNS
 
 
-def test_row_38_what_was_given_rows_comes_back_as_it_was(session: Session) -> None:
+def test_row_38_turns_with_added_rows_are_restored_unchanged(session: Session) -> None:
     lines = in_archives(session)
     asked()
     work_off()
@@ -101,7 +101,7 @@ def test_row_38_what_was_given_rows_comes_back_as_it_was(session: Session) -> No
     assert session.messages.turns().count() == len(lines)
 
 
-def test_a_message_sent_again_meanwhile_is_left_alone_and_told(ada: UserProfile, session: Session) -> None:
+def test_a_message_sent_again_meanwhile_is_skipped_and_reported(ada: UserProfile, session: Session) -> None:
     append(ada, session.session_id, [NewMessage("user", "Another text.", external_id="m2")])
     asked()
     work_off()
@@ -120,6 +120,6 @@ def test_the_dashboard_shows_it_until_it_is_done(session: Session) -> None:
 
 
 @pytest.mark.slow
-def test_migrate_asks_for_it(session: Session) -> None:
+def test_migrate_queues_the_job(session: Session) -> None:
     call_command("migrate", verbosity=0)
     assert Job.objects.filter(process=IndexArchived.name, user=session.user).exists()

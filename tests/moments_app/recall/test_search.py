@@ -148,14 +148,14 @@ class TestWhatIsFound:
         asked = {term.word for term in query_words(ada, "", " ".join(texts["words"])).terms}
         assert {"word0", "word31", "word368", "word399"} <= asked
 
-    def test_row_43_a_long_query_in_no_language_is_looked_for_under_few_stems(self, ada: UserProfile) -> None:
+    def test_row_43_a_long_query_in_no_language_is_searched_by_few_stems(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came from Lyon.")
         count(ada)
         chance = random.Random(1)
         text = " ".join("".join(chance.choices(string.ascii_lowercase, k=5)) for _ in range(160))
         assert 100 < len(query_words(ada, "", text).lookup("turn").rare) < 200
 
-    def test_row_43_at_most_16_words_are_looked_up_for_what_they_may_have_meant(self, ada: UserProfile) -> None:
+    def test_row_43_at_most_16_words_are_checked_for_typos_and_compounds(self, ada: UserProfile) -> None:
         known = ["".join(letters) for letters in itertools.product("bdfg", "ao", "lmnr", "ai")][:40]
         say(ada, " ".join(f"{word}harp" for word in known))
         count(ada)

@@ -128,7 +128,7 @@ class TestWhatWasSaid:
             assert cursor.fetchone() == (0,)
 
     @pytest.mark.slow
-    def test_row_24_what_three_accounts_say_alike_reaches_nobody_whatever_runs_by_itself(
+    def test_row_24_no_schedule_releases_what_three_accounts_say(
         self, service: Api, bo: UserProfile, model_server: OpenAIServer, forming: None
     ) -> None:
         shard("wellbeing", prompt="Support with mental health, a positive test of a patient, and a link to the market.")

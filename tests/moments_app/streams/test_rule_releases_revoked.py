@@ -29,7 +29,7 @@ UPGRADE = import_module("moments_app.migrations.0083_rule_releases_revoked")
 
 @pytest.fixture(autouse=True)
 def earlier(transactional_db: None) -> Iterator[None]:
-    """The table of releases with the column of the earlier release."""
+    """The table of releases with the column `rule`, as in the earlier version."""
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE moments_app_release ADD COLUMN rule varchar(16) DEFAULT 'operator' NOT NULL")
     yield
@@ -43,7 +43,7 @@ def kilns() -> MemoryStream:
 
 
 def released_by_rule(stream: MemoryStream, ada: UserProfile) -> Release:
-    """What three people said alike, as the rule released it."""
+    """A release by the rule, of what three people said in similar words."""
     said = candidate(ada, stream, "Open the kiln's vent before firing.")
     made = release(said, BY_RULE, actor=RULE)
     for number in range(2):
@@ -62,7 +62,7 @@ def upgrade() -> None:
 
 
 @pytest.mark.slow
-def test_row_24_what_the_rule_released_reaches_nobody_and_what_an_operator_released_stays(
+def test_row_24_releases_by_rule_are_revoked_and_those_by_operators_stay(
     service: Api, ada: UserProfile, bo: UserProfile, kilns: MemoryStream
 ) -> None:
     note(kilns, "Kilns are hot.")
@@ -96,7 +96,7 @@ def test_row_24_what_the_rule_released_reaches_nobody_and_what_an_operator_relea
 
 
 @pytest.mark.slow
-def test_row_24_what_an_operator_reworded_or_extended_stays(
+def test_row_24_a_release_that_an_operator_reworded_or_extended_stays(
     service: Api, ada: UserProfile, bo: UserProfile, kilns: MemoryStream
 ) -> None:
     extended = extend(released_by_rule(kilns, ada), actor=EVE)
@@ -110,7 +110,7 @@ def test_row_24_what_an_operator_reworded_or_extended_stays(
 
 
 @pytest.mark.slow
-def test_row_24_undoing_an_earlier_retraction_does_not_share_it_again(
+def test_row_24_undoing_an_earlier_retraction_restores_no_release_by_rule(
     service: Api, ada: UserProfile, bo: UserProfile, kilns: MemoryStream
 ) -> None:
     made = released_by_rule(kilns, ada)
@@ -130,7 +130,7 @@ def test_row_24_undoing_an_earlier_retraction_does_not_share_it_again(
 
 
 def as_kept_earlier() -> None:
-    """Give what a retraction keeps the columns that its tables had."""
+    """Add the former columns to the rows that a retraction keeps."""
     gone: dict[str, dict[str, Any]] = {
         "release": {"rule": "alike", "quorum": 3},
         "memoryatom": {"alike": None, "left_to_operator": ""},

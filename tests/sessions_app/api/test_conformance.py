@@ -1,6 +1,6 @@
-"""A few requests made of the API's description by schemathesis: what they are answered is what it says.
+"""Responses match the OpenAPI schema, for a few requests that schemathesis generates from it.
 
-`make trust` makes thousands, with each kind of key.
+`make trust` sends thousands, with each kind of key.
 """
 
 from typing import Any

@@ -69,7 +69,7 @@ def test_row_43_texts_are_processed_while_no_transaction_is_open(
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """Count the functions that are called, those in C too."""
+    """Count function calls, including those of C functions."""
     calls = 0
 
     def count(_frame: object, event: str, _argument: object) -> None:
@@ -97,19 +97,19 @@ def calls_of(work: Callable[[], object]) -> int:
     ],
 )
 def test_row_43_twice_the_text_takes_twice_the_work(text: str) -> None:
-    process_texts([NewMessage("user", text)])  # what is loaded once is loaded
+    process_texts([NewMessage("user", text)])  # one-time loading is done
     once, twice = (calls_of(lambda n=n: process_texts([NewMessage("user", text * n)])) for n in (20, 40))  # type: ignore[misc]
     assert twice < 2.2 * once
 
 
-def test_row_43_no_run_of_marks_is_long_where_a_text_is_normalized() -> None:
+def test_row_43_runs_of_marks_are_cut_before_a_text_is_normalized() -> None:
     """`unicodedata.normalize` takes quadratic time in the length of such a run, and holds the interpreter's lock."""
     normal = lexemes.normal_form("e\u0301 zu\u0308gig a" + "\u0301\u0316" * 50_000 + " b")
     assert normal.startswith("é zügig ") and normal.endswith(" b")
     assert len(normal) < 50
 
 
-def test_row_43_a_batch_of_megabytes_is_stored_at_once_and_the_rest_of_its_words_behind(ada: UserProfile) -> None:
+def test_row_43_a_batch_of_megabytes_is_stored_at_once_and_the_rest_is_indexed_later(ada: UserProfile) -> None:
     long = WORDS_MAX_BYTES // 20
     said = [NewMessage("user", f"harpsichord{n} ".ljust(long, "x")) for n in range(25)]
     append(ada, "s1", said)
@@ -132,7 +132,7 @@ def test_served_text_in_a_message_is_recognized_by_what_was_processed_before(ada
     assert list(OwnText.objects.values_list("sequence", "places")) == [(0, [1])]
 
 
-def test_what_was_processed_is_kept_where_fields_change_that_are_no_text() -> None:
+def test_processed_text_is_kept_when_other_fields_change() -> None:
     said = NewMessage("user", "It took long.\n- user: The kiln is hot. (2026-03-02)")
     process_texts([said])
     marked = said.marked(external_id="a", metadata={"b": 1})
