@@ -291,7 +291,7 @@ def _known(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, d
         if new.external_id
     ]
     known: dict[int, dict[str | None, Message]] = defaultdict(dict)
-    for message in Message.objects.sent_as(names):
+    for message in Message.objects.sent_as(names) if names else ():
         known[message.session_id][message.external_id] = message
     return known
 
