@@ -88,15 +88,15 @@ def _all(sql: str, parameters: Sequence[Any]) -> list[Any]:
 def seed(people: int) -> list[Any]:
     """Return people, each with a session of two turns; the first call makes them."""
     from sessions_app.models import Session, UserProfile
-    from sessions_app.transcript.append import NewMessage
-    from sessions_app.transcript.append_many import Batch, append_many
+    from sessions_app.transcript.append import Batch, NewMessage, append_many
+    from sessions_app.transcript.lock_sessions import NamedSession
 
     with connection.cursor() as cursor:
         cursor.execute(_SEED_PEOPLE, [people])
     users = list(UserProfile.objects.filter(user_id__startswith="person-").order_by("pk")[:people])
     there = set(Session.objects.filter(user__in=users).values_list("user_id", flat=True))
     said = [NewMessage("user", "When is the kiln cold enough?"), NewMessage("assistant", "Tomorrow at noon.")]
-    missing = [Batch(user, "chat", said) for user in users if user.pk not in there]
+    missing = [Batch(NamedSession(user, "chat"), said) for user in users if user.pk not in there]
     for first in range(0, len(missing), 500):
         append_many(missing[first : first + 500])
     return users

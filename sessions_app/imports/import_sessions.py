@@ -22,8 +22,8 @@ from django.db.models.expressions import RawSQL
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.said_hash import SAID_HASH_SQL, said_hashes
 from sessions_app.signals import statements_imported
-from sessions_app.transcript.append import BATCH_MAX, NewMessage
-from sessions_app.transcript.append_many import Batch, append_many
+from sessions_app.transcript.append import BATCH_MAX, Batch, NewMessage, append_many, process_texts
+from sessions_app.transcript.lock_sessions import NamedSession
 
 # Messages are held back so that those of one session are appended together, and those of many in one transaction. At
 # this many messages, or this much text, all of them are appended.
@@ -141,10 +141,14 @@ def import_sessions(
         on_batch(imported)
 
     for portion in _portions(_batches(_messages(found, take), reject)):
+        checked = _checked(portion, application)
+        batches = [new for new, _ in checked if new]
+        process_texts([record.message for batch in batches for record in batch], most_bytes=None)
         with transaction.atomic():
-            outcomes = _append(portion, application)
+            appended = iter(_append(batches, application))
             transaction.set_rollback(dry_run)
-        for batch, (added, rejected) in zip(portion, outcomes, strict=True):
+        for batch, (new, rejected) in zip(portion, checked, strict=True):
+            added = next(appended) if new else 0
             imported.added += added
             imported.known += len(batch) - added - len(rejected)
             for one in rejected:
@@ -216,20 +220,24 @@ def _chars(message: NewMessage) -> int:
     return len(message.content) + sum(map(len, others))
 
 
-def _append(portion: list[list[Record]], application: int) -> list[tuple[int, list[Rejected]]]:
-    """Append batches; return for each how many messages were added, and the records that can't be."""
-    people = {batch[0].place.user_id for batch in portion}
-    users = UserProfile.objects.ensure_held(people, application)
-    known = _Known(list(users.values()), portion)
+def _checked(portion: list[list[Record]], application: int) -> list[tuple[list[Record], list[Rejected]]]:
+    """Return for each batch the records that its session doesn't have, and those that can't be added."""
+    names = {batch[0].place.user_id for batch in portion}
+    known = _Known(list(UserProfile.objects.filter(application=application, user_id__in=names)), portion)
     hashes = iter(said_hashes([(one.message.content, one.message.payload) for batch in portion for one in batch]))
-    checked = [known.checked(batch, list(islice(hashes, len(batch)))) for batch in portion]
-    added = iter(append_many([_to_append(users, new) for new, _ in checked if new]))
-    return [(next(added) if new else 0, rejected) for new, rejected in checked]
+    return [known.checked(batch, list(islice(hashes, len(batch)))) for batch in portion]
+
+
+def _append(batches: list[list[Record]], application: int) -> list[int]:
+    """Append batches; return for each how many messages were added."""
+    users = UserProfile.objects.ensure_held({batch[0].place.user_id for batch in batches}, application)
+    return [appended.added for appended in append_many([_to_append(users, batch) for batch in batches])]
 
 
 def _to_append(users: Mapping[str, UserProfile], new: list[Record]) -> Batch:
-    place, messages = new[0].place, [record.message for record in new]
-    return Batch(users[place.user_id], place.session_id, messages, place.agent_id, place.source, place.title)
+    place = new[0].place
+    session = NamedSession(users[place.user_id], place.session_id, place.agent_id, place.source)
+    return Batch(session, [record.message for record in new], place.title)
 
 
 class _Known:

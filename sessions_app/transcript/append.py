@@ -1,13 +1,16 @@
-"""`append`: add a batch of messages with its counters and the jobs it makes due, completely or not at all.
+"""`append`: add messages with their counters and the jobs they make due, completely or not at all.
 
-The session's row is locked for the whole transaction, so under any concurrency sequences have no gaps and counters
+`append` adds a batch to one session, `append_many` adds a list of batches to any number of sessions.
+
+A session's row is locked for the whole transaction, so under any concurrency sequences have no gaps and counters
 match the rows. A message with a known `external_id` is returned, not added again: a client that doesn't know whether
-its request arrived can send it once more. One that says something else under a known `external_id` refuses the batch.
+its request arrived can send it once more. One that says something else under a known `external_id` refuses all batches.
 
 Texts are processed before the transaction: a megabyte takes half a second, in which nobody should wait for a lock.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -22,11 +25,11 @@ from django.utils import timezone
 from sessions_app import lexemes
 from sessions_app.context_ids import check_context_id
 from sessions_app.daily_limits import count_stored
-from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict
 from sessions_app.said_hash import said_hashes
 from sessions_app.tokens import estimate_tokens
+from sessions_app.transcript.lock_sessions import NamedSession, locked_sessions
 from sessions_app.transcript.store import store
 
 BATCH_MAX = 500  # messages that a client may send at once
@@ -107,19 +110,43 @@ class DueJob(Protocol):
     def status(self) -> str: ...
 
 
+Placed = tuple[Message, bool]  # a message, and True if this call adds it
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Messages for one session, in conversation order.
+
+    Args:
+        session: The session, which is created if it doesn't exist.
+        messages: To be appended.
+        title: Of the session, if it has none.
+    """
+
+    session: NamedSession
+    messages: Sequence[NewMessage]
+    title: str = ""
+
+
 @dataclass(frozen=True)
 class Appended:
     """The result of an append.
 
     Args:
         session: The session with its new counters.
-        messages: A pair for each message given, in the same order: the row, and True if this call added it.
-        jobs: The jobs that became due.
+        messages: A pair for each message given, in the same order: the row, and True if this call added it. Rows that
+            were added together with those of another session have no primary key.
+        jobs: The jobs that became due by the call.
     """
 
     session: Session
-    messages: list[tuple[Message, bool]]
+    messages: list[Placed]
     jobs: list[DueJob]
+
+    @property
+    def added(self) -> int:
+        """The number of messages that this call added."""
+        return len(_new(self.messages))
 
 
 def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WORDS_MAX_BYTES) -> None:
@@ -166,31 +193,61 @@ def append(
         IdTaken: names the message by its position in the batch.
         LimitReached: the batch is more than may be stored today; the caller rolls back.
     """
-    process_texts(batch)
+    if context_id:
+        check_context_id(context_id, user, session_id)
+        batch = [_answered_from(new, context_id) for new in batch]
+    [appended] = append_many([Batch(NamedSession(user, session_id, agent_id, source), batch)])
+    return appended
+
+
+def append_many(batches: Sequence[Batch]) -> list[Appended]:
+    """Append batches, one after the other, to sessions that are created if they don't exist.
+
+    All batches are added or none. The number of statements doesn't depend on the number of sessions.
+
+    Returns:
+        The result for each batch, in the same order.
+
+    Raises:
+        IdTaken: names the message by its position in its batch.
+        LimitReached: the batches are more than may be stored today; the caller rolls back.
+    """
+    process_texts([new for batch in batches for new in batch.messages])
     with transaction.atomic(savepoint=False):  # without a savepoint, an error rolls back the caller's transaction too
-        session = locked_session(user, session_id, agent_id=agent_id, source=source)
-        if context_id:
-            check_context_id(context_id, user, session_id)
-            batch = [answered_from(new, context_id) for new in batch]
-        return _append(session, batch)
+        locked = locked_sessions([batch.session for batch in batches])
+        sessions = [locked[batch.session.name] for batch in batches]
+        known = _known(sessions, batches)
+        placed = [_place(session, batch, known) for session, batch in zip(sessions, batches, strict=True)]
+        jobs = _store([(session, _new(pairs)) for session, pairs in zip(sessions, placed, strict=True)])
+    return [Appended(session, pairs, jobs) for session, pairs in zip(sessions, placed, strict=True)]
 
 
-def _append(session: Session, batch: Sequence[NewMessage]) -> Appended:
-    """Append a batch to a locked session."""
-    placed = placed_in(session, batch, _known(session, batch))
-    added = [message for message, is_new in placed if is_new]
+def _store(appended: Sequence[tuple[Session, list[Message]]]) -> list[DueJob]:
+    """Store the new messages of locked sessions, and return the jobs that became due."""
+    added = [(session, new) for session, new in appended if new]
     if not added:
-        return Appended(session, placed, [])
-    count(session, added)
-    store(session, added)
-    jobs = request_due([(session, added)])
-    count_stored(message.size for message in added)  # at last: others may wait for what it locks
-    return Appended(session, placed, jobs)
+        return []
+    store(added)
+    jobs = _request_due(added)
+    # Counted last: others may wait for the rows that this locks.
+    count_stored(message.size for _, new in added for message in new)
+    return jobs
 
 
-def placed_in(
-    session: Session, batch: Sequence[NewMessage], known: dict[str | None, Message]
-) -> list[tuple[Message, bool]]:
+def _place(session: Session, batch: Batch, known: Mapping[int, dict[str | None, Message]]) -> list[Placed]:
+    """Return the message for each of a batch, and count the new ones in their locked session."""
+    placed = _placed_in(session, batch.messages, known[session.pk])
+    if added := _new(placed):
+        _count(session, added)
+        session.title = session.title or batch.title
+    return placed
+
+
+def _new(placed: Sequence[Placed]) -> list[Message]:
+    return [message for message, is_new in placed if is_new]
+
+
+def _placed_in(session: Session, batch: Sequence[NewMessage], known: dict[str | None, Message]) -> list[Placed]:
     """Return the message for each of a batch, in the same order, and True if it is still to be added.
 
     Args:
@@ -201,7 +258,7 @@ def placed_in(
     Raises:
         IdTaken: names the message by its position in the batch.
     """
-    placed: list[tuple[Message, bool]] = []
+    placed: list[Placed] = []
     added, now = 0, timezone.now()
     hashes = _compared_hashes(batch, known)
     for position, new in enumerate(batch):
@@ -217,37 +274,32 @@ def placed_in(
     return placed
 
 
-def request_due(appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[DueJob]:
-    """Tell who listens what was added to which sessions, and return the jobs that became due."""
+def _request_due(appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[DueJob]:
+    """Tell the receivers what was added to which sessions, and return the jobs that became due."""
     answers = messages_appended.send(sender=Session, appended=appended)
     return [job for _receiver, due in answers for job in cast(Sequence[DueJob], due)]
 
 
-def answered_from(new: NewMessage, context_id: UUID) -> NewMessage:
+def _answered_from(new: NewMessage, context_id: UUID) -> NewMessage:
     """Return a message, with the context that the model had for it if it is an answer."""
     if new.role != Message.Role.ASSISTANT:
         return new
     return new.marked(metadata=new.metadata | {CONTEXT_ID: str(context_id)})
 
 
-def locked_session(user: UserProfile, session_id: str, **fields: str) -> Session:
-    """Return the session, locked until the transaction ends. Create it with these fields if it doesn't exist."""
-    given = {name: value for name, value in fields.items() if value}
-    # Another transaction may create it meanwhile, and delete it.
-    while (session := Session.objects.of_person(user, session_id, locked=True)) is None:
-        session = Session(user=user, session_id=session_id, **given)
-        if insert_unless_there(session):
-            break
-    return session
-
-
-def _known(session: Session, batch: Sequence[NewMessage]) -> dict[str | None, Message]:
-    """Return the messages of this session that have one of the batch's external ids."""
-    ids = {new.external_id for new in batch if new.external_id}
-    if not ids or not session.message_count:
-        return {}
-    found = session.messages.filter(user_id=session.user_id, external_id__in=ids)
-    return {message.external_id: message for message in found}
+def _known(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, dict[str | None, Message]]:
+    """Return the messages that have one of the batches' external ids, by the primary key of their session."""
+    names = [
+        (session.user_id, session.pk, new.external_id)
+        for session, batch in zip(sessions, batches, strict=True)
+        if session.message_count
+        for new in batch.messages
+        if new.external_id
+    ]
+    known: dict[int, dict[str | None, Message]] = defaultdict(dict)
+    for message in Message.objects.sent_as(names) if names else ():
+        known[message.session_id][message.external_id] = message
+    return known
 
 
 def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Message]) -> dict[int, str]:
@@ -298,7 +350,7 @@ def _turn(session: Session, new: NewMessage, position: int, now: datetime) -> Me
     )
 
 
-def count(session: Session, added: Sequence[Message]) -> None:
+def _count(session: Session, added: Sequence[Message]) -> None:
     """Bring the counters of a session up to date, which is to be saved then."""
     tokens = sum(message.tokens for message in added)
     session.message_count += len(added)

@@ -17,7 +17,8 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, append, locked_session
+from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, append
+from sessions_app.transcript.lock_sessions import NamedSession, locked_session
 
 BEYOND = 20  # turns that may follow those that a caller knows: rounds stored meanwhile, answers to repeated calls
 COMPARED = ("role", "content", "payload", "metadata")
@@ -75,7 +76,7 @@ def append_round(
         agent_id, source: Those of a new session.
         round_id: Makes it possible to repeat this; blank if it isn't repeated.
     """
-    session = locked_session(user, session_id, agent_id=agent_id, source=source)
+    session = locked_session(NamedSession(user, session_id, agent_id, source))
     new, following = _compared(session, _with_ids(sent, round_id))
     if answer and (new or not _was_there(following, answer)):
         new.append(_answering(answer, round_id))
@@ -92,7 +93,7 @@ def begin_round(
     source: str = "",
 ) -> BegunRound:
     """Append what a caller sent, before it is answered; see `append_round`."""
-    session = locked_session(user, session_id, agent_id=agent_id, source=source)
+    session = locked_session(NamedSession(user, session_id, agent_id, source))
     new, following = _compared(session, _with_ids(sent, round_id))
     after = following[0].sequence - 1 if following else session.last_sequence
     appended = append(user, session_id, new)

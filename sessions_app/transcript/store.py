@@ -1,7 +1,8 @@
-"""`store`: what an append writes, by one message to the database: the session's counters and the rows of the new turns.
+"""`store`: write what an append adds: the counters of sessions, and the rows of new turns.
 
-By hand, as each append does it: the ORM takes two messages, and longer to write them down than PostgreSQL to carry them
-out.
+One session takes one message to the database. Its SQL is written by hand because each append sends it: the ORM would
+send two messages, and takes longer to compose them than PostgreSQL to execute them. Several sessions take a COPY and
+an UPDATE, whatever their number.
 """
 
 import json
@@ -11,9 +12,10 @@ from typing import Any
 
 from django.db import connection
 
+from sessions_app.copy_rows import copy_rows, update_rows
 from sessions_app.models import Message, Session
 
-# The columns of a session that change with each append.
+# The columns of a session that an append writes.
 COUNTED = [
     "message_count",
     "last_sequence",
@@ -23,6 +25,7 @@ COUNTED = [
     "last_activity_at",
     "last_arrived_at",
     "status",
+    "title",
 ]
 # The columns of a new turn; the others are null.
 WRITTEN = (
@@ -51,13 +54,24 @@ INSERT INTO sessions_app_message ({", ".join(WRITTEN)}) VALUES {{rows}} RETURNIN
 """  # noqa: S608 (names of our own columns)
 
 
-def store(session: Session, added: Sequence[Message]) -> None:
-    """Write a session's counters and its new turns, which get their primary keys.
+def store(added: Sequence[tuple[Session, Sequence[Message]]]) -> None:
+    """Write the counters of sessions and their new turns.
+
+    The turns get their primary keys if all are of one session.
 
     Args:
-        session: locked, counters up to date.
-        added: one or more.
+        added: One or more turns of each session, which is locked and has its new counters.
     """
+    sessions = list({session.pk: session for session, _ in added}.values())
+    messages = [message for _, new in added for message in new]
+    if len(sessions) == 1:
+        _insert(sessions[0], messages)
+    else:
+        copy_rows(messages)
+        update_rows(sessions, COUNTED)
+
+
+def _insert(session: Session, added: Sequence[Message]) -> None:
     parameters: list[Any] = [*_counters(session)]
     for message in added:
         *values, payload, metadata = _values(message)

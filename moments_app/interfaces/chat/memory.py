@@ -12,8 +12,8 @@ from moments_app.interfaces.chat.headers import ChatSession
 from moments_app.interfaces.chat.request import ChatRequest
 from sessions_app.models import Message
 from sessions_app.row_security import acting_for
-from sessions_app.transcript.append import locked_session
 from sessions_app.transcript.append_round import live_from, newest_turns
+from sessions_app.transcript.lock_sessions import NamedSession, locked_session
 
 SOURCE = "chat"  # of sessions that begin here; turns stored from here have it in their metadata
 # For a caller who sends the conversation along: neither its turns nor a summary of them is repeated.
@@ -58,7 +58,7 @@ def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory
 def _begin(session: ChatSession) -> None:
     with acting_for(session.user_id, application=session.application, create=True, holding=True) as user:
         assert user is not None  # it was made
-        locked_session(user, session.session_id, agent_id=session.agent_id, source=SOURCE)
+        locked_session(NamedSession(user, session.session_id, session.agent_id, SOURCE))
 
 
 def _put_into(request: ChatRequest, envelope: Envelope) -> RequestWithMemory:

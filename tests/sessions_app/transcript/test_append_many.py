@@ -14,8 +14,8 @@ from moments_app.models import Job, OwnText, Summary
 from sessions_app import copy_rows
 from sessions_app.database_roles import WORKER_ROLE
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.transcript.append import IdTaken, NewMessage, append, messages_appended
-from sessions_app.transcript.append_many import Batch, append_many
+from sessions_app.transcript.append import Batch, IdTaken, NewMessage, append, append_many, messages_appended
+from sessions_app.transcript.lock_sessions import NamedSession
 from tests.sessions_app.transcript.test_append import assert_counters_equal_rows
 from tests.support.concurrency import at_once
 from tests.support.roles import logged_in_as
@@ -31,8 +31,14 @@ ODD = [
 ]
 
 
-def batch_of(user: UserProfile, session_id: str, messages: Sequence[NewMessage], **fields: str) -> Batch:
-    return Batch(user, session_id, messages, **fields)
+def batch_of(
+    user: UserProfile, session_id: str, messages: Sequence[NewMessage], title: str = "", **fields: str
+) -> Batch:
+    return Batch(NamedSession(user, session_id, **fields), messages, title)
+
+
+def added_by(batches: Sequence[Batch]) -> list[int]:
+    return [appended.added for appended in append_many(batches)]
 
 
 def rows_of(user: UserProfile, model: type[Message] | type[Session]) -> list[dict[str, Any]]:
@@ -63,9 +69,9 @@ def test_what_is_stored_is_what_an_append_stores_whatever_role_does_it(
     batches = [batch_of(bo, name, messages, agent_id="helper", source="import") for name, messages in said.items()]
     if role:  # row security limits it, so it may not COPY
         with logged_in_as(role):
-            assert append_many(batches) == [3, 60, 2]
+            assert added_by(batches) == [3, 60, 2]
     else:
-        assert append_many(batches) == [3, 60, 2]
+        assert added_by(batches) == [3, 60, 2]
     for model in (Message, Session):
         assert rows_of(bo, model) == rows_of(ada, model)
     assert words_of(bo) == words_of(ada)
@@ -74,8 +80,8 @@ def test_what_is_stored_is_what_an_append_stores_whatever_role_does_it(
 
 
 def test_row_1_what_is_there_is_not_added_again_and_batches_of_one_session_follow_each_other(ada: UserProfile) -> None:
-    assert append_many([batch_of(ada, "s1", ODD, title="Kiln"), batch_of(ada, "s1", ODD[:2] + turns(1))]) == [3, 1]
-    assert append_many([batch_of(ada, "s1", ODD[:2], title="Other"), batch_of(ada, "s2", ODD[:1])]) == [0, 1]
+    assert added_by([batch_of(ada, "s1", ODD, title="Kiln"), batch_of(ada, "s1", ODD[:2] + turns(1))]) == [3, 1]
+    assert added_by([batch_of(ada, "s1", ODD[:2], title="Other"), batch_of(ada, "s2", ODD[:1])]) == [0, 1]
     assert_counters_equal_rows(first := Session.objects.get(session_id="s1"))
     assert (first.title, first.message_count) == ("Kiln", 4)
     with pytest.raises(IdTaken):
@@ -88,7 +94,7 @@ def test_row_1_what_is_there_is_not_added_again_and_batches_of_one_session_follo
 def test_row_1_an_archived_message_is_not_added_again_and_another_with_its_id_is_refused(ada: UserProfile) -> None:
     append_many([batch_of(ada, "s1", ODD)])
     Message.objects.turns().archive()
-    assert append_many([batch_of(ada, "s1", ODD[:2])]) == [0]
+    assert added_by([batch_of(ada, "s1", ODD[:2])]) == [0]
     others: list[dict[str, Any]] = [{"content": "else"}, {"payload": {"found": []}}]
     for other in others:
         with pytest.raises(IdTaken):

@@ -13,7 +13,9 @@ from moments_app.models import OwnText
 from moments_app.recall import index_words
 from moments_app.turns import platform_text, served_lines
 from sessions_app import lexemes
+from sessions_app.imports.import_sessions import Place, Record, import_sessions
 from sessions_app.models import Message, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.transcript import append as append_module
 from sessions_app.transcript.append import WORDS_MAX_BYTES, NewMessage, append, process_texts
 from tests.support.api import Api
@@ -36,7 +38,13 @@ def by_a_function(service: Api) -> None:
     append(UserProfile.objects.ensure("ada"), "s1", [NewMessage("user", TEXT)])
 
 
-@pytest.mark.parametrize("say", [by_rest, by_chat, by_a_function])
+def by_an_import(service: Api) -> None:
+    said = [NewMessage("user", TEXT, external_id="1"), NewMessage("assistant", "Then wait.", external_id="2")]
+    found = [Record(f"{n}", Place("ada", f"s{n}"), message) for n, message in enumerate(said)]
+    assert import_sessions(found, application=DEFAULT).added == 2
+
+
+@pytest.mark.parametrize("say", [by_rest, by_chat, by_a_function, by_an_import])
 def test_row_43_texts_are_processed_while_no_transaction_is_open(
     service: Api, say: Callable[[Api], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
