@@ -8,24 +8,22 @@ None of them owns a table or is a superuser, so row-level security binds them al
 - `memory_worker` is a worker: it sees all rows, but logins.
 
 For one person a web process takes `memory_request` (`row_security.py`), for an operator who is limited to applications
-`memory_operator` (`limited_operators.py`). Whatever statement opens a transaction takes the role before it, in the same
-message: that costs no round trip, ends with the transaction, and holds behind a pooler.
+`memory_operator` (`limited_operators.py`). A transaction takes its role by its first message (`first_statement.py`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, InternalError, ProgrammingError, connection, transaction
-from psycopg import ClientCursor, sql
-from psycopg.pq import TransactionStatus
+from psycopg import sql
+
+from sessions_app import first_statement
 
 WEB_ROLE, ADMIN_ROLE, WORKER_ROLE = "memory_web", "memory_admin", "memory_worker"
-# Has all statements of a transaction see the same moment. It comes before any query, so the role is taken after it.
-SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 
 
 @dataclass(frozen=True)
@@ -55,12 +53,10 @@ def role_taken() -> Role | None:
 
 @contextmanager
 def taking(role: Role | None) -> Iterator[None]:
-    """Have the transactions of the block take a role; None for that of the process's login."""
-    is_taking = _as_role in connection.execute_wrappers
+    """Let the transactions of the block take a role; None for that of the process's login."""
     outer = _role.set(role)
     try:
-        with nullcontext() if is_taking else connection.execute_wrapper(_as_role):
-            yield
+        yield
     finally:
         _role.reset(outer)
 
@@ -72,28 +68,12 @@ def behind_requests() -> Iterator[None]:
         yield
 
 
-def _as_role(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-    """Execute a statement; one that opens a transaction takes the role first."""
-    role, cursor = _role.get(), context["cursor"].cursor
-    if role is None or cursor.connection.info.transaction_status != TransactionStatus.IDLE:
-        return execute(sql, params, many, context)
-    if sql.endswith(SNAPSHOT):
-        return execute(f"{sql}; {role.taken()}", params, many, context)
-    if many or not isinstance(cursor, ClientCursor):
-        return _beside(role, lambda: execute(sql, params, many, context), cursor.connection)
-    result = execute(role.taken() + sql, params, many, context)
-    cursor.set_result(-1)  # which the statement itself returned
-    return result
+class RoleTaken(first_statement.Provider):
+    """Takes the role of a transaction by its first statement."""
 
-
-def _beside(role: Role, execute: Callable[[], Any], session: Any) -> Any:
-    """Take the role before what can't carry it: several statements, or a cursor on the server."""
-    if not session.autocommit:
-        session.execute(role.taken())
-        return execute()
-    with session.transaction():  # a cursor that outlives its transaction holds its rows
-        session.execute(role.taken())
-        return execute()
+    def before(self, *, begins: bool) -> str:
+        role = _role.get()
+        return role.taken() if role and begins else ""
 
 
 # --- in the database ---

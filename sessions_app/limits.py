@@ -1,26 +1,24 @@
 """How long a request may take, and wait for the database: for a lock, a statement, or itself within a transaction.
 
-Whatever statement opens a transaction in a limited block carries `SET LOCAL` of the limits before it, in the same
-message. So they hold for a person's transaction, for those of the tables' owner and for single statements alike, cost
-no round trip, and end with the transaction: a pooler may give the connection to a worker, who has no limits.
+In a limited block each transaction sets its limits by its first message (`first_statement.py`). So they hold for a
+person's transaction, for those of the tables' owner and for single statements alike.
 
 A request also has a deadline. A statement gets the time that is left until then, and none begins after it.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any
 
 import structlog
 from django.conf import settings
-from django.db import OperationalError, connection
-from psycopg import ClientCursor, errors
-from psycopg.pq import TransactionStatus
+from django.db import OperationalError
+from psycopg import errors
 
+from sessions_app import first_statement
 from sessions_app.database_roles import WEB, Role, taking
 from sessions_app.refusals import Refusal
 
@@ -57,7 +55,7 @@ class Deadline:
 
 REGRANT = 1.0  # seconds that a transaction's statements may run beyond the deadline
 
-_kind: ContextVar[Kind] = ContextVar("kind")
+_kind: ContextVar[Kind | None] = ContextVar("kind", default=None)
 _deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
@@ -87,11 +85,9 @@ def limited(kind: Kind) -> Iterator[None]:
     """
     if kind is Kind.LONG and (ends := deadline()):
         ends.lift()
-    is_limited = _with_limits in connection.execute_wrappers
     outer = _kind.set(kind)
     try:
-        with nullcontext() if is_limited else connection.execute_wrapper(_with_limits):
-            yield
+        yield
     finally:
         _kind.reset(outer)
 
@@ -108,40 +104,30 @@ def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
         yield
 
 
-def _with_limits(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-    """Execute a statement. One that opens a transaction begins with the limits, a late one with the time left."""
-    cursor = context["cursor"].cursor
-    first = _before(cursor.connection.info.transaction_status)
-    # Other cursors take one statement a message. What they read in a request comes after the transaction's first.
-    if many or not first or not isinstance(cursor, ClientCursor):
-        return execute(sql, params, many, context)
-    result = execute(first + sql, params, many, context)
-    while cursor.nextset():  # to what the statement itself returned
-        pass
-    return result
+class LimitsSet(first_statement.Provider):
+    """Limits a transaction by its first statement. A late one sets the time left."""
 
+    def before(self, *, begins: bool) -> str:
+        """Return the statements that set the limits.
 
-def _before(status: TransactionStatus) -> str:
-    """Return the statements to execute before one, or blank.
-
-    Raises:
-        OperationalError: the request's deadline has passed.
-    """
-    if status not in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
-        return ""  # what failed is rolled back
-    ends = deadline()
-    left = ends.left if ends else math.inf
-    if left <= 0:
-        raise OperationalError("The deadline of the request has passed.") from errors.QueryCanceled()
-    if status == TransactionStatus.IDLE:
-        limits = _limits(_kind.get(), left)
-    elif ends and left < ends.granted - REGRANT:
-        limits = {"statement_timeout": left}
-    else:
-        return ""
-    if ends:
-        ends.granted = limits["statement_timeout"]
-    return set_local(limits)
+        Raises:
+            OperationalError: the request's deadline has passed.
+        """
+        kind, ends = _kind.get(), deadline()
+        if kind is None:
+            return ""
+        left = ends.left if ends else math.inf
+        if left <= 0:
+            raise OperationalError("The deadline of the request has passed.") from errors.QueryCanceled()
+        if begins:
+            limits = _limits(kind, left)
+        elif ends and left < ends.granted - REGRANT:
+            limits = {"statement_timeout": left}
+        else:
+            return ""
+        if ends:
+            ends.granted = limits["statement_timeout"]
+        return set_local(limits)
 
 
 def _limits(kind: Kind, left: float) -> dict[str, float]:

@@ -127,13 +127,11 @@ def _fit(changed_to: str | None) -> BaseDatabaseWrapper | None:
 def _leading_to(replica: BaseDatabaseWrapper) -> Iterator[None]:
     """Let the one connection that everything knows lead to the replica, in this thread, until the block ends."""
     own = connections[DEFAULT_DB_ALIAS]
-    replica.execute_wrappers = list(own.execute_wrappers)
     connections[DEFAULT_DB_ALIAS] = replica
     try:
         yield
     finally:
         connections[DEFAULT_DB_ALIAS] = own
-        replica.execute_wrappers = []
 
 
 def _note_away(error: OperationalError) -> None:

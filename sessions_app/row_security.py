@@ -15,7 +15,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.migrations import RunSQL
 
-from sessions_app.database_roles import SNAPSHOT
+from sessions_app.first_statement import SNAPSHOT
 from sessions_app.insert import insert_unless_there
 from sessions_app.models.user_profile import UserProfile
 from sessions_app.rows import columns, first

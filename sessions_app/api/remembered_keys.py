@@ -6,19 +6,19 @@ answered as one with a wrong key. So a key does nothing more from the moment it 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from django.db import DataError, connection
+from django.db import DatabaseError, connection
 from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
-from psycopg import ClientCursor, errors, sql
+from psycopg import errors, sql
 from rest_framework.exceptions import AuthenticationFailed
 
+from sessions_app import first_statement
 from sessions_app.daily_limits import FRESH
-from sessions_app.database_roles import SNAPSHOT
 from sessions_app.models import ApiKey, DailyLimit
 from sessions_app.proven import PROVEN, hash_of
 
@@ -46,6 +46,7 @@ class _Unconfirmed(NamedTuple):
 
 
 _remembered: dict[bytes, _Remembered] = {}  # by a hash of the key's text
+_confirms: ContextVar[bool] = ContextVar("confirms", default=False)  # the first message of this request will
 _unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", default=None)  # the key of this request
 
 
@@ -54,7 +55,7 @@ def key_with(text: str) -> ApiKey | None:
     place = hash_of(text)
     known = _remembered.get(place)
     is_known = known is not None and time.monotonic() - known.since < SECONDS and known.key.is_valid()
-    if known and is_known and _confirmed_first in connection.execute_wrappers:
+    if known and is_known and _confirms.get():
         _unconfirmed.set(_Unconfirmed(text, known.confirming))
         return known.key
     _remembered.pop(place, None)
@@ -76,12 +77,12 @@ def forget(**_: Any) -> None:
 @contextmanager
 def confirming() -> Iterator[None]:
     """Serve a request in the block, whose key is confirmed by the first message of the block to the database."""
-    outer = _unconfirmed.set(None)
+    is_nested, outer = _confirms.set(True), _unconfirmed.set(None)
     try:
-        with connection.execute_wrapper(_confirmed_first):
-            yield
+        yield
     finally:
         _unconfirmed.reset(outer)
+        _confirms.reset(is_nested)
 
 
 def confirm() -> None:
@@ -95,22 +96,24 @@ def confirm() -> None:
             cursor.execute("SELECT")
 
 
-def _confirmed_first(execute: Callable[..., Any], statement: Any, params: Any, many: bool, context: Any) -> Any:
-    """Execute a statement; the first one of a request confirms its key before."""
-    unconfirmed, cursor = _unconfirmed.get(), context["cursor"].cursor
-    if not unconfirmed or statement == SNAPSHOT:  # which comes before any query
-        return execute(statement, params, many, context)
-    if many or not isinstance(statement, str) or not isinstance(cursor, ClientCursor):
-        confirm()
-        return execute(statement, params, many, context)
-    try:
-        result = execute(unconfirmed.confirming + statement, params, many, context)
-    except DataError as error:
-        if not isinstance(error.__cause__, errors.DivisionByZero):
-            raise
+class KeyConfirmed(first_statement.Provider):
+    """Confirms the key of a request by the first message of the request."""
+
+    def before(self, *, begins: bool) -> str:
+        unconfirmed = _unconfirmed.get()
+        return unconfirmed.confirming if unconfirmed else ""
+
+    def executed(self) -> None:
         _unconfirmed.set(None)
-        PROVEN.drop(unconfirmed.text)
-        raise AuthenticationFailed(NOT_VALID) from None
-    _unconfirmed.set(None)
-    cursor.set_result(-1)  # which the statement itself returned
-    return result
+
+    def failed(self, error: DatabaseError) -> None:
+        """Refuse the key, if that is what failed.
+
+        Raises:
+            AuthenticationFailed: the key isn't valid any more.
+        """
+        unconfirmed = _unconfirmed.get()
+        if unconfirmed and isinstance(error.__cause__, errors.DivisionByZero):
+            _unconfirmed.set(None)
+            PROVEN.drop(unconfirmed.text)
+            raise AuthenticationFailed(NOT_VALID) from None

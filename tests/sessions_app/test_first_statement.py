@@ -1,0 +1,51 @@
+"""What goes before a statement, where the statement can't carry it or has to come first."""
+
+import pytest
+from django.db import connection, transaction
+from psycopg import sql
+
+from sessions_app.database_roles import ADMIN, ADMIN_ROLE, taking
+from sessions_app.first_statement import SNAPSHOT
+from sessions_app.limited_operators import OPERATOR_ROLE, operating_in
+from sessions_app.limits import Kind, limited
+from sessions_app.models import Session, UserProfile
+from sessions_app.models.application import DEFAULT
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+STATE = "current_user || ' ' || current_setting('lock_timeout')"
+
+
+@pytest.mark.parametrize("is_atomic", [False, True])
+def test_row_9_many_statements_and_composed_ones_have_the_role_and_the_limits(
+    ada: UserProfile, is_atomic: bool
+) -> None:
+    sessions = Session.objects.bulk_create(Session(user=ada, session_id=f"s{n}") for n in range(2))
+    update = f"UPDATE sessions_app_session SET title = {STATE} WHERE id = %s"
+    composed = sql.SQL(f"SELECT {STATE}, %s")
+    with taking(ADMIN), limited(Kind.CALL):
+        for session in sessions:
+            if is_atomic:
+                with transaction.atomic(), connection.cursor() as cursor:
+                    cursor.executemany(update, [[session.pk]])
+            else:
+                with connection.cursor() as cursor:
+                    cursor.executemany(update, [[session.pk]])
+        with connection.cursor() as cursor:
+            cursor.execute(composed, [1])  # type: ignore[arg-type]
+            [state, one] = cursor.fetchone() or ("", 0)
+    assert {state, *Session.objects.values_list("title", flat=True)} == {f"{ADMIN_ROLE} 1min"}
+    assert one == 1
+
+
+def test_a_snapshot_is_taken_before_a_role_that_asks_the_database() -> None:
+    with operating_in(1, [DEFAULT]), limited(Kind.CALL), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(SNAPSHOT)
+        cursor.execute(f"SELECT {STATE}, current_setting('transaction_isolation')")
+        assert cursor.fetchone() == (f"{OPERATOR_ROLE} 1min", "repeatable read")
+
+
+def test_nothing_goes_before_a_statement_outside_requests() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_user = session_user, current_setting('lock_timeout')")
+        assert cursor.fetchone() == (True, "0")
