@@ -9,12 +9,12 @@ import asyncio
 import math
 import re
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from http.cookies import CookieError, SimpleCookie
 
+from cachetools import LRUCache
 from django.conf import settings
 from django.db import DatabaseError, connection
 from starlette.types import Scope
@@ -37,27 +37,22 @@ class Buckets:
     """A bucket of calls for each name, filled at `ANONYMOUS_RATE` a second; for one event loop."""
 
     def __init__(self) -> None:
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._left: LRUCache[str, tuple[float, float]] = LRUCache(ADDRESSES)
 
     def take(self, name: str) -> float:
         """Take a call; return 0, or the seconds until there is one."""
         rate, now = settings.ANONYMOUS_RATE, time.monotonic()
         full = float(rate * AT_ONCE)
-        left, at = self._left.pop(name, (full, now))
+        left, at = self._left.get(name, (full, now))
         left = min(full, left + (now - at) * rate)
         wait = max(0.0, (1 - left) / rate)
-        self._put(name, left if wait else left - 1, now)
+        self._left[name] = left if wait else left - 1, now
         return wait
 
     def give_back(self, name: str) -> None:
         """Put back what was taken for somebody who is no stranger."""
-        left, at = self._left.pop(name, (0.0, time.monotonic()))
-        self._put(name, left + 1, at)
-
-    def _put(self, name: str, left: float, at: float) -> None:
-        self._left[name] = left, at
-        if len(self._left) > ADDRESSES:
-            self._left.popitem(last=False)
+        left, at = self._left.get(name, (0.0, time.monotonic()))
+        self._left[name] = left + 1, at
 
 
 class Issued:

@@ -31,6 +31,7 @@ from moments_app.turns import served_lines
 from sessions_app import daily_limits, write_behind
 from sessions_app.api import remembered_keys
 from sessions_app.models import ApiKey, UserProfile
+from sessions_app.process_cache import ProcessCache
 from tests.support import folders
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
@@ -188,7 +189,7 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(write_behind, "EVERY", 3_600)
     monkeypatch.setattr(write_behind, "SOON", 3_600)
     monkeypatch.setattr(Conf, "POLL", 0)
-    monkeypatch.setattr(remembered_keys, "SECONDS", 3_600)
+    monkeypatch.setattr(remembered_keys, "REMEMBERED", ProcessCache(remembered_keys.MOST, seconds=3_600))
     cache.clear()
     daily_limits.meter.forget()
     served_lines.written.forget()

@@ -61,10 +61,10 @@ class Item:
         for name in ("text", "name", "tool", "speaker"):
             setattr(self, name, without_unseen(getattr(self, name)))
 
-    def marked(self, *, why: str, score: float, is_certain: bool = False, is_neighbour: bool = False) -> Self:
-        """Return the item with another reason and value; it says the same, so what is known of its text stays known."""
+    def marked(self, *, why: str, score: float, is_certain: bool) -> Self:
+        """Return the item with another reason and value. What was worked out about its text stays known."""
         item = object.__new__(type(self))
-        marks = {"why": why, "score": score, "is_certain": is_certain, "is_neighbour": is_neighbour, "prices": {}}
+        marks = {"why": why, "score": score, "is_certain": is_certain, "prices": {}}
         item.__dict__.update(self.__dict__, **marks)
         return item
 

@@ -1,34 +1,52 @@
 """The static layers of contexts, kept by a web process until the stamp of the input changes, or for a few minutes.
 
-They are kept as they are: whoever takes them finds their items written down and counted.
+Their items are kept with what was worked out about them: written down and counted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from moments_app.context.bounded_store import BoundedStore
+from django.conf import settings
+
 from moments_app.context.item import Item
+from sessions_app.process_cache import ProcessCache
 
 MOST_CHARS = 5_000_000  # of texts, over all sessions; each is there again in every format that it was written in
-ITEM_CHARS = 500  # that an item counts beside its text
+ITEM_CHARS = 500  # that an item counts besides its text
 Layers = Mapping[str, Sequence[Item]]
 
 
-class KeptLayers(BoundedStore[int, tuple[str, Layers]]):
+class _Kept(NamedTuple):
+    stamp: str
+    layers: Layers
+
+    @property
+    def chars(self) -> int:
+        return sum([ITEM_CHARS + len(item.text) for layer in self.layers.values() for item in layer])
+
+
+class KeptLayers:
     """Layers by the primary key of a session, which no two sessions ever share."""
 
+    def __init__(self) -> None:
+        seconds = settings.MEMORY_CONTEXT.sync_minutes * 60
+        self._sessions: ProcessCache[int, _Kept] = ProcessCache(
+            MOST_CHARS, seconds=seconds, size_of=lambda kept: kept.chars
+        )
+
     def under(self, session: int, stamp: str) -> Layers | None:
-        """Return the layers that were kept under a stamp, unless that is too long ago."""
-        kept = self._kept.get(session)
-        if kept is None or self._is_old(kept):
-            return None
-        kept_under, layers = kept.value
-        return layers if kept_under == stamp else None
+        """Return the layers of a session, if they were kept under this stamp."""
+        kept = self._sessions.get(session)
+        return kept.layers if kept and kept.stamp == stamp else None
 
     def keep_under(self, session: int, stamp: str, layers: Layers) -> None:
         """Keep the layers that were built under a stamp."""
-        items = [item for layer in layers.values() for item in layer]
-        chars = sum([ITEM_CHARS + len(item.text) for item in items])
-        self.keep(session, (stamp, layers), chars, most=MOST_CHARS)
+        self._sessions.put(session, _Kept(stamp, layers))
+
+    def forget(self, sessions: Iterable[int]) -> None:
+        """Remove the layers of sessions."""
+        for session in sessions:
+            self._sessions.drop(session)
 
 
 KEPT_LAYERS = KeptLayers()

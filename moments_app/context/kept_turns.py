@@ -1,26 +1,29 @@
 """The items of live turns, kept by a web process: the next context of a session has most of the same ones.
 
-Nothing is served from here unseen: each context reads the turns anew, and takes an item from here only where the turn
-is the same to the letter. What is spared is to make items of them, and to write and count those.
+Each context reads the turns from the database, and takes an item from here only if the turn is the same to the letter.
+That saves making, writing and counting the item.
 """
 
 from collections.abc import Callable, Sequence
 from zoneinfo import ZoneInfo
 
-from moments_app.context.bounded_store import BoundedStore
+from django.conf import settings
+
 from moments_app.context.input import LiveTurn
 from moments_app.context.item import Item
+from sessions_app.process_cache import ProcessCache
 
 MOST_CHARS = 5_000_000  # of texts, over all sessions; each is there again in every format that it was written in
-TURN_CHARS = 500  # that a turn counts beside its text
+TURN_CHARS = 500  # that a turn counts besides its text
 Known = dict[int, tuple[LiveTurn, Item]]  # the items of one session's turns, by sequence
 
 
 class KeptTurns:
-    """Items by session and time zone; those that were kept first go first."""
+    """Items by session and time zone."""
 
     def __init__(self) -> None:
-        self._sessions: BoundedStore[tuple[int, str], Known] = BoundedStore()
+        seconds = settings.MEMORY_CONTEXT.sync_minutes * 60
+        self._sessions: ProcessCache[tuple[int, str], Known] = ProcessCache(MOST_CHARS, seconds=seconds, size_of=_chars)
 
     def items(
         self, session: int, zone: ZoneInfo, turns: Sequence[LiveTurn], make: Callable[[LiveTurn], Item]
@@ -43,15 +46,16 @@ class KeptTurns:
                 there, is_known = (turn, make(turn)), False
             found.append(there)
         if not is_known:
-            self._keep(address, {turn.sequence: (turn, item) for turn, item in found if turn.payload is None})
+            kept = {turn.sequence: (turn, item) for turn, item in found if turn.payload is None}
+            self._sessions.put(address, kept)
         return [item for _turn, item in found]
-
-    def _keep(self, address: tuple[int, str], items: Known) -> None:
-        chars = TURN_CHARS * len(items) + sum([len(turn.content) for turn, _item in items.values()])
-        self._sessions.keep(address, items, chars, most=MOST_CHARS)
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+
+def _chars(items: Known) -> int:
+    return TURN_CHARS * len(items) + sum([len(turn.content) for turn, _item in items.values()])
 
 
 KEPT_TURNS = KeptTurns()

@@ -4,9 +4,6 @@ A process knows what it has not written yet all the same; another one knows it s
 it wrote a while ago it does not write with the next context, which shares most of its lines.
 """
 
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,11 +15,12 @@ from django.utils import timezone
 from moments_app.models.own_text import REFRESHED
 from moments_app.turns.served_text import served_hashes
 from sessions_app.models import UserProfile
+from sessions_app.process_cache import ProcessCache
 from sessions_app.rows import array_of
 from sessions_app.write_behind import WriteBehind
 
 TRUSTED_SECONDS = 600  # for which what this process wrote about a person is taken to be there
-MOST_PEOPLE, MOST_LINES = 300, 1_000  # that are known to be written: people, and lines of each
+MOST_PEOPLE, MOST_LINES = 300, 1_000  # people, and lines of each
 
 # What is there and fresh is not touched; the rest in one order, so that two processes never wait for each other.
 _WRITE_SQL = """
@@ -57,34 +55,25 @@ class WrittenLines:
     """The lines that this process knows to be written, by person, and of each whether it only quotes."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._people: OrderedDict[int, tuple[float, dict[int, bool]]] = OrderedDict()
+        self._people: ProcessCache[int, dict[int, bool]] = ProcessCache(MOST_PEOPLE, seconds=TRUSTED_SECONDS)
 
     def have(self, one: ServedTexts) -> bool:
-        """Tell whether all that was served is written, as far as this process knows."""
-        known = self._of(one.user)
+        """Return True if all that was served is written, as far as this process knows."""
+        known = self._people.get(one.user) or {}
         return all(line in known and known[line] <= is_quote for line, is_quote in one.hashes.items())
 
     def add(self, by_user: Mapping[int, Mapping[int, bool]]) -> None:
         """Note lines as written."""
-        with self._lock:
-            for user, lines in by_user.items():
-                known = self._of(user)
-                if not known or len(known) + len(lines) > MOST_LINES:
-                    known = {}
-                    self._people[user] = time.monotonic(), known
-                known.update({line: known.get(line, True) and is_quote for line, is_quote in lines.items()})
-            while len(self._people) > MOST_PEOPLE:
-                self._people.popitem(last=False)
+        for user, lines in by_user.items():
+            known = self._people.get(user)
+            if known is None or len(known) + len(lines) > MOST_LINES:
+                known = {}
+                self._people.put(user, known)
+            known.update({line: known.get(line, True) and is_quote for line, is_quote in lines.items()})
 
     def forget(self) -> None:
         """Know nothing, as a process that has just begun."""
-        with self._lock:
-            self._people.clear()
-
-    def _of(self, user: int) -> dict[int, bool]:
-        since, known = self._people.get(user, (0.0, {}))
-        return known if time.monotonic() - since < TRUSTED_SECONDS else {}
+        self._people.clear()
 
 
 written = WrittenLines()

@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, cast
+from threading import Lock
+from typing import Any
+
+from cachetools import LRUCache, cached
 
 from moments_app.turns.words import plain_words
 
@@ -134,23 +137,18 @@ def served_hashes(texts: Iterable[str], quoted: Iterable[str] = (), query: str =
     return {line: line in quotes for line in _hashes(texts) - of_query}
 
 
-# The hash of each of many lines, None for a blank one, by Python's own hash of the line; no text is kept.
-_known: dict[int, int | None] = {}
-
-
 def _hashes(texts: Iterable[str]) -> set[int]:
     """Return the hashes of the lines of texts; a context shares most of its lines with the ones before."""
-    if len(_known) > KNOWN:
-        _known.clear()
-    found = set()
-    for pair in [pair for text in texts for pair in _lines(text, NESTED)]:
-        key = hash(pair)
-        if key not in _known:
-            line = TextLine(*pair)
-            _known[key] = None if line.is_blank else line.hash
-        found.add(_known[key])
-    found.discard(None)
-    return cast(set[int], found)
+    hashes = {_hash(*pair) for text in texts for pair in _lines(text, NESTED)}
+    return {found for found in hashes if found is not None}
+
+
+# By Python's own hash of a line, so that no text is kept.
+@cached(LRUCache(KNOWN), key=lambda *pair: hash(pair), lock=Lock())
+def _hash(text: str, is_neutral: bool) -> int | None:
+    """Return the hash of a line; None for a blank one."""
+    line = TextLine(text, is_neutral)
+    return None if line.is_blank else line.hash
 
 
 def may_be_platform_text(lines: Sequence[TextLine]) -> bool:

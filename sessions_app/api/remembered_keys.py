@@ -5,7 +5,6 @@ Where the key was revoked since, that message ends before anything else in it is
 answered as one with a wrong key. So a key does nothing more from the moment it is revoked, whichever process is called.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,6 +19,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from sessions_app import first_statement
 from sessions_app.daily_limits import FRESH
 from sessions_app.models import ApiKey, DailyLimit
+from sessions_app.process_cache import ProcessCache
 from sessions_app.proven import PROVEN, hash_of
 
 SECONDS = FRESH  # whether anybody has limits of their own is remembered with a key, and no longer than limits are
@@ -35,7 +35,6 @@ WHERE prefix = {} AND secret_hash = {} AND revoked_at IS NULL AND (expires_at IS
 
 
 class _Remembered(NamedTuple):
-    since: float  # seconds of the monotonic clock
     key: ApiKey
     confirming: str
 
@@ -45,7 +44,7 @@ class _Unconfirmed(NamedTuple):
     confirming: str
 
 
-_remembered: dict[bytes, _Remembered] = {}  # by a hash of the key's text
+REMEMBERED: ProcessCache[bytes, _Remembered] = ProcessCache(MOST, seconds=SECONDS)  # by a hash of the key's text
 _confirms: ContextVar[bool] = ContextVar("confirms", default=False)  # the first message of this request will
 _unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", default=None)  # the key of this request
 
@@ -53,25 +52,22 @@ _unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", defaul
 def key_with(text: str) -> ApiKey | None:
     """Return the valid key with this text, or None; one that is remembered is confirmed within `confirming`."""
     place = hash_of(text)
-    known = _remembered.get(place)
-    is_known = known is not None and time.monotonic() - known.since < SECONDS and known.key.is_valid()
-    if known and is_known and _confirms.get():
+    known = REMEMBERED.get(place)
+    if known and known.key.is_valid() and _confirms.get():
         _unconfirmed.set(_Unconfirmed(text, known.confirming))
         return known.key
-    _remembered.pop(place, None)
+    REMEMBERED.drop(place)
     _unconfirmed.set(None)
     if key := ApiKey.objects.verify(text):
-        if len(_remembered) >= MOST:
-            _remembered.clear()
         confirming = sql.SQL(_CONFIRMING_SQL).format(key.prefix, key.secret_hash).as_string()
-        _remembered[place] = _Remembered(time.monotonic(), key, confirming)
+        REMEMBERED.put(place, _Remembered(key, confirming))
     return key
 
 
 @receiver([post_save, post_delete], sender=DailyLimit)
 def forget(**_: Any) -> None:
     """Ask for all keys again: whether there are limits may have changed."""
-    _remembered.clear()
+    REMEMBERED.clear()
 
 
 @contextmanager

@@ -9,24 +9,24 @@ from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
 from sessions_app.api.person import key_of
 from sessions_app.daily_limits import call_under_way
+from sessions_app.process_cache import ProcessCache
 
 MOST_KEYS = 10_000
 
 
 class _RecentCalls(BaseCache):
-    """When the keys called last, kept for DRF as it is: a usual cache writes each of them down at each call."""
+    """The times of the last calls of keys. DRF's throttle keeps them in a Django cache, which would pickle them."""
 
     def __init__(self) -> None:
         super().__init__({})
-        self._calls: dict[Any, Any] = {}
+        self._calls: ProcessCache[Any, Any] = ProcessCache(MOST_KEYS)
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
-        return self._calls.get(key, default)
+        calls = self._calls.get(key)
+        return default if calls is None else calls
 
     def set(self, key: Any, value: Any, timeout: Any = None, version: int | None = None) -> None:
-        if len(self._calls) > MOST_KEYS:
-            self._calls.clear()  # of the last second, which then counts for nobody
-        self._calls[key] = value
+        self._calls.put(key, value)
 
 
 class KeyRateThrottle(SimpleRateThrottle):

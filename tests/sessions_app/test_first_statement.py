@@ -32,7 +32,7 @@ def test_row_9_many_statements_and_composed_ones_have_the_role_and_the_limits(
                 with connection.cursor() as cursor:
                     cursor.executemany(update, [[session.pk]])
         with connection.cursor() as cursor:
-            cursor.execute(composed, [1])  # type: ignore[arg-type]
+            cursor.execute(composed, [1])
             [state, one] = cursor.fetchone() or ("", 0)
     assert {state, *Session.objects.values_list("title", flat=True)} == {f"{ADMIN_ROLE} 1min"}
     assert one == 1

@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
-from moments_app.context.kept_lines import KEPT_LINES
 from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from sessions_app.models import UserProfile
@@ -52,8 +51,7 @@ class FoundItems(Sequence[Item]):
         return len(self._results)
 
     def _item(self, score: float, result: Result) -> Item:
-        line = KEPT_LINES.item(self._person.pk, self._zone, result, _line)
-        return line.marked(why=_why(result), score=score, is_neighbour=not result.ranks)
+        return _line(result, self._zone, score)
 
 
 def items(source: ContextInput) -> Sequence[Item]:
@@ -76,8 +74,7 @@ def _is_left_out(source: ContextInput, result: Result) -> bool:
     return of_session and result.sequence is not None and result.sequence >= source.before
 
 
-def _line(result: Result, zone: ZoneInfo) -> Item:
-    """Return what was read of a result as an item."""
+def _line(result: Result, zone: ZoneInfo, score: float) -> Item:
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
     return Item(
         shorten_middle(result.content, MAX_CHARS, result.ref) + _span(result),
@@ -86,6 +83,9 @@ def _line(result: Result, zone: ZoneInfo) -> Item:
         time=result.time,
         zone=zone,
         role=result.role,
+        why=_why(result),
+        score=score,
+        is_neighbour=not result.ranks,
     )
 
 

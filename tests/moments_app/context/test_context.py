@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.context import receipts
+from moments_app.context import assemble, receipts
 from moments_app.context.assemble import preview, serve
 from moments_app.context.input import LiveTurn
+from moments_app.context.kept_layers import KeptLayers
 from moments_app.context.layers import DEFAULT, LAYERS
 from moments_app.context.render import FORMATS
 from moments_app.context.request import ContextRequest
@@ -360,10 +360,12 @@ class TestFreshness:
         assert not cached and newest.key in text
 
     @pytest.mark.slow
-    def test_after_a_while_and_never_when_switched_off(self, service: Api, settings: Settings) -> None:
+    def test_after_a_while_and_never_when_switched_off(
+        self, service: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         tuned(settings, sync_minutes=0)
+        monkeypatch.setattr(assemble, "KEPT_LAYERS", KeptLayers())  # as a process that starts with this setting
         context(service, refresh="true")
-        cache.clear()
         context(service)
         assert not self.seen(service)[0]
 

@@ -23,9 +23,9 @@ def test_layers_are_there_under_the_stamp_under_which_they_were_kept() -> None:
 
 
 def test_layers_are_not_served_when_they_were_kept_too_long_ago(settings: Settings) -> None:
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"sync_minutes": 0})
     kept = KeptLayers()
     kept.keep_under(1, "a", LAYERS)
-    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"sync_minutes": 0})
     assert kept.under(1, "a") is None
 
 

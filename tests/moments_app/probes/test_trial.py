@@ -60,7 +60,7 @@ def test_each_version_is_asked_for_what_it_would_bring_into_the_context(
     [tried] = try_probes(trial, session)
     assert [measure and measure.is_met for measure in tried.measures] == [False, True]
     assert everything(but=["moments_app_enginecall"]) == before
-    assert KEPT_LAYERS.get(session.pk) is None
+    assert KEPT_LAYERS._sessions.get(session.pk) is None
 
 
 def begun(purpose: str, user: UserProfile) -> Session:

@@ -1,0 +1,57 @@
+"""The cache of a process: bounded, and for any thread."""
+
+import threading
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from cachetools import Cache, LRUCache, TTLCache
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class ProcessCache(Generic[K, V]):
+    """Values by key. The least recently used go first.
+
+    Args:
+        most: The entries that have room, or the sum of their sizes.
+        seconds: For which an entry is kept; None for as long as it has room.
+        size_of: Returns the size of a value.
+    """
+
+    def __init__(self, most: int, *, seconds: float | None = None, size_of: Callable[[V], float] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._entries: Cache[K, V] = (
+            LRUCache(most, size_of) if seconds is None else TTLCache(most, seconds, getsizeof=size_of)
+        )
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key; None if there is none."""
+        with self._lock:
+            return self._entries.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value in place of an earlier one."""
+        with self._lock:
+            self._entries.pop(key, None)
+            with suppress(ValueError):  # it is larger than the cache
+                self._entries[key] = value
+
+    def drop(self, key: K) -> None:
+        """Remove the value of a key, if there is one."""
+        with self._lock:
+            self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        """Remove all values."""
+        with self._lock:
+            self._entries.clear()
+
+    def __contains__(self, key: K) -> bool:
+        with self._lock:
+            return key in self._entries
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._entries)

@@ -1,0 +1,51 @@
+"""The cache of a process."""
+
+from sessions_app.process_cache import ProcessCache
+from tests.support.concurrency import at_once
+
+
+def test_the_least_recently_used_go_when_there_are_many() -> None:
+    cache: ProcessCache[str, int] = ProcessCache(2)
+    cache.put("a", 1)
+    cache.put("b", 2)
+    assert cache.get("a") == 1
+    cache.put("c", 3)
+    assert (cache.get("a"), cache.get("b"), cache.get("c"), len(cache)) == (1, None, 3, 2)
+
+
+def test_entries_have_room_by_their_size_and_what_is_larger_than_all_is_not_kept() -> None:
+    cache: ProcessCache[str, str] = ProcessCache(5, size_of=len)
+    cache.put("a", "12")
+    cache.put("b", "345")
+    cache.put("c", "6")
+    assert [key for key in "abc" if key in cache] == ["b", "c"]
+    cache.put("c", "too large")
+    assert [key for key in "abc" if key in cache] == ["b"]
+
+
+def test_what_is_too_old_dropped_or_cleared_is_gone() -> None:
+    old: ProcessCache[str, int] = ProcessCache(2, seconds=0)
+    old.put("a", 1)
+    old.drop("a")
+    assert old.get("a") is None and "a" not in old
+    cache: ProcessCache[str, int] = ProcessCache(2, seconds=60)
+    for key in "ab":
+        cache.put(key, 1)
+    cache.drop("a")
+    cache.drop("a")
+    assert (cache.get("a"), cache.get("b")) == (None, 1)
+    cache.clear()
+    assert len(cache) == 0
+
+
+def test_threads_share_it() -> None:
+    cache: ProcessCache[int, int] = ProcessCache(10, seconds=0.001)
+
+    def use(number: int) -> None:
+        for key in range(2_000):
+            cache.put(key % 17, number)
+            cache.get(key % 13)
+            cache.drop(key % 11)
+
+    at_once(use, 8)
+    assert len(cache) <= 10
