@@ -7,7 +7,7 @@ CLIENT = "memory_platform"
 
 setup(
     packages=[
-        *find_packages(include=["memoryproject*", "sessions_app*", "moments_app*"]),
+        *find_packages(include=["memoryproject*", "sessions_app*", "moments_app*", "memory_extras*"]),
         *find_packages("clients/python"),
         TEMPLATES,
     ],

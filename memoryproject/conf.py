@@ -3,15 +3,17 @@
 Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field; a field of a group
 is `GROUP__FIELD`. A wrong value or an unknown name stops every command, the web server and the worker with a sentence
 that names it; a removed one gives a warning. `manage.py settings_table` makes `docs/settings.md` from these classes.
+
+An extra adds settings by a class `Settings` in its module `conf`, with fields and groups as in `Settings` here.
 """
 
 import secrets
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import (
@@ -28,6 +30,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic.fields import FieldInfo
+
+from memoryproject import extras
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 # Where settings and data are by default: the repository, or the folder in which an installed package is started.
@@ -551,6 +555,7 @@ class Settings(Group):
         "there, with a login like that of web processes. Unset: all is read from the database.",
     )
     database_pool_size: int = Field(10, ge=1, le=500, description="Most connections of one web process.")
+    extras: CommaList = Field([], description="Apps of `memory_extras` that are installed, separated by commas.")
     data_dir: Path = Field(
         HOME / ".data",
         description="Folder of the embedded database, archives, spooled chat rounds, generated key.",
@@ -625,15 +630,22 @@ class Settings(Group):
     webhooks: WebhookSettings = WebhookSettings()
     oauth: OAuthSettings = OAuthSettings()
 
+    @field_validator("extras")
+    @classmethod
+    def _are_there(cls, value: list[str]) -> list[str]:
+        if missing := sorted(set(value) - set(extras.available())):
+            raise ValueError(f"there is no extra {', '.join(missing)}; there are {', '.join(extras.available())}")
+        return value
+
     def database_url_of(self, process: str) -> str:
         """Return the address of the database for a kind of process: web, worker, or blank for commands."""
         own = {"web": self.web_database_url, "worker": self.worker_database_url}
         return own.get(process) or self.database_url
 
 
-def variables() -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
-    """Yield every environment variable as (name, path of fields, field)."""
-    for name, field in Settings.model_fields.items():
+def variables(settings: type[Settings] = Settings) -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
+    """Yield every environment variable of the core, or of other settings, as (name, path of fields, field)."""
+    for name, field in settings.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Group):
             for inner, inner_field in field.annotation.model_fields.items():
                 yield f"{name}__{inner}".upper(), (name, inner), inner_field
@@ -641,28 +653,56 @@ def variables() -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
             yield name.upper(), (name,), field
 
 
+def variables_of(extra: str) -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
+    """Yield the environment variables that an extra adds, like `variables`."""
+    known = {name for name, _, _ in variables()}
+    return (found for found in variables(with_extras([extra])) if found[0] not in known)
+
+
+def with_extras(names: Sequence[str]) -> type[Settings]:
+    """Return the settings of the core and of these extras. The class of an extra may extend a group of the core."""
+    found = [conf.Settings for conf in extras.modules(names, "conf") if hasattr(conf, "Settings")]
+    return cast(type[Settings], type("Settings", (*found, Settings), {"__module__": __name__})) if found else Settings
+
+
 def load(environment: Mapping[str, str]) -> Settings:
     """Read the settings from environment variables.
 
     Raises:
-        ImproperlyConfigured: A variable is wrong or unknown. The text names all of these, with the reasons.
+        ImproperlyConfigured: A variable is wrong, unknown, or of an extra that isn't installed. The text names all of
+            these, with the reasons.
     """
-    known = {name: path for name, path, _ in variables()}
-    groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
-    unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
-    problems = [f"{name}: no such setting" for name in unknown]
+    model = with_extras(_installed(environment))
+    known = {name: path for name, path, _ in variables(model)}
+    problems = [f"{name}: {reason}" for name, reason in _unknown(environment, known).items()]
     values: dict[str, Any] = {}
     for name, path in known.items():
         if name in environment:
             target = values.setdefault(path[0], {}) if len(path) == 2 else values
             target[path[-1]] = environment[name]
     try:
-        settings = Settings.model_validate(values)
+        settings = model.model_validate(values)
     except ValidationError as error:
         problems += [f"{'__'.join(map(str, e['loc'][:2])).upper()}: {e['msg']}" for e in error.errors()]
     if problems:
         raise ImproperlyConfigured("; ".join(sorted(problems)))
     return settings
+
+
+def _installed(environment: Mapping[str, str]) -> list[str]:
+    named = _split_commas(environment.get("EXTRAS", Settings.model_fields["extras"].default))
+    return [extra for extra in extras.available() if extra in named]
+
+
+def _unknown(environment: Mapping[str, str], known: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return the variables that can't be used, each with the reason."""
+    groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
+    unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
+    owners = {name: extra for extra in extras.available() for name, _, _ in variables_of(extra)}
+    missing = owners.keys() & environment.keys() - known.keys()
+    return dict.fromkeys(unknown, "no such setting") | {
+        name: f"its extra isn't installed; add {owners[name]} to EXTRAS" for name in missing
+    }
 
 
 def removed(environment: Mapping[str, str]) -> list[str]:

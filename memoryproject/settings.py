@@ -10,7 +10,7 @@ from csp.constants import NONCE, NONE, SELF
 from django.conf import global_settings
 from django.templatetags.static import static
 
-from memoryproject import conf
+from memoryproject import conf, extras
 from memoryproject.admin_menu import ACCOUNT, NAVIGATION
 from memoryproject.conf import BASE_DIR, HOME
 
@@ -371,3 +371,10 @@ UNFOLD = {
     "COMMAND": {"search_callback": "memoryproject.admin_menu.pages_named"},
     "ACCOUNT": {"navigation": ACCOUNT},
 }
+
+_core = {*globals()}
+INSTALLED_APPS += [f"{extras.PACKAGE}.{extra}" for extra in CONF.extras]
+for _module in extras.modules(CONF.extras, "conf"):
+    if hasattr(_module, "extend"):
+        _module.extend(globals())
+OF_EXTRAS = [name for name in globals() if name.isupper() and name not in _core]

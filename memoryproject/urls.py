@@ -7,8 +7,9 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
-from memoryproject import health, metrics
+from memoryproject import extras, health, metrics
 from memoryproject.description import description
+from memoryproject.settings import CONF
 from sessions_app.api import oauth
 
 # The description of the API holds nobody's data: it is open, so that clients can be made from it.
@@ -37,6 +38,7 @@ urlpatterns = [
     path("healthz", health.healthz),
     path("readyz", health.readyz),
     path("metrics", metrics.MetricsView.as_view()),
+    *(path("", include(urls)) for urls in extras.modules(CONF.extras, "urls")),
 ]
 
 handler400 = "sessions_app.api.errors.bad_request"

@@ -1,0 +1,1 @@
+"""Django apps that a site installs beside the core, by the setting `EXTRAS`. The core imports none of them."""
