@@ -555,7 +555,9 @@ class Settings(Group):
         "there, with a login like that of web processes. Unset: all is read from the database.",
     )
     database_pool_size: int = Field(10, ge=1, le=500, description="Most connections of one web process.")
-    extras: CommaList = Field([], description="Apps of `memory_extras` that are installed, separated by commas.")
+    extras: CommaList = Field(
+        ["importers"], description="Apps of `memory_extras` that are installed, separated by commas."
+    )
     data_dir: Path = Field(
         HOME / ".data",
         description="Folder of the embedded database, archives, spooled chat rounds, generated key.",
