@@ -370,53 +370,24 @@ class RetentionSettings(Group):
         Secret({}),
         description="Options of the storage class, as JSON. Unset, with the default class: `DATA_DIR/archive`.",
     )
-    s3_bucket: str = Field(
-        "",
-        pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$",
-        description="Bucket for archives, in the place of a folder; with the extra `s3`.",
-    )
-    s3_endpoint_url: str = Field(
-        "", pattern=r"^(https?://.+)?$", description="The store that has the bucket. Unset: Amazon's."
-    )
-    s3_region: str = Field("", description="Region of the bucket. Unset: as the store says.")
-    s3_access_key: str = Field("", description="Unset: found in the environment or from the host's role, as AWS does.")
-    s3_secret_key: SecretStr = Field(SecretStr(""), description="Belongs to the access key.")
-    s3_prefix: str = Field("", pattern=r"^([^/].*)?$", description="Folder of the archives in the bucket.")
-
-    @model_validator(mode="after")
-    def _is_one_storage(self) -> "RetentionSettings":
-        if bool(self.s3_access_key) != bool(self.s3_secret_key.get_secret_value()):
-            raise ValueError("RETENTION__S3_ACCESS_KEY and RETENTION__S3_SECRET_KEY belong together")
-        if self.s3_bucket and self.storage_backend != LOCAL_STORAGE:
-            raise ValueError("RETENTION__S3_BUCKET and RETENTION__STORAGE_BACKEND are two places for the same files")
-        if not self.s3_bucket and (self.s3_endpoint_url or self.s3_region or self.s3_access_key or self.s3_prefix):
-            raise ValueError("RETENTION__S3_BUCKET is missing")
-        return self
 
     @property
     def is_elsewhere(self) -> bool:
         """True if the files are not on this host's disk, but where one has to ask for them."""
-        return bool(self.s3_bucket) or self.storage_backend != LOCAL_STORAGE
+        return self.storage_backend != LOCAL_STORAGE
+
+    @property
+    def storage_setting(self) -> str:
+        """The settings that say where the files are."""
+        return "RETENTION__STORAGE_BACKEND, RETENTION__STORAGE_OPTIONS"
 
     def storage(self, data_dir: Path) -> dict[str, Any]:
         """Return the entry for Django's `STORAGES`. Only the owner may read the files."""
-        if self.s3_bucket:
-            return {"BACKEND": "sessions_app.retention.s3.S3Archives", "OPTIONS": self._s3_options()}
         options = self.storage_options.get_secret_value()
         if self.storage_backend == LOCAL_STORAGE:
             private = {"file_permissions_mode": 0o600, "directory_permissions_mode": 0o700}
             options = {"location": data_dir.resolve() / "archive"} | private | options
         return {"BACKEND": self.storage_backend, "OPTIONS": options}
-
-    def _s3_options(self) -> dict[str, str]:
-        return {
-            "bucket": self.s3_bucket,
-            "endpoint_url": self.s3_endpoint_url,
-            "region": self.s3_region,
-            "access_key": self.s3_access_key,
-            "secret_key": self.s3_secret_key.get_secret_value(),
-            "prefix": self.s3_prefix,
-        }
 
 
 class LimitSettings(Group):
@@ -547,12 +518,6 @@ class Settings(Group):
     )
     worker_database_url: str = Field(
         "", description="The same, for workers: a login in the role `memory_worker`. Unset: `DATABASE_URL`."
-    )
-    replica_database_url: str = Field(
-        "",
-        pattern="^(postgres(ql)?|psql|pgsql)://|^$",
-        description="A hot standby that streams from the database: operators' lists, reports and exports are read "
-        "there, with a login like that of web processes. Unset: all is read from the database.",
     )
     database_pool_size: int = Field(10, ge=1, le=500, description="Most connections of one web process.")
     extras: CommaList = Field(

@@ -36,11 +36,11 @@ from memoryproject.backup import (
     damaged,
     opened,
 )
-from memoryproject.distribution import is_distributed
 from memoryproject.passphrase import WrongPassphrase, decrypt
 from memoryproject.postgresql.programs import ProgramFailed, running
 from memoryproject.verification import unknown
 from sessions_app.database_roles import create_roles
+from sessions_app.several_servers import tables_elsewhere
 
 LOCK = 6_184_092  # any number: one restore at a time has it
 UNDER_WAY = "restore_under_way"  # a table with the id of the backup
@@ -62,7 +62,7 @@ def restore(path: Path, say: Say, passphrase: str = "") -> Manifest:
 
     Raises:
         BackupError: the file is no backup, or is damaged, or of a newer version; the passphrase is wrong; the database
-            has tables, or is distributed, or lacks a role; `pg_restore` fails.
+            has tables, or has rows on other servers, or lacks a role; `pg_restore` fails.
     """
     with opened(path) as file:
         manifest = Manifest.read(file)
@@ -110,9 +110,9 @@ def _begin(manifest: Manifest) -> None:
     Raises:
         BackupError: the database has tables that aren't of this backup.
     """
-    if is_distributed():
+    if tables_elsewhere():
         raise BackupError(
-            "The database is distributed: restore into one that isn't yet, then run manage.py distribute."
+            "Rows of the database are on several servers: restore into one that has all, and distribute it afterward."
         )
     under_way = column(f"SELECT backup_id FROM {UNDER_WAY}") if _is_there(UNDER_WAY) else []  # noqa: S608
     if under_way == [manifest.backup_id]:
