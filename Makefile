@@ -9,7 +9,7 @@ export MEMORY_NEW_DATABASE = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests install all extras, unless told otherwise: `EXTRAS= make quick` tests the core alone.
-quick shuffle test: export EXTRAS ?= importers,scale
+quick shuffle test: export EXTRAS ?= importers,lab,scale
 
 .PHONY: run quick shuffle test types checks docs package image clients typescript frameworks looks bench bench-all bench-recall trust house lock
 

@@ -521,7 +521,7 @@ class Settings(Group):
     )
     database_pool_size: int = Field(10, ge=1, le=500, description="Most connections of one web process.")
     extras: CommaList = Field(
-        ["importers"], description="Apps of `memory_extras` that are installed, separated by commas."
+        ["importers", "lab"], description="Apps of `memory_extras` that are installed, separated by commas."
     )
     data_dir: Path = Field(
         HOME / ".data",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date, datetime, time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
@@ -43,6 +43,12 @@ class LinesField(SimpleArrayField):
         if isinstance(value, str):
             value = "\n".join(line for line in value.splitlines() if line.strip())
         return super().to_python(value)
+
+
+def add_views(model: type[Model], *views: type[OperatorView]) -> None:
+    """Add pages and actions of an extra to the list of a model."""
+    shown_by = type(cast(PageAdmin, admin.site.get_model_admin(model)))
+    shown_by.views = (*shown_by.views, *views)
 
 
 class PageAdmin(ModelAdmin):  # type: ignore[misc]
