@@ -2,15 +2,15 @@
 ARG PYTHON=3.11-slim-trixie
 
 FROM docker.io/library/python:${PYTHON} AS build
-# Extras of pyproject.toml, separated by commas: otel, sentry, local, s3.
-ARG EXTRAS=""
+# Optional packages of pyproject.toml, separated by commas: otel, sentry, local, s3.
+ARG PACKAGES=""
 RUN python -m venv /app
 ENV PATH=/app/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /source
 COPY requirements-production.txt ./
 RUN pip install --require-hashes --requirement requirements-production.txt
 COPY . .
-RUN pip install ".${EXTRAS:+[$EXTRAS]}" && python -m compileall -q /app
+RUN pip install ".${PACKAGES:+[$PACKAGES]}" && python -m compileall -q /app
 
 FROM docker.io/library/python:${PYTHON}
 # For backup and restore: not older than the database of compose.yaml.

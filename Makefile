@@ -8,6 +8,9 @@ export MEMORY_NEW_DATABASE = 1
 # Tests start many processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Tests install all extras, unless told otherwise: `EXTRAS= make quick` tests the core alone.
+quick shuffle test: export EXTRAS ?= importers,lab,oauth,scale
+
 .PHONY: run quick shuffle test types checks docs package image clients typescript frameworks looks bench bench-all bench-recall trust house size lock
 
 run: .venv/installed
@@ -52,7 +55,7 @@ docs: .venv/installed-dev
 # Builds the image of compose.yaml; needs docker, or BUILDER="buildah bud".
 image: BUILDER ?= docker build
 image:
-	$(BUILDER) --tag memory-platform --build-arg EXTRAS=$(EXTRAS) .
+	$(BUILDER) --tag memory-platform --build-arg PACKAGES=$(PACKAGES) .
 
 # Builds the wheel, installs it into an empty environment without the embedded database, and starts it there, and
 # the project of somebody else's that has the apps.

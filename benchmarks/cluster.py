@@ -33,7 +33,7 @@ SELECT 'person-' || n, 1, '', '{}', '{}', 'UTC', '{}', now(), now() FROM generat
 
 def asked(statement: Callable[[], Any]) -> set[str]:
     """Return the ranges of people of which the nodes were asked for rows while a statement ran."""
-    from memoryproject.distribution import TABLES
+    from memory_extras.scale.distribution import TABLES
 
     texts: list[str] = []
     connection.ensure_connection()

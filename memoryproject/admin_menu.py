@@ -1,6 +1,6 @@
 """The admin's sidebar, and the names of what it leads to: a heading says what the sidebar says."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from django.apps import apps
@@ -72,20 +72,6 @@ _FIND: dict[str, object] = {
     "permission": lambda request: request.user.has_perm("sessions_app.view_userprofile"),
     "active": lambda request: request.path == str(_FIND["link"]),
 }
-_RECALL_CONSOLE: dict[str, object] = {
-    "title": "Recall console",
-    "icon": "manage_search",
-    "link": reverse_lazy("admin:moments_app_memoryatom_recall"),
-    "permission": "moments_app.operator.views.recall.may_recall",
-    "active": lambda request: request.path.startswith(str(_RECALL_CONSOLE["link"])),
-}
-_PLAYGROUND: dict[str, object] = {
-    "title": "Playground",
-    "icon": "chat",
-    "link": reverse_lazy("admin:sessions_app_userprofile_playground"),
-    "permission": "moments_app.operator.views.playground.may_play",
-    "active": lambda request: request.path.startswith(str(_PLAYGROUND["link"])),
-}
 _DASHBOARD: dict[str, object] = {
     "title": "Dashboard",
     "icon": "home",
@@ -98,11 +84,27 @@ _COST: dict[str, object] = {
     "link": reverse_lazy("admin:moments_app_enginecall_cost"),
     "permission": lambda request: request.user.has_perms(["moments_app.view_enginecall", "moments_app.view_job"]),
 }
+BESIDE_LISTS = [_FIND]  # pages below the address of a list, with entries of their own
+
+
+def add_page(section: str, title: str, icon: str, view: str, permission: Callable[[HttpRequest], bool]) -> None:
+    """Add a page of an extra, which stands beside a list, to the end of a section of the sidebar."""
+    link = reverse_lazy(view)
+    page: dict[str, object] = {
+        "title": title,
+        "icon": icon,
+        "link": link,
+        "permission": permission,
+        "active": lambda request: request.path.startswith(str(link)),
+    }
+    BESIDE_LISTS.append(page)
+    items: Any = next(each["items"] for each in NAVIGATION if each["title"] == section)
+    items.append(page)
 
 
 def pages_named(request: HttpRequest, words: str) -> list[SearchResult]:
     """Return the pages that are no lists and whose name has the words; lists are found by unfold's own search."""
-    pages = (_DASHBOARD, _FIND, _RECALL_CONSOLE, _PLAYGROUND, _COST)
+    pages = (_DASHBOARD, *BESIDE_LISTS, _COST)
     named = [page for page in pages if words in str(page["title"]).lower() and _is_shown(page, request)]
     return [SearchResult(str(page["title"]), "page", str(page["link"]), str(page["icon"])) for page in named]
 
@@ -124,14 +126,12 @@ def name_models() -> None:
 
 def _is_page(request: HttpRequest) -> bool:
     """Tell whether this is a page whose address begins with that of a list, and that has an entry of its own."""
-    return any(request.path.startswith(str(page["link"])) for page in (_FIND, _RECALL_CONSOLE, _PLAYGROUND))
+    return any(request.path.startswith(str(page["link"])) for page in BESIDE_LISTS)
 
 
-def _section(
-    title: str, *models: str, first: Sequence[dict[str, object]] = (), more: Sequence[dict[str, object]] = ()
-) -> dict[str, object]:
+def _section(title: str, *models: str, first: Sequence[dict[str, object]] = ()) -> dict[str, object]:
     """Make a part of the sidebar; each entry is shown to those who may see its page."""
-    return {"title": title, "separator": True, "items": [*first, *map(_entry, models), *more]}
+    return {"title": title, "separator": True, "items": [*first, *map(_entry, models)]}
 
 
 def _entry(model: str) -> dict[str, object]:
@@ -167,10 +167,9 @@ NAVIGATION = [
         "moments_app.correction",
         "moments_app.contradiction",
         first=[_FIND],
-        more=[_RECALL_CONSOLE],
     )
     | {"separator": False},
-    _section("Prompts", "moments_app.promptresource", "moments_app.probe", more=[_PLAYGROUND]),
+    _section("Prompts", "moments_app.promptresource", "moments_app.probe"),
     _section(
         "Operation",
         "moments_app.failuregroup",

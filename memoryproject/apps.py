@@ -23,7 +23,6 @@ class MemoryProjectConfig(AppConfig):
 
         from memoryproject import telemetry
         from memoryproject.admin_menu import name_models
-        from memoryproject.distribution import keep_distributed
         from memoryproject.groups import register_groups
         from memoryproject.logins import begin, log_lock
         from memoryproject.schedules import register_schedules
@@ -39,7 +38,6 @@ class MemoryProjectConfig(AppConfig):
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
         post_migrate.connect(let_roles_work, sender=apps.get_app_config("moments_app"))  # after the last migration
         post_migrate.connect(close_gaps, sender=apps.get_app_config("moments_app"))
-        post_migrate.connect(keep_distributed, sender=apps.get_app_config("moments_app"))
         post_migrate.connect(finish_upgrade, sender=apps.get_app_config("moments_app"))
         register(own_logins, Tags.security, deploy=True)
         register(definer_functions, Tags.security, deploy=True)
@@ -89,5 +87,4 @@ def _check_archive_storage() -> None:
     try:
         storages["archive"]
     except Exception as error:
-        bucket, named = "RETENTION__S3_BUCKET", "RETENTION__STORAGE_BACKEND, RETENTION__STORAGE_OPTIONS"
-        raise ImproperlyConfigured(f"{bucket if settings.RETENTION.s3_bucket else named}: {error}") from error
+        raise ImproperlyConfigured(f"{settings.RETENTION.storage_setting}: {error}") from error

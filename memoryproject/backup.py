@@ -24,10 +24,10 @@ from django.db import connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 from psycopg import sql
 
-from memoryproject.distribution import is_distributed
 from memoryproject.passphrase import encrypt
 from memoryproject.postgresql.programs import ProgramFailed, running
 from sessions_app.models import Archive
+from sessions_app.several_servers import tables_elsewhere
 
 FORMAT = 2
 FORMER_FORMAT, FORMER_RELEASE = 1, "1.0.0rc1"
@@ -37,8 +37,8 @@ LEFT_OUT = "django_session"  # login sessions: operators log in again
 PART = 1_000_000  # bytes
 
 ON_SEVERAL = (
-    "Turns are on several servers, and no file has them all of one moment: have each server archive its log, and name "
-    "a moment of them all by SELECT citus_create_restore_point('NAME') (docs/operations.md, On several machines)."
+    "Rows are on several servers, and no file has all of them as of one moment: have each server archive its log "
+    "(docs/operations.md, On several machines)."
 )
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)
 
@@ -133,7 +133,7 @@ def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
     """
     if path.exists():
         raise BackupError(f"{path} exists already.")
-    if is_distributed():
+    if tables_elsewhere():
         raise BackupError(ON_SEVERAL)
     unfinished = path.with_name(f"{path.name}.unfinished")
     try:

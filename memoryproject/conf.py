@@ -3,6 +3,8 @@
 Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field; a field of a group
 is `GROUP__FIELD`. A wrong value or an unknown name stops every command, the web server and the worker with a sentence
 that names it; a removed one gives a warning. `manage.py settings_table` makes `docs/settings.md` from these classes.
+
+An extra adds settings by a class `Settings` in its module `conf`, with fields and groups as in `Settings` here.
 """
 
 import secrets
@@ -11,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import (
@@ -24,7 +26,6 @@ from pydantic import (
     Secret,
     SecretStr,
     ValidationError,
-    create_model,
     field_validator,
     model_validator,
 )
@@ -364,53 +365,24 @@ class RetentionSettings(Group):
         Secret({}),
         description="Options of the storage class, as JSON. Unset, with the default class: `DATA_DIR/archive`.",
     )
-    s3_bucket: str = Field(
-        "",
-        pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$",
-        description="Bucket for archives, in the place of a folder; with the extra `s3`.",
-    )
-    s3_endpoint_url: str = Field(
-        "", pattern=r"^(https?://.+)?$", description="The store that has the bucket. Unset: Amazon's."
-    )
-    s3_region: str = Field("", description="Region of the bucket. Unset: as the store says.")
-    s3_access_key: str = Field("", description="Unset: found in the environment or from the host's role, as AWS does.")
-    s3_secret_key: SecretStr = Field(SecretStr(""), description="Belongs to the access key.")
-    s3_prefix: str = Field("", pattern=r"^([^/].*)?$", description="Folder of the archives in the bucket.")
-
-    @model_validator(mode="after")
-    def _is_one_storage(self) -> "RetentionSettings":
-        if bool(self.s3_access_key) != bool(self.s3_secret_key.get_secret_value()):
-            raise ValueError("RETENTION__S3_ACCESS_KEY and RETENTION__S3_SECRET_KEY belong together")
-        if self.s3_bucket and self.storage_backend != LOCAL_STORAGE:
-            raise ValueError("RETENTION__S3_BUCKET and RETENTION__STORAGE_BACKEND are two places for the same files")
-        if not self.s3_bucket and (self.s3_endpoint_url or self.s3_region or self.s3_access_key or self.s3_prefix):
-            raise ValueError("RETENTION__S3_BUCKET is missing")
-        return self
 
     @property
     def is_elsewhere(self) -> bool:
         """True if the files are not on this host's disk, but where one has to ask for them."""
-        return bool(self.s3_bucket) or self.storage_backend != LOCAL_STORAGE
+        return self.storage_backend != LOCAL_STORAGE
+
+    @property
+    def storage_setting(self) -> str:
+        """The settings that say where the files are."""
+        return "RETENTION__STORAGE_BACKEND, RETENTION__STORAGE_OPTIONS"
 
     def storage(self, data_dir: Path) -> dict[str, Any]:
         """Return the entry for Django's `STORAGES`. Only the owner may read the files."""
-        if self.s3_bucket:
-            return {"BACKEND": "sessions_app.retention.s3.S3Archives", "OPTIONS": self._s3_options()}
         options = self.storage_options.get_secret_value()
         if self.storage_backend == LOCAL_STORAGE:
             private = {"file_permissions_mode": 0o600, "directory_permissions_mode": 0o700}
             options = {"location": data_dir.resolve() / "archive"} | private | options
         return {"BACKEND": self.storage_backend, "OPTIONS": options}
-
-    def _s3_options(self) -> dict[str, str]:
-        return {
-            "bucket": self.s3_bucket,
-            "endpoint_url": self.s3_endpoint_url,
-            "region": self.s3_region,
-            "access_key": self.s3_access_key,
-            "secret_key": self.s3_secret_key.get_secret_value(),
-            "prefix": self.s3_prefix,
-        }
 
 
 class LimitSettings(Group):
@@ -519,15 +491,10 @@ class Settings(Group):
     worker_database_url: str = Field(
         "", description="The same, for workers: a login in the role `memory_worker`. Unset: `DATABASE_URL`."
     )
-    replica_database_url: str = Field(
-        "",
-        pattern="^(postgres(ql)?|psql|pgsql)://|^$",
-        description="A hot standby that streams from the database: operators' lists, reports and exports are read "
-        "there, with a login like that of web processes. Unset: all is read from the database.",
-    )
     database_pool_size: int = Field(10, ge=1, le=500, description="Maximum connections of one web process.")
     extras: CommaList = Field(
-        ["oauth"], description="Extras that are installed, separated by commas; `manage.py drop_extra` removes one."
+        ["importers", "lab", "oauth"],
+        description="Installed extras, separated by commas. `manage.py drop_extra` drops the tables of one.",
     )
     data_dir: Path = Field(
         HOME / ".data",
@@ -597,28 +564,21 @@ class Settings(Group):
     notify: NotifySettings = NotifySettings()
     webhooks: WebhookSettings = WebhookSettings()
 
+    @field_validator("extras")
+    @classmethod
+    def _are_there(cls, value: list[str]) -> list[str]:
+        if missing := sorted(set(value) - set(extras.available())):
+            raise ValueError(f"there is no extra {', '.join(missing)}; there are {', '.join(extras.available())}")
+        return value
+
     def database_url_of(self, process: str) -> str:
         """Return the address of the database for a kind of process: web, worker, or blank for commands."""
         own = {"web": self.web_database_url, "worker": self.worker_database_url}
         return own.get(process) or self.database_url
 
 
-def with_extras(names: Sequence[str]) -> type[Settings]:
-    """Return the settings with the groups of extras.
-
-    Raises:
-        ImproperlyConfigured: There is no such extra.
-    """
-    there = extras.available()
-    if unknown := [name for name in names if name not in there]:
-        raise ImproperlyConfigured(f"EXTRAS: no such extra: {', '.join(unknown)}. There are: {', '.join(there)}.")
-    groups = [conf.Settings for conf in extras.modules(names, "conf")]
-    fields: dict[str, Any] = {name: (group, group()) for name, group in zip(names, groups, strict=True)}
-    return create_model("Settings", __base__=Settings, **fields)
-
-
-def variables(settings: type[Settings]) -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
-    """Yield every environment variable as (name, path of fields, field)."""
+def variables(settings: type[Settings] = Settings) -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
+    """Yield every environment variable of the core, or of other settings, as (name, path of fields, field)."""
     for name, field in settings.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Group):
             for inner, inner_field in field.annotation.model_fields.items():
@@ -627,30 +587,56 @@ def variables(settings: type[Settings]) -> Iterator[tuple[str, tuple[str, ...], 
             yield name.upper(), (name,), field
 
 
+def variables_of(extra: str) -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
+    """Yield the environment variables that an extra adds, like `variables`."""
+    known = {name for name, _, _ in variables()}
+    return (found for found in variables(with_extras([extra])) if found[0] not in known)
+
+
+def with_extras(names: Sequence[str]) -> type[Settings]:
+    """Return the settings of the core and of these extras. The class of an extra may extend a group of the core."""
+    found = [conf.Settings for conf in extras.modules(names, "conf") if hasattr(conf, "Settings")]
+    return cast(type[Settings], type("Settings", (*found, Settings), {"__module__": __name__})) if found else Settings
+
+
 def load(environment: Mapping[str, str]) -> Settings:
     """Read the settings from environment variables.
 
     Raises:
-        ImproperlyConfigured: A variable is wrong or unknown. The text names all of these, with the reasons.
+        ImproperlyConfigured: A variable is wrong, unknown, or of an extra that isn't installed. The text names all of
+            these, with the reasons.
     """
-    default = ",".join(Settings.model_fields["extras"].default)
-    shape = with_extras(_split_commas(environment.get("EXTRAS", default)))
-    known = {name: path for name, path, _ in variables(shape)}
-    groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
-    unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
-    problems = [f"{name}: no such setting" for name in unknown]
+    model = with_extras(_installed(environment))
+    known = {name: path for name, path, _ in variables(model)}
+    problems = [f"{name}: {reason}" for name, reason in _unknown(environment, known).items()]
     values: dict[str, Any] = {}
     for name, path in known.items():
         if name in environment:
             target = values.setdefault(path[0], {}) if len(path) == 2 else values
             target[path[-1]] = environment[name]
     try:
-        settings = shape.model_validate(values)
+        settings = model.model_validate(values)
     except ValidationError as error:
         problems += [f"{'__'.join(map(str, e['loc'][:2])).upper()}: {e['msg']}" for e in error.errors()]
     if problems:
         raise ImproperlyConfigured("; ".join(sorted(problems)))
     return settings
+
+
+def _installed(environment: Mapping[str, str]) -> list[str]:
+    named = _split_commas(environment.get("EXTRAS", Settings.model_fields["extras"].default))
+    return [extra for extra in extras.available() if extra in named]
+
+
+def _unknown(environment: Mapping[str, str], known: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return the variables that can't be used, each with the reason."""
+    groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
+    unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
+    owners = {name: extra for extra in extras.available() for name, _, _ in variables_of(extra)}
+    missing = owners.keys() & environment.keys() - known.keys()
+    return dict.fromkeys(unknown, "no such setting") | {
+        name: f"its extra isn't installed; add {owners[name]} to EXTRAS" for name in missing
+    }
 
 
 def removed(environment: Mapping[str, str]) -> list[str]:

@@ -26,7 +26,7 @@ from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.views.base import may_see
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Session
-from sessions_app.replica import from_replica
+from sessions_app.several_servers import read_for_page
 
 KEPT_SECONDS = 300  # a month of a million turns takes a second to count
 FAILURES_SHOWN = 8
@@ -52,7 +52,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     sees_sessions = request.user.has_perm("sessions_app.view_session")
     shown: dict[str, Any] = {"title": "Dashboard", "sees_jobs": sees_jobs, "sees_sessions": sees_sessions}
     if sees_jobs or sees_sessions:
-        count = partial(from_replica, request, overview.activity)
+        count = partial(read_for_page, request, overview.activity)
         activity: Any = cache.get_or_set(f"dashboard-activity{scope_key()}", count, KEPT_SECONDS)
         shown |= {"activity": activity, "prices_are_set": bool(settings.ENGINE.prices)}
         shown |= _work(request, activity) if sees_jobs else {}

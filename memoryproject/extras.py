@@ -1,7 +1,7 @@
 """Loading extras, which the core doesn't import.
 
-An extra is a Django app, the package `memory_extras.<name>`. The setting `EXTRAS` installs it. Its module `conf` has
-`Settings`, the group of its settings, and `extend(settings)`, which adds the app, and what else it needs, to Django's
+An extra is a Django app, the package `memory_extras.<name>`. The setting `EXTRAS` installs it. Its module `conf` may
+have a class `Settings` with the settings that it adds, and a function `extend(settings)`, which changes Django's
 settings. Its module `urls`, if it has one, is included at the root. Everything else it adds itself, when Django is
 ready, to registries and signals of the core.
 """
@@ -16,8 +16,10 @@ PACKAGE = "memory_extras"
 
 
 def available() -> list[str]:
-    """Return the names of all extras, installed or not."""
-    return [module.name for module in iter_modules(import_module(PACKAGE).__path__)]
+    """Return the names of all extras, installed or not; none where the package is missing."""
+    if not find_spec(PACKAGE):
+        return []
+    return [module.name for module in iter_modules(import_module(PACKAGE).__path__) if module.ispkg]
 
 
 def modules(extras: Iterable[str], name: str) -> Iterator[ModuleType]:

@@ -12,29 +12,14 @@ from django.core.handlers.wsgi import WSGIHandler
 from memoryproject.front import Environ, StartResponse
 from sessions_app.api.errors import API_PREFIX
 
-OF_PAGES = (
-    "memoryproject.static_files.StaticFilesMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django_otp.middleware.OTPMiddleware",
-    "memoryproject.logins.ProvenLoginMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
-    "axes.middleware.AxesMiddleware",
-    "memoryproject.logins.LoginMiddleware",
-    "sessions_app.admin.reading.ReadingMiddleware",
-    "sessions_app.replica.ReplicaMiddleware",
-    "memoryproject.logins.LimitedOperatorMiddleware",
-)
-
 
 class CallHandler(WSGIHandler):
     """A handler without the middleware of pages."""
 
     def load_middleware(self, is_async: bool = False) -> None:
-        """Load what the settings name, but for `OF_PAGES`; Django reads them here and nowhere else."""
+        """Load what the settings name, except `MIDDLEWARE_OF_PAGES`; Django reads them only here."""
         named = settings.MIDDLEWARE
-        settings.MIDDLEWARE = [name for name in named if name not in OF_PAGES]
+        settings.MIDDLEWARE = [name for name in named if name not in settings.MIDDLEWARE_OF_PAGES]
         try:
             super().load_middleware(is_async)
         finally:

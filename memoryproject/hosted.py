@@ -13,7 +13,8 @@ from typing import Any
 
 from memoryproject import settings
 
-APPS = ["django.contrib.postgres", "django_q", "sessions_app", "moments_app"]
+_OURS = settings.INSTALLED_APPS.index("sessions_app")
+APPS = ["django.contrib.postgres", "django_q", *settings.INSTALLED_APPS[_OURS:]]
 NAMES = (
     "MOMENT_BUILDER",
     "ROLLING_SUMMARY",
@@ -44,4 +45,4 @@ NAMES = (
     "REST_FRAMEWORK",
     "SPECTACULAR_SETTINGS",
 )
-SETTINGS: dict[str, Any] = {name: getattr(settings, name) for name in NAMES}
+SETTINGS: dict[str, Any] = {name: getattr(settings, name) for name in (*NAMES, *settings.OF_EXTRAS)}

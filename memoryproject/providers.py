@@ -88,4 +88,4 @@ def refusals() -> list[str]:
 def _of_archives() -> str:
     conf = settings.RETENTION
     told = archive_files.refusal() if conf.is_elsewhere and conf.action == "archive" else ""
-    return told and f"{told} Look at RETENTION__{'S3_BUCKET' if conf.s3_bucket else 'STORAGE_OPTIONS'}."
+    return told and f"{told} Look at {conf.storage_setting}."

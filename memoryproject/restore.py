@@ -36,11 +36,11 @@ from memoryproject.backup import (
     damaged,
     opened,
 )
-from memoryproject.distribution import is_distributed
 from memoryproject.passphrase import WrongPassphrase, decrypt
 from memoryproject.postgresql.programs import ProgramFailed, running
 from memoryproject.verification import unknown
 from sessions_app.database_roles import create_roles
+from sessions_app.several_servers import tables_elsewhere
 
 LOCK = 6_184_092  # advisory lock, an arbitrary number: one restore at a time
 UNDER_WAY = "restore_under_way"  # a table with the id of the backup
@@ -62,7 +62,7 @@ def restore(path: Path, say: Say, passphrase: str = "") -> Manifest:
 
     Raises:
         BackupError: the file is not a backup, is damaged or is of a newer version; the passphrase is wrong; the
-            database has tables, is distributed or lacks a role; or `pg_restore` fails.
+            database has tables, has rows on other servers or lacks a role; or `pg_restore` fails.
     """
     with opened(path) as file:
         manifest = Manifest.read(file)
@@ -110,8 +110,8 @@ def _begin(manifest: Manifest) -> None:
     Raises:
         BackupError: the database is distributed, or has tables that are not from this backup.
     """
-    if is_distributed():
-        raise BackupError("The database is distributed. Restore into one that is not, then run manage.py distribute.")
+    if tables_elsewhere():
+        raise BackupError("The database has rows on other servers. Restore into one that has none, then distribute it.")
     under_way = column(f"SELECT backup_id FROM {UNDER_WAY}") if _is_there(UNDER_WAY) else []  # noqa: S608
     if under_way == [manifest.backup_id]:
         return

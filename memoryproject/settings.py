@@ -92,7 +92,21 @@ MIDDLEWARE = [
     "axes.middleware.AxesMiddleware",
     "memoryproject.logins.LoginMiddleware",
     "sessions_app.admin.reading.ReadingMiddleware",
-    "sessions_app.replica.ReplicaMiddleware",
+    "memoryproject.logins.LimitedOperatorMiddleware",
+]
+
+# A call by key goes without these (memoryproject/handlers.py).
+MIDDLEWARE_OF_PAGES = [
+    "memoryproject.static_files.StaticFilesMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django_otp.middleware.OTPMiddleware",
+    "memoryproject.logins.ProvenLoginMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "axes.middleware.AxesMiddleware",
+    "memoryproject.logins.LoginMiddleware",
+    "sessions_app.admin.reading.ReadingMiddleware",
     "memoryproject.logins.LimitedOperatorMiddleware",
 ]
 
@@ -138,26 +152,20 @@ else:
     }
 # A host that vanished is noticed within half a minute, so that nobody waits for it for ever. `DATABASE_URL` may say
 # otherwise. These are the client's own: a pooler in between is told of none.
-_PATIENCE = {
+DATABASE_OPTIONS = {
     "connect_timeout": 10,
     "keepalives_idle": 15,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-DATABASES["default"]["OPTIONS"] = _PATIENCE | DATABASES["default"]["OPTIONS"]
+DATABASES["default"]["OPTIONS"] = DATABASE_OPTIONS | DATABASES["default"]["OPTIONS"]
 if PROCESS == "web":
     # Only the web process pools connections. A worker forks, the pool's threads don't follow, and tasks would hang.
     DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 15}
 else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
-# Read by `sessions_app/replica.py` alone. Somebody waits for a page meanwhile, so it isn't waited for long.
-HAS_REPLICA = bool(CONF.replica_database_url)
-if HAS_REPLICA:
-    DATABASES["replica"] = {"OPTIONS": {}} | environ.Env.db_url_config(CONF.replica_database_url)
-    DATABASES["replica"] |= {"ENGINE": "memoryproject.postgresql", "CONN_MAX_AGE": 60, "TEST": {"MIRROR": "default"}}
-    DATABASES["replica"]["OPTIONS"] = _PATIENCE | {"connect_timeout": 2} | DATABASES["replica"]["OPTIONS"]
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATA_UPLOAD_MAX_MEMORY_SIZE = API_MAX_BODY_BYTES
@@ -370,5 +378,9 @@ UNFOLD = {
     "ACCOUNT": {"navigation": ACCOUNT},
 }
 
-for _extra in extras.modules(CONF.extras, "conf"):
-    _extra.extend(globals())
+_core = {*globals()}
+INSTALLED_APPS += [f"{extras.PACKAGE}.{extra}" for extra in CONF.extras]
+for _module in extras.modules(CONF.extras, "conf"):
+    if hasattr(_module, "extend"):
+        _module.extend(globals())
+OF_EXTRAS = [name for name in globals() if name.isupper() and name not in _core]

@@ -13,11 +13,11 @@ from typing import Any
 from django.db import connection
 from django.db.models import Max
 
-from memoryproject.distribution import TABLES, is_distributed
 from sessions_app.database_roles import LOGINS
 from sessions_app.models import Event
 from sessions_app.people.delete_session import DELETED_EVENT
 from sessions_app.people.erase import ERASED_EVENT
+from sessions_app.several_servers import tables_elsewhere
 
 REWRITTEN = 16_000_000  # bytes, with indexes
 TRIES, PAUSE = 20, 0.5  # attempts to lock a table that is in use, and the seconds between them
@@ -26,7 +26,7 @@ TRIES, PAUSE = 20, 0.5  # attempts to lock a table that is in use, and the secon
 _TABLES_SQL = """
 SELECT relname, pg_has_role(relowner, 'USAGE') OR CASE WHEN current_setting('server_version_num')::int >= 170000
         THEN has_table_privilege(pg_class.oid, 'MAINTAIN') ELSE false END,
-    pg_total_relation_size(pg_class.oid) <= %(most)s AND relname <> ALL (%(distributed)s)
+    pg_total_relation_size(pg_class.oid) <= %(most)s AND relname <> ALL (%(elsewhere)s)
         AND %(erased)s::timestamptz > COALESCE(pg_stat_get_last_vacuum_time(pg_class.oid), '-infinity')
         AND NOT EXISTS (SELECT FROM pg_index JOIN pg_class index ON index.oid = indexrelid
             JOIN pg_am ON pg_am.oid = index.relam WHERE indrelid = pg_class.oid AND amname = 'hnsw')
@@ -70,7 +70,7 @@ def _tables() -> list[tuple[str, bool, bool]]:
     with connection.cursor() as cursor:
         named = {
             "tables": connection.introspection.django_table_names(only_existing=True, include_views=False),
-            "distributed": list(TABLES) if is_distributed() else [],
+            "elsewhere": tables_elsewhere(),
             "logins": LOGINS,  # which workers may not vacuum
             "erased": erased,
             "most": REWRITTEN,

@@ -1,12 +1,14 @@
 """Content that is a list of parts, as chat models take it: the text in it, and the parts that are not text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sessions_app.shorten import shorten_middle
 
 DATA_MAX_CHARS = 200  # most characters kept of a picture or file that is embedded in a message
 MAX_DEPTH = 100  # of what is looked for data; what is nested deeper can't be stored
+
+Fields = dict[str, Any]  # a message's fields as the API takes them
 
 
 def text_and_parts(content: str | Sequence[Any] | None) -> tuple[str, list[Any]]:
@@ -38,3 +40,8 @@ def without_data(value: Any, *, is_data: bool = False, depth: int = 0) -> Any:
     if isinstance(value, str) and (is_data or value.startswith("data:")):
         return shorten_middle(value, DATA_MAX_CHARS)
     return value
+
+
+def filled(fields: Mapping[str, Any]) -> Fields:
+    """Return the fields that are not empty."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}

@@ -6,8 +6,8 @@ Without these three rules, every role that may call such a function could gain i
 - Its owner is `memory_functions`, which can't log in, is no superuser, and may use only the columns in `_NEEDED`.
 - No other role may create temporary objects, or anything in the schema `public`.
 
-The owner of the tables keeps two kinds of functions: `index_vectors`, which creates indexes, and those in the schema
-`distribution`, which other nodes call as that owner.
+The owner of the tables keeps `index_vectors`, which creates indexes. Where other servers hold rows, `memory_functions`
+may log in, because the functions connect to these servers as their owner.
 
 `migrate` enforces these rules as far as its login may. `verify` and `check --deploy` report the rest.
 """
@@ -19,6 +19,7 @@ from typing import Any
 from django.db import connection
 
 from sessions_app.database_roles import FUNCTIONS_ROLE, attempt
+from sessions_app.several_servers import tables_elsewhere
 
 SEARCH_PATH = "pg_catalog, public, pg_temp"
 _SEARCHED = "id user_id search_vector"
@@ -74,14 +75,13 @@ class Gap:
 
 _OWN = """
     (SELECT pg_proc.oid, proname, nspname, proconfig, pg_get_userbyid(proowner) AS owner
-    FROM pg_proc JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE prosecdef AND (nspname = 'distribution'
-        OR nspname = 'public' AND proname ~ '^(count_usage|index_vectors|shards_seen|vocabularies_seen)$'
-        OR nspname = 'public' AND proname ~ '^(recall|nearest|search)_(sessions_app|moments_app)_')
+    FROM pg_proc JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE prosecdef AND nspname = 'public'
+        AND (proname ~ '^(count_usage|index_vectors|shards_seen|vocabularies_seen)$'
+            OR proname ~ '^(recall|nearest|search)_(sessions_app|moments_app)_')
     ORDER BY 1) own
 """
 _TABLES_OWNER = "(SELECT tableowner FROM pg_tables WHERE schemaname = 'public' AND tablename = 'sessions_app_message')"
 _ROLE = f"JOIN pg_roles ON rolname = '{FUNCTIONS_ROLE}'"
-_IS_DISTRIBUTED = "to_regclass('distribution.person') IS NOT NULL"  # the function's owner connects to other nodes
 
 # Each rule: a sentence on its violation, and a query that returns the statements to fix it. Earlier fixes come first.
 _QUESTIONS = (
@@ -100,9 +100,9 @@ _QUESTIONS = (
         f"The role {FUNCTIONS_ROLE} has more rights than it needs to own functions.",
         f"""
         SELECT 'ALTER ROLE {FUNCTIONS_ROLE} NOSUPERUSER NOBYPASSRLS NOCREATEROLE NOCREATEDB NOREPLICATION'
-            || CASE WHEN {_IS_DISTRIBUTED} THEN '' ELSE ' NOLOGIN' END
+            || CASE WHEN %(logs_in)s THEN '' ELSE ' NOLOGIN' END
         FROM pg_roles WHERE rolname = '{FUNCTIONS_ROLE}' AND (rolsuper OR rolbypassrls OR rolcreaterole OR rolcreatedb
-            OR rolreplication OR rolcanlogin AND NOT {_IS_DISTRIBUTED})
+            OR rolreplication OR rolcanlogin AND NOT %(logs_in)s)
         """,  # noqa: S608 (names of our own)
     ),
     (
@@ -163,7 +163,12 @@ _QUESTIONS = (
 def gaps() -> Iterator[Gap]:
     """Yield violations one by one. Each query runs after the caller has handled the earlier violations."""
     tables, privileges, columns = map(list, zip(*_NEEDED, strict=True))
-    named = {"tables": tables, "privileges": privileges, "columns": columns}
+    named: dict[str, Any] = {
+        "tables": tables,
+        "privileges": privileges,
+        "columns": columns,
+        "logs_in": bool(tables_elsewhere()),
+    }
     for what, question in _QUESTIONS:
         with connection.cursor() as cursor:
             cursor.execute(question, named)

@@ -23,6 +23,7 @@ from pydantic import SecretStr
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
 
+from memoryproject import extras
 from memoryproject.conf import EmbeddingSettings, LimitSettings, MemoryFormationSettings, RollingSummarySettings
 from memoryproject.embedded import server
 from moments_app.engines import embeddings
@@ -41,6 +42,7 @@ from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer
 
 os.environ.setdefault(server.MAY_CREATE, "1")  # the run, and what it starts, make databases of their own
+collect_ignore = [f"memory_extras/{extra}" for extra in extras.available() if extra not in settings.CONF.extras]
 SLOW_FIXTURES = {"browser", "site"}
 DATABASE = "transactional_db"
 DISTRIBUTED = "--distributed"

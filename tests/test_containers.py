@@ -46,7 +46,7 @@ def test_all_that_the_wheel_is_made_of_is_copied_and_nothing_else() -> None:
     copied = [line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"]
     assert all((ROOT / name).exists() for name in copied)
     described = (ROOT / "pyproject.toml").read_text() + (ROOT / "setup.py").read_text()
-    packages = {"memoryproject", "sessions_app", "moments_app", "templates", "clients/python"}
+    packages = {"memoryproject", "sessions_app", "moments_app", "memory_extras", "templates", "clients/python"}
     assert packages < set(copied) and all(name in described for name in packages)
 
 

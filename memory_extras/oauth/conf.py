@@ -29,7 +29,7 @@ MODELS = {
 DAYS_MOST = 365  # that a grant lasts
 
 
-class Settings(Group):
+class OAuthSettings(Group):
     """Settings of assistants that ask an operator for access."""
 
     site: str = Field(
@@ -44,16 +44,22 @@ class Settings(Group):
     key_minutes: int = Field(60, ge=1, le=1_440, description="Minutes until an assistant has to renew its token.")
 
 
-def current() -> Settings:
+class Settings(Group):
+    """The settings that the extra adds."""
+
+    oauth: OAuthSettings = OAuthSettings()
+
+
+def current() -> OAuthSettings:
     """Return the settings in force."""
-    group: Settings = getattr(django_settings, NAME)
+    group: OAuthSettings = getattr(django_settings, NAME)
     return group
 
 
 def extend(settings: dict[str, Any]) -> None:
     """Add the extra to Django's settings."""
     settings[NAME] = settings["CONF"].oauth
-    settings["INSTALLED_APPS"] += ["oauth2_provider", "memory_extras.oauth"]
+    settings["INSTALLED_APPS"] += ["oauth2_provider"]
     settings |= {f"OAUTH2_PROVIDER_{kind}_MODEL": model for kind, model in MODELS.items()}
     settings["OAUTH2_PROVIDER"] = provider(settings[NAME])
     # It logs each clean-up, and parts of requests.
@@ -61,7 +67,7 @@ def extend(settings: dict[str, Any]) -> None:
     add_entry("oauth.assistant", Entry("assistant", "assistants", "smart_toy"), after="sessions_app.apikey")
 
 
-def provider(group: Settings) -> dict[str, Any]:
+def provider(group: OAuthSettings) -> dict[str, Any]:
     """Return the settings of django-oauth-toolkit."""
     return {
         "OAUTH2_VALIDATOR_CLASS": "memory_extras.oauth.validator.Validator",

@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 
 from memoryproject.settings import CONF
-from sessions_app.extras import extra
+from sessions_app.optional_packages import extra
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from moments_app.engines.embeddings import cut_of, problem_of
 from moments_app.engines.interface import CallRecord, EngineError
-from sessions_app.extras import extra
+from sessions_app.optional_packages import extra
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # or it begins threads, and workers fork
 

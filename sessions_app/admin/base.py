@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date, datetime, time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
@@ -25,7 +25,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
 from sessions_app.admin.reading import note_reading, people_of
 from sessions_app.admin.views.base import FormPage, OperatorView, RowView
-from sessions_app.replica import from_replica
+from sessions_app.several_servers import read_for_page
 
 FOUND = 1_000
 # In an address: what a list is narrowed down to a person by.
@@ -43,6 +43,12 @@ class LinesField(SimpleArrayField):
         if isinstance(value, str):
             value = "\n".join(line for line in value.splitlines() if line.strip())
         return super().to_python(value)
+
+
+def add_views(model: type[Model], *views: type[OperatorView]) -> None:
+    """Add pages and actions of an extra to the list of a model."""
+    shown_by = type(cast(PageAdmin, admin.site.get_model_admin(model)))
+    shown_by.views = (*shown_by.views, *views)
 
 
 class PageAdmin(ModelAdmin):  # type: ignore[misc]
@@ -131,7 +137,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         """Name the list after what it lists; Django's own name is an order: select one to change."""
         if request.method == "POST" and not self.get_actions(request):
             raise PermissionDenied  # Django would say that no action was chosen
-        return from_replica(request, lambda: self._listed(request, extra_context))
+        return read_for_page(request, lambda: self._listed(request, extra_context))
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """Read the address without NUL characters, which no text here has and the database refuses to look for."""

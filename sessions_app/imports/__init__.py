@@ -1,14 +1,14 @@
-"""Readers of other systems' conversations: one module per format, and the table of formats.
+"""Importing conversations: the registry of file formats, and the reader of our own.
 
 A reader takes a file and yields each message with its destination, each statement about a person that comes without
 what was said, or the reason why it is rejected. It writes nothing. To add a format, write a module with `LOOKED_FOR`,
-`recognizes` and `read`, and add it to `FORMATS`.
+`recognizes` and `read`, and register it in the `ready` of an app.
 """
 
 from collections.abc import Iterator
 from typing import Protocol
 
-from sessions_app.imports import chatgpt, claude, honcho, jsonl, mem0, openai, zep
+from sessions_app.imports import jsonl
 from sessions_app.imports.import_sessions import Record, Rejected, Statement
 from sessions_app.imports.records import CannotImport, Owner, public_id
 from sessions_app.imports.source import Source, Unreadable
@@ -25,15 +25,12 @@ class Format(Protocol):
     def read(self, source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected]: ...
 
 
-FORMATS: dict[str, Format] = {  # in the order in which a file is compared with them
-    "jsonl": jsonl,
-    "zep": zep,
-    "mem0": mem0,
-    "honcho": honcho,
-    "openai": openai,
-    "chatgpt": chatgpt,
-    "claude": claude,
-}
+FORMATS: dict[str, Format] = {"jsonl": jsonl}  # in the order in which a file is compared with them
+
+
+def register_format(name: str, reader: Format) -> None:
+    """Let `import_sessions` read another format."""
+    FORMATS[name] = reader
 
 
 def recognize(source: Source) -> Format:

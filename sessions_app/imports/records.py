@@ -1,26 +1,16 @@
-"""Code that all readers share: the owner of the conversations, and records in the form that the API takes."""
+"""Who owns imported conversations, and the reasons why a record is rejected."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 
 from pydantic import ValidationError as ShapeError
 from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.fields import PublicIdField
-from sessions_app.api.messages import MessageInput
-from sessions_app.imports.import_sessions import Place, Record, Rejected
-from sessions_app.imports.source import LocatedValue
 from sessions_app.refusals import Refusal
-from sessions_app.transcript.append import NewMessage
 
 REASON_MAX_CHARS = 300
 
-Fields = dict[str, Any]  # a message's fields as the API takes them
-
-_message_input = MessageInput()
 _public_id = PublicIdField()
 
 
@@ -36,23 +26,6 @@ class Owner:
     agent_id: str = ""
 
 
-@dataclass(frozen=True)
-class SourceConversation:
-    """One conversation of a file.
-
-    Args:
-        session_id: The source's own id for it.
-        title: Whatever the source has as its title.
-        messages: The messages as the source has them, oldest first.
-        fields_of: Turns one of them into the fields of any number of messages, or raises CannotImport with the reason.
-    """
-
-    session_id: str
-    title: Any
-    messages: Sequence[Any]
-    fields_of: Callable[[Any], list[Fields]]
-
-
 def public_id(value: str) -> str:
     """Return an id as the API takes it.
 
@@ -63,76 +36,6 @@ def public_id(value: str) -> str:
         return str(_public_id.run_validation(value))
     except ValidationError as error:
         raise CannotImport(reason_of(error)) from None
-
-
-def checked_message(fields: Mapping[str, Any]) -> NewMessage:
-    """Return a message with these fields.
-
-    Raises:
-        CannotImport: The API would refuse them; the text is what it would answer.
-    """
-    try:
-        return NewMessage(**_message_input.run_validation(fields))
-    except ValidationError as error:
-        raise CannotImport(reason_of(error)) from None
-
-
-def conversation_records(
-    format_name: str, found: Iterator[LocatedValue | Rejected], owner: Owner, parse: Callable[[Any], SourceConversation]
-) -> Iterator[Record | Rejected]:
-    """Yield the messages of all conversations.
-
-    Args:
-        format_name: The prefix of session and message ids, so that ids of two formats never collide.
-        found: The values of the file, one conversation each.
-        owner: The person and agent that the conversations belong to.
-        parse: Turns such a value into a conversation, or raises CannotImport with the reason.
-
-    Raises:
-        CannotImport: The owner is missing.
-    """
-    if not owner.user_id:
-        raise CannotImport(f"A file of the format {format_name} doesn't say whose it is: name the person with --user.")
-    return _all_records(format_name, found, owner, parse)
-
-
-def _all_records(
-    format_name: str, found: Iterator[LocatedValue | Rejected], owner: Owner, parse: Callable[[Any], SourceConversation]
-) -> Iterator[Record | Rejected]:
-    for item in found:
-        if isinstance(item, Rejected):
-            yield item
-            continue
-        try:
-            conversation = parse(item.value)
-            session_id = public_id(f"{format_name}:{conversation.session_id}")
-        except (CannotImport, ShapeError, RecursionError) as error:
-            yield Rejected(item.where, reason_of(error))
-            continue
-        place = Place(
-            user_id=owner.user_id,
-            session_id=session_id,
-            agent_id=owner.agent_id,
-            source=f"import:{format_name}",
-            title=_title(conversation.title),
-        )
-        for number, message in enumerate(conversation.messages, 1):
-            yield from _records(f"{item.where}, message {number}", format_name, place, conversation, message)
-
-
-def _records(
-    where: str, format_name: str, place: Place, conversation: SourceConversation, message: Any
-) -> Iterator[Record | Rejected]:
-    """Yield the messages that one message of the source stands for: all of them, or the reason why none."""
-    try:
-        new = [
-            checked_message(fields | {"external_id": f"{format_name}:{fields['external_id']}"})
-            for fields in conversation.fields_of(message)
-        ]
-    except (CannotImport, ShapeError, RecursionError) as error:
-        yield Rejected(where, reason_of(error))
-    else:
-        yield from (Record(where, place, one) for one in new)
 
 
 def reason_of(error: Exception) -> str:
@@ -147,28 +50,3 @@ def reason_of(error: Exception) -> str:
     else:
         reason = str(error)
     return reason[:REASON_MAX_CHARS]
-
-
-def _title(title: Any) -> str:
-    """Return the part of a title that can be kept: 255 characters, without those that can't be stored."""
-    text = title if isinstance(title, str) else ""
-    return text.replace("\0", "").encode("utf-8", "replace").decode().strip()[:255]
-
-
-def point_in_time(seconds: float | None) -> datetime | None:
-    """Return the time that is this many seconds after the beginning of 1970.
-
-    Raises:
-        CannotImport: There is no such time.
-    """
-    if seconds is None:
-        return None
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        raise CannotImport("Its time doesn't lie from 1970 to the end of 2100.") from None
-
-
-def filled(fields: Mapping[str, Any]) -> Fields:
-    """Return the fields that are not empty."""
-    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}

@@ -19,10 +19,10 @@ from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.people.export_format import FORMAT, VERSION, Column, Exporting, File, Line, plain
 from sessions_app.people.provenance import Provenance, declared
 from sessions_app.refusals import Refusal
-from sessions_app.replica import from_replica_as_of_now
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.row_security import acting_for
+from sessions_app.several_servers import read_as_of_now
 
 README = """What is kept about one person.
 
@@ -63,7 +63,7 @@ def export_user(user_id: str, file: IO[bytes], *, application: int) -> Counter[s
         file.truncate()
         return _write_export(user_id, file, application)
 
-    return from_replica_as_of_now(write)
+    return read_as_of_now(write)
 
 
 def _write_export(user_id: str, file: IO[bytes], application: int) -> Counter[str]:

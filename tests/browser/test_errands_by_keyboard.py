@@ -21,6 +21,7 @@ from sessions_app.staff import role_of
 from sessions_app.transcript.append import NewMessage, append
 from tests.browser.keyboard import Keyboard
 from tests.support import openai_server as behave
+from tests.support.extras import needs
 from tests.support.jobs import build
 from tests.support.lives import CHILD, MAYA, say
 from tests.support.openai_server import OpenAIServer
@@ -210,6 +211,7 @@ def test_a_prompt_is_changed_tried_put_in_force_and_taken_back(
     assert prompt.active_version and prompt.active_version.number == 1
 
 
+@needs("lab")
 def test_one_chats_as_a_test_person_and_sees_where_memory_came_from(
     tab: Page, keys: Keyboard, upstream: OpenAIServer
 ) -> None:

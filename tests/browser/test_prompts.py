@@ -12,6 +12,7 @@ from sessions_app.models import UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.browser.conftest import PHONE
 from tests.support import openai_server as behave
+from tests.support.extras import needs
 from tests.support.jobs import count
 from tests.support.openai_server import OpenAIServer
 from tests.support.pages import change_url
@@ -102,6 +103,7 @@ def test_the_editor_is_used_by_keyboard_and_numbers_its_lines(tab: Page, prompt:
     expect(tab.get_by_label("What changed, and why")).to_be_focused()
 
 
+@needs("lab")
 def test_the_recall_console_shows_ranks_for_a_query_with_a_typo(tab: Page, ada: UserProfile) -> None:
     append(ada, "s1", [NewMessage("user", "The harpsichord came from Lyon."), NewMessage("assistant", "How fine.")])
     count(ada)

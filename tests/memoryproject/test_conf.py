@@ -28,8 +28,6 @@ WRONG = [
     ("RETENTION__ACTION", "burn"),
     ("RETENTION__STORAGE_OPTIONS", "[1]"),
     ("RETENTION__STORAGE_OPTIONS", "{"),
-    ("RETENTION__S3_BUCKET", "Not a name"),
-    ("RETENTION__S3_ENDPOINT_URL", "store.example"),
     ("JOBS__MAX_ATTEMPTS", "-1"),
     ("API_RATE", "many"),
     ("DEBUG", "perhaps"),
@@ -94,31 +92,12 @@ def test_archives_are_kept_beside_the_database_for_their_owner_only(tmp_path: Pa
     assert elsewhere.retention.storage(tmp_path) == {"BACKEND": "x.Y", "OPTIONS": {"bucket": "b"}}
 
 
-@pytest.mark.parametrize(
-    ("environment", "told"),
-    [
-        ({"S3_REGION": "eu-central-1"}, "RETENTION__S3_BUCKET is missing"),
-        ({"S3_BUCKET": "archives", "S3_ACCESS_KEY": "AK"}, "belong together"),
-        ({"S3_BUCKET": "archives", "STORAGE_BACKEND": "x.Y"}, "two places"),
-    ],
-)
-def test_a_bucket_is_named_whole_and_alone(environment: dict[str, str], told: str) -> None:
-    with pytest.raises(ImproperlyConfigured, match=told):
-        conf.load({f"RETENTION__{name}": value for name, value in environment.items()})
-
-
 def test_row_20_a_wrong_secret_is_not_printed() -> None:
     with pytest.raises(ImproperlyConfigured) as raised:
         conf.load({"ENGINE__API_KEY": "sk-marked", "ENGINE__TIMEOUT_SECONDS": "sk-marked"})
     assert "sk-marked" not in str(raised.value)
     assert "sk-marked" not in repr(conf.load({"ENGINE__API_KEY": "sk-marked", "SECRET_KEY": "sk-marked"}))
     assert "sk-marked" not in repr(conf.load({"RETENTION__STORAGE_OPTIONS": '{"secret_key": "sk-marked"}'}))
-    bucket = {
-        "RETENTION__S3_BUCKET": "archives",
-        "RETENTION__S3_ACCESS_KEY": "AK",
-        "RETENTION__S3_SECRET_KEY": "sk-marked",
-    }
-    assert "sk-marked" not in repr(conf.load(bucket))
 
 
 @pytest.mark.parametrize(

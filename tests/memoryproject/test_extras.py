@@ -12,6 +12,7 @@ from memoryproject import conf
 from sessions_app.models import ApiKey
 from tests.support.folders import data_folder
 from tests.support.processes import environment, free_port, manage, web_at
+from tests.support.running import Run
 
 TABLES = "import json; from django.db import connection as c; print(json.dumps(c.introspection.table_names()))"
 
@@ -21,8 +22,10 @@ def test_settings_of_an_extra_are_known_only_with_it() -> None:
     assert not hasattr(conf.load({"EXTRAS": ""}), "oauth")
     with pytest.raises(ImproperlyConfigured, match="OAUTH__KEY_MINUTES"):
         conf.load({"OAUTH__KEY_MINUTES": "0"})
-    with pytest.raises(ImproperlyConfigured, match=r"EXTRAS: no such extra: nothing\. There are: oauth"):
+    with pytest.raises(ImproperlyConfigured, match=r"EXTRAS: .*there is no extra nothing; there are importers, lab"):
         conf.load({"EXTRAS": "oauth,nothing"})
+    with pytest.raises(ImproperlyConfigured, match="OAUTH__SITE: its extra isn't installed; add oauth to EXTRAS"):
+        conf.load({"EXTRAS": "", "OAUTH__SITE": "https://memory.example.com"})
 
 
 @pytest.mark.slow(seconds=60)
@@ -71,3 +74,14 @@ def test_the_tables_of_an_extra_are_dropped_by_a_command() -> None:
         tables = json.loads(manage("shell", "-v", "0", "-c", TABLES, EXTRAS="", **site).stdout)
         assert manage("migrate", "--check", EXTRAS="", **site).returncode == 0
     assert not [name for name in tables if name.startswith("oauth")]
+
+
+@pytest.mark.slow(seconds=30)
+def test_the_core_starts_on_an_empty_database_and_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXTRAS", "")
+    with data_folder() as folder:
+        run = Run(folder).serve()
+        assert run.answers()
+        context = run.stop().partition("What a model gets in a new session")[2]
+    assert run.process.returncode == 0
+    assert "38 square metres" in context

@@ -9,11 +9,11 @@ from django.http import HttpResponse
 from django.test import RequestFactory
 
 from memoryproject.content_policy import ContentPolicyMiddleware
-from memoryproject.handlers import OF_PAGES, CallHandler, Handlers
+from memoryproject.handlers import CallHandler, Handlers
 from tests.support.api import Api
 
 HOST, BODY = {"HTTP_HOST": "localhost"}, '{"user_id": "ada", "messages": [{"role": "user", "content": "Hello."}]}'
-# Whoever adds a middleware decides where it belongs: a call by key passes these, and none of `OF_PAGES`.
+# Whoever adds a middleware decides where it belongs: a call by key passes these, and none of `MIDDLEWARE_OF_PAGES`.
 OF_EVERY_REQUEST = (
     "django.middleware.security.SecurityMiddleware",
     "memoryproject.content_policy.ContentPolicyMiddleware",
@@ -60,8 +60,8 @@ def test_a_call_is_answered_alike_by_both_handlers(service: Api) -> None:
 
 
 def test_each_middleware_is_of_pages_or_of_every_request() -> None:
-    assert {*OF_PAGES} | {*OF_EVERY_REQUEST} == {*settings.MIDDLEWARE}
-    assert not {*OF_PAGES} & {*OF_EVERY_REQUEST}
+    assert {*settings.MIDDLEWARE_OF_PAGES} | {*OF_EVERY_REQUEST} == {*settings.MIDDLEWARE}
+    assert not {*settings.MIDDLEWARE_OF_PAGES} & {*OF_EVERY_REQUEST}
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from sessions_app.models import UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from sessions_app.people.on_disk import OnDisk
+from tests.support.extras import needs
 from tests.support.memory import peak_memory
 from tests.support.processes import environment
 from tests.support.transcript import talk
@@ -114,6 +115,7 @@ def long_and_of_no_session(line: bytes) -> bytes:
     return line.replace(b'"s1"', b'"s9"').replace(b'"content": "', b'"content": "' + b"x" * 12 * MIB)
 
 
+@needs("importers")
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_no_file_takes_much_memory_and_each_is_told_its_limit(
@@ -168,6 +170,7 @@ class TestZip:
                 new.writestr(entry, old.read(entry))
         return path.with_name("packed.zip")
 
+    @needs("importers")
     @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
     def test_packed_in_another_way_than_usual_it_is_refused(self, export: Path, tmp_path: Path, method: int) -> None:
         assert "manifest.json: It is packed in another way" in refused("import_user", self.repacked(export, method))
@@ -177,6 +180,7 @@ class TestZip:
         told = refused("import_sessions", packed, "--user", "ada", "--format", "chatgpt")
         assert "conversations.json: It is packed in another way" in told
 
+    @needs("importers")
     def test_one_with_a_long_list_of_files_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "many.zip"
         with zipfile.ZipFile(path, "w") as archive:
@@ -196,6 +200,7 @@ class TestZip:
         export.write_bytes(data)
         assert "manifest.json: It is encrypted." in refused("import_user", export)
 
+    @needs("importers")
     def test_names_that_are_no_text_are_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "names.zip"
         with zipfile.ZipFile(path, "w") as archive:

@@ -14,6 +14,7 @@ from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import append
 from tests.support.api import Api
 from tests.support.exports import as_lines
+from tests.support.extras import needs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,7 +29,7 @@ PARTS: list[Any] = [
 Send = Callable[[Any], None]
 
 
-@pytest.fixture(params=["rest", "chat", "openai", "jsonl"])
+@pytest.fixture(params=["rest", "chat", pytest.param("openai", marks=needs("importers")), "jsonl"])
 def send(request: pytest.FixtureRequest, service: Api, tmp_path: Path) -> Send:
     """Sends a content of Ada's by one of the ways."""
 

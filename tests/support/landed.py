@@ -18,8 +18,10 @@ from django.db.migrations import Migration, RunSQL, SeparateDatabaseAndState
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
+from memoryproject import extras
+
 LIST = Path(__file__).with_name("landed.txt")
-OWN = ("moments_app", "oauth", "sessions_app")
+OWN = ("moments_app", "sessions_app", *extras.available())
 
 
 def digests() -> dict[str, str]:

@@ -14,9 +14,9 @@ import psutil
 from django.conf import settings
 from django.db import connection, connections
 
+from memory_extras.scale import replica
 from memoryproject.embedded import server
 from memoryproject.postgresql.base import DatabaseWrapper
-from sessions_app import replica
 
 
 class Standby:

@@ -13,7 +13,7 @@ from pydantic import ValidationError as InvalidMessage
 from rest_framework.exceptions import ValidationError
 
 from moments_app.interfaces.chat.request import new_message
-from sessions_app.imports.records import filled
+from sessions_app.content_parts import filled
 from sessions_app.shorten import shorten_middle
 from sessions_app.transcript.append import NewMessage
 

@@ -12,7 +12,7 @@ from rest_framework.exceptions import ParseError, ValidationError
 from moments_app.interfaces.chat.errors import ChatError
 from sessions_app.api.messages import MessageInput
 from sessions_app.api.parsers import StrictJSONParser
-from sessions_app.imports.openai import turn_fields
+from sessions_app.chat_messages import turn_fields
 from sessions_app.models import Message
 from sessions_app.transcript.append import NewMessage
 

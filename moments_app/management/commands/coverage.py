@@ -7,7 +7,7 @@ from moments_app.provenance.coverage import coverage, queue_again, uncovered
 from sessions_app.management.application_option import add_application, application_of
 from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import UserProfile
-from sessions_app.replica import from_replica_as_of_now
+from sessions_app.several_servers import read_as_of_now
 
 
 class Command(RefusingCommand):
@@ -22,7 +22,7 @@ class Command(RefusingCommand):
         user = self._user(options["user"], application_of(options))
         if options["queue"]:
             return f"asked for: {len(queue_again(user, requested_by='coverage'))}"
-        found, sessions = from_replica_as_of_now(lambda: (coverage(user), uncovered(user)))
+        found, sessions = read_as_of_now(lambda: (coverage(user), uncovered(user)))
         lines = [f"{name.replace('_', ' ')}: {value}" for name, value in asdict(found).items()]
         lines += [f"see session {session.session_id} of {session.user.user_id}" for session in sessions]
         if not found.is_whole:

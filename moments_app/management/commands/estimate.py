@@ -6,7 +6,7 @@ from moments_app.reports.estimate import estimate
 from sessions_app.management.application_option import add_application, application_of
 from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import UserProfile
-from sessions_app.replica import from_replica_as_of_now
+from sessions_app.several_servers import read_as_of_now
 
 
 class Command(RefusingCommand):
@@ -22,7 +22,7 @@ class Command(RefusingCommand):
         if options["user"] and user is None:
             raise CommandError(f"There is no user {options['user']}.")
         lines = []
-        for part in from_replica_as_of_now(lambda: estimate(user, everything=options["everything"])):
+        for part in read_as_of_now(lambda: estimate(user, everything=options["everything"])):
             money = "price unknown" if part.usd is None else f"{part.usd:.2f} USD"
             tokens = f"{part.calls:,} calls, {part.input_tokens:,} tokens in, {part.output_tokens:,} out"
             lines.append(f"{part.purpose} by {part.engine}: {tokens}, {money}")

@@ -12,7 +12,6 @@ from moments_app.models import MemoryAtom
 from moments_app.operator.admin.filters import UserFilter
 from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, RestoreAtom
 from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
-from moments_app.operator.views.recall import Recall, RecallPeople
 from moments_app.operator.views.retraction import RetractItems
 from moments_app.operator.views.stream import stream_named
 from moments_app.streams.add_atoms import note_growth
@@ -43,7 +42,7 @@ class MemoryAtomAdmin(PageAdmin):
     when_empty = "Facts and observations appear as conversations are formed into streams."
     list_before_template = "operator/facts/of_stream.html"
     form_page = AtomForm
-    views = (Recall, RecallPeople, EvictAtom, RestoreAtom, MoveAtom, SaidElsewhere, CorrectFact, RetractItems)
+    views = (EvictAtom, RestoreAtom, MoveAtom, SaidElsewhere, CorrectFact, RetractItems)
     open_lookups = ("stream__id__exact",)
     ordering = ("-id",)
     raw_id_fields = ("stream",)

@@ -20,7 +20,6 @@ from moments_app.operator.views.person import (
     ProfileForm,
     Who,
 )
-from moments_app.operator.views.playground import Chat, EraseTestPerson, Playground, Remember
 from moments_app.operator.views.profile import (
     EditLine,
     EraseProfile,
@@ -64,10 +63,6 @@ class UserProfileAdmin(PageAdmin):
         RestoreProfile,
         ExportProfile,
         EraseProfile,
-        Playground,
-        Chat,
-        Remember,
-        EraseTestPerson,
     )
 
     def get_search_results(

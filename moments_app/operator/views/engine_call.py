@@ -11,7 +11,7 @@ from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.reports import cost
 from sessions_app.admin.views.base import FormPage, OperatorPage
 from sessions_app.limited_operators import scope_key
-from sessions_app.replica import from_replica
+from sessions_app.several_servers import read_for_page
 
 KEPT_SECONDS = 300  # a month of calls takes a second to sum
 
@@ -44,6 +44,6 @@ class SiteCost(OperatorPage):
     title = f"Cost of {cost.DAYS} days"
 
     def context(self) -> dict[str, Any]:
-        count = partial(from_replica, self.request, cost.site_cost)
+        count = partial(read_for_page, self.request, cost.site_cost)
         counted: Any = cache.get_or_set(f"cost{scope_key()}", count, KEPT_SECONDS)
         return {"cost": counted, "newest": cost.SUMMARIES}

@@ -34,7 +34,7 @@ from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.reading import note_reading
 from sessions_app.admin.views.base import FormPage, RowPage, may_see
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
-from sessions_app.replica import from_replica
+from sessions_app.several_servers import read_for_page
 
 KEPT: dict[str, type[Model]] = {
     "Sessions": Session,
@@ -203,7 +203,7 @@ class PersonCost(PersonPage):
 
     def context(self) -> dict[str, Any]:
         count = partial(cost_of_person, self.row, EngineCall.objects.all())
-        return super().context() | {"cost": from_replica(self.request, count), "most_jobs": JOBS}
+        return super().context() | {"cost": read_for_page(self.request, count), "most_jobs": JOBS}
 
 
 class ProfileDetails(DetailsTab[UserProfile], PersonPage):

@@ -11,6 +11,7 @@ from moments_app.models import MemoryStream, PromptResource
 from sessions_app.admin.base import PageAdmin
 from sessions_app.models import ApiKey, Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
+from tests.support.extras import needs
 from tests.support.furnished import furnish
 from tests.support.operator import operator
 from tests.support.pages import page
@@ -55,6 +56,7 @@ def test_every_list_says_how_its_rows_lead_to_an_application_or_is_the_sites() -
     assert of_the_site == {"application", "circuit", "embeddingmodel", "assistant"} | queue | logins
 
 
+@needs("lab")
 @pytest.mark.slow
 def test_an_installation_with_one_application_sees_nothing_of_it(root: Client) -> None:
     furnish()
@@ -118,6 +120,7 @@ def test_applications_are_made_and_named_and_never_deleted(root: Client, shop: i
     assert root.post(reverse("admin:sessions_app_application_delete", args=[cafe.pk])).status_code == 403
 
 
+@needs("lab")
 def test_the_console_asks_the_person_of_the_application_that_is_chosen(root: Client, shop: int) -> None:
     url = f"{reverse('admin:moments_app_memoryatom_recall')}?user_id=ada&query=turn&application="
     assert "There is nobody called" in page(root, f"{url}{DEFAULT}")

@@ -16,11 +16,11 @@ from django.utils import timezone
 
 from moments_app.context.assemble import preview
 from moments_app.context.request import ContextRequest
+from moments_app.migrations._vector_search import EXACT
 from moments_app.models import EmbeddingModel, EngineCall, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
 from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall import accesses
-from moments_app.recall.inspection import EXACT
 from moments_app.recall.request import MOST_WORDS, RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.search import READ_AHEAD, SPARE, Hits, rank, recall

@@ -16,8 +16,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
+from memory_extras.scale import replica
 from moments_app.models import EngineCall, Job
-from sessions_app import replica
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.models import Application, Event, Session, UserProfile
 from sessions_app.models.application import DEFAULT

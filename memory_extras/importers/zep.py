@@ -10,9 +10,11 @@ from typing import Any, Literal
 from pydantic import AliasChoices, BaseModel, Field
 from pydantic import ValidationError as ShapeError
 
+from memory_extras.importers.conversations import SourceConversation, conversation_records
+from memory_extras.importers.remembered import has_item_with, items, statement
+from sessions_app.content_parts import Fields, filled
 from sessions_app.imports.import_sessions import Record, Rejected, Statement
-from sessions_app.imports.records import Fields, Owner, SourceConversation, conversation_records, filled, reason_of
-from sessions_app.imports.remembered import has_item_with, items, statement
+from sessions_app.imports.records import Owner, reason_of
 from sessions_app.imports.source import LocatedValue, Source
 
 NAME = "zep"

@@ -9,17 +9,10 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from sessions_app.content_parts import text_and_parts
+from memory_extras.importers.conversations import SourceConversation, conversation_records, point_in_time
+from sessions_app.content_parts import Fields, filled, text_and_parts
 from sessions_app.imports.import_sessions import Record, Rejected
-from sessions_app.imports.records import (
-    CannotImport,
-    Fields,
-    Owner,
-    SourceConversation,
-    conversation_records,
-    filled,
-    point_in_time,
-)
+from sessions_app.imports.records import CannotImport, Owner
 from sessions_app.imports.source import Source
 
 NAME = "chatgpt"

@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
+from memory_extras.lab.playground import Somebody, lit_layers, named_test_person
 from moments_app.context import receipts
 from moments_app.context.kept import KeptContext
 from moments_app.interfaces.chat.errors import ChatError
@@ -21,7 +22,6 @@ from moments_app.jobs.trial import CannotTry, room
 from moments_app.models import Job
 from moments_app.moments.build import BuildMoments
 from moments_app.operator.ask_again import can_ask_again
-from moments_app.operator.playground import Somebody, lit_layers, named_test_person
 from moments_app.operator.rights import PREVIEW_CONTEXT, READ_PERSON, SEE_MEMORY
 from moments_app.operator.trace import Round, receipt_of, round_of
 from moments_app.streams.form import FormMemories

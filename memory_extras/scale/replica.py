@@ -51,7 +51,7 @@ def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
         request: of the page.
         read: makes the page and reads nothing but rows. It is called again if the replica fails meanwhile.
     """
-    if not settings.HAS_REPLICA or request.method not in SAFE or connection.in_atomic_block:
+    if not _is_there() or request.method not in SAFE or connection.in_atomic_block:
         return read()
     try:
         if replica := _fit(request.session.get(_CHANGED)):
@@ -75,7 +75,7 @@ def from_replica_as_of_now(read: Callable[[], T]) -> T:
     Args:
         read: reads nothing but rows. It is called again if the replica fails meanwhile.
     """
-    if not settings.HAS_REPLICA or connection.in_atomic_block:
+    if not _is_there() or connection.in_atomic_block:
         return read()
     try:
         if replica := _caught_up(_end_of_log()):
@@ -158,6 +158,10 @@ class ReplicaMiddleware:
         answer = self.get_response(request)
         match = request.resolver_match
         is_of_operator = match is not None and match.namespace == "admin" and request.user.is_authenticated
-        if settings.HAS_REPLICA and request.method not in SAFE and is_of_operator:
+        if _is_there() and request.method not in SAFE and is_of_operator:
             request.session[_CHANGED] = _end_of_log()
         return answer
+
+
+def _is_there() -> bool:
+    return bool(getattr(settings, "HAS_REPLICA", False))

@@ -8,10 +8,10 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from memory_extras.lab.inspection import Inspection, inspect
 from moments_app.interfaces.api.search import MATCH_COUNT_MAX
 from moments_app.models import MemoryAtom, Moment
 from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
-from moments_app.recall.inspection import Inspection, inspect
 from moments_app.recall.request import KINDS, MODES, QUERY_MAX_CHARS, RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.search import MATCH_COUNT

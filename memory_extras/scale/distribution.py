@@ -104,7 +104,13 @@ SELECT made FROM (
     WHERE pronamespace = 'public'::regnamespace AND proname ~ '^(recall|nearest)_'
 ) function WHERE made <> definition
 """
-_FOR_ALL = (_LOGINS, _SETTINGS, _SEQUENCES, _MEMORY_SET, _FUNCTIONS)
+# They run as the owner of the tables, whom nodes ask as that login.
+_SEARCH_PATHS = """
+SELECT format('ALTER FUNCTION %%s SET search_path = pg_catalog, public, pg_temp', oid::regprocedure) FROM pg_proc
+WHERE prosecdef AND pronamespace = to_regnamespace('distribution')
+    AND 'search_path=pg_catalog, public, pg_temp' <> ALL (COALESCE(proconfig, '{}'))
+"""
+_FOR_ALL = (_LOGINS, _SETTINGS, _SEQUENCES, _MEMORY_SET, _FUNCTIONS, _SEARCH_PATHS)
 
 # A policy on a node may not look up another table of ours, so each node is told in which application a person is. Only
 # these functions reach that, which run as the owner of the tables. Some statements are sent with their policies.
@@ -200,6 +206,11 @@ class Step:
 def is_distributed() -> bool:
     """Tell whether the database was distributed, or has begun to be."""
     return bool(_found(_IS_DISTRIBUTED)[0])
+
+
+def distributed_tables() -> Sequence[str]:
+    """Return the tables whose rows other servers hold."""
+    return TABLES if is_distributed() else ()
 
 
 def steps() -> Iterator[Step]:

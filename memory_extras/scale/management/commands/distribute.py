@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from memoryproject.distribution import NotDistributable, do, steps
+from memory_extras.scale.distribution import NotDistributable, do, steps
 
 
 class Command(BaseCommand):

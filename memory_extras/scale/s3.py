@@ -6,7 +6,7 @@ what is deleted is gone, also from a bucket that keeps former versions.
 
 from typing import Any
 
-from sessions_app.extras import extra
+from sessions_app.optional_packages import extra
 
 with extra("s3"):
     from boto3.s3.transfer import TransferConfig

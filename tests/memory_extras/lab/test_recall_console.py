@@ -5,10 +5,10 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
+from memory_extras.lab.inspection import inspect
 from moments_app.models import MemoryAtom, MemoryStream, Moment
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall import accesses
-from moments_app.recall.inspection import inspect
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from sessions_app.models import Session, UserProfile

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic import ValidationError as ShapeError
 
+from memory_extras.importers.remembered import has_item_with, items, statement
 from sessions_app.imports.import_sessions import Rejected, Statement
 from sessions_app.imports.records import Owner, reason_of
-from sessions_app.imports.remembered import has_item_with, items, statement
 from sessions_app.imports.source import LocatedValue, Source
 
 NAME = "mem0"

@@ -10,15 +10,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from sessions_app.content_parts import text_and_parts, without_data
+from memory_extras.importers.conversations import SourceConversation, conversation_records
+from sessions_app.content_parts import Fields, filled, text_and_parts, without_data
 from sessions_app.imports.import_sessions import Record, Rejected
-from sessions_app.imports.records import (
-    Fields,
-    Owner,
-    SourceConversation,
-    conversation_records,
-    filled,
-)
+from sessions_app.imports.records import Owner
 from sessions_app.imports.source import Source
 from sessions_app.shorten import shorten_middle
 

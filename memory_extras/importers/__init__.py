@@ -1,0 +1,1 @@
+"""Readers of other systems' conversations, one module per format."""

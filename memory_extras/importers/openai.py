@@ -1,0 +1,70 @@
+"""Reader of chat messages in the format of OpenAI's API and fine-tuning: one `{"messages": […]}` per line.
+
+A conversation is identified by its `id` or, if it has none, by a hash of its messages; a message by its position and a
+hash of its content. So importing the same file or a longer one adds nothing twice, and a conversation with an id may
+grow.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from memory_extras.importers.conversations import SourceConversation, conversation_records, point_in_time
+from sessions_app.chat_messages import turn_fields
+from sessions_app.content_parts import Fields
+from sessions_app.imports.import_sessions import Record, Rejected
+from sessions_app.imports.records import Owner
+from sessions_app.imports.source import Source
+
+NAME = "openai"
+LOOKED_FOR = "JSON lines with messages (openai)"
+ID_NAMES = ("id", "conversation_id", "session_id")
+
+
+class OpenAIConversation(BaseModel):
+    """A line of the file: one conversation."""
+
+    model_config = ConfigDict(extra="allow")
+
+    messages: list[Any]
+    metadata: Any = None
+    title: Any = None
+    created: float | None = None  # seconds since 1970, in a stored completion
+
+
+def recognizes(source: Source) -> bool:
+    """Return True if the first line is a conversation."""
+    return "messages" in source.first_names
+
+
+def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
+    """Yield the messages of all conversations."""
+    return conversation_records(NAME, source.lines(), owner, _parse_conversation)
+
+
+def _parse_conversation(value: Any) -> SourceConversation:
+    line = OpenAIConversation.model_validate(value)
+    created_at = point_in_time(line.created)
+    tools: dict[str, str] = {}  # tool names by call id, because results don't repeat them
+
+    def fields_of(numbered: tuple[int, Any]) -> list[Fields]:
+        number, raw = numbered
+        return [turn_fields(raw, tools) | {"external_id": f"{number}:{_digest(raw)[:16]}", "created_at": created_at}]
+
+    return SourceConversation(_session_id(line), line.title, list(enumerate(line.messages)), fields_of)
+
+
+def _session_id(line: OpenAIConversation) -> str:
+    metadata = line.metadata if isinstance(line.metadata, dict) else {}
+    for place in (line.model_extra or {}, metadata):
+        for name in ID_NAMES:
+            if isinstance(place.get(name), str | int) and place[name]:
+                return str(place[name])
+    return _digest(line.messages)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Pages to try memory out: the playground and the recall console."""

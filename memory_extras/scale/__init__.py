@@ -1,0 +1,1 @@
+"""An installation on several servers: turns on a Citus cluster, pages read from a replica, archives in a bucket."""

@@ -1,0 +1,18 @@
+from django.apps import AppConfig, apps
+from django.db.models.signals import post_migrate
+
+
+class ScaleConfig(AppConfig):
+    """Turns on a Citus cluster, pages read from a replica, archives in a bucket."""
+
+    name = "memory_extras.scale"
+    label = "scale"
+
+    def ready(self) -> None:
+        from memory_extras.scale import distribution, replica
+        from sessions_app import several_servers
+
+        several_servers.spread_tables.append(distribution.distributed_tables)
+        several_servers.send_reads(replica)
+        # Other apps' receivers of this signal are connected before: the order in which the apps are installed.
+        post_migrate.connect(distribution.keep_distributed, sender=apps.get_app_config("moments_app"))

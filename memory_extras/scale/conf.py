@@ -1,0 +1,89 @@
+"""Settings of the extra, and what it adds to Django's."""
+
+from pathlib import Path
+from typing import Any
+
+import environ
+from pydantic import Field, SecretStr, model_validator
+
+from memoryproject.conf import LOCAL_STORAGE, Group, RetentionSettings
+
+MIDDLEWARE = "memory_extras.scale.replica.ReplicaMiddleware"
+
+
+class BucketSettings(RetentionSettings):
+    """Settings of retention, with a bucket for archives."""
+
+    s3_bucket: str = Field(
+        "",
+        pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$",
+        description="Bucket for archives, in the place of a folder; with the packages `memory-platform[s3]`.",
+    )
+    s3_endpoint_url: str = Field(
+        "", pattern=r"^(https?://.+)?$", description="The store that has the bucket. Unset: Amazon's."
+    )
+    s3_region: str = Field("", description="Region of the bucket. Unset: as the store says.")
+    s3_access_key: str = Field("", description="Unset: found in the environment or from the host's role, as AWS does.")
+    s3_secret_key: SecretStr = Field(SecretStr(""), description="Belongs to the access key.")
+    s3_prefix: str = Field("", pattern=r"^([^/].*)?$", description="Folder of the archives in the bucket.")
+
+    @model_validator(mode="after")
+    def _is_one_storage(self) -> "BucketSettings":
+        if bool(self.s3_access_key) != bool(self.s3_secret_key.get_secret_value()):
+            raise ValueError("RETENTION__S3_ACCESS_KEY and RETENTION__S3_SECRET_KEY belong together")
+        if self.s3_bucket and self.storage_backend != LOCAL_STORAGE:
+            raise ValueError("RETENTION__S3_BUCKET and RETENTION__STORAGE_BACKEND are two places for the same files")
+        if not self.s3_bucket and (self.s3_endpoint_url or self.s3_region or self.s3_access_key or self.s3_prefix):
+            raise ValueError("RETENTION__S3_BUCKET is missing")
+        return self
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """True if the files are not on this host's disk."""
+        return bool(self.s3_bucket) or super().is_elsewhere
+
+    @property
+    def storage_setting(self) -> str:
+        """The setting that says where the files are."""
+        return "RETENTION__S3_BUCKET" if self.s3_bucket else super().storage_setting
+
+    def storage(self, data_dir: Path) -> dict[str, Any]:
+        """Return the entry for Django's `STORAGES`."""
+        if not self.s3_bucket:
+            return super().storage(data_dir)
+        options = {
+            "bucket": self.s3_bucket,
+            "endpoint_url": self.s3_endpoint_url,
+            "region": self.s3_region,
+            "access_key": self.s3_access_key,
+            "secret_key": self.s3_secret_key.get_secret_value(),
+            "prefix": self.s3_prefix,
+        }
+        return {"BACKEND": "memory_extras.scale.s3.S3Archives", "OPTIONS": options}
+
+
+class Settings(Group):
+    """Settings of several servers."""
+
+    replica_database_url: str = Field(
+        "",
+        pattern="^(postgres(ql)?|psql|pgsql)://|^$",
+        description="A hot standby that streams from the database: operators' lists, reports and exports are read "
+        "there, with a login like that of web processes. Unset: all is read from the database.",
+    )
+    retention: BucketSettings = BucketSettings()
+
+
+def extend(settings: dict[str, Any]) -> None:
+    """Add the replica to Django's settings."""
+    url = settings["CONF"].replica_database_url
+    settings["HAS_REPLICA"] = bool(url)
+    last = settings["MIDDLEWARE"].index("memoryproject.logins.LimitedOperatorMiddleware")
+    settings["MIDDLEWARE"].insert(last, MIDDLEWARE)
+    settings["MIDDLEWARE_OF_PAGES"].append(MIDDLEWARE)
+    if url:
+        replica = {"OPTIONS": {}} | environ.Env.db_url_config(url)
+        replica |= {"ENGINE": "memoryproject.postgresql", "CONN_MAX_AGE": 60, "TEST": {"MIRROR": "default"}}
+        # Somebody waits for a page meanwhile, so it isn't waited for long.
+        replica["OPTIONS"] = settings["DATABASE_OPTIONS"] | {"connect_timeout": 2} | replica["OPTIONS"]
+        settings["DATABASES"]["replica"] = replica
