@@ -59,7 +59,8 @@ def current() -> OAuthSettings:
 def extend(settings: dict[str, Any]) -> None:
     """Add the extra to Django's settings."""
     settings[NAME] = settings["CONF"].oauth
-    settings["INSTALLED_APPS"] += ["oauth2_provider"]
+    apps = settings["INSTALLED_APPS"]
+    apps.insert(apps.index("memory_extras.oauth"), "oauth2_provider")  # registers its admin pages first
     settings |= {f"OAUTH2_PROVIDER_{kind}_MODEL": model for kind, model in MODELS.items()}
     settings["OAUTH2_PROVIDER"] = provider(settings[NAME])
     # It logs each clean-up, and parts of requests.

@@ -15,8 +15,7 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl
 from pytest_django.fixtures import Settings
 
-from memory_extras.oauth.conf import Settings as OAuthSettings
-from memory_extras.oauth.conf import provider
+from memory_extras.oauth.conf import OAuthSettings, provider
 from memory_extras.oauth.models import Assistant
 
 BACK = "http://localhost:3333/callback"
