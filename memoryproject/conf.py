@@ -40,7 +40,7 @@ HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
 # Settings of earlier releases, each with what to do instead. They cause a warning and are otherwise ignored.
 BY_HAND = "shared memory is released by hand, on the page Releases of the admin."
-BY_KEY = "limits a day hold for keys and applications."
+BY_KEY = "daily limits apply to keys and applications."
 NO_BYTES = "stored bytes are not limited."
 ONE_MODEL = "use ENGINE__MODEL."
 FAST_MODEL = "use ENGINE__FAST_MODEL."

@@ -1,7 +1,7 @@
 """Timeouts of a request: for locks, statements, an idle transaction, and the whole request.
 
-In a limited block each transaction sets its limits by its first message (`first_statement.py`). So they hold for a
-person's transaction, for those of the tables' owner and for single statements alike.
+In a limited block, each transaction sets its limits in its first message (`first_statement.py`). So they apply to a
+person's transaction, to those of the tables' owner and to single statements.
 
 A request also has a deadline. The timeout of a statement is the time left until then. No statement starts after it.
 """
@@ -107,7 +107,7 @@ def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
 
 
 class LimitsSet(first_statement.Provider):
-    """Limits a transaction by its first statement. A late one sets the time left."""
+    """Sets the limits of a transaction in its first message, and a shorter timeout near the deadline."""
 
     def before(self, *, begins: bool) -> str:
         """Return the statements that set the limits.
