@@ -9,9 +9,10 @@ An extra adds settings by a class `Settings` in its module `conf`, with fields a
 
 import secrets
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -590,10 +591,11 @@ def variables(settings: type[Settings] = Settings) -> Iterator[tuple[str, tuple[
 def variables_of(extra: str) -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
     """Yield the environment variables that an extra adds, like `variables`."""
     known = {name for name, _, _ in variables()}
-    return (found for found in variables(with_extras([extra])) if found[0] not in known)
+    return (found for found in variables(with_extras(extra)) if found[0] not in known)
 
 
-def with_extras(names: Sequence[str]) -> type[Settings]:
+@cache
+def with_extras(*names: str) -> type[Settings]:
     """Return the settings of the core and of these extras. The class of an extra may extend a group of the core."""
     found = [conf.Settings for conf in extras.modules(names, "conf") if hasattr(conf, "Settings")]
     return cast(type[Settings], type("Settings", (*found, Settings), {"__module__": __name__})) if found else Settings
@@ -606,7 +608,7 @@ def load(environment: Mapping[str, str]) -> Settings:
         ImproperlyConfigured: A variable is wrong, unknown, or of an extra that isn't installed. The text names all of
             these, with the reasons.
     """
-    model = with_extras(_installed(environment))
+    model = with_extras(*_installed(environment))
     known = {name: path for name, path, _ in variables(model)}
     problems = [f"{name}: {reason}" for name, reason in _unknown(environment, known).items()]
     values: dict[str, Any] = {}
