@@ -13,8 +13,7 @@ from typing import Any
 
 from memoryproject import settings
 
-_OURS = settings.INSTALLED_APPS.index("sessions_app")
-APPS = ["django.contrib.postgres", "django_q", *settings.INSTALLED_APPS[_OURS:]]
+APPS = ["django.contrib.postgres", "django_q", "sessions_app", "moments_app"]
 NAMES = (
     "MOMENT_BUILDER",
     "ROLLING_SUMMARY",
@@ -45,4 +44,4 @@ NAMES = (
     "REST_FRAMEWORK",
     "SPECTACULAR_SETTINGS",
 )
-SETTINGS: dict[str, Any] = {name: getattr(settings, name) for name in (*NAMES, *settings.OF_EXTRAS)}
+SETTINGS: dict[str, Any] = {name: getattr(settings, name) for name in NAMES}

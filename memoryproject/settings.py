@@ -378,9 +378,7 @@ UNFOLD = {
     "ACCOUNT": {"navigation": ACCOUNT},
 }
 
-_core = {*globals()}
 INSTALLED_APPS += [f"{extras.PACKAGE}.{extra}" for extra in CONF.extras]
 for _module in extras.modules(CONF.extras, "conf"):
     if hasattr(_module, "extend"):
         _module.extend(globals())
-OF_EXTRAS = [name for name in globals() if name.isupper() and name not in _core]
