@@ -12,7 +12,7 @@ from unfold.decorators import display
 
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.ask_first import asks_first
-from sessions_app.admin.base import PageAdmin, one_line
+from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import link_to
 from sessions_app.admin.views.api_key import ApiKeyForm, MadeApiKey, RevokeApiKey
 from sessions_app.admin.views.base import OperatorView
@@ -142,11 +142,11 @@ class ApiKeyAdmin(PageAdmin):
 
     @admin.display(description="Made", ordering="created_at")
     def made_at(self, key: ApiKey) -> str:
-        return one_line(key.created_at)
+        return f"{key.created_at:%Y-%m-%d}"
 
     @admin.display(description="Expires", ordering="expires_at")
     def expiry(self, key: ApiKey) -> str:
-        return one_line(key.expires_at) if key.expires_at else "never"
+        return f"{key.expires_at:%Y-%m-%d}" if key.expires_at else "never"
 
     @admin.display(description="Last use", ordering="last_used_at")
     def last_use(self, key: ApiKey) -> str:

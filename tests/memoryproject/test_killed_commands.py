@@ -268,8 +268,8 @@ def applied() -> int:
 def migrate_by_commits() -> tuple[int, int]:
     """Run `migrate`, killed after each commit, until it finishes; return the numbers of kills and of migrations.
 
-    An uncommitted transaction leaves nothing, so these are all the states that a kill can leave. After the last
-    migration, each run is killed one commit later than the run before.
+    An uncommitted transaction leaves nothing, so these are all the states that a kill can leave. A run that recorded no
+    migration is followed by one that is killed one commit later.
     """
     kills, commits, before = 0, 1, applied()
     first = before
@@ -277,7 +277,7 @@ def migrate_by_commits() -> tuple[int, int]:
         while (ended := killed.run_to_commit(commits, "migrate", "--verbosity", "0")) == KILLED:
             kills += 1
             connection.close()
-            commits += applied() == before
+            commits = commits + 1 if applied() == before else 1
             before = applied()
         assert ended == FINISHED
     return kills, before - first
@@ -290,9 +290,11 @@ def test_row_46_migrate_continues_with_the_newest_migrations_wherever_it_is_kill
         executor = MigrationExecutor(connection)
         squashed = sorted(key for key, migration in executor.loader.disk_migrations.items() if migration.replaces)
         executor.migrate(list(dict(squashed).items()))  # to the last of each app
-        kills, migrations = migrate_by_commits()
+        executor = MigrationExecutor(connection)
+        migrations = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+        kills, _ = migrate_by_commits()
         note(f"migrate to the newest: {migrations} migrations, killed {kills} times")
-        assert kills > migrations > 0
+        assert kills >= migrations > 0
         assert differences(schema(), newest) == {}
         assert not PromptResource.objects.filter(active_version=None).exists()
 

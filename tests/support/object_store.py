@@ -50,7 +50,7 @@ class ObjectStore:
     def settings(self) -> dict[str, str]:
         """Return the settings of an installation whose archives are here."""
         return {
-            "EXTRAS": "scale",
+            "EXTRAS": "importers,lab,oauth,scale",
             "RETENTION__S3_BUCKET": BUCKET,
             "RETENTION__S3_ENDPOINT_URL": self.url,
             "RETENTION__S3_ACCESS_KEY": KEYS["aws_access_key_id"],
