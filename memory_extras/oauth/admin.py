@@ -20,7 +20,7 @@ from sessions_app.models import ApiKey
 
 SHOWN = 50
 
-# The library has pages of its own, which show all tokens to whoever may see one table.
+# The library registers its own pages. They show all tokens to a login that may see one table.
 for model in (Assistant, Code, AccessToken, RefreshToken, get_id_token_model()):
     admin.site.unregister(model)
 ApiKeyAdmin.views = (Authorize, *ApiKeyAdmin.views)

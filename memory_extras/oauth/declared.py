@@ -1,4 +1,4 @@
-"""What the extra keeps of a person, declared."""
+"""Declare the tables of the extra that hold personal data."""
 
 from collections import Counter
 from functools import partial

@@ -170,7 +170,7 @@ class ConsentManager(models.Manager["Consent"]):
 
 
 class Consent(models.Model):
-    """What an operator granted an assistant."""
+    """A grant of access to one person, given by an operator to an assistant."""
 
     key = models.OneToOneField(ApiKey, on_delete=models.CASCADE, related_name="consent")
     assistant = models.ForeignKey(Assistant, on_delete=models.CASCADE, related_name="consents")

@@ -1,4 +1,4 @@
-"""What django-oauth-toolkit asks of this site: codes and tokens belong to a consent, and end with it."""
+"""Hooks of django-oauth-toolkit. Codes and tokens belong to a consent and end with it."""
 
 import hashlib
 import uuid

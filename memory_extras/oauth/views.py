@@ -1,4 +1,4 @@
-"""What assistants ask without a login: where to ask, registering, and getting, renewing and revoking tokens.
+"""Endpoints for assistants without a login: metadata, registration, and issue, renewal and revocation of tokens.
 
 The answers are those of RFC 6749, 7009, 7591, 8414 and 9728. The page on which an operator grants access is
 `memory_extras.oauth.authorize`.
@@ -60,7 +60,7 @@ class ServerMetadata(OAuthServerMetadataView):  # type: ignore[misc]
 
 @method_decorator(of_the_site, name="dispatch")
 class ResourceMetadata(OAuthProtectedResourceMetadataView):  # type: ignore[misc]
-    """What an audience is, and who issues tokens for it."""
+    """The metadata of an audience, and its token issuer."""
 
     audience = MCP
 
@@ -93,7 +93,7 @@ class Revoke(RevokeTokenView):  # type: ignore[misc]
 
 
 class RegistrationInput(serializers.Serializer[Any]):
-    """What a client says of itself. Other fields are ignored."""
+    """Metadata that a client sends when it registers. Other fields are ignored."""
 
     client_name = TextField(max_length=255, allow_blank=True, default="")
     redirect_uris = serializers.ListField(child=TextField(max_length=URI_MAX_CHARS), min_length=1, max_length=URIS_MOST)
