@@ -8,6 +8,7 @@ docs/decisions/0011.
 import gc
 import os
 from contextlib import nullcontext
+from functools import partial
 from typing import IO
 
 import django
@@ -97,11 +98,11 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
 async def _serve(scope: Scope, receive: Receive, send: Send, path: str) -> None:
     refuse_ambiguous(scope["headers"])
     body = await take_in(scope, receive, limit=settings.API_MAX_BODY_BYTES)
-    caller = caller_of(dict(scope["headers"]).get(b"authorization", b""))
+    identify = partial(caller_of, dict(scope["headers"]).get(b"authorization", b""))
     # The chat endpoint waits for a model, and has time limits of its own.
     in_time = nullcontext() if path.startswith(CHAT) else until(Deadline(settings.LIMITS.request_seconds))
     with body, in_time:
-        async with FAIR_SHARES.one(caller):
+        async with FAIR_SHARES.one(identify):
             await _hand_over(scope, body, receive, send)
 
 

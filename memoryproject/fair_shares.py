@@ -1,19 +1,20 @@
 """Fair shares of a web process's threads, by API key and by application.
 
 Each key, and each application, has a budget of thread-seconds that refills. While others that used less are calling,
-calls over the budget wait, or get 429 if the wait would be too long. A caller that is alone is not limited by its
-budget. Everything here runs on the event loop.
+a caller holds one thread at a time, and its calls over the budget wait, or get 429 if the wait would be too long. A
+caller that is alone is not limited by its budget. Everything here runs on the event loop.
 """
 
 import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import takewhile
+from weakref import WeakValueDictionary
 
 from django.conf import settings
 
@@ -38,6 +39,11 @@ class Caller:
 
     key: str = ""
     application: str = ""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Return the caller's names by kind of budget."""
+        return {"key": self.key, "application": self.application}
 
 
 @dataclass
@@ -70,7 +76,7 @@ class Budget:
             Refused: the wait would be too long. Nothing is reserved.
         """
         account = self._account(name)
-        wait = max(0.0, -account.left / settings.LIMITS.budget_rate) if self._is_bound(name) else 0.0
+        wait = max(0.0, -account.left / settings.LIMITS.budget_rate) if self.is_bound(name) else 0.0
         if wait > PATIENCE:
             text = (
                 f"This {self._kind} has used up its thread-seconds (LIMITS__BUDGET_SECONDS) while others call; "
@@ -84,13 +90,22 @@ class Budget:
         """Charge thread-seconds used beyond the reservation, or return unused ones if negative."""
         account = self._account(name)
         account.left -= seconds
-        if not self._is_bound(name):
+        if not self.is_bound(name):
             account.left = max(account.left, 0.0)  # no other caller had to wait, so there is no debt
 
     def expect(self, name: str, seconds: float) -> None:
         """Update the expected thread-seconds of the next call from those of a finished one."""
         account = self._account(name)
         account.expected += RECENT * (seconds - account.expected)
+
+    def is_bound(self, name: str) -> bool:
+        """Return whether another caller that used less has called recently."""
+        account = self._accounts.get(name)
+        if not account:
+            return False
+        oldest = time.monotonic() - OTHERS_SECONDS
+        recent = takewhile(lambda other: other.at > oldest, reversed(self._accounts.values()))
+        return any(other.left > account.left for other in recent)
 
     def _account(self, name: str) -> _Account:
         now, most = time.monotonic(), settings.LIMITS.budget_seconds
@@ -102,21 +117,17 @@ class Budget:
             self._accounts.popitem(last=False)
         return account
 
-    def _is_bound(self, name: str) -> bool:
-        """Return whether another caller that used less has called recently."""
-        left, oldest = self._accounts[name].left, time.monotonic() - OTHERS_SECONDS
-        recent = takewhile(lambda account: account.at > oldest, reversed(self._accounts.values()))
-        return any(account.left > left for account in recent)
-
 
 class Spending:
     """Charges the thread-seconds of one request to its budgets.
 
     Args:
         paid: the reservations, each with its budget, the caller's name, and the thread-seconds.
+        has_used: set as soon as a thread has worked for the request.
     """
 
-    def __init__(self, *paid: tuple[Budget, str, float]) -> None:
+    def __init__(self, *paid: tuple[Budget, str, float], has_used: asyncio.Event | None = None) -> None:
+        self._has_used = has_used or asyncio.Event()
         self._accounts = [(budget, name) for budget, name, _ in paid]
         self._paid = [reserved for *_, reserved in paid]
         self._used = 0.0
@@ -124,6 +135,7 @@ class Spending:
     def add(self, seconds: float) -> None:
         """Add the seconds that a thread worked, and charge those beyond the reservation at once."""
         self._used += seconds
+        self._has_used.set()
         self._settle(at_least=self._paid)
 
     def end(self) -> None:
@@ -151,31 +163,49 @@ class FairShares:
 
     def __init__(self) -> None:
         self._budgets = {"key": Budget("key"), "application": Budget("application")}
+        self._first: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def one(self, caller: Caller) -> AsyncIterator[None]:
+    async def one(self, identify: Callable[[], Caller]) -> AsyncIterator[None]:
         """Admit a request as soon as its caller's budgets allow it.
+
+        Args:
+            identify: returns the sender. It is called again after the first request of a key, which shows whether the
+                key is valid.
 
         Raises:
             Refused: a budget is used up.
         """
-        spending = await self._reserved(caller)
-        tokens = _caller.set(caller), _spending.set(spending)
+        caller, has_used = identify(), asyncio.Event()
+        if caller.key and not caller.application:
+            first = self._first.setdefault(caller.key, has_used)
+            if first is not has_used:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(first.wait(), PATIENCE)
+                caller = identify()
         try:
-            yield
+            spending = await self._reserved(caller, has_used)
+            tokens = _caller.set(caller), _spending.set(spending)
+            try:
+                yield
+            finally:
+                _caller.reset(tokens[0])
+                _spending.reset(tokens[1])
+                spending.end()
         finally:
-            _caller.reset(tokens[0])
-            _spending.reset(tokens[1])
-            spending.end()
+            has_used.set()
 
-    async def _reserved(self, caller: Caller) -> Spending:
+    def is_bound(self, kind: str, name: str) -> bool:
+        """Return whether another caller of the same kind, `key` or `application`, has used less."""
+        return self._budgets[kind].is_bound(name)
+
+    async def _reserved(self, caller: Caller, has_used: asyncio.Event) -> Spending:
         if not caller.application:  # a key not known to be valid; `strangers.py` limits those
-            return Spending()
-        names = {"key": caller.key, "application": caller.application}
+            return Spending(has_used=has_used)
         paid: list[tuple[Budget, str, float]] = []
         waits: list[float] = []
         try:
-            for kind, name in names.items():
+            for kind, name in caller.names.items():
                 reserved, wait = self._budgets[kind].reserve(name)
                 paid.append((self._budgets[kind], name, reserved))
                 waits.append(wait)
@@ -185,7 +215,7 @@ class FairShares:
             if isinstance(error, Refused):
                 await asyncio.sleep(REFUSED_AFTER)
             raise
-        return Spending(*paid)
+        return Spending(*paid, has_used=has_used)
 
 
 def caller() -> Caller:

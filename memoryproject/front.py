@@ -3,7 +3,8 @@
 The event loop takes a request in whole, within a deadline, before a thread hears of it; a thread computes the answer
 and is free, however slowly the answer is read. Requests for one session get at most half of the threads, so a session
 that somebody has locked stops no other. Those for one person get at most three quarters. Those of one key or one
-application get all but one, which is kept for others. A request is answered 503 when no thread has come free for a
+application get all but one, which is kept for others, and a single one while callers that used less are active
+(`fair_shares.py`). A request is answered 503 when no thread has come free for a
 while, when the database does not answer, or when its deadline passes. Health is answered by the loop itself.
 """
 
@@ -14,9 +15,9 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import IO, Any, cast
 from urllib.parse import parse_qs
@@ -26,7 +27,7 @@ from a2wsgi.wsgi import build_environ
 from django.conf import settings
 from starlette.types import Message, Receive, Scope, Send
 
-from memoryproject.fair_shares import NOBODY, Caller, caller, in_thread_of_caller
+from memoryproject.fair_shares import FAIR_SHARES, NOBODY, Caller, caller, in_thread_of_caller
 from memoryproject.pulse import PULSE, DeadlinePassed
 from memoryproject.refused import Refused
 from sessions_app.limits import deadline
@@ -89,8 +90,7 @@ class Threads:
         async with (
             self._place(self._share(session, self._of_a_session)),
             self._place(self._share(person, self._of_a_person)),
-            self._place(self._share(caller.key and f"key {caller.key}", self._of_a_caller)),
-            self._place(self._share(caller.application and f"application {caller.application}", self._of_a_caller)),
+            self._places(caller),
             self._place(self._free),
         ):
             self._moved_at = time.monotonic()
@@ -103,9 +103,23 @@ class Threads:
     @asynccontextmanager
     async def share_of(self, caller: Caller) -> AsyncIterator[None]:
         """Hold a place in the caller's share while the block runs; wait for it without a limit."""
-        names = caller.key and f"key {caller.key}", caller.application and f"application {caller.application}"
-        async with self._share(names[0], self._of_a_caller), self._share(names[1], self._of_a_caller):
+        async with AsyncExitStack() as stack:
+            for share in self._shares_of(caller):
+                await stack.enter_async_context(share)
             yield
+
+    @asynccontextmanager
+    async def _places(self, caller: Caller) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for share in self._shares_of(caller):
+                await stack.enter_async_context(self._place(share))
+            yield
+
+    def _shares_of(self, caller: Caller) -> Iterator[asyncio.Semaphore]:
+        for kind, name in caller.names.items():
+            if FAIR_SHARES.is_bound(kind, name):
+                yield self._share(f"bound {kind} {name}", 1)
+            yield self._share(name and f"{kind} {name}", self._of_a_caller)
 
     def _share(self, subject: str, most: int) -> asyncio.Semaphore:
         share = asyncio.Semaphore(most)

@@ -6,6 +6,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -14,7 +15,7 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from memoryproject import fair_shares
-from memoryproject.fair_shares import Caller, FairShares, in_thread_of_caller
+from memoryproject.fair_shares import FAIR_SHARES, Caller, FairShares, in_thread_of_caller
 from memoryproject.front import Threads
 from memoryproject.refused import Refused
 from sessions_app.limits import Deadline, until
@@ -112,6 +113,28 @@ def test_row_43_a_key_and_an_application_get_all_threads_but_one() -> None:
     assert asyncio.run(taken([*[ALICE] * 9, BOB])) == 5
 
 
+def test_row_43_a_caller_gets_one_thread_while_another_that_used_less_is_active() -> None:
+    async def most(caller: Caller, other: Caller | None) -> int:
+        threads, held = Threads(4), Counter[str]()
+
+        async def use_a_thread() -> None:
+            async with FAIR_SHARES.one(lambda: caller), threads.one("", "", caller), in_thread_of_caller():
+                held["now"] += 1
+                held["most"] = max(held["most"], held["now"])
+                await asyncio.sleep(0.02)
+                held["now"] -= 1
+
+        await use_a_thread()
+        if other:
+            async with FAIR_SHARES.one(lambda: other):
+                pass
+        await asyncio.gather(*(use_a_thread() for _ in range(6)))
+        return held["most"]
+
+    assert asyncio.run(most(Caller("alone", "3"), None)) == 4
+    assert asyncio.run(most(Caller("noisy", "4"), Caller("quiet", "5"))) == 1
+
+
 def test_row_43_the_wait_for_a_thread_ends_with_the_deadline() -> None:
     async def wait() -> None:
         threads = Threads(1)
@@ -138,7 +161,7 @@ def budget(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def use(shares: FairShares, caller: Caller, seconds: float) -> None:
     """Call, and use a thread for that many seconds."""
-    async with shares.one(caller), in_thread_of_caller():
+    async with shares.one(lambda: caller), in_thread_of_caller():
         await asyncio.sleep(seconds)
 
 
@@ -156,11 +179,36 @@ def test_row_43_a_used_up_budget_is_429_while_others_call_and_refills(budget: No
         assert 1 <= int(refused.value.headers["Retry-After"]) <= 3
         if named == "key":
             await use(shares, other, 0.0)  # no other caller is refused
-        for kind, name in vars(ALICE).items():
+        for kind, name in ALICE.names.items():
             shares._budgets[kind]._accounts[name].at -= 3.0  # seconds later
         await use(shares, ALICE, 0.0)
 
     asyncio.run(flood())
+
+
+def test_row_43_requests_with_a_new_key_wait_for_the_first_thread_and_are_charged_then() -> None:
+    async def flood() -> tuple[int, set[str]]:
+        shares, known, began, is_over = FairShares(), Caller("new"), 0, asyncio.Event()
+
+        async def call() -> None:
+            nonlocal known, began
+            async with shares.one(lambda: known):
+                began += 1
+                async with in_thread_of_caller():
+                    await asyncio.sleep(0.1)
+                known = Caller("new", "1")
+                await is_over.wait()
+
+        tasks = [asyncio.create_task(call()) for _ in range(4)]
+        await asyncio.sleep(0.05)
+        began_with_the_first = began
+        while began < len(tasks):
+            await asyncio.sleep(0.01)
+        is_over.set()
+        await asyncio.gather(*tasks)
+        return began_with_the_first, set(shares._budgets["application"]._accounts)
+
+    assert asyncio.run(flood()) == (1, {"1"})
 
 
 def test_row_43_a_caller_that_is_alone_is_never_refused_and_builds_up_no_debt(budget: None) -> None:
@@ -211,7 +259,7 @@ def calling(request: urllib.request.Request) -> Iterator[None]:
         while not is_over.is_set():
             status_of(request)
             has_called.set()
-            is_over.wait(0.1)  # uses less of the threads than the caller that is refused
+            is_over.wait(0.1)
 
     thread = threading.Thread(target=call)
     thread.start()
@@ -227,11 +275,13 @@ def calling(request: urllib.request.Request) -> Iterator[None]:
 def test_row_43_every_entry_point_answers_429_in_its_own_shape(keys: tuple[str, str]) -> None:
     noisy, quiet = keys
     with web(**environment(WEB_WORKERS="1", LIMITS__BUDGET_SECONDS="0.001", LIMITS__BUDGET_RATE="0.0001")) as url:
-        assert {status_of(get(url, key)) for key in (noisy, quiet)} == {200}  # from now on they are known
+        # From now on both keys are known, and the noisy one has used more.
+        assert [status_of(get(url, key)) for key in (quiet, noisy)] == [200, 200]
+        is_active = urllib.request.Request(f"{url}/v1/unknown", headers={"Authorization": f"Bearer {quiet}"})
         for path in ("/api/v1/memory/search", "/mcp", "/v1/chat/completions"):
             headers = {"Authorization": f"Bearer {noisy}", "Content-Type": "application/json"}
             request = urllib.request.Request(f"{url}{path}", b"{}", headers)
-            with calling(get(url, quiet)):
+            with calling(is_active):  # uses no thread
                 wait_until(lambda: status_of(get(url, noisy)) == 429)
                 with pytest.raises(urllib.error.HTTPError) as answer:
                     urllib.request.urlopen(request, timeout=TIMEOUT)
