@@ -6,32 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.clients import Http, timed
-from benchmarks.conversations import Conversation, Question
+from benchmarks.conversations import Question
 from benchmarks.measures import Words, content_words, fill_budget, share, stands_in
-from benchmarks.stored import TurnPlace, put_in
+from benchmarks.rankings import BUDGETS
+from benchmarks.stored import StoredConversation, TurnPlace, put_in
 
 MOST, FEW = 10, 5  # numbers of results for which recall is reported
 RANKED = 100  # turns from which a context is filled by rank alone: the most that a search returns
-BUDGETS = (500, 1_000, 2_000, 3_000)
 GREETING = [{"role": "user", "content": "Hi there."}]
-
-
-class StoredConversation:
-    """A conversation in the site, with the place and the words of each turn.
-
-    Args:
-        conversation: The conversation, of a person of its own.
-        places: The places of its turns by their ids.
-    """
-
-    def __init__(self, conversation: Conversation, places: dict[str, TurnPlace]) -> None:
-        self.conversation = conversation
-        self.places = places
-        self.words = {turn.id: content_words(turn.text) for _session, turn in conversation.turns}
-        self.lines = {
-            places[turn.id]: f"- {turn.speaker}, {session.at:%Y-%m-%d}: {turn.text}"
-            for session, turn in conversation.turns
-        }
 
 
 @dataclass(frozen=True)
@@ -112,7 +94,7 @@ class Asker:
         """Return the turns of the conversation in the order of a search."""
         body = {"user_id": stored.conversation.id, "query": question.q, "match_count": RANKED, "kinds": ["turn"]}
         places = [(result["session_id"], result["sequence"]) for result in self._results(body)]
-        return [stored.lines[place] for place in places if place in stored.lines]
+        return [stored.lines[stored.turns[place]] for place in places if place in stored.turns]
 
     def _results(self, body: dict[str, Any]) -> list[Any]:
         answer = json.loads(self._http.request("POST", "/api/v1/memory/search", body))

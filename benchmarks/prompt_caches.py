@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from benchmarks.ask import GREETING, StoredConversation
+from benchmarks.ask import GREETING
 from benchmarks.clients import Http
 from benchmarks.measures import same_beginning
-from benchmarks.stored import do_due_jobs, put_in
+from benchmarks.stored import StoredConversation, do_due_jobs, put_in
 
 ROUNDS = 50
 

@@ -8,19 +8,21 @@ meaning.
 
 import argparse
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
-from benchmarks.ask import BUDGETS, FEW, MOST, Asker, SearchScore, StoredConversation, TextScore
+from benchmarks.ask import FEW, MOST, Asker, SearchScore, TextScore
 from benchmarks.clients import Http
 from benchmarks.conversations import BadConversations, Conversation, read_folder
 from benchmarks.figures import describe_machine, print_markdown
 from benchmarks.prompt_caches import ROUNDS, HeldConversation, hold, plans
+from benchmarks.rankings import BUDGETS, COUNTS, Score, rankings, score_turns
 from benchmarks.seed import settle
 from benchmarks.site import Site
-from benchmarks.stored import TurnPlace, let_an_hour_pass, let_the_night_pass, put_in
+from benchmarks.stored import give_vectors, let_an_hour_pass, let_the_night_pass, store
 
 # Work that would wait half an hour is done on request; all other settings have their defaults.
 NO_WAITING = {"SESSION_COMPACTION__INACTIVE_AFTER_MINUTES": "0.0001", "MEMORY_FORMATION__COLD_AFTER_MINUTES": "0.0001"}
@@ -64,13 +66,18 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recall_quality", description=RECALL)
     parser.add_argument("folder", type=Path, help="folder of conversations, one JSON file each")
     parser.add_argument("--limit", type=int, help="most questions per conversation; without it, all are asked")
+    parser.add_argument("--turns-only", action="store_true", help="only rank turns, by this process, before settling")
+    parser.add_argument("--site", type=Path, help="folder that keeps the site, so that a later run stores nothing anew")
     asked = parser.parse_args(arguments)
     try:
         conversations = read_folder(asked.folder)
     except BadConversations as error:
         print(error, file=sys.stderr)
         return 2
-    with Site(NO_WAITING) as site:
+    with Site(NO_WAITING, asked.site) as site:
+        if asked.turns_only:
+            _print_turns(site, conversations, asked.limit)
+            return 0
         print(describe_machine(site.conninfo))
         benchmark = Benchmark(site, conversations, asked.limit)
         scores = list(benchmark.scores())
@@ -98,7 +105,7 @@ class Benchmark:
             self._ports[BY_BOTH] = site.port
         self._key = site.key
         http = self._http(BY_WORDS)
-        self._stored = [_stored(http, conversation) for conversation in conversations]
+        self._stored = [store(http, conversation) for conversation in conversations]
         self._questions = [(one, question) for one in self._stored for question in one.conversation.scored[:limit]]
 
     def scores(self) -> Iterator[Scores]:
@@ -139,12 +146,22 @@ class Benchmark:
         return Http(self._ports[search], self._key)
 
 
-def _stored(http: Http, conversation: Conversation) -> StoredConversation:
-    """Store a conversation for a person of its own."""
-    places: dict[str, TurnPlace] = {}
-    for session in conversation.sessions:
-        places |= put_in(http, conversation.id, f"session-{session.n}", conversation.messages(session))
-    return StoredConversation(conversation, places)
+def _print_turns(site: Site, conversations: Sequence[Conversation], limit: int | None) -> None:
+    """Rank all turns by this process, and print the scores of each ranking by conversation."""
+    http = Http(site.port, site.key)
+    everything = [store(http, conversation) for conversation in conversations]
+    give_vectors()
+    settle()
+    scores: dict[tuple[str, str], list[Score]] = defaultdict(list)
+    for stored in everything:
+        for question in stored.conversation.scored[:limit]:
+            for ranking, turns in rankings(stored, question):
+                score = score_turns(stored, question, turns)
+                for group in (stored.conversation.id, "all"):
+                    scores[group, ranking].append(score)
+    columns = ["kinds", "search", *(f"{budget:,}" for budget in BUDGETS), *(f"R@{n}" for n in COUNTS), "questions"]
+    rows = [[*names, *Score.mean(parts).cells, str(len(parts))] for names, parts in scores.items()]
+    print_markdown("Rankings of turns", columns, sorted(rows), "Turns that fill each budget by rank, nothing else.")
 
 
 # --- tables ---

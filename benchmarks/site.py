@@ -43,17 +43,21 @@ class Site:
 
     Args:
         settings: Settings that differ from the defaults, besides those that isolate the site.
+        folder: The DATA_DIR, which is kept for the next run; None for a temporary one.
     """
 
-    def __init__(self, settings: Mapping[str, str] = NOTHING_DUE) -> None:
+    def __init__(self, settings: Mapping[str, str] = NOTHING_DUE, folder: Path | None = None) -> None:
         self._settings = settings
+        self._folder = folder
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-bench-"))
-            os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=folder, MEMORY_NEW_DATABASE="1")
-            stack.callback(_stop_database, Path(folder))
-            if BEGIN_WITH:  # copied with its owner, because PostgreSQL doesn't start on files of another
+            folder = self._folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-bench-")))
+            os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=str(folder), MEMORY_NEW_DATABASE="1")
+            stack.callback(_stop_database, folder)
+            if BEGIN_WITH and not (folder / "postgres").exists():
+                # Copied with its owner, because PostgreSQL doesn't start on files of another.
+                folder.mkdir(parents=True, exist_ok=True)
                 subprocess.run(["cp", "-a", f"{BEGIN_WITH}/.", folder], check=True)
             _prepare_database()
             self.fresh = FreshDatabase()

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.clients import Http
+from benchmarks.conversations import Conversation
+from benchmarks.measures import content_words
 
 BATCH = 100  # turns a request
 # What the schedule runs.
@@ -15,6 +17,32 @@ OF_THE_NIGHT = ("retain", "housekeeping")
 AT_MOST = 1800  # most seconds for the jobs of one command
 
 TurnPlace = tuple[str, int]  # the place of a turn: its session's id and its sequence
+
+
+class StoredConversation:
+    """A conversation in the site, with the place, the words and the line of each turn by its id.
+
+    Args:
+        conversation: The conversation, of a person of its own.
+        places: The places of its turns by their ids.
+    """
+
+    def __init__(self, conversation: Conversation, places: dict[str, TurnPlace]) -> None:
+        self.conversation = conversation
+        self.places = places
+        self.turns = {place: turn for turn, place in places.items()}
+        self.words = {turn.id: content_words(turn.text) for _session, turn in conversation.turns}
+        self.lines = {
+            turn.id: f"- {turn.speaker}, {session.at:%Y-%m-%d}: {turn.text}" for session, turn in conversation.turns
+        }
+
+
+def store(http: Http, conversation: Conversation) -> StoredConversation:
+    """Store a conversation for a person of its own. Turns that are there already are not stored twice."""
+    places: dict[str, TurnPlace] = {}
+    for session in conversation.sessions:
+        places |= put_in(http, conversation.id, f"session-{session.n}", conversation.messages(session))
+    return StoredConversation(conversation, places)
 
 
 def put_in(http: Http, user_id: str, session_id: str, messages: Sequence[dict[str, Any]]) -> dict[str, TurnPlace]:
@@ -34,11 +62,18 @@ def count_words() -> None:
 
 def let_an_hour_pass() -> None:
     """Settle quiet sessions, and give everything its vector if there is a provider."""
+    do_due_jobs()
+    _run(*OF_AN_HOUR)
+    give_vectors()
+
+
+def give_vectors() -> None:
+    """Count words and give everything its vector if there is a provider, without settling."""
     from django.conf import settings
     from django.core.management import call_command
 
     do_due_jobs()
-    _run(*OF_AN_HOUR)
+    count_words()
     if settings.EMBEDDING.is_on:
         call_command("embed", stdout=sys.stderr)
         do_due_jobs()
