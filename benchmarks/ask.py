@@ -1,158 +1,125 @@
-"""Questions about stored conversations: ask a site, and score the answers."""
+"""Questions about stored conversations: a site's contexts and results, and the turns that recall ranks."""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.clients import Http, timed
-from benchmarks.conversations import Conversation, Question
-from benchmarks.measures import Words, content_words, fill_budget, share, stands_in
-from benchmarks.stored import TurnPlace, put_in
+from benchmarks.clients import Http
+from benchmarks.conversations import Question
+from benchmarks.evidence import BUDGETS, COUNTS, Score, Statement, share_among, share_in_text
+from benchmarks.measures import content_words, fill_budget
+from benchmarks.stored import StoredConversation
 
-MOST, FEW = 10, 5  # numbers of results for which recall is reported
-RANKED = 100  # turns from which a context is filled by rank alone: the most that a search returns
-BUDGETS = (500, 1_000, 2_000, 3_000)
-GREETING = [{"role": "user", "content": "Hi there."}]
+WORDS, VECTORS, DEFAULT = "words alone", "vectors alone", "default"
+MODES = {WORDS: "text", VECTORS: "semantic", DEFAULT: "hybrid"}  # of a search
+TURNS, EVERYTHING = "turns", "everything"
+RANKED = 150  # turns that fill the largest budget
+SESSION = "asked"  # has not begun, so a context has no live turns
+
+Scores = dict[tuple[str, str], Score]  # by what is searched (turns, everything) and by what (words, vectors, both)
 
 
-class StoredConversation:
-    """A conversation in the site, with the place and the words of each turn.
-
-    Args:
-        conversation: The conversation, of a person of its own.
-        places: The places of its turns by their ids.
-    """
-
-    def __init__(self, conversation: Conversation, places: dict[str, TurnPlace]) -> None:
-        self.conversation = conversation
-        self.places = places
-        self.words = {turn.id: content_words(turn.text) for _session, turn in conversation.turns}
-        self.lines = {
-            places[turn.id]: f"- {turn.speaker}, {session.at:%Y-%m-%d}: {turn.text}"
-            for session, turn in conversation.turns
-        }
+class Degraded(Exception):
+    """A search or context was made by words alone because the provider did not answer."""
 
 
 @dataclass(frozen=True)
-class SearchScore:
-    """The score of a search for one question.
-
-    Args:
-        groups: The groups of the question: its conversation and its category.
-        of_most, of_few: The share of the evidence among the results, and among the first few of them.
-        seconds: How long the same search took when repeated, with the query's vector known.
-    """
-
-    groups: tuple[str, str]
-    of_most: float
-    of_few: float
-    seconds: float
-
-
-@dataclass(frozen=True)
-class TextScore:
-    """The score of a text: its share of the evidence, its share of the answer's words, and its tokens."""
-
-    evidence: float
-    answer: float
-    tokens: int
-
-
 class Asker:
     """A client that asks about stored conversations.
 
     Args:
-        http: A connection to the site.
-        mode: The mode in which searches must be answered: a failing provider is an error here.
+        key: The site's API key.
+        ports: The ports of the web servers that make contexts, by what they search by.
+        searches: What is searched by.
     """
 
-    def __init__(self, http: Http, mode: str) -> None:
-        self._http = http
-        self._mode = mode
+    key: str
+    ports: Mapping[str, int]
+    searches: Sequence[str]
 
-    def search(self, stored: StoredConversation, question: Question, fields: dict[str, Any]) -> SearchScore:
-        """Search twice: the first time shows what is found, the second how long it takes.
+    def ask(self, stored: StoredConversation, question: Question) -> Scores:
+        """Ask a question in all ways."""
+        scores = rank_turns(stored, question, self.searches)
+        for search in self.searches:
+            in_budget = self._contexts(stored, question, search) if search in self.ports else {}
+            scores[EVERYTHING, search] = Score(in_budget, self._results(stored, question, search))
+        return scores
 
-        Args:
-            stored: The conversation.
-            question: The query.
-            fields: Further fields of the request; without any, it is the default search.
-        """
-        body = {"user_id": stored.conversation.id, "query": question.q, "match_count": MOST} | fields
-        found = [_Result.of(result) for result in self._results(body)]
-        few, most = (_share_among(stored, question, found[:count]) for count in (FEW, MOST))
-        seconds = timed(lambda: self._http.request("POST", "/api/v1/memory/search", body))
-        return SearchScore(_groups(stored, question), most, few, seconds)
+    def _contexts(self, stored: StoredConversation, question: Question, search: str) -> dict[int, float]:
+        """Request a context for each budget, and return its share of the evidence."""
+        with closing(Http(self.ports[search], self.key)) as http:
+            return {budget: _context(http, stored, question, search, budget) for budget in BUDGETS}
 
-    def greet(self, stored: StoredConversation, session_id: str) -> None:
-        """Begin the session for which contexts are requested."""
-        put_in(self._http, stored.conversation.id, session_id, GREETING)
-
-    def fill_by_rank(self, stored: StoredConversation, question: Question) -> dict[int, TextScore]:
-        """Fill each budget with the turns that a search finds, best first, and score the texts."""
-        from sessions_app.tokens import estimate_tokens
-
-        ranked = [(line, estimate_tokens(line)) for line in self._ranked(stored, question)]
-        return {budget: _score(stored, question, *fill_budget(ranked, budget)) for budget in BUDGETS}
-
-    def score_contexts(self, stored: StoredConversation, question: Question, session_id: str) -> dict[int, TextScore]:
-        """Request a context for each budget, and score it."""
-        return {
-            budget: _score(stored, question, *self._context(stored, question, session_id, budget)) for budget in BUDGETS
-        }
-
-    def _context(self, stored: StoredConversation, question: Question, session_id: str, budget: int) -> tuple[str, int]:
-        body = {"user_id": stored.conversation.id, "session_id": session_id, "query": question.q}
-        wanted = body | {"max_tokens": budget, "format": "markdown"}
-        answer = json.loads(self._http.request("POST", "/api/v1/memory/context", wanted))
-        return answer["context"], answer["budget"]["estimated_used"]
-
-    def _ranked(self, stored: StoredConversation, question: Question) -> list[str]:
-        """Return the turns of the conversation in the order of a search."""
-        body = {"user_id": stored.conversation.id, "query": question.q, "match_count": RANKED, "kinds": ["turn"]}
-        places = [(result["session_id"], result["sequence"]) for result in self._results(body)]
-        return [stored.lines[place] for place in places if place in stored.lines]
-
-    def _results(self, body: dict[str, Any]) -> list[Any]:
-        answer = json.loads(self._http.request("POST", "/api/v1/memory/search", body))
-        if answer["mode"] != self._mode:
-            raise RuntimeError(f"SearchScore by {answer['mode']} instead of {self._mode}: does the provider work?")
-        results: list[Any] = answer["results"]
-        return results
+    def _results(self, stored: StoredConversation, question: Question, search: str) -> dict[int, float]:
+        """Search everything, and return the share of the evidence among the first results."""
+        body = {"user_id": stored.conversation.id, "query": question.q, "mode": MODES[search]}
+        with closing(Http(self.ports[WORDS if search == WORDS else DEFAULT], self.key)) as http:
+            found = _post(http, "search", search, body | {"match_count": max(COUNTS)})["results"]
+        return {count: _share_of_results(stored, question, found[:count]) for count in COUNTS}
 
 
-@dataclass(frozen=True)
-class _Result:
-    """A result: its place if it is a turn, and the words of its text."""
-
-    place: TurnPlace | None
-    words: Words
-
-    @classmethod
-    def of(cls, result: Any) -> "_Result":
-        place = (result["session_id"], result["sequence"]) if result["kind"] == "turn" else None
-        return cls(place, content_words(result["content"]))
+def _context(http: Http, stored: StoredConversation, question: Question, search: str, budget: int) -> float:
+    body = {"user_id": stored.conversation.id, "session_id": SESSION, "query": question.q}
+    answer = _post(http, "context", search, body | {"max_tokens": budget, "format": "markdown"})
+    items = [item for layer in answer["layers"] for item in layer["items"]]
+    return share_in_text(stored, question, answer["context"], _statements(stored, items, "text"))
 
 
-def _share_among(stored: StoredConversation, question: Question, found: Sequence[_Result]) -> float:
-    """Return the share of the evidence that is among the results, as the turn itself or as a text with its words."""
-    evidence = set(question.evidence)
-    return share([turn for turn in evidence if _is_among(stored, turn, found)], evidence)
+def rank_turns(stored: StoredConversation, question: Question, searches: Sequence[str]) -> Scores:
+    """Let the recall of this process rank the person's turns, and score each ranking.
+
+    Raises:
+        Degraded: There are no vectors.
+    """
+    from moments_app.recall.query_vector import with_vector
+    from moments_app.recall.request import RecallRequest
+    from moments_app.recall.search import recall
+    from sessions_app.models import UserProfile
+
+    user = UserProfile.objects.get(user_id=stored.conversation.id)
+    asked = RecallRequest(question.q, ["turn"])
+    if VECTORS in searches and (asked := with_vector(asked)).degraded:
+        raise Degraded
+    scores: Scores = {}
+    for search in searches:
+        found = recall(user, "", replace(asked, mode=MODES[search]), most=RANKED)
+        places = [(result.session_id, result.sequence) for result in found]
+        turns = [stored.turns[place] for place in places if place in stored.turns]
+        scores[TURNS, search] = _score_turns(stored, question, turns)
+    return scores
 
 
-def _is_among(stored: StoredConversation, turn: str, found: Iterable[_Result]) -> bool:
-    place, words = stored.places[turn], stored.words[turn]
-    return any(result.place == place or (words and stands_in(words, result.words)) for result in found)
+def _score_turns(stored: StoredConversation, question: Question, ranked: Sequence[str]) -> Score:
+    """Score turns that fill each budget by rank, with date and speaker and nothing else."""
+    from sessions_app.tokens import estimate_tokens
+
+    lines = [(stored.lines[turn], estimate_tokens(stored.lines[turn])) for turn in ranked]
+    in_budget = {budget: share_in_text(stored, question, fill_budget(lines, budget)[0]) for budget in BUDGETS}
+    return Score(in_budget, {count: share_among(stored, question, ranked[:count]) for count in COUNTS})
 
 
-def _score(stored: StoredConversation, question: Question, text: str, tokens: int) -> TextScore:
-    have = content_words(text.replace(question.q, ""))
-    evidence = set(question.evidence)
-    answer = content_words(question.a)
-    there = [turn for turn in evidence if stands_in(stored.words[turn], have)]
-    return TextScore(share(there, evidence), share(answer & have, answer), tokens)
+def _share_of_results(stored: StoredConversation, question: Question, found: Sequence[dict[str, Any]]) -> float:
+    places = [(result["session_id"], result["sequence"]) for result in found if result["kind"] == "turn"]
+    turns = {stored.turns[place] for place in places if place in stored.turns}
+    texts = [content_words(result["content"]) for result in found if result["kind"] != "turn"]
+    return share_among(stored, question, turns, texts, _statements(stored, found, "content"))
 
 
-def _groups(stored: StoredConversation, question: Question) -> tuple[str, str]:
-    return f"conversation {stored.conversation.id}", f"category {question.category}"
+def _statements(stored: StoredConversation, shown: Sequence[dict[str, Any]], text: str) -> list[Statement]:
+    """Return those that are statements, with the turns that they come from."""
+    known = [(stored.sources[one["ref"]], one[text]) for one in shown if one["ref"] in stored.sources]
+    return [Statement(sources, content_words(said)) for sources, said in known]
+
+
+def _post(http: Http, what: str, search: str, body: dict[str, Any]) -> Any:
+    """Request a context or a search.
+
+    Raises:
+        Degraded: It was made by words alone, though vectors were wanted.
+    """
+    answer = json.loads(http.request("POST", f"/api/v1/memory/{what}", body))
+    if answer["degraded"] and search != WORDS:
+        raise Degraded
+    return answer

@@ -143,6 +143,10 @@ class Http:
             raise RuntimeError(f"{answer_head.decode()}\n{answer_body[:500].decode()}")
         return answer_body
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
     def _received(self) -> bytes:
         part = self._socket.recv(1 << 18)
         if not part:

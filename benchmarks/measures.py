@@ -7,6 +7,7 @@ from itertools import takewhile
 from operator import eq
 
 ENOUGH = 0.8  # share of a turn's content words that a text must have to contain the turn
+HALF = 0.5  # share that a statement must have that was made from the turn
 # English words that say nothing of what a text is about.
 EMPTY = frozenset(
     "a an the to and or of in on at for with about it that this so but my your i you he she we they is are was were be "
@@ -31,9 +32,9 @@ def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(max(1, len(run) - 1))]
 
 
-def stands_in(words: Words, have: Words) -> bool:
+def stands_in(words: Words, have: Words, enough: float = ENOUGH) -> bool:
     """Return True if enough of a turn's content words are there."""
-    return len(words & have) >= ENOUGH * len(words)
+    return len(words & have) >= enough * len(words)
 
 
 def share(parts: Collection[object], of: Collection[object]) -> float:

@@ -22,12 +22,6 @@ from benchmarks.measures import same_beginning
 from benchmarks.site import Site
 from tests.support.openai_server import OpenAIServer
 
-# What would wait half an hour for quiet is done as soon as it is asked for; all else has its default.
-NO_WAITING = {
-    "SESSION_COMPACTION__INACTIVE_AFTER_MINUTES": "0.0001",
-    "MEMORY_FORMATION__COLD_AFTER_MINUTES": "0.0001",
-    "JOBS__BACKOFF_SECONDS": "0",
-}
 EACH = 1_000  # turns that the figures are told for
 TITLE = "Tokens of memory"
 NOTE = (
@@ -95,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     wanted = [one for one in conversations if asked.only in (None, one.id)]
-    with OpenAIServer() as model, Site(NO_WAITING | _models(model)):
+    with OpenAIServer() as model, Site(_models(model)):
         for conversation in wanted:
             model.requests.clear()
             ledger = hold(conversation, model, contexts=asked.contexts)
@@ -104,7 +98,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _models(model: OpenAIServer) -> dict[str, str]:
-    return {"ENGINE__BASE_URL": model.base_url, "EMBEDDING__BASE_URL": model.base_url}
+    urls = {"ENGINE__BASE_URL": model.base_url, "EMBEDDING__BASE_URL": model.base_url}
+    return urls | {"JOBS__BACKOFF_SECONDS": "0"}
 
 
 def hold(conversation: Conversation, model: OpenAIServer, *, contexts: bool) -> Ledger:
@@ -115,7 +110,7 @@ def hold(conversation: Conversation, model: OpenAIServer, *, contexts: bool) -> 
         for messages in rounds_of(conversation, session):
             _say(conversation, session, messages, contexts=contexts)
             do_due_jobs()
-        let_an_hour_pass()
+        let_an_hour_pass(do_due_jobs)
     ledger = Ledger()
     for body in model.requests:
         ledger.add(body)

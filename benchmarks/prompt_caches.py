@@ -1,17 +1,30 @@
-"""Measurement of prompt caching: the share of a prompt that a provider has seen in the previous round and discounts."""
+"""Benchmark of prompt caching: `python -m benchmarks.prompt_caches FOLDER`.
 
+Providers discount the beginning of a prompt that they have seen. The first conversation of the folder is stored and
+settled. Then its questions are asked in a new session, each is answered, and the jobs of a round are done before the
+next. The benchmark prints the share of each round's context that is also the beginning of the previous one.
+"""
+
+import argparse
 import itertools
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 
-from benchmarks.ask import GREETING, StoredConversation
 from benchmarks.clients import Http
+from benchmarks.conversations import BadConversations, read_folder
+from benchmarks.figures import print_markdown
 from benchmarks.measures import same_beginning
-from benchmarks.stored import do_due_jobs, put_in
+from benchmarks.site import Site
+from benchmarks.stored import StoredConversation, do_due_jobs, let_a_minute_pass, let_an_hour_pass, put_in, store
 
 ROUNDS = 50
+GREETING = [{"role": "user", "content": "Hi there."}]
+TITLE = "Prompts that stay the same"
+NOTE = f"The share of a prompt that is also the beginning of the previous one, over {ROUNDS} rounds."
 
 
 @dataclass(frozen=True)
@@ -31,6 +44,24 @@ class HeldConversation:
     @property
     def mean_share(self) -> float:
         return fmean(self.shares)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.prompt_caches", description=TITLE)
+    parser.add_argument("folder", type=Path, help="folder of conversations, one JSON file each")
+    try:
+        first, *_ = read_folder(parser.parse_args(arguments).folder)
+    except BadConversations as error:
+        print(error, file=sys.stderr)
+        return 2
+    with Site({}) as site:
+        stored = store(Http(site.port, site.key), first)
+        let_a_minute_pass(do_due_jobs)
+        let_an_hour_pass(do_due_jobs)
+        held = [hold(Http(site.port, site.key), stored, plan) for plan in plans()]
+    rows = [[one.plan, f"{one.mean_share:.3f}", f"{min(one.shares):.3f}", f"{fmean(one.tokens):,.0f}"] for one in held]
+    print_markdown(TITLE, ["plan", "mean share", "least", "tokens"], rows, NOTE)
+    return 0
 
 
 def plans() -> list[str]:
@@ -65,3 +96,7 @@ def _rounds(stored: StoredConversation) -> Iterator[tuple[str, str]]:
     """Yield the questions with their answers in an endless loop, each with the number of its round."""
     asked = itertools.cycle(stored.conversation.scored)
     return ((f"{question.q} ({n})", f"{question.a} ({n})") for n, question in enumerate(asked, start=1))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -32,13 +32,13 @@ WHERE session.id = COALESCE(%(session)s, session.id)
 """
 # Rows inserted by SQL get their words from PostgreSQL. Rows that the application writes have its own.
 INDEX = """
-CREATE FUNCTION seeded_{table}() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION seeded_{table}() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.search_vector := to_tsvector('english', concat_ws(' ', {texts}));
     NEW.search_version := 1;
     RETURN NEW;
 END $$;
-CREATE TRIGGER seeded_words BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.search_vector IS NULL)
+CREATE OR REPLACE TRIGGER seeded_words BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.search_vector IS NULL)
     EXECUTE FUNCTION seeded_{table}()
 """
 

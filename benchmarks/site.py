@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Self, TextIO
 
 from tests.support.fresh_database import FreshDatabase
 from tests.support.memory import peak_memory
@@ -43,17 +43,21 @@ class Site:
 
     Args:
         settings: Settings that differ from the defaults, besides those that isolate the site.
+        folder: The DATA_DIR, which is kept for the next run; None for a temporary one.
     """
 
-    def __init__(self, settings: Mapping[str, str] = NOTHING_DUE) -> None:
+    def __init__(self, settings: Mapping[str, str] = NOTHING_DUE, folder: Path | None = None) -> None:
         self._settings = settings
+        self._folder = folder
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-bench-"))
-            os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=folder, MEMORY_NEW_DATABASE="1")
-            stack.callback(_stop_database, Path(folder))
-            if BEGIN_WITH:  # copied with its owner, because PostgreSQL doesn't start on files of another
+            folder = self._folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-bench-")))
+            os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=str(folder), MEMORY_NEW_DATABASE="1")
+            stack.callback(_stop_database, folder)
+            if BEGIN_WITH and not (folder / "postgres").exists():
+                # Copied with its owner, because PostgreSQL doesn't start on files of another.
+                folder.mkdir(parents=True, exist_ok=True)
                 subprocess.run(["cp", "-a", f"{BEGIN_WITH}/.", folder], check=True)
             _prepare_database()
             self.fresh = FreshDatabase()
@@ -78,12 +82,17 @@ class Site:
 
     def serve(self, **settings: str) -> int:
         """Start a web server as `manage.py run` does, with some settings of its own; return its port."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port: int = free.getsockname()[1]
+        port = _free_port()
         command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
         command += ["--log-level", "warning", "memoryproject.asgi"]
         _wait_until_ready(self._start(command, settings), port)
+        return port
+
+    def run(self) -> int:
+        """Start `manage.py run`, with a worker; return the port of its web server."""
+        port = _free_port()
+        command = ["manage.py", "run", "--no-demo", "--port", str(port)]
+        _wait_until_ready(self._start(command, {}, stdout=sys.stderr), port)
         return port
 
     @contextmanager
@@ -95,8 +104,10 @@ class Site:
         finally:
             _end(process)
 
-    def _start(self, command: list[str], settings: dict[str, str]) -> "subprocess.Popen[bytes]":
-        process = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=os.environ | settings)
+    def _start(
+        self, command: list[str], settings: dict[str, str], stdout: TextIO | None = None
+    ) -> "subprocess.Popen[bytes]":
+        process = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=os.environ | settings, stdout=stdout)
         self._stack.callback(_end, process)
         return process
 
@@ -149,6 +160,13 @@ def _stop_database(folder: Path) -> None:
 
     connection.close()
     server.stop(folder.resolve() / "postgres")
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
 
 
 def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:

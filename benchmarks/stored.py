@@ -3,18 +3,65 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from benchmarks.clients import Http
+from benchmarks.conversations import Conversation
+from benchmarks.measures import content_words
 
 BATCH = 100  # turns a request
 # What the schedule runs.
-OF_AN_HOUR = ("count_words", "form_memories", "compact_sessions")
-OF_THE_NIGHT = ("retain", "housekeeping")
+OF_A_MINUTE = ("count_words",)
+OF_AN_HOUR = ("form_memories", "compact_sessions", "count_words")
+OF_A_MONTH = ("retain", "housekeeping")
+HOUR, MONTH = timedelta(hours=1), timedelta(days=31)
 AT_MOST = 1800  # most seconds for the jobs of one command
 
 TurnPlace = tuple[str, int]  # the place of a turn: its session's id and its sequence
+
+
+class StoredConversation:
+    """A conversation in the site, with the place, the words and the line of each turn by its id.
+
+    `sources` has the turns that each statement comes from, by the address of the statement.
+
+    Args:
+        conversation: The conversation, of a person of its own.
+        places: The places of its turns by their ids.
+    """
+
+    def __init__(self, conversation: Conversation, places: dict[str, TurnPlace]) -> None:
+        self.conversation = conversation
+        self.places = places
+        self.sources: dict[str, frozenset[str]] = {}
+        self.turns = {place: turn for turn, place in places.items()}
+        self.words = {turn.id: content_words(turn.text) for _session, turn in conversation.turns}
+        self.lines = {
+            turn.id: f"- {turn.speaker}, {session.at:%Y-%m-%d}: {turn.text}" for session, turn in conversation.turns
+        }
+
+    def read_sources(self) -> None:
+        """Read the statements that memory has by now."""
+        from moments_app.models import MemoryAtom
+        from sessions_app.models import Message
+
+        person = {"user__user_id": self.conversation.id}
+        rows = Message.objects.filter(**person).values_list("pk", "session__session_id", "sequence")
+        turns = {pk: self.turns.get((session, sequence), "") for pk, session, sequence in rows}
+        self.sources = {
+            atom.uri: frozenset(turns.get(pk, "") for pk in atom.source_message_ids)
+            for atom in MemoryAtom.objects.filter(**person)
+        }
+
+
+def store(http: Http, conversation: Conversation) -> StoredConversation:
+    """Store a conversation for a person of its own. Turns that are there already are not stored twice."""
+    places: dict[str, TurnPlace] = {}
+    for session in conversation.sessions:
+        places |= put_in(http, conversation.id, f"session-{session.n}", conversation.messages(session))
+    return StoredConversation(conversation, places)
 
 
 def put_in(http: Http, user_id: str, session_id: str, messages: Sequence[dict[str, Any]]) -> dict[str, TurnPlace]:
@@ -27,35 +74,59 @@ def put_in(http: Http, user_id: str, session_id: str, messages: Sequence[dict[st
     return places
 
 
-def count_words() -> None:
-    """Request the counts as the schedule does, and do the worker's part."""
-    _run("count_words")
+def let_a_minute_pass(work: Callable[[], None]) -> None:
+    """Do what appends made due, and count words.
+
+    Args:
+        work: Does all jobs that are due, or waits until a worker has.
+    """
+    work()
+    _run(OF_A_MINUTE, work)
 
 
-def let_an_hour_pass() -> None:
-    """Settle quiet sessions, and give everything its vector if there is a provider."""
-    from django.conf import settings
-    from django.core.management import call_command
+def let_an_hour_pass(work: Callable[[], None]) -> None:
+    """Settle all sessions, which have been quiet for an hour."""
+    from django.db.models import F
 
-    do_due_jobs()
-    _run(*OF_AN_HOUR)
-    if settings.EMBEDDING.is_on:
-        call_command("embed", stdout=sys.stderr)
-        do_due_jobs()
+    from sessions_app.models import Session
 
-
-def let_the_night_pass() -> None:
-    """Run retention and housekeeping."""
-    _run(*OF_THE_NIGHT)
+    work()
+    Session.objects.update(last_arrived_at=F("last_arrived_at") - HOUR)
+    _run(OF_AN_HOUR, work)
 
 
-def _run(*names: str) -> None:
+def let_a_month_pass(work: Callable[[], None]) -> None:
+    """Archive all turns, which arrived a month ago."""
+    from django.db.models import F
+
+    from sessions_app.models import Message
+
+    Message.objects.update(arrived_at=F("arrived_at") - MONTH)
+    _run(OF_A_MONTH, work)
+
+
+def _run(names: Sequence[str], work: Callable[[], None]) -> None:
     """Run schedules, each with the jobs that it asks for."""
     from django.core.management import call_command
 
     for name in names:
         call_command("run_schedule", name, stdout=sys.stderr)
-        do_due_jobs()
+        work()
+
+
+def wait_for_jobs() -> None:
+    """Wait until the worker has done all jobs.
+
+    Raises:
+        RuntimeError: A job failed, or the jobs take too long.
+    """
+    from moments_app.models import Job
+
+    deadline = time.monotonic() + AT_MOST
+    while Job.objects.open().exists():
+        _check(deadline)
+        time.sleep(0.2)
+    _check(deadline)
 
 
 def do_due_jobs() -> None:
@@ -69,10 +140,16 @@ def do_due_jobs() -> None:
 
     deadline = time.monotonic() + AT_MOST
     while Job.objects.open().exists():
-        if time.monotonic() > deadline:
-            raise RuntimeError("The jobs that are due take too long.")
         for job in Job.objects.due().order_by("run_after", "pk"):
             run.run_job(job.job_id)
         time.sleep(0 if Job.objects.due().exists() else 0.05)  # some jobs wait for others
-        if failed := Job.objects.filter(status=Job.Status.FAILED).first():
-            raise RuntimeError(f"{failed.process} failed: {failed.error}")
+        _check(deadline)
+
+
+def _check(deadline: float) -> None:
+    from moments_app.models import Job
+
+    if failed := Job.objects.filter(status=Job.Status.FAILED).first():
+        raise RuntimeError(f"{failed.process} failed: {failed.error}")
+    if time.monotonic() > deadline:
+        raise RuntimeError("The jobs that are due take too long.")
