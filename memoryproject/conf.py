@@ -328,6 +328,19 @@ class EmbeddingSettings(Group):
         return self.provider == "openai"
 
 
+class RerankSettings(Group):
+    """Settings of the reranker, which reorders the best results of a search."""
+
+    base_url: str = Field(
+        "",
+        pattern=r"^(https?://.+)?$",
+        description="Reranker with the `/rerank` protocol of Cohere, Jina, TEI and vLLM, e.g. "
+        "`https://api.cohere.com/v2`. It reorders the best 50 results. Blank: none.",
+    )
+    api_key: SecretStr = Field(SecretStr(""), description="Key for the reranker.")
+    model: str = Field("", description="Its model, e.g. `rerank-v3.5`; blank if it serves one model only.")
+
+
 class ChatSettings(Group):
     """Settings of the chat endpoint: where it forwards calls, and how long that may take."""
 
@@ -557,6 +570,7 @@ class Settings(Group):
     probes: ProbeSettings = ProbeSettings()
     engine: EngineSettings = EngineSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
+    rerank: RerankSettings = RerankSettings()
     chat: ChatSettings = ChatSettings()
     retention: RetentionSettings = RetentionSettings()
     limits: LimitSettings = LimitSettings()

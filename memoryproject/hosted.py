@@ -23,6 +23,7 @@ NAMES = (
     "PROBES",
     "ENGINE",
     "EMBEDDING",
+    "RERANK",
     "CHAT",
     "RETENTION",
     "LIMITS",

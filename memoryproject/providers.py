@@ -22,6 +22,7 @@ PURPOSE = "check"
 WHERE_TO_LOOK = {"credential": "API_KEY", "address": "BASE_URL", "unavailable": "BASE_URL", "quota": "API_KEY"}
 CHAT = "/chat/completions", {"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 1}
 EMBEDDING = "/embeddings", {"input": ["Hello."], "encoding_format": "float"}
+RERANK = "/rerank", {"query": "Hello.", "documents": ["Hello."]}
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,9 @@ def providers() -> Iterator[Provider]:
     if settings.EMBEDDING.has_endpoint:
         conf = settings.EMBEDDING
         yield Provider("EMBEDDING__", conf.base_url, conf.api_key, conf.model, EMBEDDING)
+    if settings.RERANK.base_url:
+        rerank = settings.RERANK
+        yield Provider("RERANK__", rerank.base_url, rerank.api_key, rerank.model, RERANK)
     if settings.CHAT.upstream_base_url:
         yield Provider("CHAT__UPSTREAM_", settings.CHAT.upstream_base_url, settings.CHAT.upstream_api_key, "upstream")
 

@@ -26,6 +26,7 @@ MEMORY_CONTEXT = CONF.memory_context
 PROBES = CONF.probes
 ENGINE = CONF.engine
 EMBEDDING = CONF.embedding
+RERANK = CONF.rerank
 CHAT = CONF.chat
 RETENTION = CONF.retention
 LIMITS = CONF.limits

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from django.conf import settings
+
 from moments_app.models.embedding import KINDS
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import RecallRequest
+from moments_app.recall.rerank import with_relevances
 from moments_app.recall.results import Result
 from moments_app.recall.search import MATCH_COUNT, Hits, rank, read_results, search
 from moments_app.recall.terms import QueryWords
@@ -81,6 +84,11 @@ def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: i
     seen = Inspection(request)
     with seen.timed("embedding"):
         seen.request = with_vector(request)
+    if settings.RERANK.base_url:
+        with seen.timed("reranking"):
+            seen.request = with_relevances(
+                seen.request, user.user_id, application=user.application_id, agent_id=agent_id
+            )
     with acting_for(user.user_id, application=user.application_id) as person:
         if person is not None:  # erased meanwhile
             _look_up(seen, person, agent_id, most or MATCH_COUNT)

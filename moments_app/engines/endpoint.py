@@ -54,6 +54,7 @@ class Endpoint:
         model: its name there.
         max_response_bytes: larger answers are refused.
         record: called once for each HTTP call, however it ends.
+        name: as in `CallRecord.engine`; by default the model's name after `openai:`.
     """
 
     def __init__(
@@ -65,8 +66,9 @@ class Endpoint:
         model: str,
         max_response_bytes: int,
         record: Callable[[CallRecord], None],
+        name: str = "",
     ) -> None:
-        self.name = f"openai:{model}"
+        self.name = name or f"openai:{model}"
         self.address = (base_url or OPENAI_URL, model)
         self._path = path
         self._api_key = api_key.strip()  # keys read from files end in a line break

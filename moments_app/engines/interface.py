@@ -17,7 +17,7 @@ from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.together import Part
 
-EMBEDDING = "embedding"  # purpose of its calls
+EMBEDDING, RERANK = "embedding", "rerank"  # purposes of their calls
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from moments_app.models import Circuit, EngineCall, PromptResource, PromptVersio
 from moments_app.prompts import RECALL_QUERY_URI
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import RecallRequest
+from moments_app.recall.rerank import with_relevances
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.limited_operators import unlimited
@@ -56,7 +57,9 @@ def recall_request_for(
     if retrieval == "off" or not message.strip():
         return None
     text = _query(user_id, application, session_id, message) if retrieval == "auto" else message
-    return with_vector(RecallRequest(text)) if text.strip() else None
+    if not text.strip():
+        return None
+    return with_relevances(with_vector(RecallRequest(text)), user_id, application=application, session_id=session_id)
 
 
 def _query(user_id: str | None, application: int, session_id: str, message: str) -> str:

@@ -1,8 +1,8 @@
 """What memory is searched for."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 # Words by which a question asks of what was, in the languages that most questions come in.
@@ -40,6 +40,7 @@ class RecallRequest:
         mode: search by words (`text`), by meaning (`semantic`), or by both (`hybrid`).
         vector: of the text; without one the search is by words alone.
         as_of: only what was said by this time, and of facts what was known then to hold; None: now.
+        relevances: the reranker's scores by `rem://` address; results that have one are ordered by it.
     """
 
     text: str
@@ -48,6 +49,7 @@ class RecallRequest:
     mode: str = "hybrid"
     vector: Vector | None = None
     as_of: datetime | None = None
+    relevances: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def asks_of_past(self) -> bool:

@@ -107,6 +107,7 @@ def recall(
     most = most or MATCH_COUNT
     words = query_words(user, agent_id, request.text)
     hits = search(user, words, request, most)
+    least_share = 0.0 if request.relevances else least_share  # the reranker decides
     return read_results(user, request, hits, rank(hits, most, least_share=least_share), most)
 
 
@@ -189,7 +190,18 @@ def read_results(
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
     nearest = max(hits.semantic.values(), default=0.0)
     least = NEAR_ENOUGH * nearest if request.used_mode == "hybrid" else -1.0
-    return _without_repetitions(result for result in results if result.is_relevant(least))[:most]
+    relevant = [result for result in results if result.is_relevant(least)]
+    return _without_repetitions(_reranked(relevant, request.relevances))[:most]
+
+
+def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Result]:
+    """Return the results with those that the reranker knows in its order; these trade their places and scores."""
+    places = [place for place, result in enumerate(results) if result.ref in relevances]
+    known = sorted((results[place] for place in places), key=lambda result: relevances[result.ref], reverse=True)
+    reranked = list(results)
+    for place, result in zip(places, known, strict=True):
+        reranked[place] = result._replace(score=results[place].score)
+    return reranked
 
 
 def _score(score: float, found: Result, named: AbstractSet[str], *, asks_of_past: bool) -> float:

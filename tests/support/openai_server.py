@@ -51,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path not in ("/v1/chat/completions", "/v1/responses", "/v1/embeddings"):
+        if self.path not in ("/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/rerank"):
             return self.refuse(404, "unknown path")
         try:
             body = json.loads(data)

@@ -13,6 +13,7 @@ from moments_app.interfaces.api.as_of import AsOfField
 from moments_app.recall import accesses
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import KINDS, MODES, QUERY_MAX_CHARS, RecallRequest
+from moments_app.recall.rerank import with_relevances
 from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from sessions_app.api.fields import AwareDateTimeField, IntegerField, PublicIdField, WordsField
@@ -100,10 +101,11 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
     """
     kinds = list(dict.fromkeys(values["kinds"]))
     asked = RecallRequest(values["query"], kinds, values.get("since"), values["mode"], as_of=values.get("as_of"))
-    question = with_vector(asked)
+    agent_id = values.get("agent_id", "")
+    question = with_relevances(with_vector(asked), user_id, application=application, agent_id=agent_id)
     with acting_for(user_id, application=application) as user:
         most = values.get("match_count")
-        found = recall(user, values.get("agent_id", ""), question, most=most) if user else []
+        found = recall(user, agent_id, question, most=most) if user else []
     results = [result._replace(content=without_unseen(result.content)) for result in found]
     if user:
         served.note_results(user, results)

@@ -1,0 +1,93 @@
+"""The reranker: scores texts by how well they answer a query, at an endpoint that speaks the `/rerank` protocol.
+
+Cohere, Jina and vLLM take `documents` and return `{"results": [{"index": 0, "relevance_score": 0.9}]}`. Hugging Face's
+TEI takes `texts` and returns `[{"index": 0, "score": 0.9}]`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from moments_app.engines.answers import InvalidAnswer
+from moments_app.engines.endpoint import Endpoint, Refused
+from moments_app.engines.interface import RERANK, CallRecord
+
+ANSWER_BYTES = 1_000_000  # some endpoints repeat the documents
+REFUSED_FIELD = (400, 422)  # statuses of an endpoint that doesn't know a field
+
+_take_texts: set[tuple[str, str]] = set()  # addresses of endpoints that take `texts`
+
+
+class Reranker:
+    """Scores texts with one model.
+
+    Args:
+        base_url: the endpoint; `/rerank` is appended.
+        api_key: blank if the endpoint needs none.
+        model: its name there; blank if the endpoint serves one model only.
+        timeout: seconds for one call.
+        record: called once for each HTTP call, however it ends.
+    """
+
+    def __init__(
+        self, *, base_url: str, api_key: str, model: str, timeout: float, record: Callable[[CallRecord], None]
+    ) -> None:
+        self._endpoint = Endpoint(
+            base_url=base_url,
+            path="/rerank",
+            api_key=api_key,
+            model=model,
+            max_response_bytes=ANSWER_BYTES,
+            record=record,
+            name=reranker_name(model),
+        )
+        self._timeout = timeout
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Return the score of each text, in the order of the texts; higher is better.
+
+        Raises:
+            EngineError: no valid answer could be had.
+        """
+        try:
+            if self._endpoint.address not in _take_texts:
+                try:
+                    return self._call({"query": query, "documents": list(texts), "top_n": len(texts)}, len(texts))
+                except Refused:
+                    pass
+            scores = self._call({"query": query, "texts": list(texts)}, len(texts))
+        except InvalidAnswer as error:
+            raise self._endpoint.invalid(error) from None
+        _take_texts.add(self._endpoint.address)
+        return scores
+
+    def _call(self, body: dict[str, Any], count: int) -> list[float]:
+        return self._endpoint.call(
+            RERANK,
+            body,
+            seconds=self._timeout,
+            read=lambda answer: _read(answer, count),
+            refuses=lambda error: "documents" in body and error.status_code in REFUSED_FIELD,
+        )
+
+
+def reranker_name(model: str) -> str:
+    """Return the name under which calls of a reranker are recorded, e.g. `rerank:rerank-v3.5`."""
+    return f"rerank:{model or 'default'}"
+
+
+def _read(answer: Any, count: int) -> list[float]:
+    """Return the scores of an answer by the index of their text.
+
+    Raises:
+        InvalidAnswer: a score is missing, doubled, or not a finite number.
+    """
+    entries = answer.get("results") if isinstance(answer, dict) else answer
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InvalidAnswer("", "it has no list of scores.")
+    scores = {entry.get("index"): entry.get("relevance_score", entry.get("score")) for entry in entries}
+    if len(entries) != count or scores.keys() != set(range(count)):
+        raise InvalidAnswer("", f"its scores are not numbered from 0 to {count - 1:,}.")
+    if not all(type(score) in (int, float) and math.isfinite(score) for score in scores.values()):
+        raise InvalidAnswer("", "it holds a score that is not a finite number.")
+    return [float(scores[index]) for index in range(count)]
