@@ -25,7 +25,6 @@ from tests.support.openai_server import OpenAIServer
 # What would wait half an hour for quiet is done as soon as it is asked for; all else has its default.
 NO_WAITING = {
     "SESSION_COMPACTION__INACTIVE_AFTER_MINUTES": "0.0001",
-    "MEMORY_FORMATION__COLD_AFTER_MINUTES": "0.0001",
     "JOBS__BACKOFF_SECONDS": "0",
 }
 EACH = 1_000  # turns that the figures are told for

@@ -23,7 +23,7 @@ from benchmarks.site import Site
 from benchmarks.stored import TurnPlace, let_an_hour_pass, let_the_night_pass, put_in
 
 # Work that would wait half an hour is done on request; all other settings have their defaults.
-NO_WAITING = {"SESSION_COMPACTION__INACTIVE_AFTER_MINUTES": "0.0001", "MEMORY_FORMATION__COLD_AFTER_MINUTES": "0.0001"}
+NO_WAITING = {"SESSION_COMPACTION__INACTIVE_AFTER_MINUTES": "0.0001"}
 BY_WORDS, BY_BOTH = "words", "words and meaning"
 KINDS: dict[str, dict[str, list[str]]] = {"default": {}, "turns alone": {"kinds": ["turn"]}}
 
