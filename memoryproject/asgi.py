@@ -96,7 +96,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _serve(scope: Scope, receive: Receive, send: Send, path: str) -> None:
-    refuse_ambiguous(scope["headers"])
+    refuse_ambiguous(scope["headers"], scope["query_string"])
     body = await take_in(scope, receive, limit=settings.API_MAX_BODY_BYTES)
     identify = partial(caller_of, dict(scope["headers"]).get(b"authorization", b""))
     # The chat endpoint waits for a model, and has time limits of its own.

@@ -81,6 +81,28 @@ REMOVED = {
     "LIMITS__IDLE_SECONDS": "fixed at 60 seconds.",
     "JOBS__QUEUE_AGE_ALARM_SECONDS": "fixed at 5 minutes.",
     "JOBS__HEARTBEAT_SECONDS": "a sixth of JOBS__STALE_SECONDS.",
+    "MOMENT_BUILDER__RECENT_MOMENT_COUNT": "fixed at 5 moments.",
+    "ROLLING_SUMMARY__WINDOW_SIZE": "fixed at 14 turns.",
+    "ROLLING_SUMMARY__SUMMARIZE_AFTER_SEQ": "fixed at 5.",
+    "ROLLING_SUMMARY__EVERY_TURNS": "fixed at 8 turns.",
+    "MEMORY_FORMATION__MIN_MESSAGES": "fixed at 4 turns.",
+    "MEMORY_FORMATION__COLD_AFTER_MINUTES": "10 minutes, or SESSION_COMPACTION__INACTIVE_AFTER_MINUTES if less.",
+    "MEMORY_FORMATION__USER_WEIGHT": "fixed at 1.",
+    "MEMORY_FORMATION__ASSISTANT_WEIGHT": "fixed at 0.2.",
+    "MEMORY_FORMATION__OTHER_WEIGHT": "fixed at 0.5.",
+    "SESSION_COMPACTION__INTERVAL_MINUTES": "fixed at 30 minutes.",
+    "SESSION_COMPACTION__MIN_MESSAGES": "fixed at 4 turns.",
+    "SESSION_COMPACTION__ON_REQUEST_THRESHOLD": "fixed at 8 turns.",
+    "SESSION_COMPACTION__LESSONS_SCOPE": "lessons go to the stream of all agents and to that of the session's agent.",
+    "MEMORY_CONTEXT__RELATED_ENTITIES_LIMIT": "fixed at 25 entities.",
+    "MEMORY_CONTEXT__SYNC_MINUTES": "fixed at 5 minutes.",
+    "PROBES__MOST": "fixed at 100 probes.",
+    "PROBES__MIN_WORDS": "fixed at half of the words.",
+    "PROBES__RESULT_DAYS": "fixed at 400 days.",
+    "LIMITS__BUDGET_RATE": "a quarter of LIMITS__BUDGET_SECONDS.",
+    "LIMITS__STATEMENT_SECONDS": "use LIMITS__REQUEST_SECONDS.",
+    "NOTIFY__AFTER_SECONDS": "fixed at 15 seconds.",
+    "OAUTH__KEY_MINUTES": "fixed at 60 minutes.",
     "LOGIN_FAILURES": "fixed at 10 wrong passwords.",
     "LOGIN_LOCK_MINUTES": "fixed at 15 minutes.",
 }
@@ -117,7 +139,6 @@ class MomentBuilderSettings(Group):
     insert_partition_event: bool = Field(True, description="Insert a partition event after each build.")
     lag_messages: int = Field(10, ge=0, le=10_000, description="Fewest turns kept live after a build.")
     lag_percentage: float = Field(0.3, ge=0.1, le=0.5, description="Share of turns kept live after a build.")
-    recent_moment_count: int = Field(5, ge=1, le=50, description="Latest moment keys named in a partition event.")
     prompt_resource_uri: str = Field("", description="Prompt resource used instead of `rem://prompts/moment-builder`.")
     max_input_tokens: int = Field(24_000, ge=500, description="Most transcript tokens in one engine call.")
 
@@ -147,15 +168,6 @@ class RollingSummarySettings(Group):
     """Settings of the rolling summaries."""
 
     enabled: bool = Field(True, description="Keep a rolling summary of each session.")
-    window_size: int = Field(14, ge=2, le=200, description="Turns that a summary covers.")
-    summarize_after_seq: int = Field(5, ge=0, description="First sequence at which a summary is made.")
-    every_turns: int = Field(
-        8,
-        ge=1,
-        le=200,
-        description="New turns since the last summary that make the next one due, when a round ends. Up to "
-        "`MEMORY_CONTEXT__HOT_TURNS_LIMIT`, contexts have each of them word for word until then.",
-    )
 
 
 class MemoryFormationSettings(Group):
@@ -164,44 +176,27 @@ class MemoryFormationSettings(Group):
     enabled: bool = Field(True, description="Form memories automatically.")
     message_interval: int = Field(45, ge=1, description="New turns since the last formation that make one due.")
     token_interval: int = Field(
-        2_000, ge=1, description="New weighted tokens since the last formation that make one due."
+        2_000,
+        ge=1,
+        description="New weighted tokens since the last formation that make one due. Those of the assistant count a "
+        "fifth, those of tools and systems half.",
     )
-    min_messages: int = Field(4, ge=1, le=1_000, description="Memories are never formed from fewer new turns.")
-    cold_after_minutes: float = Field(
-        10, gt=0, description="A session idle for longer is formed below the intervals, from `MIN_MESSAGES` turns."
-    )
-    user_weight: float = Field(1.0, ge=0, le=10, description="Weight of a user turn's tokens.")
-    assistant_weight: float = Field(0.2, ge=0, le=10, description="Weight of an assistant turn's tokens.")
-    other_weight: float = Field(0.5, ge=0, le=10, description="Weight of all other turns' tokens.")
     stream_models: CommaList = Field(
         [], description="Further models, separated by commas, of which a stream may name one as its `extraction_model`."
     )
-
-    def weighted(self, role: str, tokens: int) -> float:
-        """Return the weighted tokens of a turn, which count toward `token_interval`."""
-        weights = {"user": self.user_weight, "assistant": self.assistant_weight}
-        return tokens * weights.get(role, self.other_weight)
 
 
 class SessionCompactionSettings(Group):
     """Settings of digests, and of settling and clearing sessions."""
 
     enabled: bool = Field(True, description="Compact and settle sessions automatically.")
-    interval_minutes: int = Field(30, ge=1, le=1440, description="Minutes between two checks of all sessions.")
-    min_messages: int = Field(4, ge=1, le=1_000, description="Sessions with fewer live turns are left as they are.")
     inactive_after_minutes: float = Field(
         30, gt=0, le=525_600, description="A session idle for longer is settled. Fractions are allowed."
     )
     on_request: bool = Field(
-        False, description="Compact when a load or context is requested, unless the session says otherwise."
-    )
-    on_request_threshold: int = Field(
-        8, ge=1, le=10_000, description="Fewest live turns for which a request compacts the session."
-    )
-    lessons_scope: Literal["global", "agent", "both"] = Field(
-        "both",
-        description="Shard that has a person's lessons, and may have what is released of them: that of all agents, "
-        "that of the session's agent, or both.",
+        False,
+        description="Compact a session of at least 8 live turns when a load or context is requested, unless the "
+        "session says otherwise.",
     )
 
 
@@ -210,23 +205,9 @@ class MemoryContextSettings(Group):
 
     max_tokens: int = Field(3_000, ge=100, le=1_000_000, description="Most tokens of a context, whatever is asked.")
     hot_turns_limit: int = Field(8, ge=0, le=200, description="Newest turns that a context includes verbatim.")
-    related_entities_limit: int = Field(25, ge=0, le=200, description="Most open tasks, goals and problems.")
-    sync_minutes: int = Field(
-        5, ge=0, le=1440, description="Minutes that rarely changing parts are cached. 0: not cached."
-    )
     receipt_days: int = Field(
         7, ge=0, le=3650, description="Days that a served context is kept, encrypted, with its receipt. 0: none is."
     )
-
-
-class ProbeSettings(Group):
-    """Settings of probes: questions that are asked to see whether the answer reaches the context."""
-
-    most: int = Field(100, ge=1, le=10_000, description="Most probes of one person.")
-    min_words: float = Field(
-        0.5, gt=0, le=1, description="Share of the expected answer's words that a context must have to meet a probe."
-    )
-    result_days: int = Field(400, ge=1, le=3650, description="Days that results are kept.")
 
 
 class EngineSettings(Group):
@@ -406,27 +387,27 @@ class LimitSettings(Group):
         15,
         gt=0,
         le=3600,
-        description="Maximum seconds for a call (REST, MCP) once its body has arrived; after that, 503. The limit does "
-        "not apply to exports, erasures, deletions, retractions, and responses that have started to stream.",
+        description="Maximum seconds for a call (REST, MCP) once its body has arrived, and for one statement of the "
+        "chat endpoint; after that, 503. The limit does not apply to exports, erasures, deletions, retractions, and "
+        "responses that have started to stream.",
     )
     budget_seconds: float = Field(
         2,
         gt=0,
         le=3600,
         description="Thread-seconds that a key, and an application, may use at once in each web process while others "
-        "that used less are calling. Further calls wait for up to 5 s, or get 429.",
-    )
-    budget_rate: float = Field(
-        0.5, gt=0, le=1000, description="Thread-seconds by which each of these budgets is refilled per second."
+        "that used less are calling. A quarter of them is refilled per second. Further calls wait for up to 5 s, or "
+        "get 429.",
     )
     lock_seconds: float = Field(
         5, gt=0, le=600, description="Most seconds that a request waits for what another has locked; after that, 503."
     )
-    statement_seconds: float = Field(
-        15, gt=0, le=3600, description="Most seconds of one statement of a call (REST, MCP, chat); after that, 503."
-    )
     long_statement_seconds: float = Field(
-        300, gt=0, le=86_400, description="The same for pages of the admin, exports, erasures, deletions, retractions."
+        300,
+        gt=0,
+        le=86_400,
+        description="Maximum seconds of one statement of pages of the admin, exports, erasures, deletions, and "
+        "retractions.",
     )
 
 
@@ -470,9 +451,6 @@ class NotifySettings(Group):
         SecretStr(""), description="Signs what is posted: `X-Memory-Signature` is `sha256=` and the HMAC of the body."
     )
     command: str = Field("", description="Run at each change, without a shell; its environment says what changed.")
-    after_seconds: float = Field(
-        15, ge=0, le=3600, description="A state counts once it has lasted so long, so that a hiccup alarms nobody."
-    )
 
     @field_validator("command")
     @classmethod
@@ -567,7 +545,6 @@ class Settings(Group):
     memory_formation: MemoryFormationSettings = MemoryFormationSettings()
     session_compaction: SessionCompactionSettings = SessionCompactionSettings()
     memory_context: MemoryContextSettings = MemoryContextSettings()
-    probes: ProbeSettings = ProbeSettings()
     engine: EngineSettings = EngineSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     rerank: RerankSettings = RerankSettings()

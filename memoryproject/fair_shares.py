@@ -21,6 +21,7 @@ from django.conf import settings
 from memoryproject.refused import Refused
 
 OTHERS_SECONDS = 2.0  # another caller counts as active for so long after its last call
+REFILLED = 0.25  # share of a budget that comes back per second
 PATIENCE = 5.0  # maximum seconds that a call waits for its budget
 REFUSED_AFTER = 1.0  # seconds before a 429 is sent, which slows down clients that retry at once
 MOST = 10_000  # budgets to keep, of the keys (and of the applications) that called most recently
@@ -76,7 +77,7 @@ class Budget:
             Refused: the wait would be too long. Nothing is reserved.
         """
         account = self._account(name)
-        wait = max(0.0, -account.left / settings.LIMITS.budget_rate) if self.is_bound(name) else 0.0
+        wait = max(0.0, -account.left / (settings.LIMITS.budget_seconds * REFILLED)) if self.is_bound(name) else 0.0
         if wait > PATIENCE:
             text = (
                 f"This {self._kind} has used up its thread-seconds (LIMITS__BUDGET_SECONDS) while others call; "
@@ -111,7 +112,7 @@ class Budget:
         now, most = time.monotonic(), settings.LIMITS.budget_seconds
         account = self._accounts.setdefault(name, _Account(most, now))
         self._accounts.move_to_end(name)
-        account.left = min(most, account.left + (now - account.at) * settings.LIMITS.budget_rate)
+        account.left = min(most, account.left + (now - account.at) * most * REFILLED)
         account.at = now
         if len(self._accounts) > MOST:
             self._accounts.popitem(last=False)

@@ -54,6 +54,7 @@ KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
 FIRST = "first"  # stands for the first application, whose primary key `PROVEN` does not store
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
 IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
+IDENTITY_PARAMETERS = ("user_id", "session_id", "agent_id")
 
 
 class Gone(Exception):
@@ -198,16 +199,24 @@ def replayed(body: IO[bytes], receive: Receive) -> Receive:
     return again
 
 
-def refuse_ambiguous(headers: Iterable[Header]) -> None:
-    """Refuse a request that sends an identity header twice, because different readers may use different values.
+def refuse_ambiguous(headers: Iterable[Header], query: bytes) -> None:
+    """Refuse a request that names a person, session or agent twice: different readers may use different values.
+
+    Args:
+        headers: The headers of the request.
+        query: The query string of its address.
 
     Raises:
-        Refused: The message names the header.
+        Refused: The message names the header or parameter.
     """
     sent = Counter(name for name, _ in headers)
     for name in IDENTITY_HEADERS:
         if sent[name.lower().encode()] > 1:
             raise Refused(400, "ambiguous_header", f"{name} was sent more than once. Send it once.")
+    named = parse_qs(query.decode("latin-1"), keep_blank_values=True)
+    for name in IDENTITY_PARAMETERS:
+        if len(named.get(name, ())) > 1:
+            raise Refused(400, "ambiguous_parameter", f"{name} was sent more than once. Send it once.")
 
 
 def session_of(path: str) -> str:

@@ -20,7 +20,6 @@ NAMES = (
     "MEMORY_FORMATION",
     "SESSION_COMPACTION",
     "MEMORY_CONTEXT",
-    "PROBES",
     "ENGINE",
     "EMBEDDING",
     "RERANK",

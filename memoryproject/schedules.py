@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from typing import Any
 
-from django.conf import settings
 from django_q.models import OrmQ, Schedule
 
 from memoryproject.clocks import put_times_back
@@ -21,6 +20,7 @@ from moments_app.recall.index_words import index_words
 from moments_app.reports.housekeeping import housekeeping, prune_receipts
 from moments_app.sessions.sweep import compact_sessions
 from sessions_app.clock import TOLERANCE, PutBack, database_now
+from sessions_app.models.session import CHECKED_EVERY
 from sessions_app.retention.retain import retain
 
 RUN_TASK = "memoryproject.schedules.run_schedule"
@@ -59,7 +59,7 @@ def schedules() -> dict[str, Scheduled]:
     found = [
         Scheduled("recover_jobs", recover_jobs, Timing(minutes=1)),
         Scheduled("index_words", index_words, Timing(minutes=1)),
-        Scheduled("compact_sessions", compact_sessions, Timing(minutes=settings.SESSION_COMPACTION.interval_minutes)),
+        Scheduled("compact_sessions", compact_sessions, Timing(minutes=CHECKED_EVERY // timedelta(minutes=1))),
         Scheduled("prune_receipts", prune_receipts, Timing(minutes=60)),
         Scheduled("housekeeping", housekeeping, Timing(daily_at=time(4))),
         Scheduled("put_times_back", put_times_back, Timing(daily_at=time(2))),

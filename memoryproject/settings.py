@@ -23,7 +23,6 @@ ROLLING_SUMMARY = CONF.rolling_summary
 MEMORY_FORMATION = CONF.memory_formation
 SESSION_COMPACTION = CONF.session_compaction
 MEMORY_CONTEXT = CONF.memory_context
-PROBES = CONF.probes
 ENGINE = CONF.engine
 EMBEDDING = CONF.embedding
 RERANK = CONF.rerank

@@ -1,7 +1,7 @@
 """The watch: one process beside the workers that knows the state of the site, and has others told when it changes.
 
 It looks every few seconds, and a database that hangs keeps it no longer than that. A new state counts once it has
-lasted `NOTIFY__AFTER_SECONDS`. Then it is written into the event log, by the first of all watches that sees it, which
+lasted `COUNTS_AFTER`. Then it is written into the event log, by the first of all watches that sees it, which
 also tells of it. While the database is away, each watch tells by itself, and writes down afterwards what it told.
 """
 
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
-from django.conf import settings
 from django.utils import timezone
 
 from memoryproject import webhooks
@@ -27,6 +26,7 @@ from memoryproject.schedules import put_schedules_back
 from memoryproject.site_state import Change, State, last_change, note_refused_providers
 from sessions_app.clock import database_now, put_back, report
 
+COUNTS_AFTER = 15.0  # seconds that a state has to last, so that a short hiccup sends no alarm
 LOOK = 5.0  # seconds between two looks
 TAKE_OVER = 60.0  # seconds after which a change that nobody has told of is any watch's to tell
 ASK_AGAIN = 300.0  # seconds until providers are asked again, while one refuses
@@ -193,7 +193,7 @@ def serve() -> None:
     """Watch until asked to end."""
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
-    watch, providers = Watch(channels(), after=settings.NOTIFY.after_seconds), ProviderChecks()
+    watch, providers = Watch(channels(), after=COUNTS_AFTER), ProviderChecks()
     times = TimesPutBack()
     threading.Thread(target=webhooks.serve, args=[ending], name="webhooks", daemon=True).start()
     while not ending.is_set():

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 VERSION = 1  # of the stems made here: `index_words` indexes rows of an older version again
 MAX_CHARS = 50_000  # characters of a text that are indexed; a vector's own limit is a megabyte
+QUERY_MAX_CHARS = 4_000  # at every entry point
 MAX_WORD = 64  # characters; anything longer is not a word
 FEW = 3  # a query with at most this many words leaves its language in doubt
 LIKELY = 0.3  # probability from which a language is considered possible

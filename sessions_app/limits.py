@@ -134,7 +134,7 @@ class LimitsSet(first_statement.Provider):
 
 def _limits(kind: Kind, left: float) -> dict[str, float]:
     limits = settings.LIMITS
-    longest = limits.statement_seconds if kind is Kind.CALL else limits.long_statement_seconds
+    longest = limits.request_seconds if kind is Kind.CALL else limits.long_statement_seconds
     return {
         "lock_timeout": limits.lock_seconds,
         "statement_timeout": min(longest, max(left, 0.001)),

@@ -34,6 +34,15 @@ _GROUP_OF_DIGITS = re.compile(r"\d{1,3}")
 _LINE_BREAKS = re.compile(b"\n+")
 
 
+# Of a turn's tokens, toward the next formation. Any other role counts half.
+_WEIGHTS = {"user": 1.0, "assistant": 0.2}
+
+
+def weighted(role: str, tokens: int) -> float:
+    """Return the weighted tokens of a turn, which count toward `MEMORY_FORMATION__TOKEN_INTERVAL`."""
+    return tokens * _WEIGHTS.get(role, 0.5)
+
+
 def _kind(byte: int) -> str:
     """Return the character that stands for all bytes of a kind."""
     character = chr(byte)

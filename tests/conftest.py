@@ -173,7 +173,7 @@ def _settings_of_tests() -> Iterator[None]:
     with override_settings(
         API_RATE=1_000_000,
         ANONYMOUS_RATE=1_000_000,
-        LIMITS=LimitSettings(lock_seconds=60, statement_seconds=120, request_seconds=120, budget_seconds=3600),
+        LIMITS=LimitSettings(lock_seconds=60, request_seconds=120, budget_seconds=3600),
         WHITENOISE_AUTOREFRESH=True,
         PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
         MEMORY_CONTEXT=settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0}),
@@ -205,7 +205,8 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def rolling(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rolling summaries after each round, so that a test needs few; all else of them is as by default."""
-    settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=1)
+    settings.ROLLING_SUMMARY = RollingSummarySettings()
+    monkeypatch.setattr("moments_app.summaries.roll.EVERY_TURNS", 1)
     monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", 1)
     monkeypatch.setattr("moments_app.summaries.roll.MIN_LIVE_TOKENS", 0)
 

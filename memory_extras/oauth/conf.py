@@ -1,6 +1,7 @@
 """Settings of the extra, and what it adds to Django's."""
 
 import secrets
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -12,6 +13,7 @@ from memoryproject.conf import Group
 NAME = "OAUTH"  # of the group, among Django's settings
 ACCESS, REFRESH = "mem_oauth_", "mem_refresh_"  # how tokens begin; all secrets of this platform begin with mem_
 CODE_SECONDS = 60
+TOKEN_LASTS = timedelta(minutes=60)  # then the assistant has to refresh its token
 # Scopes, as the consent page names them.
 MEANINGS = {
     "read": "Read: search, contexts, facts, single turns",
@@ -41,7 +43,6 @@ class OAuthSettings(Group):
     open_registration: bool = Field(
         False, description="Any assistant may register itself. Else `manage.py register_assistant` does."
     )
-    key_minutes: int = Field(60, ge=1, le=1_440, description="Minutes until an assistant has to renew its token.")
 
 
 class Settings(Group):

@@ -20,7 +20,7 @@ from oauth2_provider.models import (
     clear_expired,
 )
 
-from memory_extras.oauth.conf import current
+from memory_extras.oauth.conf import TOKEN_LASTS
 from sessions_app.models import ApiKey, Event, UserProfile
 from sessions_app.refusals import Refusal
 
@@ -189,7 +189,7 @@ class Consent(models.Model):
     def seconds_left(self) -> int:
         """Return how long a token is valid that is issued now."""
         until_end = self.key.expires_at - timezone.now() if self.key.expires_at else timedelta()
-        return max(0, int(min(until_end, timedelta(minutes=current().key_minutes)).total_seconds()))
+        return max(0, int(min(until_end, TOKEN_LASTS).total_seconds()))
 
 
 class Code(AbstractGrant):  # type: ignore[misc]

@@ -17,6 +17,7 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef, Q
 
 from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
 from sessions_app.models import Message, Session, UserProfile
@@ -198,7 +199,7 @@ def read_input(
         "application": user.application_id,
         "policy": POLICY_URI,
         "session_id": session_id,
-        "moments": settings.MOMENT_BUILDER.recent_moment_count,
+        "moments": LATEST_MOMENTS,
         "applied": applied,
         "beside": beside,
         "most": most,

@@ -6,12 +6,11 @@ Their items are kept with what was worked out about them: written down and count
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from django.conf import settings
-
 from moments_app.context.item import Item
 from sessions_app.process_cache import ProcessCache
 
 MOST_CHARS = 5_000_000  # of texts, over all sessions; each is there again in every format that it was written in
+KEPT_SECONDS = 300.0
 ITEM_CHARS = 500  # that an item counts besides its text
 Layers = Mapping[str, Sequence[Item]]
 
@@ -29,9 +28,8 @@ class KeptLayers:
     """Layers by the primary key of a session, which no two sessions ever share."""
 
     def __init__(self) -> None:
-        seconds = settings.MEMORY_CONTEXT.sync_minutes * 60
         self._sessions: ProcessCache[int, _Kept] = ProcessCache(
-            MOST_CHARS, seconds=seconds, size_of=lambda kept: kept.chars
+            MOST_CHARS, seconds=KEPT_SECONDS, size_of=lambda kept: kept.chars
         )
 
     def under(self, session: int, stamp: str) -> Layers | None:

@@ -7,10 +7,9 @@ That saves making, writing and counting the item.
 from collections.abc import Callable, Sequence
 from zoneinfo import ZoneInfo
 
-from django.conf import settings
-
 from moments_app.context.input import LiveTurn
 from moments_app.context.item import Item
+from moments_app.context.kept_layers import KEPT_SECONDS
 from sessions_app.process_cache import ProcessCache
 
 MOST_CHARS = 5_000_000  # of texts, over all sessions; each is there again in every format that it was written in
@@ -22,8 +21,9 @@ class KeptTurns:
     """Items by session and time zone."""
 
     def __init__(self) -> None:
-        seconds = settings.MEMORY_CONTEXT.sync_minutes * 60
-        self._sessions: ProcessCache[tuple[int, str], Known] = ProcessCache(MOST_CHARS, seconds=seconds, size_of=_chars)
+        self._sessions: ProcessCache[tuple[int, str], Known] = ProcessCache(
+            MOST_CHARS, seconds=KEPT_SECONDS, size_of=_chars
+        )
 
     def items(
         self, session: int, zone: ZoneInfo, turns: Sequence[LiveTurn], make: Callable[[LiveTurn], Item]

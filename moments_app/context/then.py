@@ -16,6 +16,7 @@ from moments_app.context.layers import LAYERS
 from moments_app.context.layers.moments import moment_item
 from moments_app.context.layers.streams import fact_item
 from moments_app.models import MemoryAtom, Moment
+from moments_app.models.moment import LATEST_MOMENTS
 
 NAMES = ("policy", "user", "moments", "hot_turns", "retrieved", "query")
 MOST_FACTS = 100
@@ -27,7 +28,7 @@ def layer_then(name: str, source: ContextInput, as_of: datetime) -> Sequence[Ite
         return _facts(source, as_of)
     if name == "moments":
         latest = Moment.objects.for_user(source.user).filter(ends_at__lte=as_of).defer("search_vector", "detail")
-        return [moment_item(moment) for moment in latest.newest_first()[: settings.MOMENT_BUILDER.recent_moment_count]]
+        return [moment_item(moment) for moment in latest.newest_first()[:LATEST_MOMENTS]]
     if name == "hot_turns":
         return LAYERS[name].items(replace(source, turns=_turns(source, as_of)))
     return LAYERS[name].items(source)

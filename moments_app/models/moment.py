@@ -23,6 +23,7 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 
 KEY_MAX_LENGTH = 120
 PREDECESSORS = 3
+LATEST_MOMENTS = 5  # a person's latest, in contexts and partition events
 CHAIN_ORDER = ("-ends_at", "-first_sequence", "-id")
 
 # One recursive statement over (user, key): a page of the chain costs its length, whatever the number of moments.

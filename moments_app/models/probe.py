@@ -4,7 +4,6 @@ import uuid
 from datetime import timedelta
 from typing import Any, Self
 
-from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -17,6 +16,7 @@ from sessions_app.models import Session, UserProfile
 
 QUESTION_MAX_CHARS = 4_000
 EXPECTED_MAX_CHARS = 4_000
+KEPT_DAYS = 400  # that results are kept
 NO_WORD = "It has no word that could be looked for."
 
 
@@ -112,8 +112,8 @@ class ProbeResultQuerySet(models.QuerySet["ProbeResult"]):
         return self.filter(user=user)
 
     def expired(self) -> Self:
-        """Return those older than `PROBES__RESULT_DAYS`."""
-        return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.PROBES.result_days))
+        """Return the results older than `KEPT_DAYS`."""
+        return self.filter(created_at__lt=timezone.now() - timedelta(days=KEPT_DAYS))
 
     def newest_first(self) -> Self:
         return self.order_by("-id")

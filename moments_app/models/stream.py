@@ -150,14 +150,12 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         streams = list(found)
         return {session.pk: [stream for stream in streams if stream.is_fed_by(session)] for session in sessions}
 
-    def ensure_lessons(self, session: Session, scope: str) -> "list[MemoryStream]":
-        """Return the active streams that take a session's lessons, made where they aren't there.
+    def ensure_lessons(self, session: Session) -> "list[MemoryStream]":
+        """Return the active streams that take a session's lessons: that of all agents and that of the session's agent.
 
-        Args:
-            session: of a person of the application that has them.
-            scope: `global`: every agent's; `agent`: this one's; `both`.
+        Streams that don't exist are created.
         """
-        agents = {"global": [""], "agent": [session.agent_id], "both": ["", session.agent_id]}[scope]
+        agents = ["", session.agent_id]
         lessons = {"application_id": session.application_pk, "stream_type": MemoryStream.Type.AGENT}
         lessons |= {"name": LESSONS}
         for agent in agents:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Self
 
-from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models
 from django.db.models import Exists, ExpressionWrapper, F, Func, OuterRef, Q
@@ -18,6 +17,7 @@ from moments_app.models.prompt import PromptVersion
 from sessions_app.models import Session, UserProfile
 
 PROCESS = "roll_summary"
+WINDOW = 14  # turns that a summary covers
 STUCK_AFTER = timedelta(minutes=5)  # an unfinished summary without a job is restarted
 
 # The window ends with a round and begins with a user turn where there is one: never within a pair. Whose turn it began
@@ -95,9 +95,8 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         Args:
             ends: for each the sequence of the last turn of the window, which ends a round.
         """
-        size = settings.ROLLING_SUMMARY.window_size
         windows = [
-            (session.pk, session.user_id, max(0, end - size + 1), end, session.kept_from_sequence)
+            (session.pk, session.user_id, max(0, end - WINDOW + 1), end, session.kept_from_sequence)
             for session, end in ends.items()
         ]
         with connection.cursor() as cursor:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from django.conf import settings
 from django.utils import timezone
 
 from moments_app.engines.calls.moments import RECENT_MOMENTS
 from moments_app.models import Moment
+from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.turns import served_lines
 from sessions_app.models import Message, Session
 from sessions_app.tokens import estimate_tokens
@@ -99,7 +99,7 @@ def leave_each(events: Sequence[tuple[PartitionEvent, int]]) -> list[Message]:
     user = events[0][0].session.user_id
     said_at = _said_at(user, [(event.session.pk, sequence) for event, sequence in events])
     keys = Moment.objects.filter(user_id=user).newest_first().values_list("key", flat=True)
-    latest = list(keys[: settings.MOMENT_BUILDER.recent_moment_count])
+    latest = list(keys[:LATEST_MOMENTS])
     left = [_message(event, sequence, latest, said_at[event.session.pk, sequence]) for event, sequence in events]
     served_lines.keep(user, [message.content for message in left])
     return Message.objects.bulk_create(left)

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.conf import settings
-
 from moments_app.models import Probe
 from moments_app.models.atom import content_hash
 from moments_app.models.probe import EXPECTED_MAX_CHARS, NO_WORD, QUESTION_MAX_CHARS
@@ -12,6 +10,8 @@ from sessions_app.insert import insert_unless_there
 from sessions_app.lexemes import whole_words
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict, Refusal
+
+MOST = 100  # probes of one person
 
 
 class CannotProbe(Refusal):
@@ -88,15 +88,15 @@ def keep_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Pro
 
     Raises:
         CannotProbe: nothing could be looked for, or a turn that is named isn't there.
-        TooManyProbes: the person has `PROBES__MOST`.
+        TooManyProbes: The person has `MOST` probes.
     """
     probe = Probe(user=user, session=draft.session, question=draft.question, created_by=created_by)
     probe.question_hash = content_hash(draft.question)
     change_probe(probe, draft)
     there = Probe.objects.for_user(user)
     same = there.filter(session=draft.session, question_hash=probe.question_hash)
-    if not same.exists() and there.count() >= settings.PROBES.most:
-        raise TooManyProbes(f"A person has at most {settings.PROBES.most} probes: PROBES__MOST.")
+    if not same.exists() and there.count() >= MOST:
+        raise TooManyProbes(f"A person has at most {MOST} probes.")
     return (probe, True) if insert_unless_there(probe) else (same.get(), False)
 
 

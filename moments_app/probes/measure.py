@@ -17,6 +17,7 @@ from moments_app.turns.words import plain_words
 from sessions_app.lexemes import QueryWord, stems_in, whole_words
 from sessions_app.models import Message
 
+MET = 0.5  # of the expected answer's words: then the probe is met
 STANDS = 0.8  # of a turn's words: then it is said, whatever the line is
 LEFT_OUT = ("policy", "query")
 MOST_MISSING = 20  # words that are named
@@ -50,7 +51,7 @@ class Measure:
         """True when the context has enough of the words, and of the evidence, where some is named."""
         if self.problem or not self.words_count or (self.evidence_count and not self.evidence_found):
             return False
-        return self.words_found >= settings.PROBES.min_words * self.words_count
+        return self.words_found >= MET * self.words_count
 
 
 def measured(probe: Probe, evidence: Sequence[Message], envelope: Envelope) -> Measure:

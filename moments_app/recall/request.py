@@ -14,7 +14,6 @@ _PAST = re.compile(
     r"december|(?:19|20)\d\d)|früher|vorher|damals|zuvor|avant|autrefois|antes|prima)\b",
     re.IGNORECASE,
 )
-QUERY_MAX_CHARS = 4_000
 MOST_WORDS = 64  # maximum words of a query that are searched
 KINDS = ("fact", "moment", "turn")
 MODES = ("hybrid", "semantic", "text")

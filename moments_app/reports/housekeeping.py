@@ -54,7 +54,7 @@ def housekeeping(*, dry_run: bool = False) -> Tidied:
     """Delete old records of work that nothing leads to.
 
     Those that ended more than `JOBS__KEEP_DAYS` ago go, lines that were not served for `KEPT`, results of probes after
-    `PROBES__RESULT_DAYS`, and the record of who read whom after `READING_DAYS`.
+    400 days, and the record of who read whom after `READING_DAYS`.
 
     Args:
         dry_run: only count.

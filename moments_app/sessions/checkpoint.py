@@ -194,8 +194,7 @@ def _learn(job: Job, input: DigestInput, digested: Digested) -> int:
     if not digested.lessons:
         return 0
     added = set()
-    scope = settings.SESSION_COMPACTION.lessons_scope
-    for stream in MemoryStream.objects.ensure_lessons(input.session, scope):
+    for stream in MemoryStream.objects.ensure_lessons(input.session):
         lessons = (cut_words(lesson, stream.observation_max_words) for lesson in digested.lessons)
         atoms = [_atom(stream, lesson, job, input, digested) for lesson in lessons]
         added |= {atom.content for atom in add_atoms(stream, atoms, requested_by=f"job:{job.job_id}")}

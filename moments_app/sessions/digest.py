@@ -25,7 +25,7 @@ from moments_app.sessions.checkpoint import (
 )
 from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session
-from sessions_app.models.session import UNBUILT
+from sessions_app.models.session import FEWEST_TURNS, UNBUILT
 
 PROMPT_TOKENS = 850  # of a call beside the turns
 LOOK_BACK = 200  # turns in which a call is looked for whose result would otherwise stay alone
@@ -45,7 +45,7 @@ class DigestSession(Process[DigestInput, Digested]):
         """Read the live window but for its newest turns; how many stay is the job's parameter `keep`, 0 by default."""
         session = session_of(job)
         keep = int(job.params.get("keep", 0))
-        if not job.force and session.live_count < keep + settings.SESSION_COMPACTION.min_messages:
+        if not job.force and session.live_count < keep + FEWEST_TURNS:
             return Skipped("not due: too few turns are live")
         return digest_input(session, _boundary(session, keep))
 

@@ -35,6 +35,7 @@ from moments_app.streams.formation import FormationInput, Formed
 from moments_app.streams.known_so_far import KnownSoFar
 from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.session import FEWEST_TURNS
 
 # Of one transaction: it takes well under a second, for which an append to one of the sessions would have to wait.
 MOST_SESSIONS = 25
@@ -183,8 +184,7 @@ def _fitting(user: UserProfile, jobs: Mapping[int, Job]) -> list[tuple[Job, Sess
 
 
 def _is_wanted(job: Job, session: Session) -> bool:
-    least = settings.SESSION_COMPACTION.min_messages
-    return job.force or session.live_count >= least or session.unbuilt_count >= least
+    return job.force or max(session.live_count, session.unbuilt_count) >= FEWEST_TURNS
 
 
 def _first_unseen(session: Session) -> int:

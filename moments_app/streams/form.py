@@ -56,8 +56,10 @@ from moments_app.streams.timeline import end_by
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet, SequenceRange
+from sessions_app.models.session import FEWEST_TURNS
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
+from sessions_app.tokens import weighted
 
 SWEEP = 500  # sessions a run
 PROMPT_TOKENS = 1_450  # of a call beside the turns: prompt, streams, what they have already
@@ -174,7 +176,7 @@ def is_due(session: Session) -> bool:
     """Tell whether a formation would start by itself: enough turns or weighted tokens since the last one."""
     conf = settings.MEMORY_FORMATION
     turns = session.message_count - session.formed_message_count
-    if not conf.enabled or turns < conf.min_messages:
+    if not conf.enabled or turns < FEWEST_TURNS:
         return False
     return (
         turns >= conf.message_interval
@@ -291,8 +293,8 @@ def _count_from(session: Session, last_sequence: int) -> None:
     """Have the intervals count what came after this turn."""
     later = session.messages.turns().filter(user_id=session.user_id, sequence__gt=last_sequence)
     after = list(later.values_list("role", "tokens"))
-    weighted = sum(settings.MEMORY_FORMATION.weighted(role, tokens) for role, tokens in after)
+    waiting = sum(weighted(role, tokens) for role, tokens in after)
     session.formed_to = last_sequence
     session.formed_message_count = session.message_count - len(after)
-    session.formed_weighted_tokens = session.weighted_tokens - weighted
+    session.formed_weighted_tokens = session.weighted_tokens - waiting
     session.save(update_fields=["last_formation_sequence", "formed_message_count", "formed_weighted_tokens"])

@@ -10,14 +10,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields as fields_of
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Case, When
 from django.utils import timezone
 
 from moments_app.models import MemoryAtom, MemoryStream, Release, ReleaseSource
 from moments_app.models.atom import MemoryAtomQuerySet, content_hash
-from moments_app.models.stream import LESSONS, Defaults
+from moments_app.models.stream import Defaults
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.revoke import log_release, take_release_back
 from moments_app.turns.words import plain_words
@@ -120,14 +119,12 @@ def extend(narrower: Release, *, actor: str) -> Release:
     """Let the users of every agent see what was released to those of one.
 
     Raises:
-        CannotRelease: it was revoked, is everybody's already, or the settings keep lessons to their agent.
+        CannotRelease: The release was revoked, or every agent's users see it already.
     """
     found = _standing(narrower)
     stream = found.stream
     if not stream.agent_id:
         raise CannotRelease("The users of every agent see it already.")
-    if stream.name == LESSONS and settings.SESSION_COMPACTION.lessons_scope == "agent":
-        raise CannotRelease("SESSION_COMPACTION__LESSONS_SCOPE keeps lessons to the users of their agent.")
     kind = found.atom.atom_type if found.atom else MemoryAtom.Type.OBSERVATION
     return _share(shard_for(stream, ""), found.wording, kind, _sources(found), actor=actor, narrower=found)
 

@@ -34,7 +34,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.jobs.workload import Workload, tokens_of
 from moments_app.models import ContextReceipt, Job, PromptResource, PromptVersion, Summary
-from moments_app.models.summary import PROCESS
+from moments_app.models.summary import PROCESS, WINDOW
 from moments_app.prompts import ROLLING_SUMMARY_URI
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
@@ -44,11 +44,13 @@ from sessions_app.models.message import SequenceRange
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
+EVERY_TURNS = 8  # make the next summary due; contexts have this many word for word until then
 UNREAD_TURNS = 48  # make the next summary due if no context was requested since the last one
 # The live window of a session must be longer before it gets summaries. Up to a third of `MEMORY_CONTEXT__MAX_TOKENS`,
 # contexts have it whole until then.
 MIN_LIVE_TOKENS = 1_000
 PROMPT_TOKENS = 550  # of a call beside the turns: prompt, the text and facts so far
+FIRST_END = 5  # sequence of the first round's end at which a summary is made
 LOOK_BACK = 50  # turns searched for the end of the last round
 
 logger = structlog.get_logger(__name__)
@@ -191,9 +193,9 @@ class RollSummary(Process[SummaryInput, Rolled]):
         is_long = Q(total_tokens__gt=MIN_LIVE_TOKENS) if everything and conf.enabled else Q(pk=None)
         turns, tokens = (Cast(F(name), FloatField()) for name in ("message_count", "total_tokens"))
         beyond = turns * (1.0 - Value(float(MIN_LIVE_TOKENS)) / tokens)
-        of_read = Ceil(beyond / float(conf.every_turns)), Least(beyond + float(conf.window_size), turns)
+        of_read = Ceil(beyond / float(EVERY_TURNS)), Least(beyond + float(WINDOW), turns)
         unread = Floor(turns / float(UNREAD_TURNS))
-        of_unread = unread, Least(unread * float(conf.window_size), turns)
+        of_unread = unread, Least(unread * float(WINDOW), turns)
         calls, shown = (_by_reading(*each) for each in zip(of_read, of_unread, strict=True))
         return Workload(
             engine_name(settings.ENGINE.model_for_speed),
@@ -234,10 +236,10 @@ def is_due(session: Session, end: int, *, may_be_read: bool = True) -> bool:
         may_be_read: a context may have been asked for since its last summary.
     """
     conf = settings.ROLLING_SUMMARY
-    if not conf.enabled or end < conf.summarize_after_seq or session.live_tokens <= MIN_LIVE_TOKENS:
+    if not conf.enabled or end < FIRST_END or session.live_tokens <= MIN_LIVE_TOKENS:
         return False
     since = end - session.summarised_to
-    return since >= UNREAD_TURNS or (since >= conf.every_turns and may_be_read and _is_read(session))
+    return since >= UNREAD_TURNS or (since >= EVERY_TURNS and may_be_read and _is_read(session))
 
 
 def _by_reading(read: Combinable, unread: Combinable) -> Case:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from datetime import date, datetime, time
 from typing import Any, ClassVar, cast
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import SEARCH_VAR
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.forms import SimpleArrayField
 from django.core.exceptions import PermissionDenied
@@ -25,6 +26,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
 from sessions_app.admin.reading import note_reading, people_of
 from sessions_app.admin.views.base import FormPage, OperatorView, RowView
+from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.several_servers import read_for_page
 
 FOUND = 1_000
@@ -140,10 +142,14 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         return read_for_page(request, lambda: self._listed(request, extra_context))
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Read the address without NUL characters, which no text here has and the database refuses to look for."""
+        """Drop NUL characters, which the database refuses to search for, and a search over the limit."""
         asked = request.GET.copy()
         for name, texts in asked.lists():
             asked.setlist(name, [text.replace("\0", "") for text in texts])
+        if (size := len(asked.get(SEARCH_VAR, ""))) > QUERY_MAX_CHARS:
+            del asked[SEARCH_VAR]
+            text = f"The search has {size:,} characters; the limit is {QUERY_MAX_CHARS:,}. The list is not searched."
+            messages.error(request, text)
         request.GET = asked  # type: ignore[assignment]  # nobody else changes it
         return super().get_changelist_instance(request)
 

@@ -17,6 +17,10 @@ from sessions_app.rows import columns, first
 
 LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
+CHECKED_EVERY = timedelta(minutes=30)  # all sessions, for work that nobody asked for
+COLD_AFTER = timedelta(minutes=10)  # a session idle for longer is formed below the intervals
+FEWEST_TURNS = 4  # that are formed, digested or settled
+DIGESTED_TURNS = 8  # live turns from which a request makes a digest
 KEEP_RECENT = 8  # newest turns that the digest of an active session leaves live
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
@@ -63,12 +67,11 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(user__application=application, user__user_id=user_id, session_id=session_id)
 
     def cold(self) -> Self:
-        """Return sessions with enough unformed turns and no message for `MEMORY_FORMATION__COLD_AFTER_MINUTES`."""
-        conf = settings.MEMORY_FORMATION
-        idle = timezone.now() - timedelta(minutes=conf.cold_after_minutes)
+        """Return sessions with enough unformed turns and no message for `COLD_AFTER`, or since they are idle."""
+        idle = max(timezone.now() - COLD_AFTER, _inactive_before())
         waiting = F("message_count") - F("formed_message_count")
         unformed = self.filter(message_count__gt=F("formed_message_count"), last_arrived_at__lt=idle)
-        return unformed.alias(waiting=waiting).filter(waiting__gte=conf.min_messages).order_by("last_arrived_at")
+        return unformed.alias(waiting=waiting).filter(waiting__gte=FEWEST_TURNS).order_by("last_arrived_at")
 
     def idle(self) -> Self:
         """Return uncleared sessions without a message for `SESSION_COMPACTION__INACTIVE_AFTER_MINUTES`."""
@@ -80,24 +83,21 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
     def worth_settling(self) -> Self:
         """Return sessions with enough turns that are live or in no moment, idle or not."""
-        least = settings.SESSION_COMPACTION.min_messages
-        enough = Q(live_turns__gte=least) | Q(unbuilt_turns__gte=least)
+        enough = Q(live_turns__gte=FEWEST_TURNS) | Q(unbuilt_turns__gte=FEWEST_TURNS)
         return self.alias(live_turns=LIVE, unbuilt_turns=UNBUILT).filter(enough)
 
     def settled_soon(self) -> Self:
         """Return sessions that will be settled if nobody says anything more, or that should have been just now."""
         conf = settings.SESSION_COMPACTION
-        if not conf.enabled or conf.inactive_after_minutes > conf.interval_minutes * 2:
+        if not conf.enabled or timedelta(minutes=conf.inactive_after_minutes) > CHECKED_EVERY * 2:
             return self.none()
-        overdue = timezone.now() - timedelta(minutes=conf.inactive_after_minutes + conf.interval_minutes * 2)
+        overdue = _inactive_before() - CHECKED_EVERY * 2
         return self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=overdue).worth_settling()
 
     def busy(self) -> Self:
         """Return active sessions with enough live turns beyond the newest, which a digest leaves."""
-        conf = settings.SESSION_COMPACTION
         lively = self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=_inactive_before())
-        enough = KEEP_RECENT + conf.min_messages
-        return lively.alias(live_turns=LIVE).filter(live_turns__gte=enough)
+        return lively.alias(live_turns=LIVE).filter(live_turns__gte=KEEP_RECENT + FEWEST_TURNS)
 
     def grown(self) -> Self:
         """Return sessions that have grown by a quarter since their words were last counted."""
@@ -274,9 +274,9 @@ class Session(models.Model):
     @property
     def wants_digest(self) -> bool:
         """True if a request for a load or a context makes a digest first."""
-        conf = settings.SESSION_COMPACTION
-        wanted = conf.on_request if self.compact_on_request is None else self.compact_on_request
-        return wanted and self.live_count >= conf.on_request_threshold
+        everywhere = settings.SESSION_COMPACTION.on_request
+        wanted = everywhere if self.compact_on_request is None else self.compact_on_request
+        return wanted and self.live_count >= DIGESTED_TURNS
 
     def begin_live_window(self, sequence: int) -> None:
         """Move the boundary forward, so that the live window begins with this turn."""

@@ -3,8 +3,6 @@
 import re
 import zoneinfo
 from collections.abc import Collection, Iterable
-from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING, Self
 
 from django.contrib.postgres.fields import ArrayField
@@ -71,12 +69,13 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
         return self.filter(application=application, user_id=user_id).first()
 
     def told_of(self, text: str) -> Self:
-        """Return the people in whose name or summary each word of a text begins a word, whatever its case.
+        """Return the people in whose name or summary each word of a text begins a word, in any case.
 
         A text without a word finds nobody.
         """
-        words = [SearchQuery(f"{word}:*", search_type="raw", config="simple") for word in _WORD.findall(text)]
-        return self.annotate(words=WORDS).filter(words=reduce(and_, words)) if words else self.none()
+        words = " & ".join(f"{word}:*" for word in _WORD.findall(text))
+        query = SearchQuery(words, search_type="raw", config="simple")
+        return self.annotate(words=WORDS).filter(words=query) if words else self.none()
 
     def locked(self) -> Self:
         """Lock the rows for an update without blocking new messages that refer to them."""

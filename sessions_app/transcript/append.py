@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self, cast
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
@@ -27,7 +26,7 @@ from sessions_app.context_ids import check_context_id
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict
 from sessions_app.said_hash import said_hashes
-from sessions_app.tokens import estimate_tokens
+from sessions_app.tokens import estimate_tokens, weighted
 from sessions_app.transcript.lock_sessions import NamedSession, locked_sessions
 from sessions_app.transcript.store import store
 
@@ -351,7 +350,6 @@ def _count(session: Session, added: Sequence[Message]) -> None:
     session.last_sequence += len(added)
     session.total_tokens += tokens
     session.live_tokens += tokens
-    weighted = settings.MEMORY_FORMATION.weighted
     session.weighted_tokens += sum(weighted(message.role, message.tokens) for message in added)
     session.last_arrived_at = timezone.now()
     # A client's clock may be ahead, but nothing was said in the future.

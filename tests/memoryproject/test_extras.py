@@ -18,10 +18,10 @@ TABLES = "import json; from django.db import connection as c; print(json.dumps(c
 
 
 def test_settings_of_an_extra_are_known_only_with_it() -> None:
-    assert conf.load({"EXTRAS": "oauth", "OAUTH__KEY_MINUTES": "5"}).oauth.key_minutes == 5  # type: ignore[attr-defined]
+    assert conf.load({"EXTRAS": "oauth", "OAUTH__OPEN_REGISTRATION": "true"}).oauth.open_registration  # type: ignore[attr-defined]
     assert not hasattr(conf.load({"EXTRAS": ""}), "oauth")
-    with pytest.raises(ImproperlyConfigured, match="OAUTH__KEY_MINUTES"):
-        conf.load({"OAUTH__KEY_MINUTES": "0"})
+    with pytest.raises(ImproperlyConfigured, match="OAUTH__OPEN_REGISTRATION"):
+        conf.load({"OAUTH__OPEN_REGISTRATION": "often"})
     with pytest.raises(ImproperlyConfigured, match=r"EXTRAS: .*there is no extra nothing; there are importers, lab"):
         conf.load({"EXTRAS": "oauth,nothing"})
     with pytest.raises(ImproperlyConfigured, match="OAUTH__SITE: its extra isn't installed; add oauth to EXTRAS"):

@@ -154,7 +154,7 @@ def test_row_43_the_wait_for_a_thread_ends_with_the_deadline() -> None:
 @pytest.fixture
 def budget(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set a budget of a tenth of a thread-second, refilled by a tenth per second. Refuse calls over it at once."""
-    settings.LIMITS = settings.LIMITS.model_copy(update={"budget_seconds": 0.1, "budget_rate": 0.1})
+    settings.LIMITS = settings.LIMITS.model_copy(update={"budget_seconds": 0.1})
     monkeypatch.setattr(fair_shares, "PATIENCE", 0.0)
     monkeypatch.setattr(fair_shares, "REFUSED_AFTER", 0.0)
 
@@ -274,7 +274,7 @@ def calling(request: urllib.request.Request) -> Iterator[None]:
 @pytest.mark.slow(seconds=15)
 def test_row_43_every_entry_point_answers_429_in_its_own_shape(keys: tuple[str, str]) -> None:
     noisy, quiet = keys
-    with web(**environment(WEB_WORKERS="1", LIMITS__BUDGET_SECONDS="0.001", LIMITS__BUDGET_RATE="0.0001")) as url:
+    with web(**environment(WEB_WORKERS="1", LIMITS__BUDGET_SECONDS="0.001")) as url:
         # From now on both keys are known, and the noisy one has used more.
         assert [status_of(get(url, key)) for key in (quiet, noisy)] == [200, 200]
         is_active = urllib.request.Request(f"{url}/v1/unknown", headers={"Authorization": f"Bearer {quiet}"})

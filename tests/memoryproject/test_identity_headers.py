@@ -1,11 +1,11 @@
-"""A request that sends an identity header twice is refused."""
+"""A request that sends an identity header or parameter twice is refused."""
 
 from collections.abc import Iterator
 
 import httpx2
 import pytest
 
-from memoryproject.front import IDENTITY_HEADERS
+from memoryproject.front import IDENTITY_HEADERS, IDENTITY_PARAMETERS
 from sessions_app.models import ApiKey, Session, UserProfile
 from tests.support.live import live_site
 
@@ -33,8 +33,9 @@ def sent(key: str) -> list[tuple[str, str]]:
     return list(({"Authorization": f"Bearer {key}"} | named | accepted).items())
 
 
-def call(site: str, entry: str, headers: list[tuple[str, str]]) -> httpx2.Response:
+def call(site: str, entry: str, headers: list[tuple[str, str]], query: str = "") -> httpx2.Response:
     method, path = ENTRY_POINTS[entry]
+    path = f"{path.partition('?')[0]}?{query}" if query else path
     body = {"MCP": LIST, "chat": SAID}.get(entry)
     return httpx2.request(method, f"{site}{path}", headers=headers, json=body)
 
@@ -49,3 +50,21 @@ def test_a_header_about_identity_that_is_sent_twice_is_named_and_refused(site: s
             assert (answer.status_code, told["code"]) == (400, "ambiguous_header")
             assert name in told.get("message", told.get("detail"))
     assert not UserProfile.objects.exists() and not Session.objects.exists()
+
+
+@pytest.mark.parametrize("entry", ENTRY_POINTS)
+@pytest.mark.parametrize("twice", ["{0}=ada&{0}=bo", "{0}=ada&{0}=ada", "{0}=&{0}=bo", "{0}=a&x=1&{0}=", "{0}=a&{1}=b"])
+def test_a_parameter_about_identity_that_is_sent_twice_is_named_and_refused(site: str, entry: str, twice: str) -> None:
+    key = ApiKey.objects.issue("application")[1]
+    for name in IDENTITY_PARAMETERS:
+        encoded = f"%{ord(name[0]):x}{name[1:]}"
+        answer = call(site, entry, sent(key), twice.format(name, encoded))
+        told = answer.json()["error"] if entry == "chat" else answer.json()["errors"][0]
+        assert (answer.status_code, told["code"]) == (400, "ambiguous_parameter")
+        assert name in told.get("message", told.get("detail"))
+    assert not UserProfile.objects.exists() and not Session.objects.exists()
+
+
+def test_other_parameters_of_the_same_person_are_served(site: str) -> None:
+    key = ApiKey.objects.issue("application")[1]
+    assert call(site, "REST", sent(key), "user_id=ada&limit=5&offset=0").status_code == 200

@@ -280,7 +280,7 @@ def test_qcluster_tells_of_a_wrong_key_and_of_a_process_that_died(receiver: Rece
     with OpenAIServer() as provider:
         provider.models = error(401)
         variables = {"ENGINE__BASE_URL": provider.base_url, "NOTIFY__WEBHOOK_URL": receiver.url}
-        with worker(**variables, NOTIFY__AFTER_SECONDS="0") as cluster:
+        with worker(**variables) as cluster:
             wait_until(lambda: bool(refused_providers()))
             cluster.members()[0].kill()
             wait_until(lambda: restarts(timedelta(minutes=1)).exists())

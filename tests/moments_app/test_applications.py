@@ -228,7 +228,7 @@ def test_row_24_lessons_of_two_applications_are_two_streams(other: int) -> None:
     for application in (DEFAULT, other):
         user = UserProfile.objects.ensure("ada", application)
         session = append(user, "s1", [NewMessage("user", "Hello.")]).session
-        found = MemoryStream.objects.ensure_lessons(session, "both")
+        found = MemoryStream.objects.ensure_lessons(session)
         assert [(one.agent_id, one.application_id) for one in found] == [("", application), ("default", application)]
     assert MemoryStream.objects.filter(name="lessons").count() == 4
 

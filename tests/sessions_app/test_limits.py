@@ -74,7 +74,7 @@ def test_row_29_a_key_that_cannot_be_looked_up_is_answered_503(service: Api) -> 
 
 @pytest.mark.slow
 def test_row_29_a_statement_that_takes_too_long_is_ended(service: Api, ada: UserProfile, settings: Settings) -> None:
-    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "statement_seconds": 0.2})
+    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "request_seconds": 0.2})
     session = talk(ada, 3)
     with row_locked(session):
         refused = append(service, session.session_id, "ada")
@@ -112,7 +112,7 @@ def test_the_text_of_the_databases_error_is_told_to_nobody(
 def test_row_43_a_request_ends_with_its_deadline_and_its_thread_is_free(
     service: Api, ada: UserProfile, settings: Settings
 ) -> None:
-    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "statement_seconds": 60})
+    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "request_seconds": 60})
     session = talk(ada, 3)
     with row_locked(session), until(Deadline(0.3)):
         refused = append(service, session.session_id, "ada")
@@ -200,7 +200,7 @@ def test_several_rows_and_what_a_statement_returns_are_as_without(ada: UserProfi
 
 @pytest.mark.slow
 def test_an_erasure_may_take_longer_than_a_call(service: Api, ada: UserProfile, settings: Settings) -> None:
-    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "statement_seconds": 0.2})
+    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "request_seconds": 0.2})
     session = talk(ada, 3)
     with row_locked(session) as other:
         threading.Timer(0.6, other.rollback).start()

@@ -12,7 +12,7 @@ from memory_extras.lab.inspection import Inspection, inspect
 from moments_app.interfaces.api.search import MATCH_COUNT_MAX
 from moments_app.models import MemoryAtom, Moment
 from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
-from moments_app.recall.request import KINDS, MODES, QUERY_MAX_CHARS, RecallRequest
+from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.search import MATCH_COUNT
 from sessions_app import lexemes
@@ -22,6 +22,7 @@ from sessions_app.admin.links import page_url, turn_url
 from sessions_app.admin.marked import marked
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import OperatorPage, OperatorView
+from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Application, UserProfile
 from sessions_app.models.application import DEFAULT
 

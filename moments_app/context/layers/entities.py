@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.conf import settings
 from django.db import connection
 
 from moments_app.context.input import ContextInput
@@ -25,6 +24,7 @@ HALF_LIFE_DAYS = 7.0
 MAX_HOPS = 2
 RECENT = 100  # candidates by their last change; older ones have to match the query
 MATCHING = 50
+MOST = 25
 BODY_CHARS = 1_000  # of a body
 
 # The newest by the index of a person's open entities; what matches by a function, for under row security that alone can
@@ -86,13 +86,12 @@ class Candidate:
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the best, at most `MEMORY_CONTEXT__RELATED_ENTITIES_LIMIT`."""
-    limit = settings.MEMORY_CONTEXT.related_entities_limit
-    candidates = _candidates(source) if limit and source.has_entities else []
+    """Return the best, at most `MOST`."""
+    candidates = _candidates(source) if source.has_entities else []
     hops = _hops(candidates)
     activity = source.session.last_activity_at
     best = sorted(candidates, key=lambda candidate: (-candidate.score(activity, hops), -candidate.pk))
-    return [candidate.item() for candidate in best[:limit]]
+    return [candidate.item() for candidate in best[:MOST]]
 
 
 def _candidates(source: ContextInput) -> list[Candidate]:

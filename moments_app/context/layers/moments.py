@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from django.conf import settings
-
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.models import Moment
+from moments_app.models.moment import LATEST_MOMENTS
 from sessions_app.models import Message
 
 STATIC = True
@@ -14,11 +13,7 @@ STATIC = True
 
 def items(source: ContextInput) -> Sequence[Item]:
     """Return the checkpoint and the latest moments, newest first; without a boundary only where to look."""
-    latest = list(
-        Moment.objects.for_user(source.user)
-        .defer("search_vector", "detail")
-        .newest_first()[: settings.MOMENT_BUILDER.recent_moment_count]
-    )
+    latest = list(Moment.objects.for_user(source.user).defer("search_vector", "detail").newest_first()[:LATEST_MOMENTS])
     event = Message.objects.boundaries_of(source.session).first()
     return [_checkpoint(source, event), *map(moment_item, latest)] if event else _hints(source, latest)
 

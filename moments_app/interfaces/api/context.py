@@ -18,10 +18,10 @@ from moments_app.context.request import PLANS, ContextRequest
 from moments_app.context.serve import serve_context
 from moments_app.interfaces.api.as_of import AsOfField
 from moments_app.recall.query import RETRIEVAL
-from moments_app.recall.request import QUERY_MAX_CHARS
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField, is_text
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
+from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models.session import DEFAULT_AGENT
 
 

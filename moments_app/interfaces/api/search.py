@@ -12,13 +12,14 @@ from moments_app.context import served
 from moments_app.interfaces.api.as_of import AsOfField
 from moments_app.recall import accesses
 from moments_app.recall.query_vector import with_vector
-from moments_app.recall.request import KINDS, MODES, QUERY_MAX_CHARS, RecallRequest
+from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.rerank import with_relevances
 from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from sessions_app.api.fields import AwareDateTimeField, IntegerField, PublicIdField, WordsField
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
+from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.row_security import acting_for
 from sessions_app.unseen import without_unseen
 

@@ -18,7 +18,7 @@ from moments_app.operator.context_view import BAR, ShownLine, shown_layers
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.views.session import SessionTab
 from moments_app.recall.query import recall_request_for
-from moments_app.recall.request import QUERY_MAX_CHARS
+from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
 from sessions_app.transcript.load import turn_kinds

@@ -26,8 +26,8 @@ from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.trace import Round, moments_of, receipt_of, round_of, traced_layers
 from moments_app.operator.views.session import SessionPage
 from moments_app.recall.query import recall_request_for
-from moments_app.recall.request import QUERY_MAX_CHARS
 from sessions_app.admin.views.base import may_see, number_in
+from sessions_app.lexemes import QUERY_MAX_CHARS
 
 FOLLOWED = 20  # of each kind that a round led to
 

@@ -282,7 +282,9 @@ def test_openai_a_conversation_with_an_id_may_grow(tmp_path: Path) -> None:
 def test_row_1_an_import_repeated_changes_nothing_and_a_longer_one_adds_the_rest(
     tmp_path: Path, name: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.ROLLING_SUMMARY = RollingSummarySettings(summarize_after_seq=0, every_turns=1)
+    settings.ROLLING_SUMMARY = RollingSummarySettings()
+    monkeypatch.setattr("moments_app.summaries.roll.FIRST_END", 0)
+    monkeypatch.setattr("moments_app.summaries.roll.EVERY_TURNS", 1)
     monkeypatch.setattr("moments_app.summaries.roll.MIN_LIVE_TOKENS", 0)
     long = "The kiln was hot. " * 200
     write, short, longer = {

@@ -361,11 +361,9 @@ class TestFreshness:
         assert not cached and newest.key in text
 
     @pytest.mark.slow
-    def test_after_a_while_and_never_when_switched_off(
-        self, service: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        tuned(settings, sync_minutes=0)
-        monkeypatch.setattr(assemble, "KEPT_LAYERS", KeptLayers())  # as a process that starts with this setting
+    def test_after_a_while(self, service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("moments_app.context.kept_layers.KEPT_SECONDS", 0)
+        monkeypatch.setattr(assemble, "KEPT_LAYERS", KeptLayers())
         context(service, refresh="true")
         context(service)
         assert not self.seen(service)[0]

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from pytest_django.fixtures import Settings
 
 from moments_app.context import kept_layers
 from moments_app.context.item import Item
@@ -22,8 +21,8 @@ def test_layers_are_there_under_the_stamp_under_which_they_were_kept() -> None:
     assert (kept.under(1, "b"), kept.under(2, "a")) == (None, None)
 
 
-def test_layers_are_not_served_when_they_were_kept_too_long_ago(settings: Settings) -> None:
-    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"sync_minutes": 0})
+def test_layers_are_not_served_when_they_were_kept_too_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_layers, "KEPT_SECONDS", 0)
     kept = KeptLayers()
     kept.keep_under(1, "a", LAYERS)
     assert kept.under(1, "a") is None

@@ -3,7 +3,6 @@
 from zoneinfo import ZoneInfo
 
 import pytest
-from pytest_django.fixtures import Settings
 
 from moments_app.context import kept_turns
 from moments_app.context.input import LiveTurn
@@ -64,8 +63,8 @@ def test_those_kept_for_longest_go_when_there_are_many(monkeypatch: pytest.Monke
     assert len(kept) == 2
 
 
-def test_nothing_is_kept_where_nothing_is_to_be(settings: Settings) -> None:
-    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"sync_minutes": 0})
+def test_turns_are_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_turns, "KEPT_SECONDS", 0)
     kept = KeptTurns()
     kept.items(1, OSLO, [turn(0)], made)
     assert len(kept) == 0

@@ -58,7 +58,7 @@ def make_moment(ada: UserProfile) -> tuple[Model, str]:
 def test_a_row_deleted_while_it_is_changed_is_not_found(
     ada: UserProfile, settings: Settings, make: Callable[[UserProfile], tuple[Model, str]], change: dict[str, Any]
 ) -> None:
-    settings.LIMITS = LimitSettings(lock_seconds=60, statement_seconds=60)
+    settings.LIMITS = LimitSettings(lock_seconds=60, request_seconds=60)
     row, path = make(ada)
     admin = Api(ApiKey.objects.issue("application", scope=ApiKey.Scope.ADMIN)[1])
     delete = sql.SQL("DELETE FROM {} WHERE id = %s").format(sql.Identifier(row._meta.db_table))

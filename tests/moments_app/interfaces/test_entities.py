@@ -159,8 +159,8 @@ class TestRelevance:
         self.make(ada, "Here", 5, source_session=ada.sessions.get(session_id="s1"))
         assert titles(ada)[0] == "Here"
 
-    def test_only_open_ones_and_only_so_many(self, ada: UserProfile, settings: Any) -> None:
-        settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"related_entities_limit": 3})
+    def test_only_open_ones_and_only_so_many(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("moments_app.context.layers.entities.MOST", 3)
         self.make(ada, "Done", status="done")
         for number in range(5):
             self.make(ada, f"Task {number}", number)

@@ -4,14 +4,16 @@ import json
 from typing import Any
 
 import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
 from django.urls import reverse
 
 from moments_app.interfaces.chat.protocols import PROTOCOLS
-from moments_app.recall.request import QUERY_MAX_CHARS
-from sessions_app.models import UserProfile
+from sessions_app.lexemes import QUERY_MAX_CHARS
+from sessions_app.models import Session, UserProfile
 from tests.support.api import Api
 from tests.support.operator import operator
-from tests.support.pages import page
+from tests.support.pages import list_url, page
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -51,6 +53,25 @@ def test_row_43_the_operators_pages_name_the_limit_too(ada: UserProfile) -> None
         page(root, preview, query=TOO_LONG, max_tokens=2000, format="xml"),
     ):
         assert "at most 4000 characters" in shown
+
+
+@pytest.mark.slow
+def test_row_43_the_search_of_each_list_names_the_limit_too(ada: UserProfile) -> None:
+    talk(ada, 3)
+    root = operator()
+    reverse("admin:index")  # loads the lists
+    searched = {model for model, shown in admin.site._registry.items() if shown.search_fields}
+    assert Session in searched
+    for model in searched - {User}:  # whose page is no list
+        shown = page(root, list_url(model), q=TOO_LONG)
+        assert "The search has 4,001 characters; the limit is 4,000." in shown, model
+
+
+@pytest.mark.slow
+def test_row_43_the_longest_search_of_a_list_is_answered(ada: UserProfile) -> None:
+    root = operator()
+    for model in (UserProfile, Session):
+        assert "the limit is" not in page(root, list_url(model), q=LONGEST)
 
 
 def test_row_43_the_query_of_a_chat_call_is_cut() -> None:

@@ -48,7 +48,6 @@ def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: U
             "ENGINE__BASE_URL": server.base_url,
             "MOMENT_BUILDER__MESSAGE_THRESHOLD": "20",
             "MOMENT_BUILDER__LAG_MESSAGES": "3",
-            "ROLLING_SUMMARY__EVERY_TURNS": "1",
             "SESSION_COMPACTION__ENABLED": "false",
             "JOBS__STALE_SECONDS": "1",
             "JOBS__BACKOFF_SECONDS": "0",

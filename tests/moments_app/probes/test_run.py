@@ -161,8 +161,8 @@ class TestKeeping:
         assert [kept(service).status_code for _ in range(2)] == [201, 200]
         assert kept(service, session_id="s1").status_code == 201
 
-    def test_one_may_have_so_many(self, service: Api, session: Session, settings: Settings) -> None:
-        settings.PROBES = settings.PROBES.model_copy(update={"most": 1})
+    def test_one_may_have_so_many(self, service: Api, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("moments_app.probes.keep.MOST", 1)
         kept(service)
         refused = kept(service, question="Another?")
         assert (refused.status_code, refused.json()["errors"][0]["code"]) == (409, "too_many_probes")

@@ -521,9 +521,9 @@ class TestArchived:
         return session
 
     @pytest.fixture
-    def window(self, rolling: None, settings: Settings) -> None:
+    def window(self, rolling: None, monkeypatch: pytest.MonkeyPatch) -> None:
         """A window of summaries that reaches back to the first turn."""
-        settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"window_size": 50})
+        monkeypatch.setattr("moments_app.models.summary.WINDOW", 50)
 
     def tell(self, ada: UserProfile, planted: str = POISON) -> Session:
         """Ada tells of herself, and somebody plants something."""

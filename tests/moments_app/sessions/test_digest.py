@@ -157,14 +157,12 @@ class TestWhatIsLeft:
 class TestLessons:
     """What is learned, and who sees it."""
 
-    @pytest.mark.parametrize(("scope", "agents"), [("global", [""]), ("agent", ["default"]), ("both", ["", "default"])])
-    def test_they_go_where_the_setting_says(
-        self, ada: UserProfile, model_server: OpenAIServer, settings: Settings, scope: str, agents: list[str]
+    def test_they_go_to_the_streams_of_all_agents_and_of_the_sessions_agent(
+        self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
-        settings.SESSION_COMPACTION = settings.SESSION_COMPACTION.model_copy(update={"lessons_scope": scope})
         model_server.queue(answer("c", "Say the unit with each number.", " "))
         job = digest(talk(ada, 10))
-        assert lessons() == [(agent, "Say the unit with each number.") for agent in agents]
+        assert lessons() == [(agent, "Say the unit with each number.") for agent in ("", "default")]
         assert job.result["lessons"] == 1
 
     def test_they_name_their_sources(self, ada: UserProfile, model_server: OpenAIServer) -> None:

@@ -255,12 +255,6 @@ class TestRelease:
         assert not Release.objects.standing().exists()
         assert "Vent it first." not in context(service, "bo", "elsewhere")
 
-    def test_lessons_may_be_kept_to_their_agent(self, ada: UserProfile, settings: Any) -> None:
-        settings.SESSION_COMPACTION = settings.SESSION_COMPACTION.model_copy(update={"lessons_scope": "agent"})
-        made = release(candidate(ada, stream=shard("lessons", "default")), "Vent it first.", actor=EVE)
-        with pytest.raises(CannotRelease, match="LESSONS_SCOPE"):
-            extend(made, actor=EVE)
-
     def test_other_words_are_another_release_in_place_of_the_former(
         self, service: Api, ada: UserProfile, bo: UserProfile
     ) -> None:

@@ -420,7 +420,8 @@ class TestRest:
 def test_a_summary_waits_for_who_asks_for_contexts_or_for_many_turns(
     service: Api, ada: UserProfile, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=2)
+    settings.ROLLING_SUMMARY = RollingSummarySettings()
+    monkeypatch.setattr("moments_app.summaries.roll.EVERY_TURNS", 2)
     monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", 16)
     monkeypatch.setattr("moments_app.summaries.roll.MIN_LIVE_TOKENS", 0)
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
