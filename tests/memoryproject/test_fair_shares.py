@@ -155,6 +155,7 @@ def test_row_43_the_wait_for_a_thread_ends_with_the_deadline() -> None:
 def budget(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set a budget of a tenth of a thread-second, refilled by a tenth per second. Refuse calls over it at once."""
     settings.LIMITS = settings.LIMITS.model_copy(update={"budget_seconds": 0.1})
+    monkeypatch.setattr(fair_shares, "REFILLED", 1.0)
     monkeypatch.setattr(fair_shares, "PATIENCE", 0.0)
     monkeypatch.setattr(fair_shares, "REFUSED_AFTER", 0.0)
 
