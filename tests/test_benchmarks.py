@@ -160,6 +160,13 @@ GARDEN = conversation(
 )
 
 
+def in_one_session(conversation: dict[str, Any]) -> dict[str, Any]:
+    """Return the conversation with one session, which is long enough to be settled."""
+    first, *others = conversation["sessions"]
+    turns = [turn for session in (first, *others) for turn in session["turns"]]
+    return conversation | {"sessions": [first | {"turns": turns}]}
+
+
 def write(folder: Path, *conversations: dict[str, Any]) -> Path:
     for content in conversations:
         (folder / f"{content['id']}.json").write_text(json.dumps(content))
@@ -190,7 +197,9 @@ def table(printed: str, title: str) -> list[dict[str, str]]:
 
 @pytest.mark.slow(seconds=45)
 def test_recall_is_scored_in_each_state_by_words_by_vectors_and_by_default(recall_quality: Run, tmp_path: Path) -> None:
-    done = recall_quality(write(tmp_path, KILN, GARDEN), "--each")
+    done = recall_quality(write(tmp_path, *map(in_one_session, (KILN, GARDEN))), "--each")
+    assert "to settle: 2\n" in done.stderr
+    assert "8 turns archived" in done.stderr
     rows = table(done.stdout, "Evidence in contexts and results: all")
     states, kinds = ("just said", "settled", "archived"), ("turns", "everything")
     searches = ("words alone", "vectors alone", "default")
