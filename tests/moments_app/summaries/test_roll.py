@@ -16,7 +16,7 @@ from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job, run_taken
 from moments_app.models import Job, Summary
 from moments_app.models.summary import PROCESS
-from moments_app.summaries.roll import MIN_LIVE_TOKENS, UNREAD_TURNS
+from moments_app.summaries.roll import EVERY_TURNS, MIN_LIVE_TOKENS, UNREAD_TURNS
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -94,7 +94,7 @@ class TestWhen:
     def test_it_waits_until_contexts_no_longer_have_each_turn_since_as_it_was_said(
         self, ada: UserProfile, service: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings.ROLLING_SUMMARY = RollingSummarySettings()
+        monkeypatch.setattr("moments_app.summaries.roll.EVERY_TURNS", EVERY_TURNS)
         monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", UNREAD_TURNS)
         asked = {"user_id": "ada", "session_id": "s1", "max_tokens": 500, "layers": ["hot_turns", "summary"]}
         for number in range(12):
@@ -110,9 +110,9 @@ class TestWhen:
         assert versions() == [(0, 7, "completed"), (2, 15, "completed"), (10, 23, "completed")]
 
     def test_it_waits_until_contexts_no_longer_have_the_whole_window(
-        self, ada: UserProfile, service: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
+        self, ada: UserProfile, service: Api, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings.ROLLING_SUMMARY = RollingSummarySettings()
+        monkeypatch.setattr("moments_app.summaries.roll.EVERY_TURNS", EVERY_TURNS)
         monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", UNREAD_TURNS)
         monkeypatch.setattr("moments_app.summaries.roll.MIN_LIVE_TOKENS", MIN_LIVE_TOKENS)
         long = [NewMessage(role, f"{role} {n}: {'word ' * 90}") for n in range(5) for role in ("user", "assistant")]
@@ -125,9 +125,9 @@ class TestWhen:
         assert versions() == [(0, 11, "processing")]
 
     def test_what_a_digest_says_is_not_summarised_again(
-        self, ada: UserProfile, settings: Settings, monkeypatch: pytest.MonkeyPatch
+        self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings.ROLLING_SUMMARY = RollingSummarySettings()
+        monkeypatch.setattr("moments_app.summaries.roll.EVERY_TURNS", EVERY_TURNS)
         monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", UNREAD_TURNS)
         session = append(ada, "s1", turns(7)).session
         Job.objects.request("digest_session", session, requested_by="test", force=True)
