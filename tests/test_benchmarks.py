@@ -166,13 +166,12 @@ def write(folder: Path, *conversations: dict[str, Any]) -> Path:
 
 @pytest.fixture
 def recall_quality(run: Run) -> Run:
-    """Run that benchmark with these arguments, without a provider unless the environment names one."""
+    """Run that benchmark with these arguments."""
     few = "import sys; from benchmarks import prompt_caches, recall_quality; prompt_caches.ROUNDS = 3; "
     few += "recall_quality.settle = lambda: None"
-    alone = {"EMBEDDING__PROVIDER": "auto", "EMBEDDING__BASE_URL": "", "EMBEDDING__API_KEY": ""}
 
     def measure(*arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
-        return run(f"{few}; sys.exit(recall_quality.main(sys.argv[1:]))", *arguments, **alone | env)
+        return run(f"{few}; sys.exit(recall_quality.main(sys.argv[1:]))", *arguments, **env)
 
     return measure
 
@@ -243,7 +242,8 @@ def test_recall_is_scored_with_and_without_meaning_where_there_is_a_provider(
     recall_quality: Run, tmp_path: Path
 ) -> None:
     with OpenAIServer() as server:
-        done = recall_quality(write(tmp_path, KILN), "--limit", "1", EMBEDDING__BASE_URL=server.base_url)
+        endpoint = {"EMBEDDING__PROVIDER": "openai", "EMBEDDING__BASE_URL": server.base_url}
+        done = recall_quality(write(tmp_path, KILN), "--limit", "1", **endpoint)
     assert done.returncode == 0, done.stderr[-3_000:]
     rows = table(done.stdout, "Quality of recall")
     assert [row["search"] for row in rows] == ["words"] * 4 + ["words and meaning"] * 2

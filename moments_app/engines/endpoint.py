@@ -52,6 +52,7 @@ class Endpoint:
         path: what is called there, e.g. `/chat/completions`.
         api_key: may be blank where the endpoint needs none.
         model: its name there.
+        name: under which calls are recorded; blank: by protocol and model.
         max_response_bytes: larger answers are refused.
         record: called once for each HTTP call, however it ends.
     """
@@ -63,10 +64,11 @@ class Endpoint:
         path: str,
         api_key: str,
         model: str,
+        name: str = "",
         max_response_bytes: int,
         record: Callable[[CallRecord], None],
     ) -> None:
-        self.name = f"openai:{model}"
+        self.name = name or f"openai:{model}"
         self.address = (base_url or OPENAI_URL, model)
         self._path = path
         self._api_key = api_key.strip()  # keys read from files end in a line break
