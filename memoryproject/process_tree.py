@@ -145,10 +145,11 @@ class Child(ABC):
 
     Args:
         name: as people call it: "The web server".
+        is_required: the tree isn't ready without it.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, *, is_required: bool = True) -> None:
+        self.name, self.is_required = name, is_required
         self.was_started = False
         self.due_at = 0.0
         self._started_at = 0.0
@@ -199,11 +200,19 @@ class Program(Child):
     Args:
         name: as people call it.
         command: arguments of the Python interpreter.
-        environment: variables beside those of the root.
+        environment: variables in addition to those of the root.
+        is_required: the tree isn't ready without it.
     """
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        super().__init__(name)
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        is_required: bool = True,
+    ) -> None:
+        super().__init__(name, is_required=is_required)
         self._command, self._environment = command, environment or {}
 
     def _spawn(self) -> None:
@@ -290,13 +299,13 @@ class Tree:
             child.start()
 
     def require(self) -> None:
-        """Check that all children live, before the tree is ready.
+        """Check that all required children live, before the tree is ready.
 
         Raises:
             CannotStart: one has ended; names it and its status.
         """
         for child in self.children:
-            if not child.is_alive:
+            if child.is_required and not child.is_alive:
                 raise CannotStart(f"{child.name} did not start (status {child.poll()}).")
 
     def keep_until_asked(self) -> None:

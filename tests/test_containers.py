@@ -11,7 +11,7 @@ import yaml
 from django.conf import settings
 from django.core.management import call_command, get_commands
 
-from memoryproject import conf
+from memoryproject import conf, embeddings
 from memoryproject.settings import CONF
 
 ROOT = Path(settings.BASE_DIR)
@@ -52,9 +52,17 @@ def test_all_that_the_wheel_is_made_of_is_copied_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("service", OURS)
 def test_no_container_knows_more_of_the_database_than_it_needs(service: str) -> None:
-    password = {"web": "WEB_DATABASE_PASSWORD", "worker": "WORKER_DATABASE_PASSWORD"}.get(service, "DATABASE_PASSWORD")
+    own = {"web": {"WEB_DATABASE_PASSWORD"}, "worker": {"WORKER_DATABASE_PASSWORD"}, "embeddings": set()}
     told = set(re.findall(r"\b\w*DATABASE_PASSWORD", str(OURS[service]["environment"])))
-    assert told == {password}
+    assert told == own.get(service, {"DATABASE_PASSWORD"})
+
+
+def test_the_container_of_embeddings_is_the_endpoint_of_the_others() -> None:
+    lines = (ROOT / "deploy/embeddings.env").read_text().splitlines()
+    told = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    found = conf.load(told).embedding
+    assert (found.base_url, found.model) == ("http://embeddings:8001/v1", embeddings.PACKAGE)
+    assert found.dimensions == embeddings.DIMENSIONS
 
 
 def test_the_database_is_made_with_the_roles_that_the_command_names() -> None:

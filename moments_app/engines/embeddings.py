@@ -34,6 +34,7 @@ class Embedder:
         base_url: of the endpoint; None is OpenAI's own.
         api_key: may be blank where the endpoint needs none.
         model: its name there.
+        name: under which calls are recorded; blank: by protocol and model.
         dimensions: numbers of a vector.
         timeout: seconds for one `embed` in all, however slowly its answer drips.
         max_response_bytes: larger answers are refused.
@@ -47,6 +48,7 @@ class Embedder:
         base_url: str | None,
         api_key: str,
         model: str,
+        name: str = "",
         dimensions: int,
         timeout: float,
         max_response_bytes: int,
@@ -58,6 +60,7 @@ class Embedder:
             path="/embeddings",
             api_key=api_key,
             model=model,
+            name=name,
             max_response_bytes=max_response_bytes,
             record=record,
         )

@@ -5,9 +5,9 @@ sessions or of jobs, so they can be called with no transaction open. There are t
 `model.py` (a language model behind an OpenAI-compatible endpoint).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Protocol
 
 from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
 from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
@@ -79,35 +79,6 @@ class EngineError(Exception):
         super().__init__(message)
         self.kind = kind
         self.retry_after = retry_after
-
-
-class TextEmbedder(Protocol):
-    """The interface of both embedders.
-
-    Attributes:
-        name: for figures and circuits.
-        calls_at_once: most that may be under way at a time.
-    """
-
-    name: str
-    calls_at_once: int
-
-    def record(self, call: CallRecord) -> None:
-        """Put a call on record."""
-        ...
-
-    def recording(self, record: Callable[[CallRecord], None]) -> Self:
-        """Return the same embedder, with its calls put on record elsewhere."""
-        ...
-
-    def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return the vectors of texts, in their order.
-
-        Raises:
-            ValueError: there is no text, or one is blank.
-            EngineError: no valid answer could be had.
-        """
-        ...
 
 
 class Engine(Protocol):

@@ -111,7 +111,7 @@ def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
     circuit = Circuit.objects.open_of(caller)
     if circuit and not circuit.lets_in(job):
         return circuit.hold(job, process.alike(job))
-    if caller.is_model and (pause := EngineCall.objects.used_up(job)):
+    if not caller.is_free and (pause := EngineCall.objects.used_up(job)):
         return _put_off(job, process, pause)
     try:
         if not _is_run_together(job, process):

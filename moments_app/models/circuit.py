@@ -133,7 +133,8 @@ def _works_beside(work: str) -> list[str]:
     """Return the kinds of work of jobs that ask the same endpoint as one; requests go by what they see themselves."""
     of_jobs = [Circuit.Work.TEXT, Circuit.Work.EMBEDDING]
     addresses = {conf.base_url.rstrip("/") for conf in (settings.ENGINE, settings.EMBEDDING)}
-    return [*of_jobs] if work in of_jobs and len(addresses) == 1 else [work]
+    is_one = len(addresses) == 1 and not settings.EMBEDDING.is_embedded
+    return [*of_jobs] if work in of_jobs and is_one else [work]
 
 
 class Circuit(models.Model):

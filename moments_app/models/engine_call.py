@@ -12,6 +12,7 @@ from django.db.models import Count, OuterRef, Q, Subquery, Sum
 from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 
+from moments_app.engines import is_free
 from moments_app.engines.interface import CallRecord
 from moments_app.models.failure import FailureGroup
 from moments_app.models.job import Job
@@ -101,13 +102,15 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
     @transaction.atomic
     def keep(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
-        """Put a call on record, and count it for whom it was made.
+        """Put a call on record, and count it for whom it was made. Free calls leave a row only if they fail.
 
         Args:
             call: how it went.
             job: it was made for, which may have been deleted meanwhile, with its session.
             prompt_version: that was used.
         """
+        if is_free(call.engine) and not call.error_kind:
+            return
         cost = cost_of(call.engine, call.input_tokens, call.output_tokens)
         with unlimited():  # a call without a job is the site's, whoever had it made
             there = Job.objects.filter(pk=job.pk).first() if job else None
@@ -131,7 +134,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             )
             if call.exchange and there and there.user_id and settings.ENGINE.keep_failed_days:
                 KeptExchange.objects.keep(kept.pk, there.user_id, call.exchange)
-            if not call.is_part:
+            if not (call.is_part or is_free(call.engine)):
                 whose = Call(job.counts_for) if job else call_under_way()
                 whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
 

@@ -32,7 +32,8 @@ from django.utils import timezone
 
 from moments_app import engines
 from moments_app.engines import Caller, embedder_name, embedding_model
-from moments_app.engines.interface import EMBEDDING, TextEmbedder
+from moments_app.engines.embeddings import Embedder
+from moments_app.engines.interface import EMBEDDING
 from moments_app.jobs.process import (
     Asked,
     ClaimLost,
@@ -119,7 +120,7 @@ class Embed(Process[EmbedInput, Vectors]):
         size = settings.EMBEDDING.batch_size * (engines.CALLS_AT_ONCE if Circuit.objects.is_sound(caller) else 1)
         return _turns_of(job.session, model, size) if job.session else _memories_of(job, model, size)
 
-    def think(self, input: EmbedInput, engine: TextEmbedder, progress: Progress) -> Vectors:
+    def think(self, input: EmbedInput, engine: Embedder, progress: Progress) -> Vectors:
         """Call the endpoint; what it answers is kept even where it doesn't answer all.
 
         Raises:

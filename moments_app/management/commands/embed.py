@@ -30,9 +30,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> str:
         if not settings.EMBEDDING.is_on:
-            raise CommandError(
-                "No embeddings provider is set: EMBEDDING__BASE_URL, EMBEDDING__API_KEY or EMBEDDING__PROVIDER=local."
-            )
+            raise CommandError("No embeddings provider is set: EMBEDDING__BASE_URL or EMBEDDING__API_KEY.")
         model = self._model(options["model"], options["dimensions"])
         if options["refused"]:
             model.ask_refused_again()

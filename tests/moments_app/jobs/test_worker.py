@@ -164,7 +164,8 @@ def _kill_who_works() -> None:
 def test_row_30_a_summary_waits_for_no_embedding_at_an_endpoint_that_hangs(
     embeddings_server: OpenAIServer, ada: UserProfile, bo: UserProfile
 ) -> None:
-    endpoint = {"EMBEDDING__BASE_URL": embeddings_server.base_url, "EMBEDDING__DIMENSIONS": "64"}
+    endpoint = {"EMBEDDING__PROVIDER": "openai", "EMBEDDING__BASE_URL": embeddings_server.base_url}
+    endpoint["EMBEDDING__DIMENSIONS"] = "64"
     endpoint["ENGINE__TIMEOUT_SECONDS"] = str(2 * TIMEOUT)
     embedding = Job.objects.filter(process="embed", status="processing")
     embeddings_server.hold()

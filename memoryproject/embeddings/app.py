@@ -1,0 +1,165 @@
+"""The HTTP side of the server: `POST /v1/embeddings` and `GET /v1/models`, as OpenAI has them.
+
+`input_type` says what the texts are, in the words of Cohere, Voyage or E5. Without it they are documents.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from memoryproject.embeddings.queue import Full, Queue
+from memoryproject.embeddings.served import Embedded, Model, Numbers
+
+MAX_BODY_BYTES = 8_000_000
+QUERY_TYPES = ("query", "search_query")
+CLIENT_GONE = 499
+
+
+class Asked(BaseModel):
+    """The body of a request."""
+
+    model: str = ""
+    input: str | list[str] = Field(min_length=1)
+    input_type: Literal["query", "search_query", "document", "search_document", "passage"] = "document"
+    dimensions: int | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.input] if isinstance(self.input, str) else self.input
+
+
+class Refused(Exception):
+    """The request can't be answered.
+
+    Args:
+        status: of the response.
+        message: for the client.
+    """
+
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status, self.headers = status, headers
+
+
+def application(model: Model) -> Starlette:
+    """Return the server's application for a model."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        app.state.model, app.state.queue = model, Queue(model)
+        yield
+
+    routes = [
+        Route("/v1/embeddings", embeddings, methods=["POST"]),
+        Route("/v1/models", models),
+        Route("/healthz", health),
+    ]
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={Refused: _refused})
+
+
+async def health(request: Request) -> Response:
+    """Answer that the process lives."""
+    return Response()
+
+
+async def models(request: Request) -> Response:
+    """List the model."""
+    entry = {"id": request.app.state.model.name, "object": "model", "owned_by": "memory-platform"}
+    return JSONResponse({"object": "list", "data": [entry]})
+
+
+async def embeddings(request: Request) -> Response:
+    """Answer with the vectors of texts."""
+    asked = await _asked(request)
+    _check_model(asked, request.app.state.model)
+    try:
+        done = request.app.state.queue.add(asked.texts, is_query=asked.input_type in QUERY_TYPES)
+    except Full as error:
+        raise Refused(503, str(error), **{"Retry-After": str(error.seconds)}) from None
+    gone = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait({done, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            return Response(status_code=CLIENT_GONE)
+        return JSONResponse(_answer(asked, done.result(), request.app.state.model.name))
+    finally:
+        done.cancel()
+        gone.cancel()
+
+
+async def _asked(request: Request) -> Asked:
+    """Read the body.
+
+    Raises:
+        Refused: it is too large, or not what the protocol wants.
+    """
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                raise Refused(413, f"The body has over {MAX_BODY_BYTES:,} bytes.")
+        return Asked.model_validate(json.loads(body))
+    except ClientDisconnect:
+        raise Refused(CLIENT_GONE, "The client has gone.") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise Refused(400, f"{first['loc'][0] if first['loc'] else 'body'}: {first['msg']}.") from None
+    except (ValueError, RecursionError):
+        raise Refused(400, "The body is not JSON.") from None
+
+
+def _check_model(asked: Asked, model: Model) -> None:
+    """Refuse a request for vectors that this model doesn't make.
+
+    Raises:
+        Refused: says what the model is.
+    """
+    if asked.model not in ("", model.name):
+        raise Refused(404, f"model: this server has {model.name}.")
+    if asked.dimensions not in (None, model.dimensions):
+        raise Refused(400, f"dimensions: {model.name} makes {model.dimensions}.")
+
+
+async def _gone(request: Request) -> None:
+    """Wait until the client disconnects."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _answer(asked: Asked, made: list[Embedded], name: str) -> dict[str, Any]:
+    encode = _base64 if asked.encoding_format == "base64" else _floats
+    tokens = sum(each.tokens for each in made)
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": index, "embedding": encode(each.vector)} for index, each in enumerate(made)
+        ],
+        "model": name,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+
+
+def _floats(vector: Numbers) -> list[float]:
+    found: list[float] = vector.tolist()
+    return found
+
+
+def _base64(vector: Numbers) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    body = {"error": {"message": str(error), "type": "invalid_request_error"}}
+    return JSONResponse(body, error.status, headers=error.headers)

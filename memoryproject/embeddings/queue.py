@@ -1,0 +1,161 @@
+"""What is computed next: queries before documents, and nothing for a client that has gone.
+
+One thread computes documents and another one queries, so that a query doesn't wait for the end of a long document. No
+document is begun while a query waits or is computed. So they share one core, except for the rest of a document.
+"""
+
+import asyncio
+import math
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+
+from memoryproject.embeddings.served import MAX_CHARS, Embedded, Model
+
+MAX_QUERIES = 64  # waiting; their clients give up after two seconds
+MAX_DOCUMENTS = 4_096  # texts waiting
+MAX_WAIT = 20.0  # seconds that new documents may have to wait
+SECONDS_PER_CHAR = 0.0005  # until some were measured
+RECENT = 0.05  # weight of the last text in the mean of seconds per character
+NICENESS = 5  # of the thread that computes documents
+
+
+class Full(Exception):
+    """The queue is full.
+
+    Args:
+        seconds: after which the client may try again.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("Too many texts are waiting.")
+        self.seconds = max(1, math.ceil(seconds))
+
+
+class Texts:
+    """The texts of one request. It is cancelled when its client goes.
+
+    Args:
+        texts: at least one.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.waiting = deque(texts)
+        self.chars = sum(min(len(text), MAX_CHARS) for text in texts)
+        self.done: asyncio.Future[list[Embedded]] = asyncio.get_running_loop().create_future()
+        self._made: list[Embedded] = []
+
+    def add(self, made: Embedded) -> None:
+        """Take the vector of the next text; the last one completes the request."""
+        self._made.append(made)
+        if not self.waiting and not self.done.done():
+            self.done.set_result(self._made)
+
+
+class Line:
+    """Requests that one thread works on, in order, text by text.
+
+    Args:
+        model: computes the vectors.
+        is_query: whether the texts are queries.
+        yields_to: another line that goes first.
+    """
+
+    def __init__(self, model: Model, *, is_query: bool, yields_to: "Line | None" = None) -> None:
+        self._model, self._is_query, self._yields_to = model, is_query, yields_to
+        self._thread = ThreadPoolExecutor(1, initializer=None if is_query else _be_nice)
+        self._requests: deque[Texts] = deque()
+        self._work = asyncio.Event()  # set while there is some
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.seconds_per_char = SECONDS_PER_CHAR
+
+    @property
+    def waiting(self) -> int:
+        """The number of texts that wait."""
+        return sum(len(request.waiting) for request in self._living())
+
+    @property
+    def seconds(self) -> float:
+        """The time that the waiting texts will take, about."""
+        return sum(request.chars for request in self._living()) * self.seconds_per_char
+
+    def _living(self) -> list[Texts]:
+        return [request for request in self._requests if not request.done.done()]
+
+    def add(self, request: Texts) -> None:
+        """Append a request."""
+        self._requests.append(request)
+        self._work.set()
+        self._idle.clear()
+
+    async def run(self) -> None:
+        """Compute, forever."""
+        while True:
+            await self._work.wait()
+            if self._yields_to:
+                await self._yields_to._idle.wait()
+            if request := self._next():
+                await self._compute(request)
+
+    def _next(self) -> Texts | None:
+        """Return the first request that still has texts and a client."""
+        while self._requests:
+            request = self._requests[0]
+            if request.waiting and not request.done.done():
+                return request
+            self._requests.popleft()
+        self._work.clear()
+        self._idle.set()
+        return None
+
+    async def _compute(self, request: Texts) -> None:
+        text = request.waiting.popleft()
+        chars, began = min(len(text), MAX_CHARS), monotonic()
+        loop = asyncio.get_running_loop()
+        try:
+            made = await loop.run_in_executor(self._thread, lambda: self._model.embed(text, is_query=self._is_query))
+        except Exception as error:
+            if not request.done.done():
+                request.done.set_exception(error)
+            return
+        request.chars -= chars
+        self.seconds_per_char += RECENT * ((monotonic() - began) / max(chars, 20) - self.seconds_per_char)
+        request.add(made)
+
+
+class Queue:
+    """Both lines.
+
+    Args:
+        model: computes the vectors.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._queries = Line(model, is_query=True)
+        self._documents = Line(model, is_query=False, yields_to=self._queries)
+        self._tasks = [asyncio.create_task(line.run()) for line in (self._queries, self._documents)]
+
+    def add(self, texts: Sequence[str], *, is_query: bool) -> "asyncio.Future[list[Embedded]]":
+        """Queue texts.
+
+        Raises:
+            Full: too many are waiting.
+        """
+        line = self._queries if is_query else self._documents
+        most = MAX_QUERIES if is_query else MAX_DOCUMENTS
+        if line.waiting and (line.waiting + len(texts) > most or line.seconds > MAX_WAIT):
+            raise Full(line.seconds)
+        request = Texts(texts)
+        line.add(request)
+        return request.done
+
+
+def _be_nice() -> None:
+    """Give the calling thread a lower priority, where a thread can have one of its own."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -1,0 +1,63 @@
+"""The embedded server's process, asked over HTTP."""
+
+import base64
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from memoryproject.embeddings import address
+from tests.support.embeddings import post, serving
+from tests.support.small_model import WIDTH, write_model
+
+pytestmark = pytest.mark.slow(seconds=5)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server with a model of a few words."""
+    folder = tmp_path_factory.mktemp("embeddings")
+    with serving(folder, "--model-folder", str(write_model(folder / "small"))):
+        yield address.read(folder)
+
+
+def test_vectors_come_in_order_as_floats_or_base64(url: str) -> None:
+    status, body = post(url, model="small", input=["car", "piano"], dimensions=WIDTH)
+    assert (status, body["model"], body["usage"]["total_tokens"]) == (200, "small", 2)
+    car, piano = (entry["embedding"] for entry in body["data"])
+    assert car[0] > 0.9 and piano[1] > 0.9
+    [packed] = post(url, input="car", encoding_format="base64")[1]["data"]
+    assert struct.unpack("<3f", base64.b64decode(packed["embedding"])) == pytest.approx(car)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        ({"input": []}, 400, "input"),
+        ({"input": [1]}, 400, "input"),
+        ({}, 400, "input"),
+        ({"input": "a", "input_type": "poem"}, 400, "input_type"),
+        ({"input": "a", "dimensions": 4}, 400, "small makes 3"),
+        ({"input": "a", "model": "large"}, 404, "this server has small"),
+        ({"input": "x" * 8_000_001}, 413, "8,000,000 bytes"),
+    ],
+)
+def test_what_it_does_not_take_is_refused_with_a_reason(
+    url: str, body: dict[str, object], status: int, told: str
+) -> None:
+    found, answer = post(url, **body)
+    assert found == status
+    assert told in answer["error"]["message"]
+
+
+def test_it_forgets_its_address_when_it_ends_and_says_what_is_wrong_with_a_model(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serving(tmp_path, "--model-folder", str(write_model(tmp_path / "small"))) as process:
+        assert psutil.Process(process.pid).num_threads() <= 4
+    assert address.read(tmp_path) == address.NOWHERE
+    with pytest.raises(AssertionError), serving(tmp_path, "--model-folder", str(tmp_path / "missing")):
+        pass
+    assert "The embeddings model can't be loaded" in capfd.readouterr().err

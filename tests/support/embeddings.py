@@ -1,0 +1,45 @@
+"""The embedded embeddings server, started as `manage.py run` does."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from memoryproject.conf import BASE_DIR
+from memoryproject.embeddings import address
+from memoryproject.process_tree import PARENT
+from tests.support.waiting import wait_until
+
+
+@contextmanager
+def serving(data_dir: Path, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the server of a data directory until the block ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memoryproject.embeddings", "--data-dir", str(data_dir), *arguments],
+        cwd=BASE_DIR,
+        env=os.environ | {PARENT: str(os.getpid())},
+    )
+    try:
+        wait_until(lambda: (data_dir / address.FILE).exists() or process.poll() is not None)
+        assert process.poll() is None
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def post(base_url: str, **body: Any) -> tuple[int, Any]:
+    """Ask for embeddings; return status and body."""
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{base_url}/embeddings", json.dumps(body).encode(), headers)
+    try:
+        with urllib.request.urlopen(request) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
