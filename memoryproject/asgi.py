@@ -1,8 +1,7 @@
-"""The web process: an event loop for connections that may stay open long, and a few threads for everything else.
+"""The web process: an event loop for long-lived connections, and a few threads for everything else.
 
-A request that asks the database a few things and answers is served by Django in one of `WEB_THREADS` threads; `front`
-says who gets one. A stream holds none: `/mcp` is the MCP server's, addresses under `/v1/` are the chat endpoint's. See
-docs/decisions/0011.
+Django serves ordinary requests in one of `WEB_THREADS` threads; `front` assigns them. Streams hold no thread: the MCP
+server handles `/mcp`, and the chat endpoint handles paths under `/v1/`. See docs/decisions/0006-event-loop.md.
 """
 
 import gc

@@ -209,7 +209,7 @@ STORAGES = global_settings.STORAGES | {
 }
 X_FRAME_OPTIONS = "DENY"
 
-# Applies to every answer: nothing inline but the theme's colors, nothing from elsewhere, no `eval`. See decisions/0012.
+# For every response: no inline code except the theme's colors, no other origin, no `eval`. See docs/decisions/0019.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],

@@ -42,13 +42,13 @@ def test_the_site_has_every_page_and_lists_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize("record", DECISIONS, ids=lambda path: path.stem)
-def test_a_decision_has_its_date_and_whether_it_holds(record: Path) -> None:
-    title, blank, says, *_ = record.read_text().splitlines()
-    assert re.fullmatch(r"# [A-Z\"].*[^.]", title) and blank == ""
-    written = r"Date: \d{4}-\d\d-\d\d( \(written down \d{4}-\d\d-\d\d\))?"
+def test_a_decision_has_a_date_a_status_and_all_parts(record: Path) -> None:
+    title, blank, status, *_ = (text := record.read_text()).splitlines()
+    assert re.fullmatch(r"# [A-Z].*[^.]", title) and blank == ""
     assert re.fullmatch(
-        rf"{written} · Status: (accepted|superseded by \[(?P<by>\d{{4}})\]\((?P=by)-[\w-]+\.md\))", says
+        r"Date: \d{4}-\d\d-\d\d · Status: (accepted|superseded by \[(?P<by>\d{4})\]\((?P=by)-[\w-]+\.md\))", status
     )
+    assert re.findall("^## (.*)", text, re.M) == ["Context", "Decision", "Consequences", "Alternatives considered"]
 
 
 def test_decisions_are_numbered_without_a_gap() -> None:

@@ -68,10 +68,10 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
         return self.filter(user=user)
 
     def newest_first(self) -> Self:
-        """Order by when they happened, the latest first: the order of the chain.
+        """Order by the time they happened, latest first: the order of the chain.
 
-        Not by id alone: the planner would walk the primary key backwards for a person whose moments it takes to be
-        spread evenly, over everything that others made since (docs/decisions/0005).
+        Don't order by id alone. The planner assumes that a person's rows are spread evenly, so it would read the
+        primary key backwards and pass over the newer rows of everyone else.
         """
         return self.order_by(*CHAIN_ORDER)
 

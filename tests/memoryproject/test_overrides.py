@@ -1,7 +1,6 @@
-"""Files that override unfold's own, each made from the version with the hash noted here.
+"""Files that override unfold's own, each derived from the version with the hash listed here.
 
-A test that fails here says that unfold changed one of them. Take its change over into ours, look at the pages, and note
-the new hash: docs/decisions/0012.
+A failure means that unfold changed one of them. docs/contributing.md, *Upgrade unfold*, says what to do.
 """
 
 from hashlib import sha256

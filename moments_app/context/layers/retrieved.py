@@ -17,8 +17,8 @@ STATIC = False
 MAX_CHARS = 600  # of a result
 LINE_TOKENS = 28  # of a short result: as many are asked for as could stand in the budget
 MOST = 200
-# Of the best score: a word that stands in nearly all that somebody said tells nothing of one turn, and would fill a
-# budget with turns picked at random. None of the evidence of real questions is worth so little (decision 0060).
+# Minimum share of the best score. A word that occurs in almost every turn says nothing about any of them, and would
+# fill the budget with arbitrary turns (docs/decisions/0015).
 LEAST_SHARE = 0.01
 USUAL_LINE = 30  # tokens
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # as operators are told of them
