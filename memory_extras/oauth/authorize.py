@@ -148,6 +148,8 @@ class Authorize(OperatorPage):
         asked = {name: credentials.get(name) for name in PASSED_ON}
         if asked["code_challenge_method"] != "S256" or len(asked["code_challenge"]) != CHALLENGE_CHARS:
             raise ToldAssistant("invalid_request", "A code_challenge of S256 is needed.")
+        if self.request.GET.get("response_mode", "query") != "query":
+            raise ToldAssistant("invalid_request", "The response_mode has to be query.")
         audience = audience_named(self.request.GET.get("resource", resource_of(MCP)))
         if not audience:
             raise ToldAssistant("invalid_target", f"Tokens are for {', '.join(map(resource_of, NAMES))}.")

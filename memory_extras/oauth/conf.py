@@ -13,6 +13,7 @@ from memoryproject.conf import Group
 NAME = "OAUTH"  # of the group, among Django's settings
 ACCESS, REFRESH = "mem_oauth_", "mem_refresh_"  # how tokens begin; all secrets of this platform begin with mem_
 CODE_SECONDS = 60
+GRANT_TYPES = ["authorization_code", "refresh_token"]
 TOKEN_LASTS = timedelta(minutes=60)  # then the assistant has to refresh its token
 # Scopes, as the consent page names them.
 MEANINGS = {
@@ -93,7 +94,7 @@ def provider(group: OAuthSettings) -> dict[str, Any]:
         "OIDC_ISS_ENDPOINT": group.site,
         "DCR_ENABLED": group.open_registration,
         "OAUTH2_RESPONSE_TYPES_SUPPORTED": ["code"],
-        "OAUTH2_GRANT_TYPES_SUPPORTED": ["authorization_code", "refresh_token"],
+        "OAUTH2_GRANT_TYPES_SUPPORTED": GRANT_TYPES,
         "OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED": ["none"],
         "OAUTH2_PROTECTED_RESOURCE_NAME": "Memory platform",
     }

@@ -47,7 +47,7 @@ def check_redirect_uri(uri: str) -> None:
     """
     try:
         parts = urlsplit(uri)
-        host = parts.hostname or ""
+        host, _ = parts.hostname or "", parts.port  # a port that is no number raises ValueError
     except ValueError:
         host = ""
     is_safe = bool(host) and (

@@ -44,6 +44,9 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
         found: Assistant | None = super()._load_application(client_id, request) if is_text else None
         return found
 
+    def get_default_redirect_uri(self, client_id: str, request: Any, *args: Any, **kw: Any) -> None:
+        """Return none: a code is redeemed with the redirect URI that it was requested with."""
+
     # --- codes ---
 
     def _create_authorization_code(self, request: Any, code: dict[str, str], expires: datetime | None = None) -> Code:

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
@@ -24,7 +24,7 @@ from oauth2_provider.views import (
 from rest_framework import serializers
 
 from memory_extras.oauth.audiences import MCP, SCOPES_OF, resource_of
-from memory_extras.oauth.conf import current
+from memory_extras.oauth.conf import GRANT_TYPES, current
 from memory_extras.oauth.models import UNUSED_MOST, URI_MAX_CHARS, Assistant, BadRedirect, Code
 from memory_extras.oauth.validator import digest
 from sessions_app.api.fields import TextField
@@ -71,14 +71,23 @@ class ResourceMetadata(OAuthProtectedResourceMetadataView):  # type: ignore[misc
         return list(SCOPES_OF[self.audience])
 
 
+def _refusal_of(sent: QueryDict) -> HttpResponse | None:
+    """Refuse what the library doesn't: repeated parameters, of which it reads the last, and other types of grants."""
+    if any(len(values) > 1 for _, values in sent.lists()):
+        return _refused("invalid_request", "A parameter was sent more than once.")
+    if sent.get("grant_type", GRANT_TYPES[0]) not in GRANT_TYPES:
+        return _refused("unsupported_grant_type", f"The grant types are {', '.join(GRANT_TYPES)}.")
+    return None
+
+
 @method_decorator(of_the_site, name="dispatch")
 class Token(TokenView):  # type: ignore[misc]
-    """Tokens for a code or a refresh token. A code that is presented in vain, or again, ends what was granted."""
+    """Issues tokens for a code or a refresh token. A code that is refused, or used again, ends its grant."""
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         with transaction.atomic():
             Assistant.objects.hold(request.POST.get("client_id", ""))
-            answer: HttpResponse = super().post(request, *args, **kwargs)
+            answer: HttpResponse = _refusal_of(request.POST) or super().post(request, *args, **kwargs)
             if answer.status_code != 200:
                 shown = Code.objects.filter(code=digest(request.POST.get("code", "")))
                 for code in shown.select_related("consent__key"):
@@ -140,7 +149,7 @@ def _registered(assistant: Assistant) -> dict[str, Any]:
         "client_id_issued_at": int(assistant.created.timestamp()),
         "client_name": assistant.name,
         "redirect_uris": assistant.redirect_uris.split(),
-        "grant_types": ["authorization_code", "refresh_token"],
+        "grant_types": GRANT_TYPES,
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
         "scope": " ".join(SCOPES_OF[MCP]),

@@ -53,11 +53,11 @@ def allow(browser: Browser, client: Assistant, query: dict[str, str] | None = No
     return browser.post(AUTHORIZE, given, query_params=query or asked(client, resource=REST))
 
 
-def token(**form: str) -> Any:
+def token(**form: str | list[str]) -> Any:
     return Browser().post("/token", form)
 
 
-def fetch(client: Assistant, code: str, **other: str) -> Any:
+def fetch(client: Assistant, code: str, **other: str | list[str]) -> Any:
     whole = {"grant_type": "authorization_code", "code": code, "client_id": client.client_id, "redirect_uri": BACK}
     return token(**whole | {"code_verifier": VERIFIER} | other)
 
@@ -149,6 +149,8 @@ def test_nobody_is_made_by_a_slip_and_an_application_has_its_own(root: Browser, 
         ({"scope": "read admin"}, "invalid_scope"),
         ({"scope": "read export"}, "invalid_scope"),
         ({"scope": "chat"}, "invalid_scope"),
+        ({"response_mode": "fragment"}, "invalid_request"),
+        ({"response_mode": "form_post"}, "invalid_request"),
         ({"resource": "https://elsewhere.example.com/mcp"}, "invalid_target"),
     ],
 )
@@ -243,6 +245,7 @@ def test_row_36_a_code_is_good_once_for_whoever_asked_and_for_a_minute(
         {"code_verifier": "w" * 43},
         {"redirect_uri": f"{BACK}/"},
         {"client_id": thief.client_id},
+        {"redirect_uri": ""},
     ]
     for other in wrong:
         code = back_from(allow(root, assistant))["code"]
@@ -256,6 +259,25 @@ def test_row_36_a_code_is_good_once_for_whoever_asked_and_for_a_minute(
     assert opens(key)
     assert fetch(assistant, code).status_code == 400 and not opens(key), "Who shows it again ends the grant."
     assert fetch(assistant, "made-up").json()["error"] == "invalid_grant"
+
+
+def test_row_36_a_parameter_that_is_sent_twice_gets_no_token(
+    root: Browser, assistant: Assistant, ada: UserProfile
+) -> None:
+    for name, other in (("code", "made-up"), ("code_verifier", VERIFIER), ("scope", "read"), ("resource", REST)):
+        code = back_from(allow(root, assistant))["code"]
+        whole = {"code": code, "code_verifier": VERIFIER, "scope": "read", "resource": REST}
+        twice = {name: [other, whole[name]]}
+        assert fetch(assistant, **whole | twice).json()["error"] == "invalid_request"
+        assert fetch(assistant, code).json()["error"] == "invalid_grant", "It was burned."
+
+
+def test_row_36_a_code_needs_the_address_that_it_was_sent_to(
+    root: Browser, assistant: Assistant, ada: UserProfile
+) -> None:
+    whole = {"grant_type": "authorization_code", "client_id": assistant.client_id, "code_verifier": VERIFIER}
+    answer = token(**whole, code=back_from(allow(root, assistant))["code"])
+    assert answer.status_code == 400 and answer.json()["error"] == "invalid_request"
 
 
 def test_row_36_what_renews_a_key_is_good_once_and_not_for_another_or_after_the_end(
@@ -366,6 +388,7 @@ def test_row_19_of_codes_and_tokens_there_are_hashes_alone(
             for uri in (
                 b"javascript:alert(1)",
                 b"http://x.example.com/",
+                b"http://localhost:port/",
                 b"https://a@b/",
                 b"https://x/#f",
                 b"data:x",
@@ -413,7 +436,9 @@ def test_without_the_setting_there_is_none_of_it(settings: Settings, root: Brows
 
 
 def test_what_is_no_request_for_a_key_says_what_is_missing(transactional_db: None) -> None:
-    for form in ({}, {"grant_type": "password"}, {"grant_type": "authorization_code"}, {"grant_type": ["a", "b"]}):
+    device = "urn:ietf:params:oauth:grant-type:device_code"
+    kinds = [*("password", "client_credentials", device, "authorization_code"), ["a", "b"]]
+    for form in ({}, *({"grant_type": kind} for kind in kinds)):
         answer = Browser().post("/token", form)
         assert answer.status_code == 400 and "no-store" in answer["Cache-Control"]
         assert answer.json()["error"] in ("invalid_request", "unsupported_grant_type")
