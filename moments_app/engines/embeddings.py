@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Self
 
+from memoryproject.embeddings.recipe import Recipe
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.interface import EMBEDDING, CallRecord
@@ -23,7 +24,7 @@ ANSWER_BYTES_A_NUMBER = 40
 HALF_PRECISION_MAX = 65_504
 HALF_PRECISION_LEAST = 2**-24
 
-# Endpoints and models that refuse a width in the request and have the right one by themselves.
+# Endpoints and models that refuse a width or a format in the request and have the right one without.
 _of_fixed_width: set[tuple[str, str]] = set()
 
 
@@ -33,9 +34,8 @@ class Embedder:
     Args:
         base_url: of the endpoint; None is OpenAI's own.
         api_key: may be blank where the endpoint needs none.
-        model: its name there.
+        recipe: of the vectors.
         name: under which calls are recorded; blank: by protocol and model.
-        dimensions: numbers of a vector.
         timeout: seconds for one `embed` in all, however slowly its answer drips.
         max_response_bytes: larger answers are refused.
         record: called once for each HTTP call, however it ends.
@@ -47,9 +47,8 @@ class Embedder:
         *,
         base_url: str | None,
         api_key: str,
-        model: str,
+        recipe: Recipe,
         name: str = "",
-        dimensions: int,
         timeout: float,
         max_response_bytes: int,
         record: Callable[[CallRecord], None],
@@ -59,14 +58,14 @@ class Embedder:
             base_url=base_url,
             path="/embeddings",
             api_key=api_key,
-            model=model,
+            model=recipe.name,
             name=name,
             max_response_bytes=max_response_bytes,
             record=record,
         )
         self.name = self._endpoint.name
         self.calls_at_once = calls_at_once
-        self._dimensions = dimensions
+        self._recipe = recipe
         self._timeout = timeout
 
     def recording(self, record: Callable[[CallRecord], None]) -> Self:
@@ -79,25 +78,31 @@ class Embedder:
         """Put a call on record."""
         self._endpoint.record(call)
 
-    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    def embed(self, texts: Sequence[str], *, is_query: bool = False) -> list[list[float]]:
         """Return the vectors of the texts, in their order, by one request; of a text the first 8,000 characters count.
+
+        Args:
+            texts: at least one.
+            is_query: whether they are queries, or texts to be found.
 
         Raises:
             ValueError: there is no text, or one is blank.
             EngineError: no valid answer could be had.
         """
         try:
-            return self._vectors(cut_of(texts))
+            return self._vectors(cut_of(texts), is_query=is_query)
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
 
-    def _vectors(self, texts: list[str]) -> list[list[float]]:
-        """Ask for the width wanted, and without naming it where the endpoint doesn't take that."""
+    def _vectors(self, texts: list[str], *, is_query: bool) -> list[list[float]]:
+        """Ask for floats of the width wanted, and without naming either where the endpoint doesn't take that."""
         deadline = time.monotonic() + self._timeout
-        body = {"input": texts, "encoding_format": "float"}
+        prefix = self._recipe.prefix(is_query=is_query)
+        body = {"input": [prefix + text for text in texts]} | self._recipe.fields(is_query=is_query)
         if self._endpoint.address not in _of_fixed_width:
             try:
-                return self._call(body | {"dimensions": self._dimensions}, self._timeout)
+                form = {"encoding_format": "float", "dimensions": self._recipe.dimensions}
+                return self._call(body | form, self._timeout)
             except Refused:
                 pass
         vectors = self._call(body, deadline - time.monotonic())
@@ -110,7 +115,7 @@ class Embedder:
             EMBEDDING,
             body,
             seconds=seconds,
-            read=lambda answer: _read(answer, len(body["input"]), self._dimensions),
+            read=lambda answer: _read(answer, len(body["input"]), self._recipe.dimensions),
             refuses=lambda error: "dimensions" in body and error.status_code in (400, 422),
         )
 

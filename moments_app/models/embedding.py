@@ -14,6 +14,7 @@ from django.db.models import Count, Q, Value
 from django.utils import timezone
 from pgvector.django import HalfVectorField
 
+from memoryproject.embeddings.recipe import Recipe
 from moments_app.models.atom import MemoryAtom
 from moments_app.models.job import Job
 from moments_app.models.moment import Moment
@@ -23,6 +24,7 @@ from sessions_app.models import Message, UserProfile
 
 FIRST_WAIT = timedelta(hours=1)  # before a refused text is sent again
 LONGEST_WAIT = timedelta(days=30)
+RECIPE = Recipe._fields
 
 
 class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
@@ -30,22 +32,28 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return self.filter(is_active=True)
 
     def ensure(self, name: str, dimensions: int, *, concurrently: bool = False) -> "EmbeddingModel":
-        """Return the row of a model, with its indexes; the first there is becomes the active one.
+        """Return the row of a model with the recipe of the settings, and its indexes; the first one becomes active.
 
         Args:
             name: at the endpoint.
             dimensions: numbers of a vector.
             concurrently: writers go on while indexes are built; not within a transaction.
         """
-        insert_unless_there(EmbeddingModel(name=name, dimensions=dimensions, is_active=not self.active().exists()))
-        model = self.get(name=name, dimensions=dimensions)
+        fields = settings.EMBEDDING.recipe_of(name, dimensions)._asdict()
+        insert_unless_there(EmbeddingModel(**fields, is_active=not self.active().exists()))
+        model = self.get(**fields)
         model.build_indexes(concurrently=concurrently)
         return model
 
     def in_use(self) -> "EmbeddingModel":
-        """Return the active model; before there is any, that of the settings."""
-        conf = settings.EMBEDDING
-        return self.active().first() or self.ensure(conf.model, conf.dimensions)
+        """Return the model that new texts get vectors of: the active one, but of the embedded server its own.
+
+        Vectors of the embedded server cost nothing, so a change of its recipe needs no command: see `embed_all`.
+        """
+        conf, active = settings.EMBEDDING, self.active().first()
+        if active and (active.recipe == conf.recipe or not conf.is_embedded):
+            return active
+        return self.ensure(conf.model, conf.dimensions)
 
     def refused_by_kind(self) -> dict[str, int]:
         """Count by kind the texts that have no vector of one model because the endpoint refuses them.
@@ -64,10 +72,22 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
 
 
 class EmbeddingModel(models.Model):
-    """A model that embeds, at one width."""
+    """A model that embeds, by one recipe."""
 
     name = models.CharField(max_length=255)
     dimensions = models.PositiveSmallIntegerField()
+    query_prefix = models.CharField(
+        max_length=255, blank=True, default="", db_default="", help_text="Text before each query."
+    )
+    document_prefix = models.CharField(
+        max_length=255, blank=True, default="", db_default="", help_text="Text before each text that is stored."
+    )
+    input_types = models.CharField(
+        max_length=255, blank=True, default="", db_default="", help_text="Sent with queries and with stored texts."
+    )
+    is_filled = models.BooleanField(
+        default=False, db_default=False, help_text="`embed_all` has given every text a vector of it."
+    )
     is_active = models.BooleanField(default=False, help_text="Searches read its vectors.")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -76,14 +96,26 @@ class EmbeddingModel(models.Model):
     class Meta:
         verbose_name = "embedding model"
         constraints = [
-            models.UniqueConstraint(fields=["name", "dimensions"], name="embedding_model_unique"),
+            models.UniqueConstraint(fields=RECIPE, name="embedding_model_unique_recipe"),
             models.UniqueConstraint(
                 fields=["is_active"], condition=Q(is_active=True), name="embedding_model_one_active"
             ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.name}, {self.dimensions} dimensions"
+        told = [f"{getattr(self, field)!r}" for field in RECIPE[2:] if getattr(self, field)]
+        return ", ".join([self.name, f"{self.dimensions} dimensions", *told])
+
+    @property
+    def recipe(self) -> Recipe:
+        """Everything that its vectors depend on besides their texts."""
+        return Recipe(*(getattr(self, field) for field in RECIPE))
+
+    @property
+    def is_served(self) -> bool:
+        """False if the embedded server has another model."""
+        conf = settings.EMBEDDING
+        return not conf.is_embedded or (self.name, self.dimensions) == (conf.model, conf.dimensions)
 
     @transaction.atomic
     def activate(self) -> None:

@@ -6,7 +6,7 @@ found by its words all the same; a sweep tries failed jobs again.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +97,7 @@ class Embed(Process[EmbedInput, Vectors]):
         if not settings.EMBEDDING.is_on:
             return None
         model = EmbeddingModel.objects.in_use()
-        return embedding_model(model.name, model.dimensions)
+        return embedding_model(model.recipe)
 
     def workload(self, *, everything: bool) -> Workload | None:
         """Reckon with a call for each round as it is held, or for a batch of turns that wait; and two for memories."""
@@ -200,6 +200,23 @@ def _subjects_of_refused(model: EmbeddingModel) -> list[dict[str, Any]]:
 # --- what has no vector ---
 
 
+def kinds() -> list[str]:
+    """Return the kinds of text that are embedded."""
+    return [kind for kind in KINDS if settings.EMBEDDING.turns or kind != "turn"]
+
+
+def batches(kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
+    """Yield the texts of a kind without a vector by primary key, as many as calls take at a time.
+
+    Each text is yielded once, whether or not it gets a vector.
+    """
+    after, size = 0, settings.EMBEDDING.batch_size * engines.CALLS_AT_ONCE
+    while batch := list(without_vector(kind, model).filter(pk__gt=after)[:size]):
+        after = batch[-1].pk
+        if texts := texts_of(batch):
+            yield texts
+
+
 def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
     """Return the sources of a kind that have no vector of a model, by primary key; refused ones when they are due."""
     settled = Q(vector__isnull=False) | Q(ask_again_at__gt=timezone.now())
@@ -246,9 +263,8 @@ class Filled:
 
 def filled(model: EmbeddingModel) -> list[Filled]:
     """Tell how far a model is; large numbers are not counted, which would take seconds."""
-    kinds = [kind for kind in KINDS if settings.EMBEDDING.turns or kind != "turn"]
     refused = EmbeddingModel.objects.filter(pk=model.pk).refused_by_kind()
-    return [_filled(kind, model, refused[kind]) for kind in kinds]
+    return [_filled(kind, model, refused[kind]) for kind in kinds()]
 
 
 def _filled(kind: str, model: EmbeddingModel, refused: int) -> Filled:

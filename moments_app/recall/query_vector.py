@@ -29,7 +29,7 @@ def with_vector(request: RecallRequest) -> RecallRequest:
         return request
     with unlimited():  # models, circuits and calls are the site's
         model = EmbeddingModel.objects.active().first()
-        return replace(request, vector=_vector(request.text, model)) if model else request
+        return replace(request, vector=_vector(request.text, model)) if model and model.is_served else request
 
 
 def _vector(text: str, model: EmbeddingModel) -> Vector | None:
@@ -42,12 +42,12 @@ def _vector(text: str, model: EmbeddingModel) -> Vector | None:
 
 
 def _embedded(text: str, model: EmbeddingModel) -> list[float] | None:
-    caller = embedding_model(model.name, model.dimensions, timeout=SECONDS)
+    caller = embedding_model(model.recipe, timeout=SECONDS)
     if Circuit.objects.refuse_query(caller.name) or (not caller.is_free and EngineCall.objects.used_up()):
         return None
     connection.close()  # none is held while the endpoint thinks
     try:
-        [numbers] = caller.open(_record).embed([text])
+        [numbers] = caller.open(_record).embed([text], is_query=True)
     except EngineError as error:
         logger.warning("query not embedded", kind=error.kind)
         return None

@@ -108,6 +108,7 @@ def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transacti
         "compact_sessions": 30,
         "form_memories": 10,
         "embed": 10,
+        "embed_all": 10,
         "prune_receipts": 60,
         "housekeeping": None,
         "index_archived": None,

@@ -27,7 +27,7 @@ def _table(found: Iterable[tuple[str, tuple[str, ...], FieldInfo]]) -> str:
 
 def _default(field: FieldInfo) -> str:
     value = field.default
-    if isinstance(value, Secret | SecretStr) or value in ("", []):
+    if isinstance(value, Secret | SecretStr) or value in ("", [], None):
         return "–"
     if isinstance(value, list):
         value = ",".join(value)

@@ -5,10 +5,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from moments_app import engines
 from moments_app.engines import embedding_model
 from moments_app.models import EmbeddingModel, EngineCall
-from moments_app.models.embedding import KINDS
 from moments_app.recall import embed
 from moments_app.recall.vectors import Text, Vectors, vectors_side_by_side
 
@@ -31,7 +29,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> str:
         if not settings.EMBEDDING.is_on:
             raise CommandError("No embeddings provider is set: EMBEDDING__BASE_URL or EMBEDDING__API_KEY.")
-        model = self._model(options["model"], options["dimensions"])
+        model = self._model(options["model"], options["dimensions"], wants_new=options["activate"])
         if options["refused"]:
             model.ask_refused_again()
         made = self._fill(model)
@@ -51,9 +49,13 @@ class Command(BaseCommand):
             parts.append(f"{refused:,} refused, which --refused sends again{f' ({said})' if said else ''}")
         return ", ".join(parts) or "complete"
 
-    def _model(self, name: str | None, dimensions: int | None) -> EmbeddingModel:
+    def _model(self, name: str | None, dimensions: int | None, *, wants_new: bool) -> EmbeddingModel:
+        """Return the model to fill. To activate the one in use is to give it the recipe of the settings."""
         if not name and not dimensions:
-            return EmbeddingModel.objects.in_use()
+            model = EmbeddingModel.objects.in_use()
+            if not wants_new:
+                return model
+            name, dimensions = model.name, model.dimensions
         if not name or not dimensions:
             raise CommandError("Name both --model and --dimensions, or neither.")
         if not 1 <= dimensions <= 4_000:
@@ -61,26 +63,18 @@ class Command(BaseCommand):
         return EmbeddingModel.objects.ensure(name, dimensions, concurrently=True)
 
     def _fill(self, model: EmbeddingModel) -> int:
-        caller = embedding_model(model.name, model.dimensions)
+        caller = embedding_model(model.recipe)
         embedder = caller.open(EngineCall.objects.keep)
         made = 0
-        for kind in KINDS:
-            missing = embed.without_vector(kind, model).count() if settings.EMBEDDING.turns or kind != "turn" else 0
+        for kind in embed.kinds():
+            missing = embed.without_vector(kind, model).count()
             done = 0
-            for texts in self._batches(kind, model) if missing else ():
+            for texts in embed.batches(kind, model):
                 for vectors in self._vectors(texts, embedder):
                     done += embed.write(model, vectors)
                     self.stdout.write(f"{kind}s: {done:,} of {missing:,}")
             made += done
         return made
-
-    def _batches(self, kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
-        """What is missing by primary key, as much as calls take at a time; what is refused is not met again."""
-        after, size = 0, settings.EMBEDDING.batch_size * engines.CALLS_AT_ONCE
-        while batch := list(embed.without_vector(kind, model).filter(pk__gt=after)[:size]):
-            after = batch[-1].pk
-            if texts := embed.texts_of(batch):
-                yield texts
 
     def _vectors(self, texts: list[Text], embedder: Any) -> Iterator[Vectors]:
         """Yield vectors as they come; what finds no answer is asked for again, `TRIES` times in a row."""

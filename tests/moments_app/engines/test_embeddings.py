@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
+from memoryproject.embeddings.recipe import Recipe
 from moments_app.engines import embedder_for, embeddings, endpoint
 from moments_app.engines.embeddings import Embedder
 from moments_app.engines.interface import CallRecord, EngineError
@@ -42,8 +43,7 @@ def embedder_at(base_url: str | None, calls: list[CallRecord], *, key: str = KEY
     return Embedder(
         base_url=base_url,
         api_key=key,
-        model="test-model",
-        dimensions=WIDTH,
+        recipe=Recipe("test-model", WIDTH),
         timeout=timeout,
         max_response_bytes=100_000,
         record=calls.append,
@@ -249,8 +249,7 @@ class TestAnEndpointThatRefusesToBeToldAWidth:
         other = Embedder(
             base_url=server.base_url,
             api_key=KEY,
-            model="other",
-            dimensions=WIDTH,
+            recipe=Recipe("other", WIDTH),
             timeout=30,
             max_response_bytes=100_000,
             record=lambda call: None,
@@ -300,7 +299,7 @@ def test_the_embedder_of_the_settings_asks_there_and_takes_a_full_batch_of_verbo
         )
 
     server.always(indented)
-    embedder = embedder_for("wide-model", 4_000, timeout=20, record=calls.append)
+    embedder = embedder_for(Recipe("wide-model", 4_000), timeout=20, record=calls.append)
     vectors = embedder.embed([f"text {number}" for number in range(20)])
     assert {len(vector) for vector in vectors} == {4_000}
     assert (embedder.name, server.requests[0]["model"]) == ("openai:wide-model", "wide-model")

@@ -1,14 +1,20 @@
 """The embedded embeddings server as recall uses it, with a model of a few words."""
 
+from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from memoryproject.apps import finish_upgrade
 from memoryproject.conf import EmbeddingSettings
 from moments_app.jobs.runner import run_job
-from moments_app.models import Circuit, EngineCall, Job
+from moments_app.models import Circuit, EmbeddingModel, EngineCall, Job
 from moments_app.models.embedding import TurnEmbedding
+from moments_app.recall import embed_all
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
@@ -16,6 +22,7 @@ from sessions_app.models import UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.embeddings import serving
 from tests.support.jobs import queued_job_ids, work_off
+from tests.support.openai_server import OpenAIServer
 from tests.support.small_model import WIDTH, write_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -69,3 +76,59 @@ def test_while_the_server_is_away_search_is_by_words_and_vectors_follow_when_it_
         Circuit.objects.send_probes()
         work_off()
     assert TurnEmbedding.objects.count() == 4
+
+
+def test_what_a_site_had_gets_vectors_of_its_first_embedded_model(
+    ada: UserProfile, settings: Settings, tmp_path: Path, model_folder: str
+) -> None:
+    embedded, settings.EMBEDDING = settings.EMBEDDING, EmbeddingSettings(provider="none")
+    say(ada)
+    settings.EMBEDDING = embedded
+    finish_upgrade()
+    with serving(tmp_path, "--model-folder", model_folder):
+        work_off()
+    assert TurnEmbedding.objects.count() == 4
+    assert EmbeddingModel.objects.get().is_filled
+    finish_upgrade()
+    assert not Job.objects.open().exists()
+
+
+def test_searches_use_another_embedded_model_once_every_text_has_its_vector(
+    ada: UserProfile, settings: Settings, tmp_path: Path, model_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = EmbeddingModel.objects.create(name="of an endpoint", dimensions=8, is_active=True)
+    say(ada)
+    assert with_vector(RecallRequest("car", ("turn",), None)).degraded
+    finish_upgrade()
+    assert EmbeddingModel.objects.active().get() == before
+    monkeypatch.setattr(embed_all, "SECONDS", 0)
+    monkeypatch.setattr("moments_app.engines.CALLS_AT_ONCE", 1)
+    settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"batch_size": 3})
+    [job] = Job.objects.filter(process="embed_all")
+    with serving(tmp_path, "--model-folder", model_folder):
+        run_job(job.job_id)
+        job.refresh_from_db()
+        assert (job.status, job.error) == ("queued", "1 texts to embed.")
+        Job.objects.update(run_after=timezone.now() - timedelta(minutes=1))
+        monkeypatch.setattr(embed_all, "SECONDS", 60)
+        work_off()
+        assert not with_vector(RecallRequest("car", ("turn",), None)).degraded
+    assert EmbeddingModel.objects.active().get().name == "small"
+
+
+def test_an_endpoint_is_asked_for_no_vector_that_no_command_asked_for(
+    ada: UserProfile, settings: Settings, embeddings_server: OpenAIServer
+) -> None:
+    say(ada)
+    work_off()
+    settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"query_prefix": "query: "})
+    asked = len(embeddings_server.requests)
+    finish_upgrade()
+    work_off()
+    assert len(embeddings_server.requests) == asked
+    with_vector(RecallRequest("car", ("turn",), None))
+    assert embeddings_server.requests[-1]["input"] == ["car"]
+    call_command("embed", "--activate", stdout=StringIO())
+    with_vector(RecallRequest("piano", ("turn",), None))
+    assert embeddings_server.requests[-1]["input"] == ["query: piano"]
+    assert EmbeddingModel.objects.active().get().query_prefix == "query: "

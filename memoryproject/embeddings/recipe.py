@@ -1,0 +1,64 @@
+"""How models want to be told what is a query and what is a document: by prefixes, or by a field of the request."""
+
+import re
+from typing import NamedTuple
+
+from memoryproject.embeddings import INPUT_TYPES, PACKAGE
+
+
+class Recipe(NamedTuple):
+    """Everything that a vector depends on besides its text. Vectors of two recipes are never compared.
+
+    Args:
+        name: of the model.
+        dimensions: of its vectors.
+        query_prefix, document_prefix: go before the texts.
+        input_types: `query/document`, `task=…/…` for a field of another name; blank to send none.
+    """
+
+    name: str
+    dimensions: int
+    query_prefix: str = ""
+    document_prefix: str = ""
+    input_types: str = ""
+
+    def prefix(self, *, is_query: bool) -> str:
+        """Return what goes before a text."""
+        return self.query_prefix if is_query else self.document_prefix
+
+    def fields(self, *, is_query: bool) -> dict[str, str]:
+        """Return the fields of a request that say what its texts are."""
+        if not self.input_types:
+            return {}
+        field, _, values = self.input_types.rpartition("=")
+        query, document = values.split("/")
+        return {field or "input_type": query if is_query else document}
+
+
+class Preset(NamedTuple):
+    """What models with such a name want."""
+
+    name: str  # regular expression
+    query_prefix: str = ""
+    document_prefix: str = ""
+    input_types: str = ""
+
+
+_INSTRUCTION = "Instruct: Given a question, retrieve passages that answer it\nQuery: "
+PRESETS = (
+    Preset(PACKAGE, input_types=INPUT_TYPES),  # it adds the prefixes itself
+    Preset(r"\be5-.*instruct", _INSTRUCTION),
+    Preset(r"\be5-", "query: ", "passage: "),
+    Preset(r"bge-\w+-en", "Represent this sentence for searching relevant passages: "),
+    Preset(r"bge-\w+-zh", "为这个句子生成表示以用于检索相关文章："),
+    Preset(r"nomic-embed", "search_query: ", "search_document: "),
+    Preset(r"embedding-?gemma", "task: search result | query: ", "title: none | text: "),
+    Preset(r"embed-(english|multilingual|v\d)", input_types="search_query/search_document"),  # Cohere
+    Preset(r"voyage-", input_types="query/document"),
+    Preset(r"jina-embeddings-v[3-9]", input_types="task=retrieval.query/retrieval.passage"),
+)
+
+
+def preset(name: str) -> Preset:
+    """Return the preset for a model by its name; an empty one if there is none."""
+    return next((one for one in PRESETS if re.search(one.name, name.lower())), Preset(""))
