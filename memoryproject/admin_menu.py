@@ -39,7 +39,6 @@ ENTRIES = {
     "moments_app.contextreceipt": Entry("context receipt", "context receipts", "receipt_long"),
     "moments_app.promptresource": Entry("prompt resource", "prompt resources", "edit_note"),
     "moments_app.failuregroup": Entry("failure", "failures", "report"),
-    "moments_app.probe": Entry("probe", "probes", "quiz"),
     "moments_app.job": Entry("job", "jobs", "manufacturing"),
     "moments_app.enginecall": Entry("engine call", "engine calls", "bolt"),
     "moments_app.circuit": Entry("circuit", "circuits", "power"),
@@ -169,7 +168,7 @@ NAVIGATION = [
         first=[_FIND],
     )
     | {"separator": False},
-    _section("Prompts", "moments_app.promptresource", "moments_app.probe"),
+    _section("Prompts", "moments_app.promptresource"),
     _section(
         "Operation",
         "moments_app.failuregroup",

@@ -23,7 +23,6 @@ from moments_app.models import (
     Job,
     KeptExchange,
     MemoryAtom,
-    ProbeResult,
     Summary,
     WebhookDelivery,
     WebhookEndpoint,
@@ -76,7 +75,7 @@ def _jobs() -> Iterator[Times]:
 
 def _pruned() -> list[type[Model]]:
     """Return the models whose old rows are deleted."""
-    return [ContextReceipt, KeptExchange, ProbeResult]
+    return [ContextReceipt, KeptExchange]
 
 
 def nightly() -> Iterator[Times]:

@@ -4,7 +4,6 @@ An app of your own adds a process in the same way: by a module `processes`.
 """
 
 from moments_app.moments import build, rebuild, rebuild_profile
-from moments_app.probes import run
 from moments_app.recall import count_words, embed, embed_all, index_archived
 from moments_app.sessions import digest, settle
 from moments_app.streams import consolidate, form
@@ -22,6 +21,5 @@ __all__ = [
     "rebuild",
     "rebuild_profile",
     "roll",
-    "run",
     "settle",
 ]

@@ -1,8 +1,22 @@
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 
 
 class LabConfig(AppConfig):
-    """Pages to try memory out."""
+    """Probes, trials of prompts, and pages to try memory out."""
 
     name = "memory_extras.lab"
     label = "lab"
+    verbose_name = "Lab"
+
+    def ready(self) -> None:
+        from memory_extras.lab import declared  # noqa: F401 (adds itself to the registries)
+
+        if not apps.is_installed("memoryproject"):  # a project of somebody else's
+            return
+        from memory_extras.lab.models import ProbeResult
+        from memoryproject.clocks import OF_EXTRAS
+        from memoryproject.groups import MEMORY
+        from sessions_app.clock import Times
+
+        OF_EXTRAS.append(Times(ProbeResult, "created_at"))
+        MEMORY.append(self.label)

@@ -12,11 +12,9 @@ from moments_app.models.job import Job
 from moments_app.models.kept_exchange import KeptExchange
 from moments_app.models.moment import Moment
 from moments_app.models.own_text import OwnText, ServedLine
-from moments_app.models.probe import Probe, ProbeResult
 from moments_app.models.profile_line import ProfileLine
 from moments_app.models.profile_phrase import ProfilePhrase
 from moments_app.models.prompt import PromptResource, PromptVersion
-from moments_app.models.prompt_trial import PromptTrial, TrialSide
 from moments_app.models.release import Release, ReleaseSource
 from moments_app.models.retraction import RetractedItem, Retraction
 from moments_app.models.stream import MemoryStream
@@ -44,12 +42,9 @@ __all__ = [
     "Moment",
     "MomentEmbedding",
     "OwnText",
-    "Probe",
-    "ProbeResult",
     "ProfileLine",
     "ProfilePhrase",
     "PromptResource",
-    "PromptTrial",
     "PromptVersion",
     "Release",
     "ReleaseSource",
@@ -58,7 +53,6 @@ __all__ = [
     "ServedLine",
     "StreamVersion",
     "Summary",
-    "TrialSide",
     "TurnEmbedding",
     "Vocabulary",
     "WebhookDelivery",

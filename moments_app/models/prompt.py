@@ -147,7 +147,7 @@ class PromptResource(models.Model):
 
 
 class PromptVersion(models.Model):
-    """One text of a prompt. Never changed once written."""
+    """One text of a prompt. The text never changes."""
 
     resource = models.ForeignKey(PromptResource, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
@@ -155,6 +155,7 @@ class PromptVersion(models.Model):
     note = models.CharField(max_length=255, blank=True)
     created_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(auto_now_add=True)
+    is_tried = models.BooleanField(default=False, db_default=False, editable=False, help_text="Over a sample.")
 
     class Meta:
         verbose_name = "prompt version"

@@ -5,7 +5,6 @@ from django.http import HttpRequest
 READ_PERSON = "sessions_app.read_userprofile"
 EXPORT_PERSON = "sessions_app.export_userprofile"
 PREVIEW_CONTEXT = "sessions_app.preview_context"
-SEE_PROBES = "moments_app.view_probe"
 # To see all that memory keeps of a person, and what it was made of.
 SEE_MEMORY = (
     "sessions_app.view_session",

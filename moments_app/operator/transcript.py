@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
+from django.urls import reverse
 
 from moments_app.models import Moment, Retraction
 from moments_app.moments.partition import CLEARED, DIGEST
@@ -15,7 +16,42 @@ from sessions_app.models import Message
 from sessions_app.retention.read_archived import with_text
 
 BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Digest", CLEARED: "Session cleared"}
+LINKED = (Message.Role.USER, Message.Role.ASSISTANT)
 COLORS = 8  # of moments; neighbours in a chain have different ones
+
+
+@dataclass(frozen=True)
+class TurnLink:
+    """A link that an extra adds to turns of users and assistants.
+
+    Args:
+        text: The text of the link.
+        label: The label for screen readers, with `{}` for the turn's sequence.
+        view: The name of a page of a session. It gets the sequence as `turn`.
+        permission: The permission to see the link.
+    """
+
+    text: str
+    label: str
+    view: str
+    permission: str
+
+    def of(self, message: Message) -> "ShownLink":
+        """Return the link of a turn."""
+        url = f"{reverse(self.view, args=[message.session_id])}?turn={message.sequence}"
+        return ShownLink(self.text, self.label.format(message.sequence), url)
+
+
+@dataclass(frozen=True)
+class ShownLink:
+    """A link of one turn."""
+
+    text: str
+    label: str
+    url: str
+
+
+TURN_LINKS: list[TurnLink] = []
 
 
 @dataclass(frozen=True)
@@ -48,6 +84,7 @@ class Entry:
         retraction: that took the turn out of memory.
         moments: those that a partition event names, where they still exist.
         is_archived: its text is in a file.
+        links: that extras add.
     """
 
     message: Message
@@ -59,6 +96,7 @@ class Entry:
     retraction: Retraction | None = None
     moments: tuple[Moment, ...] = ()
     is_archived: bool = False
+    links: Sequence[ShownLink] = ()
 
     @property
     def color(self) -> int | None:
@@ -101,6 +139,7 @@ def entries(request: HttpRequest, messages: Iterable[Message], marks: Marks = Ma
         with_text(messages[0].user, messages)
     by_pk, by_key = _moments(messages) if may_see(request, Moment) else ({}, {})
     retractions = _retractions(messages) if may_see(request, Retraction) else {}
+    links = [link for link in TURN_LINKS if request.user.has_perm(link.permission)]
     found: list[Entry] = []
     for message in messages:
         if message.kind == Message.Kind.PARTITION:
@@ -110,7 +149,10 @@ def entries(request: HttpRequest, messages: Iterable[Message], marks: Marks = Ma
         moment = by_pk.get(message.moment_id) if message.moment_id else None
         before = found[-1].moment if found else None
         turn = _turn(message, moment, before, marks, retractions)
-        found.append(replace(turn, is_archived=message.pk in archived))
+        is_archived = message.pk in archived
+        has_links = message.role in LINKED and not is_archived and message.retracted_at is None
+        shown = [link.of(message) for link in links] if has_links else ()
+        found.append(replace(turn, is_archived=is_archived, links=shown))
     return found
 
 

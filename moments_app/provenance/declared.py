@@ -20,8 +20,6 @@ from moments_app.models import (
     Moment,
     MomentEmbedding,
     OwnText,
-    Probe,
-    ProbeResult,
     ProfileLine,
     ProfilePhrase,
     Release,
@@ -39,7 +37,6 @@ from moments_app.models import (
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.moments.rebuild_profile import RebuildProfile
-from moments_app.probes.run import RunProbes
 from moments_app.provenance import erase
 from moments_app.provenance.export_format import (
     AtomText,
@@ -47,7 +44,6 @@ from moments_app.provenance.export_format import (
     MomentKey,
     Number,
     NumberOf,
-    QuestionText,
     ReplacedBy,
     ServedContext,
     SourceSequences,
@@ -70,7 +66,6 @@ from moments_app.sessions.digest import DigestSession
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.summaries.roll import RollSummary
-from sessions_app.models import Session
 from sessions_app.people.export import KindOfActor
 from sessions_app.people.export_format import File, NameOf, NotRestored, PublicId
 from sessions_app.people.provenance import Provenance, declare
@@ -306,40 +301,6 @@ declare(
             may_be_there=True,
         ),
         made_of=("from_entity", "to_entity"),
-        is_withdrawn=True,
-    ),
-    Provenance(
-        Probe,
-        File(
-            "probes",
-            about="questions with the answer expected, by which memory is tried; `asked_in`: where they are asked",
-            fields="probe_id asked_in question expected session_id evidence_sequences source_sequences created_at "
-            "updated_at",
-            columns=(
-                PublicId("probe_id"),
-                NameOf("asked_in", "session", Session, "session_id"),
-                session_of("source_session"),
-                SourceSequences(),
-                QuestionText("question"),
-            ),
-            key=("probe_id",),
-            is_newer=True,
-        ),
-        made_of=("source_session", "source_message_ids"),
-        is_withdrawn=True,
-    ),
-    Provenance(
-        ProbeResult,
-        File(
-            "probe_results",
-            about="what of the answers stood in contexts",
-            fields="probe_id run_id is_met words_found words_count missing_words evidence_found evidence_count tokens "
-            "refs setup problem created_at",
-            columns=(NameOf("probe_id", "probe", Probe, "probe_id"),),
-            is_restored=False,
-        ),
-        made_of=("probe", "refs"),
-        made_by=(RunProbes.name,),
         is_withdrawn=True,
     ),
     Provenance(

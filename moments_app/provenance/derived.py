@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from django.db.models import Min, Q, QuerySet
+from django.db.models import Min, Model, Q, QuerySet
 
 from moments_app.engines.calls.profile import Profile
 from moments_app.models import (
@@ -19,7 +19,6 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Moment,
-    Probe,
     ProfilePhrase,
     Release,
     StreamVersion,
@@ -30,6 +29,7 @@ from moments_app.moments.mentions import mentions
 from moments_app.provenance.lines import STEMS, LinesLeft, lines_left, stems_of
 from moments_app.provenance.phrases import phrases_on, with_phrases, without_phrases
 from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, united
+from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import versions_given
 from moments_app.streams.three_way_merge import merged, merged_text
 from moments_app.streams.timeline import ended_by
@@ -89,7 +89,7 @@ class Derived(InStreams):
         events: the session's partition events after the first of the turns.
         mentions: rows elsewhere that name one of the moments, or a journey that may have led through it.
         journeys: other moments with such a journey.
-        probes: whose question, answer or evidence is among the turns.
+        of_extras: the rows of each extra's table, by the name of its withdrawal.
         ranges: of turns that were formed with one of these among them.
         profile: None when no build that is withdrawn has changed it, and it has no phrase that one of the turns says.
         phrases: interests and topics that one of the turns says, where that is known.
@@ -103,7 +103,7 @@ class Derived(InStreams):
     events: list[Message]
     mentions: list[Message | Job | Event]
     journeys: list[Moment]
-    probes: list[Probe]
+    of_extras: dict[str, Sequence[Model]]
     ranges: list[SequenceRange]
     profile: ProfileChange | None
     phrases: list[ProfilePhrase]
@@ -137,7 +137,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
         mentions=mentions(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
         journeys=journeys,
-        probes=_probes(session, ids, is_whole=is_whole),
+        of_extras={one.name: one.derived(session, ids, is_whole=is_whole) for one in withdrawals()},
         ranges=[] if is_whole else united(_range_of(job) for job in formations),
         profile=profile,
         phrases=phrases,
@@ -256,16 +256,6 @@ def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_wh
     if is_whole:
         return list(own)
     return list(own.filter(Q(source_message_ids__overlap=ids) | Q(job__in=formations, is_pinned=False)))
-
-
-# --- probes ---
-
-
-def _probes(session: Session, ids: list[int], *, is_whole: bool) -> list[Probe]:
-    """Return the probes that were made of the turns; of all a session has, those of its evidence too."""
-    own = Probe.objects.for_user(session.user).order_by("pk")
-    of_session = Q(source_session=session) if is_whole else Q()
-    return list(own.filter(of_session | Q(source_message_ids__overlap=ids)))
 
 
 # --- the profile ---

@@ -9,7 +9,7 @@ from django.conf import settings
 from pydantic import NonNegativeInt, PositiveInt
 
 from moments_app.context.kept import KeptContext
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Probe, StreamVersion, Summary
+from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
 from moments_app.models.atom import content_hash
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.profile_lines import follow_text
@@ -196,25 +196,6 @@ class AtomText(Column):
         for row in rows:
             row.columns["content_hash"] = content_hash(row.line[self.name])
         return rows
-
-
-class QuestionText(Column):
-    """The question of a probe, by whose hash it is kept once for a session; whoever brings it here has it made.
-
-    It comes after the session that it is asked in.
-    """
-
-    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
-        there = Probe.objects.for_user(importing.user)
-        kept = set(there.values_list("session_id", "question_hash"))
-        left = []
-        for row in rows:
-            row.columns |= {"question_hash": content_hash(row.line[self.name]), "created_by": REQUESTED_BY}
-            place = (row.columns["session_id"], row.columns["question_hash"])
-            if place not in kept:
-                kept.add(place)
-                left.append(row)
-        return left
 
 
 # --- what follows from rows that were restored ---

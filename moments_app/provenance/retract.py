@@ -6,7 +6,7 @@ in the same transaction. Nothing is destroyed: what was withdrawn is kept, and `
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,6 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Moment,
-    ProbeResult,
     Release,
     ReleaseSource,
     Retraction,
@@ -40,6 +39,7 @@ from moments_app.provenance.remake import (
     roll_again,
     waiting_remakes,
 )
+from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, settle
 from sessions_app.lock_rows import lock_rows
@@ -221,7 +221,7 @@ def _counts(found: Derived) -> dict[str, int]:
         "partition_events": len(found.events),
         "mentions": len(found.mentions),
         "journeys": len(found.journeys),
-        "probes": len(found.probes),
+        **{name: len(rows) for name, rows in found.of_extras.items()},
     }
 
 
@@ -252,13 +252,11 @@ def _engine_calls(found: Derived, *, is_whole: bool) -> int:
 def _withdraw(retraction: Retraction, found: Derived) -> None:
     """Keep what rests on the turns as it is; then take it out of its tables, and out of the rows that stay."""
     withdraw_in_streams(retraction, found)
-    results = list(ProbeResult.objects.filter(probe__in=found.probes).order_by("pk"))
     withdrawn: list[Sequence[Model]] = [
         found.moments,
         found.summaries,
         found.events,
-        results,
-        found.probes,
+        *_of_extras(found),
         found.phrases,
     ]
     rewritten: list[Iterable[Model]] = [found.mentions, found.journeys, [found.session]]
@@ -278,6 +276,13 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
     _set_profile_back(found)
     if any(_payload(event).get("partition_type") == "session_cleared" for event in found.events):
         found.session.status = Session.Status.ACTIVE
+
+
+def _of_extras(found: Derived) -> Iterator[Sequence[Model]]:
+    for withdrawal in withdrawals():
+        rows = found.of_extras[withdrawal.name]
+        yield withdrawal.parts(rows)
+        yield rows
 
 
 def _set_profile_back(found: Derived) -> None:

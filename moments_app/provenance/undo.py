@@ -24,8 +24,6 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Moment,
-    Probe,
-    ProbeResult,
     ProfileLine,
     ProfilePhrase,
     Release,
@@ -51,6 +49,7 @@ from moments_app.provenance.remake import (
     roll_again,
 )
 from moments_app.provenance.retract import CannotRetract, locked, locked_person, log_event, recount, set_profile
+from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import carry_again, text_without, wait_again
 from moments_app.streams.three_way_merge import merged_text
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle
@@ -131,7 +130,8 @@ def _put_back(retraction: Retraction, session: Session) -> None:
     _put_moments_back(retraction, session, remade)
     replayed = _put_profile_back(retraction, session.user, remade)
     _put_events_back(retraction, session, sequences)
-    _put_probes_back(retraction, session)
+    for withdrawal in withdrawals():
+        withdrawal.put_back(retraction, session)
     has_summaries = _put_summaries_back(retraction, session)
     if session.last_sequence == was["last_sequence"]:
         session.status = was["status"]
@@ -214,20 +214,6 @@ def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
     since = Summary.objects.for_session(session).filter(created_at__gte=retraction.created_at)
     removed, _ = Summary.objects.filter(pk__in=list(since.values_list("pk", flat=True))).delete()
     return bool(retraction.items.put_back(Summary)) or bool(removed)
-
-
-# --- probes ---
-
-
-def _put_probes_back(retraction: Retraction, session: Session) -> None:
-    """Put back the probes with what came of them, but for a question that was kept again since: that one stays."""
-    items = retraction.items
-    for item in items.of(Probe):
-        there = Probe.objects.filter(session=item.data["session"], question_hash=item.data["question_hash"])
-        if there.filter(user=session.user_id).exists():
-            items.of(ProbeResult).filter(data__probe=item.object_pk).delete()
-            item.delete()
-    items.put_back(Probe, ProbeResult)
 
 
 # --- tasks, goals and problems ---

@@ -5,8 +5,8 @@ records of errors. Jobs that made something stay: a moment names the job it came
 are not expected back.
 """
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,13 +22,14 @@ from moments_app.models import (
     FailureGroup,
     Job,
     KeptExchange,
-    ProbeResult,
     ServedLine,
     WebhookDelivery,
 )
 from sessions_app.models import DailyUsage, Event
 
 BATCH = 1_000
+# What extras delete once it is old: its name, and a function that returns the rows.
+OF_EXTRAS: dict[str, Callable[[], QuerySet[Any]]] = {}
 
 
 @dataclass(frozen=True)
@@ -42,25 +43,28 @@ class Tidied:
     failed_calls_texts: int = 0
     served_lines: int = 0
     daily_usage: int = 0
-    probe_results: int = 0
     readings: int = 0
     webhook_deliveries: int = 0
+    of_extras: dict[str, int] = field(default_factory=dict, kw_only=True)
 
     def __str__(self) -> str:
-        return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in asdict(self).items())
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "of_extras"}
+        return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in (own | self.of_extras).items())
 
 
 def housekeeping(*, dry_run: bool = False) -> Tidied:
     """Delete old records of work that nothing leads to.
 
-    Those that ended more than `JOBS__KEEP_DAYS` ago go, lines that were not served for `KEPT`, results of probes after
-    400 days, and the record of who read whom after `READING_DAYS`.
+    Delete work that ended more than `JOBS__KEEP_DAYS` ago, lines that were not served for `KEPT`, the record of who
+    read whom after `READING_DAYS`, and what extras declare.
 
     Args:
         dry_run: only count.
     """
     before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
-    return Tidied(*(rows.count() if dry_run else _delete(rows) for rows in _old(before)))
+    tidy = QuerySet.count if dry_run else _delete
+    of_extras = {name: tidy(rows()) for name, rows in OF_EXTRAS.items()}
+    return Tidied(*map(tidy, _old(before)), of_extras={name: count for name, count in of_extras.items() if count})
 
 
 def _old(before: datetime) -> Iterator[QuerySet[Any]]:
@@ -73,7 +77,6 @@ def _old(before: datetime) -> Iterator[QuerySet[Any]]:
     yield KeptExchange.objects.expired()
     yield ServedLine.objects.expired()
     yield DailyUsage.objects.filter(day__lt=before)
-    yield ProbeResult.objects.expired()
     yield Event.objects.expired_readings()
     yield WebhookDelivery.objects.expired()
 

@@ -13,8 +13,19 @@ from sessions_app.models import ApiKey
 from tests.support.folders import data_folder
 from tests.support.processes import environment, free_port, manage, web_at
 from tests.support.running import Run
+from tests.support.schema import schema
 
+OF_LAB = ("moments_app_probe", "moments_app_prompttrial", "moments_app_trialside")
+SCHEMA = "import json; from tests.support.schema import schema; print(json.dumps([*schema().items()]))"
 TABLES = "import json; from django.db import connection as c; print(json.dumps(c.introspection.table_names()))"
+
+
+def is_of_lab(part: str) -> bool:
+    return any(table in part for table in OF_LAB)
+
+
+def is_of_extra(table: str) -> bool:
+    return table.startswith("oauth") or is_of_lab(table)
 
 
 def test_settings_of_an_extra_are_known_only_with_it() -> None:
@@ -29,14 +40,20 @@ def test_settings_of_an_extra_are_known_only_with_it() -> None:
 
 
 @pytest.mark.slow(seconds=60)
-def test_the_core_checks_and_migrates_without_extras() -> None:
+@pytest.mark.django_db
+def test_the_core_checks_and_migrates_without_extras_which_add_their_tables_later() -> None:
     with data_folder() as folder:
         core = {"EXTRAS": "", "DATA_DIR": str(folder), "DATABASE_URL": ""}
         for command in (["check"], ["migrate"], ["makemigrations", "--check", "--dry-run"]):
             done = manage(*command, **core)
             assert done.returncode == 0, done.stderr
         tables = json.loads(manage("shell", "-v", "0", "-c", TABLES, **core).stdout)
-    assert "sessions_app_message" in tables and not [name for name in tables if name.startswith("oauth")]
+        with_lab = core | {"EXTRAS": "lab"}
+        assert manage("migrate", **with_lab).returncode == 0
+        later = json.loads(manage("shell", "-v", "0", "-c", SCHEMA, **with_lab).stdout)
+    assert "sessions_app_message" in tables and not [name for name in tables if is_of_extra(name)]
+    made = {part: text for part, text in later if is_of_lab(part)}
+    assert made == {part: text for part, text in schema().items() if is_of_lab(part)}
 
 
 @pytest.mark.slow(seconds=15)
@@ -69,11 +86,12 @@ def test_the_tables_of_an_extra_are_dropped_by_a_command() -> None:
     with data_folder() as folder:
         site = {"DATA_DIR": str(folder), "DATABASE_URL": ""}
         manage("migrate", **site)
-        dropped = manage("drop_extra", "oauth", "--yes", **site)
-        assert dropped.returncode == 0, dropped.stderr
+        for extra in ("oauth", "lab"):
+            dropped = manage("drop_extra", extra, "--yes", **site)
+            assert dropped.returncode == 0, dropped.stderr
         tables = json.loads(manage("shell", "-v", "0", "-c", TABLES, EXTRAS="", **site).stdout)
         assert manage("migrate", "--check", EXTRAS="", **site).returncode == 0
-    assert not [name for name in tables if name.startswith("oauth")]
+    assert not [name for name in tables if is_of_extra(name)]
 
 
 @pytest.mark.slow(seconds=30)

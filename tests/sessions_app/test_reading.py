@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from psycopg.types.json import Jsonb
 
+from memoryproject.settings import CONF
 from moments_app.models import Entity, Moment
 from sessions_app.admin.links import change_url, list_url
 from sessions_app.models import Event, Session, UserProfile
@@ -68,8 +69,11 @@ class TestPages:
             f"{change_url(moment).removesuffix('change/')}history/": "moment: history",
             reverse("admin:moments_app_moment_reading", args=[moment.pk]): "moment: reading",
             reverse("admin:moments_app_moment_chain", args=[session.user_id]): "moment: chain",
-            f"{reverse('admin:moments_app_memoryatom_recall')}?user_id=ada&query=kiln": "fact or observation: recall",
         }
+        if "lab" in CONF.extras:
+            pages[f"{reverse('admin:moments_app_memoryatom_recall')}?user_id=ada&query=kiln"] = (
+                "fact or observation: recall"
+            )
         for url in pages:
             assert eve.get(url).status_code == 200
         assert read() == [("ada", page) for page in pages.values()]

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
-from memoryproject.groups import GROUPS
+from memoryproject.groups import groups
 from sessions_app.models import Application, Event, Session
 from sessions_app.staff import ROLES, invitation_to, invite, role_of, state_of
 from tests.support.operator import operator
@@ -108,7 +108,7 @@ class TestRoles:
     """Three, by name."""
 
     def test_roles_are_the_groups_that_each_migrate_makes(self) -> None:
-        assert [role.group for role in ROLES] == list(GROUPS)
+        assert [role.group for role in ROLES] == list(groups())
 
     def test_the_page_asks_no_more_of_the_database_when_there_are_more(self) -> None:
         root = operator()

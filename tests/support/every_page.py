@@ -11,7 +11,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
-from moments_app.models import MemoryAtom, ProfileLine, PromptTrial, StreamVersion
+from moments_app.models import MemoryAtom, ProfileLine, StreamVersion
 from sessions_app.models import Session, UserProfile
 from sessions_app.staff import invitation_to
 
@@ -25,7 +25,7 @@ ARGUMENTS: dict[str, str | type[Model] | Callable[[], str]] = {
     "number": "1",
     "session_pk": Session,
     "test_person": lambda: str(UserProfile.objects.get(is_test=True).pk),
-    "trial": PromptTrial,
+    "trial": lambda: str(apps.get_model("lab", "prompttrial")._base_manager.earliest("pk").pk),
     "token": lambda: invitation_to(User.objects.filter(password__startswith="!").earliest("pk")),
     "user_pk": UserProfile,
     "version": StreamVersion,

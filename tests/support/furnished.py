@@ -1,7 +1,9 @@
 """A database in which every page of the admin has something to show."""
 
 import uuid
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
+from importlib import import_module
+from importlib.util import find_spec
 
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
@@ -10,7 +12,7 @@ from django.utils import timezone
 from django_q.models import Task
 from django_q.tasks import async_task
 
-from memory_extras.oauth.models import Assistant, Consent
+from memoryproject.settings import CONF
 from memoryproject.site_state import RESTARTED, Change, State
 from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
 from moments_app.engines.interface import CallRecord, Exchange
@@ -25,8 +27,6 @@ from moments_app.models import (
     Job,
     MemoryAtom,
     MemoryStream,
-    Probe,
-    PromptVersion,
     Summary,
     WebhookEndpoint,
 )
@@ -34,8 +34,6 @@ from moments_app.models.atom import content_hash
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.profile_lines import follow_text
-from moments_app.operator.prompt_sample import begin
-from moments_app.probes.keep import draft_from, keep_probe
 from moments_app.provenance.correct import correct, correcting
 from moments_app.provenance.retract import retract
 from moments_app.streams.add_atoms import add_atoms
@@ -84,9 +82,10 @@ def furnish() -> Session:
     _fail(session)
     _correct(ada)
     _retract(ada)
-    _probe(session)
-    _try_out()
     _operate(session)
+    for extra in CONF.extras:
+        if find_spec(module := f"{__name__}_{extra}"):
+            import_module(module).furnish(session)
     job = Job.objects.request(BuildMoments.name, session, requested_by="operator:eve", force=True)
     async_task(RUN_TASK, str(job.job_id))  # as an older release queued jobs
     session.refresh_from_db()
@@ -188,38 +187,6 @@ def _fail(session: Session) -> None:
     )
 
 
-def _probe(session: Session) -> None:
-    """A probe that was met under one prompt and missed under the next."""
-    draft = draft_from(session, 0)
-    assert draft is not None
-    probe, _ = keep_probe(session.user, draft, created_by="operator:eve")
-    for number, is_met in enumerate((True, False), start=1):
-        probe.results.create(
-            run_id=uuid.uuid4(),
-            user=session.user,
-            is_met=is_met,
-            words_found=3 - number,
-            words_count=4,
-            missing_words=["kiln"],
-            evidence_found=2 - number,
-            evidence_count=1,
-            tokens=900,
-            refs={"retrieved": [f"rem://sessions/{session.session_id}/messages/1"]},
-            setup={"prompts": {"rem://prompts/moment-builder": number}},
-            requested_by="operator:eve",
-        )
-    Probe.objects.create(user=session.user, question="Where is the felt?", expected="Shelf", created_by="key:app")
-
-
-def _try_out() -> None:
-    """A trial of the first prompt over a sample, and a test person who said something."""
-    version = PromptVersion.objects.earliest("resource", "pk")
-    trial = begin(version, 3, requested_by="operator:eve")
-    figures = {"calls": 3, "tokens": 2_000, "milliseconds": 4_000, "kept": 9, "dropped": 1, "met": 1, "probes": 2}
-    trial.sides.get().add(figures)
-    talk(UserProfile.objects.create(user_id="tess", is_test=True), 4, session_id="playground-1")
-
-
 def _retract(user: UserProfile) -> None:
     other = talk(user, 40, session_id="planted")
     build(other)
@@ -232,9 +199,6 @@ def _operate(session: Session) -> None:
     LogEntry.objects.log_actions(eve.pk, [session], CHANGE, change_message="Asked for moments.", single_object=True)
     invite("ida", role="viewer", actor="operator:eve")
     key, _ = ApiKey.objects.issue("my-app", user=session.user)
-    assistant = Assistant.objects.register("Claude", ["https://claude.example.com/back"], is_by_itself=True)
-    ends_at = timezone.now() + timedelta(days=30)
-    Consent.objects.allow(assistant, user=session.user, scopes=["read"], ends_at=ends_at, by="operator:eve")
     DailyLimit.objects.create(key=key, requests=1_000, model_calls=3, usd=0)
     DailyUsage.objects.create(key=key, day=today(), requests=1_200, model_calls=3, usd="0.5")
     EmbeddingModel.objects.create(name="text-embedding", dimensions=64)

@@ -1,21 +1,23 @@
 """A database that every migration has run on, kept between runs: what the tests use is copied from it.
 
 To run the migrations takes as long as two hundred tests, to copy their result a tenth of a second. The first process
-that finds none for today's migrations makes it, while the others wait, and drops those of earlier ones. What `migrate`
-adds from code after the last migration, such as schedules and prompts, is not in it: each run adds its own.
+that finds none for today's migrations makes it, while the others wait, and drops those of earlier ones. Each choice of
+extras has a database of its own. What `migrate` adds from code after the last migration, such as schedules and prompts,
+is not in it: each run adds its own.
 """
 
-import hashlib
+from hashlib import sha256
 
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 
+from memoryproject.settings import CONF
 from tests.support.landed import digest
 from tests.support.other_database import connected_to
 
-PREFIX = "test_migrated_"
+PREFIX = f"test_migrated_{sha256(','.join(sorted(CONF.extras)).encode()).hexdigest()[:8]}_"
 UNFINISHED = PREFIX + "unfinished"
 LOCK = 5_107_326  # any number: who holds it makes the database
 _VERSIONS_SQL = "SELECT version(), (SELECT default_version FROM pg_available_extensions WHERE name = 'vector')"
@@ -36,7 +38,7 @@ def _fingerprint(cursor: CursorWrapper) -> str:
     cursor.execute(_VERSIONS_SQL)
     parts = [str(cursor.fetchone())]
     parts += [digest(migration) for _, migration in sorted(MigrationLoader(None).disk_migrations.items())]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _there(cursor: CursorWrapper) -> list[str]:

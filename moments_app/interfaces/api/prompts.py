@@ -15,7 +15,7 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from moments_app.models import PromptResource, PromptTrial, PromptVersion
+from moments_app.models import PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
 from moments_app.prompts import ADDRESS
 from moments_app.prompts.versions import MAX_CHARS, NO_WORD, NotApproved, put_in_force, with_line_breaks
@@ -288,8 +288,7 @@ class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[P
     def get_queryset(self) -> QuerySet[PromptVersion]:
         """Return the prompt's versions, newest first."""
         versions = self.prompt(self.kwargs["name"]).versions.select_related("resource")
-        found: QuerySet[PromptVersion] = PromptTrial.objects.tried_versions(versions)
-        return found.defer("content") if self.action == "list" else found
+        return versions.defer("content") if self.action == "list" else versions
 
     @transaction.atomic
     def create(self, request: Request, name: str) -> Response:

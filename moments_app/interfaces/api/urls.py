@@ -10,9 +10,7 @@ from moments_app.interfaces.api import (
     facts,
     jobs,
     moments,
-    probes,
     profile_lines,
-    prompt_trials,
     prompts,
     retractions,
     search,
@@ -37,10 +35,7 @@ router.register("streams/<uuid:stream_id>/atoms", atoms.AtomViewSet, "atoms")
 router.register("streams/<uuid:stream_id>/retractions", shard_retractions.ShardRetractionViewSet, "shardretractions")
 router.register("retractions", retractions.RetractionViewSet, "retractions")
 router.register("prompts", prompts.PromptViewSet, "prompts")
-router.register("prompts", prompt_trials.PromptTrialViewSet, "prompttrials")
 router.register("prompts/<public_id:name>/versions", prompts.PromptVersionViewSet, "promptversions")
-router.register("probes", probes.ProbeViewSet, "probes")
-router.register("probes/<uuid:probe_id>/results", probes.ProbeResultViewSet, "results")
 
 urlpatterns = [
     # First, because it is called most often: patterns are tried in order.

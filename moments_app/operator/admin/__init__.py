@@ -10,7 +10,6 @@ from moments_app.operator.admin.entity import EntityAdmin
 from moments_app.operator.admin.failure import FailureGroupAdmin
 from moments_app.operator.admin.job import JobAdmin
 from moments_app.operator.admin.moment import MomentAdmin
-from moments_app.operator.admin.probe import ProbeAdmin
 from moments_app.operator.admin.prompt import PromptResourceAdmin
 from moments_app.operator.admin.queue import FailureAdmin, QueueAdmin, ScheduleAdmin
 from moments_app.operator.admin.release import ReleaseAdmin
@@ -35,7 +34,6 @@ __all__ = [
     "MemoryAtomAdmin",
     "MemoryStreamAdmin",
     "MomentAdmin",
-    "ProbeAdmin",
     "PromptResourceAdmin",
     "QueueAdmin",
     "ReleaseAdmin",

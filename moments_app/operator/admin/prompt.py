@@ -11,10 +11,7 @@ from moments_app.operator.views.prompt import (
     AddVersion,
     CompareVersions,
     PromptEditor,
-    TrialSubjects,
-    TryPrompt,
 )
-from moments_app.operator.views.prompt_sample import BeginSample, ShowTrial, TryOneOfSample
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.limited_operators import is_limited
@@ -36,11 +33,6 @@ class PromptResourceAdmin(PageAdmin):
         AddVersion,
         ActivateVersion,
         CompareVersions,
-        TryPrompt,
-        TrialSubjects,
-        BeginSample,
-        TryOneOfSample,
-        ShowTrial,
     )
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:

@@ -13,7 +13,6 @@ from unfold.contrib.filters.admin import FieldTextFilter
 from unfold.decorators import display
 
 from moments_app.operator.views.context_preview import ContextPreview
-from moments_app.operator.views.probe import KeepProbe
 from moments_app.operator.views.retraction import RetractTurns
 from moments_app.operator.views.session import (
     MoreTurns,
@@ -76,7 +75,6 @@ class SessionAdmin(PageAdmin):
         Trace,
         RebuildSession,
         RetractTurns,
-        KeepProbe,
         BuildSession,
         RequestDigest,
         SettleSession,

@@ -1,29 +1,24 @@
-"""Prompts: an editor, versions and what differs between them, which one is in force, and trying one out."""
+"""Prompts: an editor, versions and what differs between them, and which one is in force."""
 
-from collections.abc import Collection
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.contrib import messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import transaction
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
-from moments_app.jobs.trial import CannotTry, can_be_tried, try_prompt
-from moments_app.models import EngineCall, MemoryStream, PromptResource, PromptTrial, PromptVersion
+from moments_app.models import EngineCall, PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
-from moments_app.operator import prompt_sample, prompt_trial
 from moments_app.operator.diff import DiffLine, line_diff
 from moments_app.operator.pager import first_of
 from moments_app.operator.prompt_help import help_for
-from moments_app.operator.rights import READ_PERSON, SEE_MEMORY, SEE_PROBES
-from moments_app.probes.trial import try_probes
 from moments_app.prompts.versions import (
     MAX_CHARS,
     NO_WORD,
@@ -32,16 +27,12 @@ from moments_app.prompts.versions import (
     put_in_force,
     with_line_breaks,
 )
-from moments_app.reports.tried import given, is_about_streams
 from sessions_app.admin.links import page_url
-from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import RowPage
-from sessions_app.models import Session
 from sessions_app.tokens import estimate_tokens
 
 VERSIONS = 50  # a page
 LATEST_CHANGES = 10
-TRIALS = 10  # over samples
 JUNK_DAYS = 30
 MAX_NUMBER = 2**31 - 1  # of a version
 
@@ -66,14 +57,6 @@ class VersionForm(TextForm):
     after = forms.IntegerField(min_value=0)
 
 
-class TrialForm(TextForm):
-    """A text, and what it is tried on."""
-
-    subject = forms.IntegerField(
-        label="Try on", min_value=1, max_value=2**62, error_messages={"required": "Choose one of the list."}
-    )
-
-
 class CompareForm(forms.Form):
     """Two versions by their numbers."""
 
@@ -94,8 +77,7 @@ class PromptPage(RowPage[PromptResource]):
         """Read a page of versions without their texts, newest first."""
         before = self.number("before")
         calls = EngineCall.objects
-        versions = PromptTrial.objects.tried_versions(self.row.versions.defer("content"))
-        versions = calls.with_junk(calls.with_invalid_answers(versions))
+        versions = calls.with_junk(calls.with_invalid_answers(self.row.versions.defer("content")))
         if before is not None and before <= MAX_NUMBER:
             versions = versions.filter(number__lt=before)
         found, last = first_of(versions, VERSIONS)
@@ -137,16 +119,10 @@ class PromptEditor(PromptPage):
 
     def context(self) -> dict[str, Any]:
         shown = super().context() | {"help": help_for(self.row.purpose), "changes": self._changes()}
-        shown |= {
-            "trials": prompt_sample.trials_of(self.row, actor=self.actor)[:TRIALS],
-            "is_second_asked": is_second_asked(),
-        }
-        return shown | (self._trial_context() if self.may_try() and can_be_tried(self.row) else {})
-
-    def may_try(self) -> bool:
-        """Tell whether the operator may try prompts: a trial costs money, and shows what was said."""
-        may_change = self.admin.has_change_permission(self.request)
-        return bool(may_change and self.request.user.has_perms((READ_PERSON, *SEE_MEMORY)))
+        shown |= {"is_second_asked": is_second_asked(), "panels": [panel.template for panel in PANELS]}
+        for panel in PANELS:
+            shown |= panel.context(self)
+        return shown
 
     def _version_asked_for(self) -> PromptVersion | None:
         number = self.number("version")
@@ -154,23 +130,26 @@ class PromptEditor(PromptPage):
             return None
         return self.row.versions.filter(number=number).first()
 
-    def _trial_context(self) -> dict[str, Any]:
-        begins = self.request.POST.get("begins", "")
-        return {
-            "may_try": True,
-            "uses_model": settings.ENGINE.uses_model,
-            "seconds": round(settings.ENGINE.timeout_seconds),
-            "is_about_streams": is_about_streams(self.row),
-            "begins": begins,
-            "subjects": prompt_trial.subjects(self.row, begins),
-            "sizes": prompt_sample.SIZES,
-            "chosen": self.request.POST.get("subject", ""),
-        }
-
     def _changes(self) -> list[LogEntry]:
         about = ContentType.objects.get_for_model(PromptResource)
         entries = LogEntry.objects.filter(content_type=about, object_id=str(self.row.pk))
         return list(entries.select_related("user").order_by("-action_time", "-id")[:LATEST_CHANGES])
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A section that an extra adds to the editor.
+
+    Args:
+        template: What the section is rendered with.
+        context: Returns what the template shows.
+    """
+
+    template: str
+    context: Callable[[PromptEditor], dict[str, Any]]
+
+
+PANELS: list[Panel] = []
 
 
 class ChangesVersions(PromptEditor):
@@ -250,66 +229,3 @@ class CompareVersions(PromptPage):
             return self.go_back()
         old, new = (get_object_or_404(self.row.versions, number=form.cleaned_data[name]) for name in ("old", "new"))
         return self.page(old=old, new=new, compared=(old, new), hunks=line_diff(old.content, new.content))
-
-
-class TriesPrompt(PromptEditor):
-    """A view for those who may try prompts."""
-
-    def has_permission(self) -> bool:
-        return self.may_try()
-
-    def rows(self) -> QuerySet[PromptResource]:
-        return super().rows().select_related("active_version")
-
-
-class TryPrompt(TriesPrompt):
-    """Show what the text in the editor makes of a session, beside the version in force; nothing is written."""
-
-    route, name = "<path:pk>/try/", "try"
-    http_method_names = ["post"]
-    tried: Session | MemoryStream | None = None
-
-    def people(self) -> Collection[int]:
-        """Return the person whom the text was tried on."""
-        return people_of(self.tried) if self.tried else ()
-
-    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        shown = {} if request.POST.get("step") == "find" else self._tried(TrialForm(request.POST))
-        if request.headers.get("HX-Request"):
-            return render(request, "operator/prompts/trial.html", {"resource": self.row} | shown)
-        return self.editor(VersionForm(request.POST), **shown)
-
-    def _tried(self, form: TrialForm) -> dict[str, Any]:
-        """Try the text; say why where that can't be done."""
-        if not form.is_valid():
-            return {"problem": " ".join(f"{field.label}: {error}" for field in form for error in field.errors)}
-        subject = prompt_trial.subject_with(self.row, form.cleaned_data["subject"])
-        if subject is None:
-            return {"problem": "What was chosen is not there any more."}
-        try:
-            trial = try_prompt(self._version_with(form.cleaned_data["content"]), subject)
-        except CannotTry as error:
-            return {"problem": str(error)}
-        self.tried = subject
-        return {
-            "subject": subject,
-            "given": given(trial.input),
-            "trial": trial,
-            "sides": prompt_trial.sides(trial, self.row.active_version),
-            "probes": try_probes(trial, subject) if self.request.user.has_perm(SEE_PROBES) else [],
-        }
-
-    def _version_with(self, content: str) -> PromptVersion:
-        """Return the saved version with this text, else one that is not saved."""
-        saved = self.row.versions.filter(content=content).first()
-        return saved or PromptVersion(resource=self.row, content=content)
-
-
-class TrialSubjects(TriesPrompt):
-    """The subjects to try a prompt on, for the list that follows what is typed."""
-
-    route, name = "<path:pk>/subjects/", "subjects"
-
-    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        found = prompt_trial.subjects(self.row, request.GET.get("begins", ""))
-        return render(request, "operator/prompts/subjects.html", {"subjects": found})

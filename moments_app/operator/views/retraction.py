@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from django import forms
 from django.contrib import messages
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.text import capfirst
 
@@ -17,7 +17,6 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Moment,
-    Probe,
     RetractedItem,
     Retraction,
     StreamVersion,
@@ -30,6 +29,7 @@ from moments_app.provenance.derived import Derived, InStreams
 from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
 from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
+from moments_app.provenance.withdrawal import withdrawals
 from sessions_app.admin.links import change_url, page_url, turn_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage, number_in
 from sessions_app.models import Event, Message, Session
@@ -117,14 +117,14 @@ def _groups(found: Derived) -> list[Group]:
         _group("Partition events", found.events, _event_row),
         _group("Rewritten: they name one of the moments, or tell of it", found.mentions, _mention_row),
         _group("Journeys that may have led through one of the moments", found.journeys, _moment_row),
-        _group("Probes", found.probes, _probe_row),
+        *(_group(one.title, found.of_extras[one.name], _row) for one in withdrawals()),
     ]
     return [group for group in groups if group.count]
 
 
 def _groups_in_streams(found: InStreams) -> list[Group]:
     return [
-        _group("Facts and observations", found.atoms, _atom_row),
+        _group("Facts and observations", found.atoms, _row),
         _group("Versions of streams' texts", found.versions, _version_row),
     ]
 
@@ -146,20 +146,12 @@ def _summary_row(summary: Summary) -> Row:
     return Row(f"Turns {summary.start_sequence}–{summary.end_sequence}, {summary.status}", change_url(summary))
 
 
-def _entity_row(entity: Entity) -> Row:
-    return Row(str(entity), change_url(entity))
-
-
-def _atom_row(atom: MemoryAtom) -> Row:
-    return Row(str(atom), change_url(atom))
-
-
 def _version_row(version: StreamVersion) -> Row:
     return Row(f"of {_time(version)}", page_url(MemoryStream, "change", version.stream_id))
 
 
-def _probe_row(probe: Probe) -> Row:
-    return Row(str(probe), change_url(probe))
+def _row(row: Model) -> Row:
+    return Row(str(row), change_url(row))
 
 
 def _event_row(event: Message) -> Row:
@@ -224,7 +216,7 @@ class ItemsForm(forms.Form):
 
 
 def _groups_of_items(found: ItemsPreview) -> list[Group]:
-    groups = [*_groups_in_streams(found.derived), _group("Tasks, goals and problems", found.entities, _entity_row)]
+    groups = [*_groups_in_streams(found.derived), _group("Tasks, goals and problems", found.entities, _row)]
     return [group for group in groups if group.count]
 
 

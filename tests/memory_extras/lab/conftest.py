@@ -1,5 +1,5 @@
 """Who looks, and at what: as on the other pages of operators."""
 
-from tests.moments_app.operator.conftest import built, root
+from tests.moments_app.operator.conftest import built, prompt, root
 
-__all__ = ["built", "root"]
+__all__ = ["built", "prompt", "root"]

@@ -4,22 +4,20 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import LazySettings
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from moments_app.models import EngineCall, MemoryStream, Probe, PromptResource
+from moments_app.models import PromptResource, PromptVersion
 from moments_app.operator.diff import line_diff
-from moments_app.prompts import STREAM_CONSOLIDATION_URI
-from sessions_app.models import Event, Session, UserProfile
+from sessions_app.models import Event, UserProfile
 from tests.support import openai_server as behave
 from tests.support.jobs import build
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of
-from tests.support.streams import note
-from tests.support.tables import everything
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -145,96 +143,33 @@ class TestComparing:
         assert root.get(url("compare", prompt), {"old": "x"}).status_code == 302
 
 
-class TestTrying:
-    """The text in the editor, beside the version in force."""
+class TestApproval:
+    """Before a version counts."""
 
-    def ask(self, client: Client, prompt: PromptResource, subject: Any, **data: str) -> Any:
-        posted = {"content": "OTHER WORDS", "subject": subject, "step": "try", **data}
-        return client.post(url("try", prompt), posted, headers={"HX-Request": "true"})
-
-    @pytest.mark.slow
-    def test_both_sides_are_shown_and_nothing_is_written(
-        self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
+    def test_where_a_second_editor_is_asked_for_the_writer_puts_nothing_in_force(
+        self, root: Client, prompt: PromptResource, settings: LazySettings
     ) -> None:
-        session = talk(ada, 120)
-        page(root, change_url(prompt))
-        before = everything(but=["moments_app_enginecall", "sessions_app_event"])
-        shown = self.ask(root, prompt, session.pk).content.decode()
-        assert everything(but=["moments_app_enginecall", "sessions_app_event"]) == before
-        assert list(Event.objects.values_list("type", "user_pk")) == [("user_read", ada.pk)]
-        assert EngineCall.objects.filter(purpose="try moment-builder").count() == 2
-        assert shown.index("Version 1") < shown.index("The text in the editor")
-        assert shown.count("They spoke of") >= 2 and "120 tokens" in shown
-        assert "<html" not in shown
+        settings.PROMPT_APPROVAL = "second"
+        first = prompt.active_version
+        mine = {"content": "Mine.", "after": 1, "activate": ""}
+        shown = root.post(url("add_version", prompt), mine, follow=True).content.decode()
+        assert "another editor puts it in force" in shown and "Save and put in force" not in shown
+        root.post(url("activate", prompt, 2))
+        prompt.refresh_from_db()
+        assert prompt.active_version == first
+        other = operator(group="editors")
+        other.post(url("activate", prompt, 2))
+        prompt.refresh_from_db()
+        assert prompt.active_version and prompt.active_version.number == 2
+        root.post(url("activate", prompt, 1))
+        prompt.refresh_from_db()
+        assert prompt.active_version == first  # one goes back to what was in force, whoever wrote it
 
-    @pytest.mark.slow
-    def test_without_javascript_the_whole_page_comes_with_what_was_typed(
-        self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
-        session = talk(ada, 120)
-        posted = {"content": "OTHER WORDS", "note": "why", "after": 1, "subject": session.pk, "step": "try"}
-        shown = root.post(url("try", prompt), posted).content.decode()
-        assert "<html" in shown and "OTHER WORDS</textarea>" in shown and 'value="why"' in shown
-        assert "The text in the editor" in shown and f'value="{session.pk}" checked' in shown
-        found = root.post(url("try", prompt), posted | {"step": "find", "begins": "nobody"}).content.decode()
-        assert "Nothing begins so." in found and "OTHER WORDS" in found
-        assert prompt.versions.count() == 1
-
-    def test_a_saved_text_is_called_by_its_number(
-        self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
-        version = prompt.add_version("OTHER WORDS", created_by="test")
-        assert "Version 2" in self.ask(root, prompt, talk(ada, 120).pk).content.decode()
-        assert EngineCall.objects.filter(prompt_version=version).exists()
-
-    def test_sessions_are_found_by_the_beginning_of_an_id(
-        self, root: Client, prompt: PromptResource, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
-    ) -> None:
-        talk(ada, 2, session_id="chat-1")
-        talk(bo, 2, session_id="other")
-        assert "chat-1" in page(root, url("subjects", prompt), begins="chat")
-        assert "other" not in page(root, url("subjects", prompt), begins="chat")
-        assert "other" in page(root, url("subjects", prompt), begins="bo")
-
-    def test_consolidations_are_tried_on_streams(
-        self, root: Client, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
-        prompt = PromptResource.objects.get(uri=STREAM_CONSOLIDATION_URI)
-        MemoryStream.objects.ensure_for(talk(ada, 2))
-        stream = MemoryStream.objects.get(stream_type="user")
-        note(stream, "Likes kilns.")
-        assert "user stream" in page(root, url("subjects", prompt), begins="ada")
-        shown = self.ask(root, prompt, stream.pk).content.decode()
-        assert "1 observations" in shown and shown.count("Likes kilns.") == 2
-
-    @pytest.mark.slow
-    def test_probes_of_what_it_is_tried_on_are_asked_for_both_texts(
-        self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
-        session = talk(ada, 120)
-        asked = {"question": "What of the kiln?", "expected": "kiln and glaze", "created_by": "test"}
-        probe = Probe.objects.create(user=ada, session=session, **asked)
-        shown = self.ask(root, prompt, session.pk).content.decode()
-        assert change_url(probe) in shown and shown.count("2 of 2 words") == 2
-
-    @pytest.mark.parametrize(
-        ("subject", "told"), [("", "Choose one"), ("x", "Try on: "), ("99999", "not there any more")]
-    )
-    def test_what_it_can_not_be_tried_on_is_told(
-        self, root: Client, prompt: PromptResource, model_server: OpenAIServer, subject: str, told: str
-    ) -> None:
-        assert told in self.ask(root, prompt, subject).content.decode()
-        assert not model_server.requests
-
-    def test_the_extractive_engine_is_said_to_read_no_prompts(self, root: Client, prompt: PromptResource) -> None:
-        assert "It reads no prompts" in page(root, change_url(prompt))
-
-    def test_row_18_a_viewer_can_not_try(self, prompt: PromptResource, ada: UserProfile) -> None:
-        session = talk(ada, 120)
-        for client in (operator("view_"), operator("change_promptresource", "view_promptresource")):
-            assert self.ask(client, prompt, session.pk).status_code == 403
-            assert client.get(url("subjects", prompt)).status_code == 403
-        assert "Try it" not in page(operator("view_prompt"), change_url(prompt))
+    def test_the_page_says_whether_a_version_was_tried(self, root: Client, prompt: PromptResource) -> None:
+        second = prompt.add_version("OTHER WORDS", created_by="operator:eve")
+        assert "It was not tried over a sample." in page(root, change_url(prompt))
+        PromptVersion.objects.filter(pk=second.pk).update(is_tried=True)
+        assert "It was tried over a sample; the figures are above." in page(root, change_url(prompt))
 
 
 class TestThePages:
@@ -281,12 +216,8 @@ class TestThePages:
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         prompt.add_version(f"</textarea>{PLANTED}", created_by=PLANTED, note=PLANTED)
-        session = talk(ada, 120, text=f"{PLANTED} </script>")
-        Session.objects.filter(pk=session.pk).update(session_id=PLANTED)
         shown = [
             page(root, change_url(prompt), version=2),
             page(root, url("compare", prompt), old=1, new=2),
-            page(root, url("subjects", prompt)),
-            root.post(url("try", prompt), {"content": PLANTED, "subject": session.pk}).content.decode(),
         ]
         assert all("planted" in text and PLANTED not in text for text in shown)

@@ -14,7 +14,12 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.people.provenance import Provenance, declared
 
 Model = type[models.Model]
-OURS = [model for app in ("sessions_app", "moments_app", "oauth") for model in apps.get_app_config(app).get_models()]
+OURS = [
+    model
+    for app in apps.get_app_configs()
+    if app.name.startswith(("sessions_app", "moments_app", "memory_extras."))
+    for model in app.get_models()
+]
 
 
 def personal(tables: Iterable[Model]) -> set[Model]:

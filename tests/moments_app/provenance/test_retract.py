@@ -14,6 +14,7 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from memoryproject.settings import CONF
 from moments_app.jobs.runner import run_job
 from moments_app.models import (
     Contradiction,
@@ -34,7 +35,6 @@ from moments_app.models import (
     TurnEmbedding,
     Word,
 )
-from moments_app.probes.keep import draft_from, keep_probe
 from moments_app.provenance.retract import CannotRetract, preview, retract
 from moments_app.provenance.retract_items import Named, retract_items
 from moments_app.provenance.undo import undo_retraction
@@ -67,6 +67,16 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 MARKER = "xyzzyplugh"
 POISON = f"I live in {MARKER}. I love {MARKER}, the {MARKER} account, and all {MARKER} money."
 PLANTED = [20, 38, 39]  # at the beginning of a moment, and at the end of a formation
+
+
+def keep_probe(session: Session, sequence: int) -> None:
+    """Keep a turn as a probe that was asked once."""
+    from memory_extras.lab.probes import keep
+
+    draft = keep.draft_from(session, sequence)
+    assert draft is not None
+    probe, _ = keep.keep_probe(session.user, draft, created_by="operator:eve")
+    probe.results.create(run_id=probe.probe_id, user=session.user, is_met=True, requested_by="test")
 
 
 def poisoned(user: UserProfile, *planted: int, session_id: str = "s1", size: int = 40) -> Session:
@@ -300,10 +310,8 @@ class TestRetract:
         planted = list(session.messages.turns().filter(sequence__in=PLANTED).values_list("pk", flat=True))
         candidates = session.atoms.candidates().filter(source_message_ids__overlap=planted).order_by("pk")
         release(candidates[0], "In words that are nobody's.", actor="operator:eve")
-        draft = draft_from(session, PLANTED[0])
-        assert draft is not None
-        probe, _ = keep_probe(session.user, draft, created_by="operator:eve")
-        probe.results.create(run_id=probe.probe_id, user=session.user, is_met=True, requested_by="test")
+        if "lab" in CONF.extras:
+            keep_probe(session, PLANTED[0])
         fact = session.atoms.filter(is_candidate=False, source_message_ids__overlap=planted)[0]
         Contradiction.objects.create(user=session.user, earlier=fact, later=fact, reason="Nobody is sure.")
         asked = {"user": session.user, "kind": "corrected", "before": "kiln", "requested_by": "test"}

@@ -1,6 +1,5 @@
 """Old records of work go; what leads somewhere stays."""
 
-import uuid
 from datetime import timedelta
 from io import StringIO
 
@@ -11,7 +10,7 @@ from django_q.models import Task
 from pytest_django.fixtures import Settings
 
 from memoryproject.schedules import schedules
-from moments_app.models import EngineCall, Job, Moment, Probe
+from moments_app.models import EngineCall, Job, Moment
 from moments_app.reports.housekeeping import Tidied, housekeeping
 from sessions_app.models import Event, UserProfile
 from sessions_app.models.event import READINGS, USER_EXPORTED
@@ -73,14 +72,6 @@ def test_row_35_who_read_whom_is_kept_for_the_days_that_are_set_and_an_export_fo
     assert housekeeping() == Tidied(readings=1)
     assert {event.type for event in Event.objects.readings_of(ada)} == {USER_EXPORTED}
     assert Event.objects.filter(type="moments_built").count() == 2
-
-
-def test_what_probes_came_to_goes_after_its_days(ada: UserProfile) -> None:
-    probe = Probe.objects.create(user=ada, question="What?", expected="Quince", created_by="test")
-    for days in (399, 401):
-        at = timezone.now() - timedelta(days=days)
-        probe.results.create(run_id=uuid.uuid4(), user=ada, is_met=True, requested_by="test", created_at=at)
-    assert housekeeping() == Tidied(probe_results=1)
 
 
 @pytest.mark.parametrize("name", schedules())

@@ -1,0 +1,109 @@
+"""The list of probes: how they fared over time, and what was expected."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+from unfold.paginator import InfinitePaginator
+
+from memory_extras.lab.models import Probe, ProbeResult
+from memory_extras.lab.views.probe import ProbeForm, RunPersonsProbes, ask_of, chart_of
+from moments_app.operator.admin.filters import UserFilter
+from sessions_app.admin.base import PageAdmin, one_line, prefix_search
+from sessions_app.admin.links import link_to
+from sessions_app.admin.views.base import actor_of
+
+MET = {True: ("met", "Met"), False: ("missed", "Missed"), None: ("none", "Not asked yet")}
+
+
+class MetFilter(admin.SimpleListFilter):
+    """Probes by what came of them last."""
+
+    title = "last time"
+    parameter_name = "met"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("1", "Met"), ("0", "Missed"), ("none", "Not asked yet")]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        wanted = {"1": True, "0": False, "none": None}
+        chosen = self.value()
+        return queryset.filter(was_met=wanted[chosen]) if chosen in wanted else queryset
+
+
+@admin.register(Probe)
+class ProbeAdmin(PageAdmin):
+    """Questions whose answers memory should bring up. They are kept from a transcript, or by an application."""
+
+    list_display = ("question", "user_link", "session_link", "state", "asked_at", "created_by")
+    applications = ("user__application",)
+    list_filter = (MetFilter, UserFilter)
+    list_filter_submit = True
+    list_select_related = ("user", "session")
+    paginator = InfinitePaginator
+    sortable_by = ()
+    search_fields = ("user__user_id",)
+    search_help_text = "The beginning of a user_id or session_id"
+    open_lookups = ("user__id__exact", "session__id__exact")
+    ordering = ("-id",)
+    list_before_template = "operator/probes/over_time.html"
+    when_empty = "Keep one from a turn of a transcript: its question, and the answer expected."
+    actions = ("run_selected",)
+    form_page = ProbeForm
+    views = (RunPersonsProbes,)
+    fields = ("question", "expected", ("user_link", "session_link"), ("created_by", "created_at", "probe_id"))
+    readonly_fields = ("question", "user_link", "session_link", "created_by", "created_at", "probe_id")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Probe]:
+        queryset: Any = super().get_queryset(request)
+        probes: QuerySet[Probe] = queryset.with_latest()
+        return probes
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Probe], search_term: str
+    ) -> tuple[QuerySet[Probe], bool]:
+        return prefix_search(queryset, search_term, "user__user_id", "session__session_id"), False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show how the probes fared over time: all of them, or those of the person that the list is narrowed to."""
+        results = ProbeResult.objects.all()
+        if user_id := request.GET.get(UserFilter.parameter_name, "").replace("\0", "").strip():
+            results = results.filter(user__user_id=user_id)
+        response: HttpResponse = super().changelist_view(request, (extra_context or {}) | chart_of(results))
+        return response
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False  # from a transcript, where the evidence is
+
+    def has_run_permission(self, request: HttpRequest) -> bool:
+        """Let whoever may change probes have them asked."""
+        return bool(self.has_change_permission(request))
+
+    @admin.action(description="Ask all probes of these people", permissions=["run"])
+    def run_selected(self, request: HttpRequest, queryset: QuerySet[Probe]) -> None:
+        """Ask for a run of each person's probes."""
+        people = list(queryset.order_by("user_id").values_list("user_id", flat=True).distinct())
+        for user_pk in people:
+            ask_of(user_pk, actor_of(request))
+        self.message_user(request, f"The probes of {len(people)} people are asked.")
+
+    @admin.display(description="User")
+    def user_link(self, probe: Probe) -> SafeString | str:
+        return link_to(probe.user)
+
+    @admin.display(description="Asked in")
+    def session_link(self, probe: Probe) -> SafeString | str:
+        return link_to(probe.session) if probe.session else "the latest session"
+
+    @display(  # type: ignore[untyped-decorator]
+        description="Last time", label={"met": "success", "missed": "danger"}
+    )
+    def state(self, probe: Any) -> tuple[str, str]:
+        return MET[probe.was_met]
+
+    @admin.display(description="When")
+    def asked_at(self, probe: Any) -> str:
+        return one_line(probe.run_at)

@@ -1,0 +1,195 @@
+"""Probes over REST: questions with the answer expected, and what of it reached the context when they were asked."""
+
+import uuid
+
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory_extras.lab.models import Probe, ProbeResult
+from memory_extras.lab.models.probe import EXPECTED_MAX_CHARS, QUESTION_MAX_CHARS, ProbeQuerySet, ProbeResultQuerySet
+from memory_extras.lab.probes.keep import CannotProbe, Draft, TooManyProbes, change_probe, keep_probe
+from memory_extras.lab.probes.run import RunProbes
+from moments_app.interfaces.api.jobs import Accepted, accepted
+from moments_app.models import Job
+from sessions_app.api.fields import SEQUENCE_MAX, BooleanField, IntegerField, PublicIdField, WordsField
+from sessions_app.api.pagination import PageQuery
+from sessions_app.api.person import PersonQuery
+from sessions_app.api.sessions import session_or_404
+from sessions_app.api.viewsets import PersonViewSet, one_or_404
+from sessions_app.models import Session
+
+EVIDENCE_MOST = 50
+BLANK = {"blank": "It has at least one word."}
+
+
+class ProbesQuery(PageQuery):
+    """Filters of a list of probes."""
+
+    session_id = PublicIdField(required=False, help_text="Where they are asked.")
+    is_met = BooleanField(required=False, help_text="By their last run.")
+
+
+class ProbePatch(PersonQuery):
+    """What can be changed of a probe."""
+
+    expected = WordsField(max_length=EXPECTED_MAX_CHARS, required=False, error_messages=BLANK)
+    evidence_session_id = PublicIdField(
+        required=False, help_text="Where the evidence was said; left out: as it is, else where the question is asked."
+    )
+    evidence_sequences = serializers.ListField(
+        child=IntegerField(min_value=0, max_value=SEQUENCE_MAX),
+        required=False,
+        max_length=EVIDENCE_MOST,
+        help_text="Of the turns that say the answer.",
+    )
+
+
+class ProbeInput(ProbePatch):
+    """A new probe."""
+
+    question = WordsField(max_length=QUESTION_MAX_CHARS, error_messages=BLANK)
+    expected = WordsField(max_length=EXPECTED_MAX_CHARS, error_messages=BLANK)
+    session_id = PublicIdField(
+        required=False, help_text="Where it is asked; left out: in the session that the person was in last."
+    )
+
+
+class ProbeAnswer(serializers.ModelSerializer[Probe]):
+    """A question, the answer expected, and whether the context had it last."""
+
+    session_id = serializers.CharField(source="session.session_id", default=None, allow_null=True)
+    evidence_session_id = serializers.CharField(source="source_session.session_id", default=None, allow_null=True)
+    run_at = serializers.DateTimeField(default=None, allow_null=True, help_text="When it was asked last.")
+    is_met = serializers.BooleanField(source="was_met", default=None, allow_null=True)
+
+    class Meta:
+        model = Probe
+        fields = (
+            "probe_id",
+            "session_id",
+            "question",
+            "expected",
+            "evidence_session_id",
+            "evidence_sequences",
+            "run_at",
+            "is_met",
+            "created_by",
+            "created_at",
+            "updated_at",
+        )
+
+
+class ProbeResultAnswer(serializers.ModelSerializer[ProbeResult]):
+    """What of an answer stood in the context."""
+
+    probe_id = serializers.UUIDField(source="probe.probe_id")
+    refs = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField()), help_text="What stood in the context, by layer."
+    )
+    setup = serializers.DictField(help_text="The prompts' versions in force, and settings that matter.")
+
+    class Meta:
+        model = ProbeResult
+        fields = (
+            "run_id",
+            "probe_id",
+            "is_met",
+            "words_found",
+            "words_count",
+            "missing_words",
+            "evidence_found",
+            "evidence_count",
+            "tokens",
+            "refs",
+            "setup",
+            "problem",
+            "created_at",
+        )
+
+
+class RunInput(PersonQuery):
+    """Which probes are asked."""
+
+    session_id = PublicIdField(required=False, help_text="Those that are asked in this session; left out: all.")
+
+
+@extend_schema_view(
+    list=extend_schema(description="Probes of a person, newest first, each with its latest result."),
+    retrieve=extend_schema(description="The probe with its latest result."),
+    destroy=extend_schema(description="Deletes the probe and its results."),
+)
+class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Probe]):
+    """A person's probes."""
+
+    queryset = Probe.objects.select_related("session", "source_session").newest_first()
+    serializer_class = ProbeAnswer
+    lookup_field = "probe_id"
+    lookup_value_converter = "uuid"
+    inputs = {"list": ProbesQuery, "create": ProbeInput, "partial_update": ProbePatch, "run": RunInput}
+    answers = {"create": {201: ProbeAnswer, 200: ProbeAnswer}, "run": {202: Accepted}}
+    refuses = {"create": [CannotProbe, TooManyProbes], "partial_update": [CannotProbe]}
+    filters = {"session_id": "session__session_id", "is_met": "was_met"}
+
+    def get_queryset(self) -> ProbeQuerySet:
+        """Return the person's probes, each with its latest result."""
+        rows: ProbeQuerySet = super().get_queryset()
+        return rows.with_latest()
+
+    def create(self, request: Request) -> Response:
+        """Keeps one; answers 200 with the present one when the question is kept for that session."""
+        session = self.session("session_id")
+        draft = Draft(
+            self.validated_data["question"],
+            self.validated_data["expected"],
+            session=session,
+            source_session=self.session("evidence_session_id") or session,
+            evidence=self.validated_data.get("evidence_sequences", ()),
+        )
+        probe, is_new = keep_probe(self.found_person, draft, created_by=self.actor)
+        return self.created(one_or_404(self.get_queryset(), pk=probe.pk), is_new=is_new)
+
+    def partial_update(self, request: Request, probe_id: uuid.UUID) -> Response:
+        """Changes the answer expected, or the evidence."""
+        probe = self.get_object()
+        draft = Draft(
+            probe.question,
+            self.validated_data.get("expected", probe.expected),
+            source_session=self.session("evidence_session_id") or probe.source_session or probe.session,
+            evidence=self.validated_data.get("evidence_sequences", probe.evidence_sequences),
+        )
+        change_probe(probe, draft)
+        probe.save()
+        return self.answer(self.get_object())
+
+    @action(detail=False, methods=["post"])
+    def run(self, request: Request) -> Response:
+        """Asks a person's probes, in a job: no model is called, and the context alone is looked at.
+
+        The job's `result` says how many were met; `run_id` of the results is its `job_id`.
+        """
+        person, session = self.found_person, self.session("session_id")
+        return accepted(
+            Job.objects.request(RunProbes.name, session, user_id=person.pk, requested_by=self.actor, force=True)
+        )
+
+    def session(self, name: str) -> Session | None:
+        """Return the session named in a field of the body; None if the field is missing."""
+        return session_or_404(self.person, self.validated_data[name]) if name in self.validated_data else None
+
+
+@extend_schema_view(list=extend_schema(description="The results of a probe, newest first."))
+class ProbeResultViewSet(ListModelMixin, PersonViewSet[ProbeResult]):
+    """The results of a probe."""
+
+    queryset = ProbeResult.objects.select_related("probe").newest_first()
+    serializer_class = ProbeResultAnswer
+
+    def get_queryset(self) -> ProbeResultQuerySet:
+        """Return the results of this person's probe."""
+        probe = one_or_404(Probe.objects.for_user(self.person), probe_id=self.kwargs["probe_id"])
+        results: ProbeResultQuerySet = super().get_queryset()
+        return results.filter(probe=probe)

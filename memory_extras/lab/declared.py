@@ -1,0 +1,99 @@
+"""Declare the extra's tables to exports, erasures, retractions and housekeeping."""
+
+from collections.abc import Sequence
+
+from django.db.models import Model, Q
+
+from memory_extras.lab.models import Probe, ProbeResult
+from memory_extras.lab.probes.run import RunProbes
+from moments_app.models import Retraction
+from moments_app.models.atom import content_hash
+from moments_app.provenance.export_format import REQUESTED_BY, SourceSequences, session_of
+from moments_app.provenance.withdrawal import Withdrawal, register_withdrawal
+from moments_app.reports.housekeeping import OF_EXTRAS
+from sessions_app.models import Session
+from sessions_app.people.export_format import Column, File, NameOf, PublicId, Restored
+from sessions_app.people.import_user import Importing
+from sessions_app.people.provenance import Provenance, declare
+
+
+class QuestionText(Column):
+    """The question of a probe, of which a session has each once, by its hash. It is read after the session."""
+
+    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+        there = Probe.objects.for_user(importing.user)
+        kept = set(there.values_list("session_id", "question_hash"))
+        left = []
+        for row in rows:
+            row.columns |= {"question_hash": content_hash(row.line[self.name]), "created_by": REQUESTED_BY}
+            place = (row.columns["session_id"], row.columns["question_hash"])
+            if place not in kept:
+                kept.add(place)
+                left.append(row)
+        return left
+
+
+class Probes(Withdrawal):
+    """Probes whose question, answer or evidence is among the turns, with their results."""
+
+    name, title = "probes", "Probes"
+
+    def derived(self, session: Session, turns: Sequence[int], *, is_whole: bool) -> list[Probe]:
+        """Return the probes that were made of the turns. Of a whole session, its evidence counts too."""
+        own = Probe.objects.for_user(session.user).order_by("pk")
+        of_session = Q(source_session=session) if is_whole else Q()
+        return list(own.filter(of_session | Q(source_message_ids__overlap=turns)))
+
+    def parts(self, rows: Sequence[Model]) -> list[ProbeResult]:
+        """Return the results of probes."""
+        return list(ProbeResult.objects.filter(probe__in=[row.pk for row in rows]).order_by("pk"))
+
+    def put_back(self, retraction: Retraction, session: Session) -> None:
+        """Restore probes with their results, unless the session has a newer probe with the same question."""
+        items = retraction.items
+        for item in items.of(Probe):
+            there = Probe.objects.filter(session=item.data["session"], question_hash=item.data["question_hash"])
+            if there.filter(user=session.user_id).exists():
+                items.of(ProbeResult).filter(data__probe=item.object_pk).delete()
+                item.delete()
+        items.put_back(Probe, ProbeResult)
+
+
+declare(
+    Provenance(
+        Probe,
+        File(
+            "probes",
+            about="questions with the answer expected, by which memory is tried; `asked_in`: where they are asked",
+            fields="probe_id asked_in question expected session_id evidence_sequences source_sequences created_at "
+            "updated_at",
+            columns=(
+                PublicId("probe_id"),
+                NameOf("asked_in", "session", Session, "session_id"),
+                session_of("source_session"),
+                SourceSequences(),
+                QuestionText("question"),
+            ),
+            key=("probe_id",),
+            is_newer=True,
+        ),
+        made_of=("source_session", "source_message_ids"),
+        is_withdrawn=True,
+    ),
+    Provenance(
+        ProbeResult,
+        File(
+            "probe_results",
+            about="what of the answers stood in contexts",
+            fields="probe_id run_id is_met words_found words_count missing_words evidence_found evidence_count tokens "
+            "refs setup problem created_at",
+            columns=(NameOf("probe_id", "probe", Probe, "probe_id"),),
+            is_restored=False,
+        ),
+        made_of=("probe", "refs"),
+        made_by=(RunProbes.name,),
+        is_withdrawn=True,
+    ),
+)
+register_withdrawal(Probes())
+OF_EXTRAS["probe_results"] = ProbeResult.objects.expired

@@ -1,0 +1,154 @@
+"""Probes: questions about a person with the answer that memory should bring up, and what came of asking them."""
+
+import uuid
+from datetime import timedelta
+from typing import Any, Self
+
+from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.models import OuterRef, Q, Subquery
+from django.utils import timezone
+
+from moments_app.models.atom import content_hash
+from sessions_app.lexemes import whole_words
+from sessions_app.models import Session, UserProfile
+
+QUESTION_MAX_CHARS = 4_000
+EXPECTED_MAX_CHARS = 4_000
+KEPT_DAYS = 400  # that results are kept
+NO_WORD = "It has no word that could be looked for."
+
+
+class ProbeQuerySet(models.QuerySet["Probe"]):
+    def for_user(self, user: UserProfile | None) -> Self:
+        """Return a person's probes."""
+        return self.filter(user=user)
+
+    def about(self, session: Session) -> Self:
+        """Return those that a session has to do with: asked there, said there, or asked wherever the person is."""
+        concerned = Q(session=session) | Q(source_session=session) | Q(session=None)
+        return self.filter(concerned, user_id=session.user_id)
+
+    def of_application(self, application: int) -> Self:
+        """Return the probes of all people of an application."""
+        return self.filter(user__application=application)
+
+    def newest_first(self) -> Self:
+        return self.order_by("-id")
+
+    def with_latest(self) -> Self:
+        """Add what came of each last: when (`run_at`), and whether the answer was there (`was_met`)."""
+        latest = ProbeResult.objects.filter(probe=OuterRef("pk")).order_by("-id")
+        return self.annotate(
+            run_at=Subquery(latest.values("created_at")[:1]), was_met=Subquery(latest.values("is_met")[:1])
+        )
+
+
+class Probe(models.Model):
+    """A question, the answer expected, and the turns that say it."""
+
+    probe_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="probes", db_index=False)
+    session = models.ForeignKey(
+        Session,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="probes",
+        help_text="Where the question is asked. Blank: in the session that the person was in last.",
+    )
+    question = models.TextField(max_length=QUESTION_MAX_CHARS, help_text="What the context is for.")
+    question_hash = models.CharField(max_length=64, editable=False)
+    expected = models.TextField("expected answer", max_length=EXPECTED_MAX_CHARS, help_text="Its words are looked for.")
+    source_session = models.ForeignKey(
+        Session,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        help_text="Where the evidence was said.",
+    )
+    evidence_sequences = ArrayField(
+        models.BigIntegerField(),
+        default=list,
+        blank=True,
+        help_text="Of the turns of that session that say the answer.",
+    )
+    source_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True, editable=False)
+    created_by = models.CharField(max_length=255, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = ProbeQuerySet.as_manager()
+
+    class Meta:
+        db_table = "moments_app_probe"  # where probes were before the extra
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "session", "question_hash"], nulls_distinct=False, name="probe_asked_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.question[:80]
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save the hash, too, by which a question is kept once."""
+        self.question_hash = content_hash(self.question)
+        super().save(*args, **kwargs)
+
+    def clean(self) -> None:
+        """Check that there is something to look for, and that the question is not kept already."""
+        if not whole_words(self.expected):
+            raise ValidationError({"expected": NO_WORD})
+        same = Probe.objects.filter(user=self.user_id, session=self.session_id)
+        if same.filter(question_hash=content_hash(self.question)).exclude(pk=self.pk).exists():
+            raise ValidationError({"question": "There is a probe with this question."})
+
+
+class ProbeResultQuerySet(models.QuerySet["ProbeResult"]):
+    def for_user(self, user: UserProfile | None) -> Self:
+        """Return what came of a person's probes."""
+        return self.filter(user=user)
+
+    def expired(self) -> Self:
+        """Return the results older than `KEPT_DAYS`."""
+        return self.filter(created_at__lt=timezone.now() - timedelta(days=KEPT_DAYS))
+
+    def newest_first(self) -> Self:
+        return self.order_by("-id")
+
+
+class ProbeResult(models.Model):
+    """What of a probe's answer stood in the context that it got, under which prompts and settings."""
+
+    run_id = models.UUIDField(help_text="Of the run, which may have asked many.")
+    probe = models.ForeignKey(Probe, on_delete=models.CASCADE, related_name="results", db_index=False)
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
+    is_met = models.BooleanField("met", help_text="Enough of the words, and the evidence where some is named.")
+    words_found = models.PositiveSmallIntegerField(default=0)
+    words_count = models.PositiveSmallIntegerField(default=0)
+    missing_words = ArrayField(models.CharField(max_length=255), default=list, blank=True)
+    evidence_found = models.PositiveSmallIntegerField(default=0)
+    evidence_count = models.PositiveSmallIntegerField(default=0)
+    tokens = models.PositiveIntegerField(default=0, help_text="Estimated, of the context.")
+    refs = models.JSONField(default=dict, help_text="Addresses of the items of the context, by layer.")
+    setup = models.JSONField(default=dict, help_text="The prompts' versions in force, and settings that matter.")
+    problem = models.CharField(max_length=255, blank=True, help_text="Why there was no context.")
+    requested_by = models.CharField(max_length=255)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    objects = ProbeResultQuerySet.as_manager()
+
+    class Meta:
+        db_table = "moments_app_proberesult"
+        verbose_name = "probe result"
+        constraints = [models.UniqueConstraint(fields=["run_id", "probe"], name="probe_result_once_a_run")]
+        indexes = [
+            models.Index(fields=["probe", "-id"], name="probe_result_newest"),
+            models.Index(fields=["user", "-id"], name="probe_result_user"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.probe_id} {self.created_at:%Y-%m-%d %H:%M}"

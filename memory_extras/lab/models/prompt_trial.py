@@ -1,0 +1,73 @@
+"""Trials of a prompt over a sample: figures alone, for those who decide whether a version is to count."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from django.db import models
+from django.db.models import F
+
+from moments_app.models.prompt import PromptResource, PromptVersion
+
+
+class PromptTrialQuerySet(models.QuerySet["PromptTrial"]):
+    def of(self, resource: PromptResource) -> Self:
+        """Return the trials of a prompt's versions, newest first, with their figures."""
+        found = self.filter(version__resource=resource).select_related("version")
+        return found.prefetch_related("sides__version").order_by("-pk")
+
+
+class PromptTrial(models.Model):
+    """A version of a prompt, tried on several sessions or streams beside the one in force then."""
+
+    version = models.ForeignKey(PromptVersion, on_delete=models.CASCADE, related_name="trials")
+    size = models.PositiveIntegerField(help_text="Sessions or streams that were chosen.")
+    tried = models.PositiveIntegerField(default=0, help_text="On how many of them it was.")
+    differing = models.PositiveIntegerField(default=0, help_text="On how many of them the two made something else.")
+    requested_by = models.CharField(max_length=255)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = PromptTrialQuerySet.as_manager()
+
+    class Meta:
+        db_table = "moments_app_prompttrial"
+
+    def __str__(self) -> str:
+        return f"Trial of {self.version} on {self.size}"
+
+    def is_taken(self, *, differs: bool) -> bool:
+        """Count one more of the sample; return False where all of it was tried already."""
+        more = PromptTrial.objects.filter(pk=self.pk, tried__lt=F("size"))
+        return bool(more.update(tried=F("tried") + 1, differing=F("differing") + int(differs)))
+
+
+class TrialSide(models.Model):
+    """What one of the versions of a trial made of the sample, in figures."""
+
+    trial = models.ForeignKey(PromptTrial, on_delete=models.CASCADE, related_name="sides")
+    version = models.ForeignKey(PromptVersion, on_delete=models.CASCADE, related_name="+")
+    calls = models.PositiveIntegerField(default=0)
+    failed = models.PositiveIntegerField(default=0, help_text="On how many it came to nothing.")
+    milliseconds = models.PositiveBigIntegerField(default=0)
+    tokens = models.PositiveBigIntegerField(default=0)
+    usd = models.DecimalField(max_digits=12, decimal_places=6, default=0)
+    kept = models.PositiveIntegerField(default=0)
+    dropped = models.PositiveIntegerField(default=0)
+    probes = models.PositiveIntegerField(default=0)
+    met = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        db_table = "moments_app_trialside"
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["trial", "version"], name="trial_side_once")]
+
+    def __str__(self) -> str:
+        return f"{self.version} in {self.trial_id}"
+
+    def add(self, figures: Mapping[str, Any]) -> None:
+        """Add what it made of one more of the sample."""
+        TrialSide.objects.filter(pk=self.pk).update(**{name: F(name) + value for name, value in figures.items()})
+
+    @property
+    def seconds_a_call(self) -> float:
+        """Time that an engine took for one call; 0 where there was none."""
+        return self.milliseconds / 1000 / self.calls if self.calls else 0.0

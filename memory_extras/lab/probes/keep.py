@@ -1,0 +1,134 @@
+"""Keeping a probe: for whoever brings it, an application or an operator, the same is refused."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memory_extras.lab.models import Probe
+from memory_extras.lab.models.probe import EXPECTED_MAX_CHARS, NO_WORD, QUESTION_MAX_CHARS
+from moments_app.models.atom import content_hash
+from sessions_app.insert import insert_unless_there
+from sessions_app.lexemes import whole_words
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.refusals import Conflict, Refusal
+
+MOST = 100  # probes of one person
+
+
+class CannotProbe(Refusal):
+    """The probe has nothing that could be looked for, or names turns that aren't there; the message says which."""
+
+    code = "cannot_probe"
+
+
+class TooManyProbes(Conflict):
+    """The person has as many probes as one may."""
+
+    code = "too_many_probes"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A probe to be kept.
+
+    Args:
+        question: what is asked.
+        expected: the answer.
+        session: where it is asked; None: in the session that the person was in last.
+        source_session: where the evidence was said.
+        evidence: sequences of its turns.
+        made_from: further turns of that session, of which question and answer are made.
+    """
+
+    question: str
+    expected: str
+    session: Session | None = None
+    source_session: Session | None = None
+    evidence: Sequence[int] = ()
+    made_from: Sequence[int] = ()
+
+
+def draft_from(session: Session, sequence: int) -> Draft | None:
+    """Return the probe that a turn suggests: the user's turn as the question, the answer to it as what is expected.
+
+    Args:
+        session: of the turn.
+        sequence: of the question, or of its answer.
+
+    Returns:
+        None when no turn of the user is there, or nothing answers it.
+    """
+    turns = session.messages.turns().believed().filter(user_id=session.user_id)
+    asked = turns.filter(role=Message.Role.USER, sequence__lte=sequence).order_by("-sequence").first()
+    if asked is None:
+        return None
+    later = turns.filter(role=Message.Role.ASSISTANT, sequence__gt=asked.sequence).exclude(content="")
+    answer = later.order_by("sequence").first()
+    if answer is None:
+        return None
+    return Draft(
+        asked.content[:QUESTION_MAX_CHARS],
+        answer.content[:EXPECTED_MAX_CHARS],
+        session=session,
+        source_session=session,
+        evidence=[answer.sequence],
+        made_from=[asked.sequence, answer.sequence],
+    )
+
+
+def keep_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Probe, bool]:
+    """Keep a probe, in the caller's transaction, unless its question is kept for that session.
+
+    Args:
+        user: whom it is about, and whose sessions are named.
+        draft: the probe.
+        created_by: key:… or operator:….
+
+    Returns:
+        The probe, or the present one, and whether it is new.
+
+    Raises:
+        CannotProbe: nothing could be looked for, or a turn that is named isn't there.
+        TooManyProbes: The person has `MOST` probes.
+    """
+    probe = Probe(user=user, session=draft.session, question=draft.question, created_by=created_by)
+    probe.question_hash = content_hash(draft.question)
+    change_probe(probe, draft)
+    there = Probe.objects.for_user(user)
+    same = there.filter(session=draft.session, question_hash=probe.question_hash)
+    if not same.exists() and there.count() >= MOST:
+        raise TooManyProbes(f"A person has at most {MOST} probes.")
+    return (probe, True) if insert_unless_there(probe) else (same.get(), False)
+
+
+def change_probe(probe: Probe, draft: Draft) -> None:
+    """Give a probe, which is not saved here, what is expected and the evidence.
+
+    Raises:
+        CannotProbe: as `keep_probe`.
+    """
+    if not whole_words(draft.expected):
+        raise CannotProbe(f"expected: {NO_WORD}")
+    probe.expected, probe.source_session = draft.expected, draft.source_session
+    probe.evidence_sequences = sorted(set(draft.evidence))
+    made_from = _turns(probe, {*draft.evidence, *draft.made_from})
+    # What it was made of before stays: its question may be that of a turn.
+    probe.source_message_ids = sorted({*probe.source_message_ids, *made_from})
+
+
+def _turns(probe: Probe, sequences: set[int]) -> list[int]:
+    """Return the primary keys of turns, archived ones too.
+
+    Raises:
+        CannotProbe: one is not there, or no longer believed.
+    """
+    if not sequences:
+        return []
+    if probe.source_session is None:
+        raise CannotProbe("Name the session whose turns are the evidence.")
+    turns = Message.objects.filter(session=probe.source_session, user=probe.user, retracted_at=None)
+    found = dict(
+        turns.exclude(kind=Message.Kind.PARTITION).filter(sequence__in=sequences).values_list("sequence", "pk")
+    )
+    if missing := sorted(sequences - set(found)):
+        raise CannotProbe(f"The session has no turn {missing[0]} that is believed.")
+    return [found[sequence] for sequence in sorted(sequences)]

@@ -1,0 +1,136 @@
+"""Trying a prompt by its probes: whether their answers would reach the context if what an engine made were kept.
+
+The process's own commit is run with each answer, in a transaction that is rolled back, and the contexts are made within
+it. So they have what they would have, and nothing of it stays. Vectors are not made: what is new is found by its words.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import DatabaseError, transaction
+
+from memory_extras.lab.models import Probe
+from memory_extras.lab.probes.measure import Measure, measured
+from memory_extras.lab.probes.run import NO_SESSION, evidence_of, session_to_ask_in
+from memory_extras.lab.trials.try_prompt import Trial
+from moments_app.context.assemble import BudgetTooSmall, preview
+from moments_app.context.request import ContextRequest
+from moments_app.jobs.process import AnyProcess, ClaimLost, Moved, Skipped, process_named, session_of
+from moments_app.models import Job, MemoryStream
+from moments_app.recall.query import recall_request_for
+from moments_app.recall.request import RecallRequest
+from sessions_app.models import Session
+
+MOST = 10  # probes: the session is locked meanwhile
+NOT_KEPT = "What it made could not be kept over what is there, so there is no context to look at."
+
+
+@dataclass(frozen=True)
+class TriedProbe:
+    """A probe, and what of its answer would reach the context with each answer of the trial; None where none would be
+    there.
+    """
+
+    probe: Probe
+    measures: list[Measure | None]
+
+
+def try_probes(trial: Trial, subject: Session | MemoryStream) -> list[TriedProbe]:
+    """Ask the probes that a trial's subject has to do with, once for each of its answers; nothing is written.
+
+    Call this outside any transaction.
+    """
+    probes = _probes_of(subject)
+    recalls = [_recall(probe) for probe in probes]
+    columns = [_measures(trial, answer.answer, subject, probes, recalls) for answer in trial.answers] if probes else []
+    return [TriedProbe(probe, [column[row] for column in columns]) for row, probe in enumerate(probes)]
+
+
+def _probes_of(subject: Session | MemoryStream) -> list[Probe]:
+    if isinstance(subject, Session):
+        probes = Probe.objects.about(subject)
+    else:
+        probes = Probe.objects.filter(user=subject.user_id)
+    return list(probes.select_related("user", "session", "source_session").newest_first()[:MOST])
+
+
+def _recall(probe: Probe) -> RecallRequest | None:
+    """Return what memory is searched for; the question's vector is asked for before any transaction."""
+    session = session_to_ask_in(probe)
+    if session is None:
+        return None
+    named = probe.user.user_id, session.session_id, probe.question
+    return recall_request_for(*named, application=probe.user.application_id, retrieval="query")
+
+
+def _measures(
+    trial: Trial,
+    answer: Any,
+    subject: Session | MemoryStream,
+    probes: Sequence[Probe],
+    recalls: Sequence[RecallRequest | None],
+) -> list[Measure | None]:
+    if answer is None:  # the engine failed
+        return [None] * len(probes)
+    try:
+        with _as_if_kept(trial, answer, subject):
+            return [_measure(probe, recall) for probe, recall in zip(probes, recalls, strict=True)]
+    except (Moved, ClaimLost, DatabaseError):
+        return [Measure(problem=NOT_KEPT)] * len(probes)
+
+
+@contextmanager
+def _as_if_kept(trial: Trial, answer: Any, subject: Session | MemoryStream) -> Iterator[None]:
+    """Run the block as if the process had kept an answer."""
+    process = process_named(trial.process)
+    with transaction.atomic():
+        job = _running_job(process.name, subject)
+        if _version_of(subject) != _version_of(job.stream or session_of(job)):
+            raise Moved("What was tried has gone on meanwhile.")
+        if trial.is_again:
+            _set_back(process, job)
+        input = process.claim(job)  # which may begin what the commit ends
+        if isinstance(input, Skipped):
+            raise Moved(input.reason)
+        process.commit(job, input.of_one_call(), answer)
+        yield
+        transaction.set_rollback(True)
+
+
+def _version_of(subject: Session | MemoryStream) -> tuple[object, ...]:
+    """Return what changes when there is more or less for an engine to work on."""
+    if isinstance(subject, Session):
+        return subject.last_sequence, subject.retraction_count
+    return (subject.last_updated_at,)
+
+
+def _set_back(process: AnyProcess, job: Job) -> None:
+    """Have what the process did last be undone for its commit, which reads the session anew."""
+    process.rewind(job)
+    if job.session:
+        job.session.save(update_fields=["last_moment_message_idx", "live_from_sequence"])
+
+
+def _running_job(name: str, subject: Session | MemoryStream) -> Job:
+    """Return a job as a worker would have it, in place of the one that may be open."""
+    about = {"stream": subject} if isinstance(subject, MemoryStream) else {"session": subject}
+    Job.objects.open().filter(process=name, **about).update(status=Job.Status.SKIPPED)
+    job = Job.objects.create(process=name, user=subject.user, force=True, requested_by="trial", **about)
+    taken = Job.objects.take(job.job_id)
+    assert taken is not None  # it is due, and nobody else sees it
+    return taken
+
+
+def _measure(probe: Probe, recall: RecallRequest | None) -> Measure:
+    session = session_to_ask_in(probe)
+    if session is None:
+        return Measure(problem=NO_SESSION)
+    request = ContextRequest(query=probe.question, recall=recall, is_trial=True)
+    try:
+        envelope = preview(probe.user, session.session_id, request)
+    except BudgetTooSmall as error:
+        return Measure(problem=str(error))
+    assert envelope is not None  # the session is there
+    return measured(probe, evidence_of(probe), envelope)

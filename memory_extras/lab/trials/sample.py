@@ -1,0 +1,140 @@
+"""A trial of a prompt over a sample: what it is tried on, and what came of each in figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from memory_extras.lab.models import Probe, PromptTrial
+from memory_extras.lab.models.prompt_trial import PromptTrialQuerySet
+from memory_extras.lab.probes.trial import TriedProbe
+from memory_extras.lab.trials.parts import is_about_streams
+from memory_extras.lab.trials.subjects import Side
+from memory_extras.lab.trials.try_prompt import Trial, TrialAnswer
+from moments_app.models import MemoryStream, PromptResource, PromptVersion
+from moments_app.models.engine_call import cost_of
+from moments_app.operator.diff import DiffPart, word_diff
+from sessions_app.limited_operators import scope_key, unlimited
+from sessions_app.models import Session
+
+SIZES = (3, 5, 10)
+LOOKED_AT = 200  # of the newest sessions or streams, of which the sample is taken
+SHORT = 24  # turns of a session below which others come first
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one of the sample.
+
+    Args:
+        parts: both texts, with what differs marked; one alone where there is no other.
+        added, removed: words that only the tried version has, and only the one in force.
+    """
+
+    parts: list[DiffPart]
+    added: int
+    removed: int
+
+    @property
+    def differs(self) -> bool:
+        """Tell whether the two made something else."""
+        return bool(self.added or self.removed)
+
+
+def sample_of(resource: PromptResource, size: int) -> list[int]:
+    """Choose what a prompt is tried on: the latest of as many people, those with probes first, short ones last.
+
+    Args:
+        resource: the prompt.
+        size: how many.
+    """
+    newest = _streams() if is_about_streams(resource) else _sessions()
+    people = {one.user_id for one in newest}
+    asked = set(Probe.objects.filter(user__in=people).values_list("user_id", flat=True))
+    newest.sort(key=lambda one: (one.user_id not in asked, _is_short(one)))  # else in their order
+    of_each: dict[int | None, int] = {}
+    for one in newest:
+        of_each.setdefault(one.user_id, one.pk)
+    return list(of_each.values())[:size]
+
+
+def _is_short(subject: Session | MemoryStream) -> bool:
+    """Tell whether there is hardly anything in a session that a prompt could be tried on."""
+    return isinstance(subject, Session) and subject.message_count < SHORT
+
+
+def _sessions() -> list[Session | MemoryStream]:
+    rows = Session.objects.filter(message_count__gt=0, user__is_test=False).order_by("-last_activity_at", "-id")
+    return list(rows.only("user_id", "message_count")[:LOOKED_AT])
+
+
+def _streams() -> list[Session | MemoryStream]:
+    rows = MemoryStream.objects.active().exclude(consolidation_prompt="").exclude(user__is_test=True)
+    return list(rows.order_by("-last_updated_at", "-id").only("user_id")[:LOOKED_AT])
+
+
+def trials_of(resource: PromptResource, *, actor: str) -> PromptTrialQuerySet:
+    """Return the trials that an operator may see: to one who is limited, those of others tell of other applications."""
+    found = PromptTrial.objects.of(resource)
+    return found.filter(requested_by=actor) if scope_key() else found
+
+
+def begin(version: PromptVersion, size: int, *, requested_by: str) -> PromptTrial:
+    """Put a trial on record: of a version, beside the one in force where that is another.
+
+    Args:
+        version: that is tried.
+        size: of the sample.
+        requested_by: operator:….
+    """
+    trial = PromptTrial.objects.create(version=version, size=size, requested_by=requested_by)
+    active = version.resource.active_version
+    for one in [active, version] if active and active.pk != version.pk else [version]:
+        trial.sides.create(version=one)
+    return trial
+
+
+def note(trial: PromptTrial, made: Trial, outcome: Outcome, probes: Sequence[TriedProbe]) -> bool:
+    """Add what came of one of the sample; return False where the whole sample was tried already."""
+    if not trial.is_taken(differs=outcome.differs):
+        return False
+    with unlimited():  # the version may be the site's
+        PromptVersion.objects.filter(pk=trial.version_id).update(is_tried=True)
+    sides = {side.version_id: side for side in trial.sides.all()}
+    for number, answer in enumerate(made.answers):
+        if side := sides.get(answer.version.pk):
+            side.add(_figures(answer) | _met(probes, number))
+    return True
+
+
+def compared(sides: Sequence[Side]) -> Outcome:
+    """Compare what the two made; one alone differs from nothing."""
+    texts = [_text(side) for side in sides]
+    parts = word_diff(texts[0], texts[-1])
+    words = {change: sum(part.words for part in parts if part.change == change) for change in ("added", "removed")}
+    return Outcome(parts, words["added"], words["removed"])
+
+
+def _text(side: Side) -> str:
+    if side.made.error:
+        return side.made.error
+    return "\n\n".join(f"{part.heading}\n{part.text}" for part in side.parts)
+
+
+def _figures(answer: TrialAnswer) -> dict[str, Any]:
+    calls = answer.calls
+    costs = [cost_of(call.engine, call.input_tokens, call.output_tokens) for call in calls]
+    return {
+        "calls": len(calls),
+        "failed": int(bool(answer.error)),
+        "milliseconds": sum(call.latency_ms for call in calls),
+        "tokens": answer.tokens,
+        "usd": sum((cost for cost in costs if cost is not None), Decimal(0)),
+        "kept": sum(call.kept for call in calls),
+        "dropped": sum(sum(call.dropped.values()) for call in calls),
+    }
+
+
+def _met(probes: Sequence[TriedProbe], number: int) -> dict[str, int]:
+    measures = [probe.measures[number] for probe in probes]
+    return {"probes": len(measures), "met": sum(bool(measure and measure.is_met) for measure in measures)}

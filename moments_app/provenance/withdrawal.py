@@ -1,0 +1,52 @@
+"""How retractions reach the tables of extras, which the core doesn't know by name."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from django.db.models import Model
+
+from moments_app.models import Retraction
+from sessions_app.models import Session
+
+
+class Withdrawal(ABC):
+    """What a retraction withdraws from the tables of an extra.
+
+    Attributes:
+        name: the key of its count in previews and results.
+        title: the heading of its rows on the page of a preview.
+    """
+
+    name: str
+    title: str
+
+    @abstractmethod
+    def derived(self, session: Session, turns: Sequence[int], *, is_whole: bool) -> Sequence[Model]:
+        """Return the rows that rest on some turns.
+
+        Args:
+            session: The session of the turns.
+            turns: The primary keys of the turns.
+            is_whole: They are all that the session has.
+        """
+
+    def parts(self, rows: Sequence[Model]) -> Sequence[Model]:
+        """Return rows of another table that leave with these rows, and before them."""
+        return ()
+
+    @abstractmethod
+    def put_back(self, retraction: Retraction, session: Session) -> None:
+        """Restore what a retraction withdrew, when it is undone."""
+
+
+_REGISTERED: list[Withdrawal] = []
+
+
+def register_withdrawal(withdrawal: Withdrawal) -> None:
+    """Let retractions reach a table of an extra."""
+    _REGISTERED.append(withdrawal)
+
+
+def withdrawals() -> Sequence[Withdrawal]:
+    """Return what extras have registered."""
+    return _REGISTERED

@@ -1,0 +1,104 @@
+"""Probes and trials that a release without the extra stored are the extra's."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import Group, Permission
+from django.contrib.contenttypes.models import ContentType
+from django.core.management import call_command
+from django.db import connection
+
+from memory_extras.lab.models import Probe, ProbeResult, PromptTrial
+from moments_app.models import PromptVersion, RetractedItem
+from sessions_app.models.application import DEFAULT
+from sessions_app.people.erase import erase_user
+from tests.earlier import test_upgrade as earlier
+from tests.support.other_database import empty_database
+
+pytestmark = [pytest.mark.slow(seconds=30), pytest.mark.django_db(transaction=True)]
+
+STATE = Path(earlier.__file__).with_name("6_phrases.sql.gz")
+WITHDRAWN = {
+    "probe_id": "22222222-2222-2222-2222-222222222222",
+    "user": 1,
+    "session": None,
+    "question": "Which boat?",
+    "question_hash": "withdrawn",
+    "expected": "The ferry",
+    "source_session": 1,
+    "evidence_sequences": [],
+    "source_message_ids": [1],
+    "created_by": "key:app",
+    "created_at": "2026-03-02T08:00:00Z",
+    "updated_at": "2026-03-02T08:00:00Z",
+}
+# A probe with a result, a trial, a probe that a retraction withdrew, and a group of the operators' own.
+BEFORE = """
+INSERT INTO moments_app_probe (id, probe_id, question, question_hash, expected, evidence_sequences, source_message_ids,
+    created_by, created_at, updated_at, user_id)
+VALUES (7, '11111111-1111-1111-1111-111111111111', 'When does the ferry leave?', 'hash', 'On Thursdays at seven',
+    '{}', '{}', 'key:app', now(), now(), 1);
+INSERT INTO moments_app_proberesult (run_id, is_met, words_found, words_count, missing_words, evidence_found,
+    evidence_count, tokens, refs, setup, problem, requested_by, created_at, probe_id, user_id)
+VALUES ('33333333-3333-3333-3333-333333333333', true, 2, 2, '{}', 0, 0, 90, '{}', '{}', '', 'test', now(), 7, 1);
+INSERT INTO moments_app_prompttrial (size, tried, differing, requested_by, created_at, version_id)
+SELECT 3, 3, 1, 'operator:eve', now(), min(id) FROM moments_app_promptversion;
+INSERT INTO moments_app_retraction (retraction_id, sequences, reason, requested_by, result, waiting, created_at,
+    user_id, session_id)
+VALUES ('44444444-4444-4444-4444-444444444444', NULL, 'test', 'test', '{"turns": 0}', '{}', now(), 1, 1);
+INSERT INTO moments_app_retracteditem (model, object_pk, is_rewritten, data, retraction_id, user_id)
+SELECT 'moments_app.probe', 8, false, %s::jsonb, id, 1 FROM moments_app_retraction;
+INSERT INTO auth_group (name) VALUES ('auditors');
+INSERT INTO auth_group_permissions (group_id, permission_id)
+SELECT auth_group.id, auth_permission.id FROM auth_group, auth_permission
+WHERE auth_group.name = 'auditors' AND codename IN ('view_probe', 'add_probe');
+"""
+
+
+@pytest.fixture
+def upgraded(transactional_db: None) -> Iterator[dict[str, int]]:
+    """The content types of the earlier state, by model, after an upgrade of it."""
+    sql = gzip.decompress(STATE.read_bytes()).decode()
+    with empty_database():
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            cursor.execute("SET search_path = public")
+            cursor.execute(BEFORE, [json.dumps(WITHDRAWN)])
+            cursor.execute("SELECT model, id FROM django_content_type WHERE app_label = 'moments_app'")
+            types = dict(cursor.fetchall())
+        connection.close()
+        ContentType.objects.clear_cache()
+        call_command("migrate", verbosity=0)
+        yield types
+    ContentType.objects.clear_cache()
+
+
+def test_row_33_probes_trials_and_grants_are_kept(upgraded: dict[str, int]) -> None:
+    probe = Probe.objects.get()
+    assert (probe.pk, probe.question, probe.results.get().is_met) == (7, "When does the ferry leave?", True)
+    trial = PromptTrial.objects.get()
+    assert [version.pk for version in PromptVersion.objects.filter(is_tried=True)] == [trial.version_id]
+    types = ContentType.objects.get_for_models(Probe, ProbeResult, PromptTrial)
+    assert {model: found.pk for model, found in types.items()} == {
+        model: upgraded[str(model._meta.model_name)] for model in types
+    }
+    assert not ContentType.objects.filter(app_label="moments_app", model__contains="probe").exists()
+    granted = Permission.objects.filter(group=Group.objects.get(name="auditors"))
+    assert {f"{one.content_type.app_label}.{one.codename}" for one in granted} == {"lab.view_probe", "lab.add_probe"}
+    assert Permission.objects.filter(group__name="editors", codename="add_probe").exists()
+    assert not Permission.objects.filter(group__name="viewers", codename="add_probe").exists()
+
+
+def test_row_33_a_probe_that_was_withdrawn_before_comes_back(upgraded: dict[str, int]) -> None:
+    [item] = RetractedItem.objects.of(Probe)
+    assert item.table is Probe
+    RetractedItem.objects.put_back(Probe)
+    assert Probe.objects.get(pk=8).expected == "The ferry"
+
+
+def test_row_11_an_erasure_after_the_upgrade_leaves_no_probe(upgraded: dict[str, int]) -> None:
+    erase_user("ada", application=DEFAULT, actor="test")
+    assert not Probe.objects.exists() and not ProbeResult.objects.exists()
