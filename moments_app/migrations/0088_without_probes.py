@@ -38,7 +38,7 @@ def drop_unless_taken_over(_: Any, schema_editor: BaseDatabaseSchemaEditor) -> N
 class Migration(migrations.Migration):
     atomic = False  # so that no table waits for another
 
-    dependencies = [("moments_app", "0085_help_of_stream_models")]
+    dependencies = [("moments_app", "0086_recipes_of_embedding_models")]
 
     operations = [
         migrations.RunSQL(

@@ -1,0 +1,89 @@
+"""The tutorial, in the order in which a reader follows it."""
+
+import builtins
+import json
+import re
+import sys
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from memoryproject import conf
+from tests.support.first_steps import blocks_in, commands_of, curl, printed
+from tests.support.jobs import work_off
+from tests.support.openai_server import Handler, OpenAIServer
+
+
+def answer_from_memory(handler: Handler, body: dict[str, Any]) -> None:
+    """Answer the tutorial's question if the request has the answer."""
+    if "When does" not in body["messages"][-1]["content"]:
+        return handler.complete("Noted.")
+    knows = "arrives on 14 March" in json.dumps(body["messages"])
+    return handler.complete("On 14 March." if knows else "I don't know.")
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lines that a reader types, in order."""
+    lines: list[str] = []
+    monkeypatch.setattr(builtins, "input", lambda prompt="": lines.pop(0))
+    return lines
+
+
+class Reader:
+    """Does what the page says, block by block."""
+
+    def __init__(self, site: str, typed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._site, self._typed, self._monkeypatch = site, typed, monkeypatch
+        self._key = self._bot = ""
+        self.responses: list[Any] = []
+
+    def follow(self, language: str, text: str) -> None:
+        if language == "python":
+            self._bot = text
+        elif language == "console":
+            self._talk(text)
+        elif language == "sh":
+            for command in commands_of(text):
+                self._run(command)
+
+    def _talk(self, text: str) -> None:
+        command, dialog = text.split("\n", 1)
+        self._monkeypatch.setattr(sys, "argv", command.removeprefix("$ .venv/bin/python ").split())
+        self._typed[:] = re.findall(r"^You: ?(.*)$", dialog, re.M)
+        assert printed(self._bot, self._site, self._key) == "".join(re.findall(r"^Bot: .*\n", dialog, re.M))
+        assert self._typed == []
+
+    def _run(self, command: list[str]) -> None:
+        if command[0] == "curl":
+            self.responses.append(curl(command, self._site, self._key))
+            work_off()
+        elif command[1] == "manage.py":
+            self._typed[:] = command[-1:]  # `erase_user` asks for the user_id again
+            output = call_command(*command[2:], stdout=StringIO())
+            self._key = self._key or output.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_who_follows_the_tutorial_has_a_bot_that_remembers_and_forgets(
+    site: str, upstream: OpenAIServer, typed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream.always(answer_from_memory)
+    reader = Reader(site, typed, monkeypatch)
+    for language, text in blocks_in("tutorial.md"):
+        reader.follow(language, text)
+    context, accepted, moments, profile = reader.responses
+    assert "The blue kiln arrives on 14 March." in context["context"]
+    assert accepted["status"] == "accepted"
+    assert ["kiln" in moment["summary"] for moment in moments["moments"]] == [True]
+    assert "Turin" in profile["summary"]
+
+
+def test_the_tutorial_names_settings_that_exist() -> None:
+    [env] = [text for language, text in blocks_in("tutorial.md") if language == "env"]
+    chat = conf.load(dict(line.split("=", 1) for line in env.splitlines())).chat
+    assert chat.upstream_base_url == "https://api.openai.com/v1"
+    assert chat.upstream_api_key.get_secret_value()
