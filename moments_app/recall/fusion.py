@@ -1,78 +1,74 @@
 """Making one order out of several: pure functions over scores."""
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Collection, Hashable, Mapping
+from heapq import nlargest
+from statistics import fmean, pstdev
 from typing import TypeVar
-
-MEANING_WEIGHT = 1.0  # of similarity beside words, both in standard deviations
-SEVERAL_WORDS = 1.5  # exponent: half of a query's words in one text say more than a quarter of them in each of two
 
 K = TypeVar("K", bound=Hashable)
 
 # A place in a conversation: primary key of the session, sequence of the turn.
 Place = tuple[int, int]
 
-# A distance between turns, and what a turn gets of the score of the turn so far before it, and of the one after it. An
-# answer often has no word of what it answers; measured in docs/benchmarks.md.
+# A distance between turns, and the share of a turn's score that the turn after it and the turn before it get at that
+# distance. An answer often has no word of the question; docs/benchmarks.md has the measurements.
 SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
+WORDS_WEIGHT = 1.5  # of words, relative to a standard deviation of similarity
+CANDIDATES = 150  # best results of each search, which are ranked
+NEAR_PART = 0.5  # of the shares, for similarity: the vectors of neighbors are alike as it is
+SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores that its turns get
 
 
-def shared_with_neighbours(
-    scores: Mapping[Place, float], *, base: float = 0.0, least: float = 0.0
-) -> dict[Place, float]:
-    """Return each turn's score with its share of those of the turns around it, and the turns around, found or not.
+def word_scores(shares: Mapping[K, float], worth: float) -> dict[K, float]:
+    """Return scores that grow with how rare the matched words are, and with how much of the query they make up.
+
+    A text that has all of the query's rare words outweighs every similarity. Where the texts have few of them, because
+    the query is worded differently, similarity decides.
 
     Args:
-        scores: of the turns that were found.
-        base: score of a turn that was not found.
-        least: score, at least 0, that has to be exceeded to be shared.
-
-    Returns:
-        Some places may lie beyond the end of their session.
+        shares: Of the worth of all words of the query, by text.
+        worth: The sum of the inverse document frequencies of the query's words.
     """
-    shared: dict[Place, float] = defaultdict(lambda: base, scores)
-    for (session, sequence), score in scores.items():
-        if score <= least:
-            continue
+    return {key: WORDS_WEIGHT * worth * share**2 for key, share in shares.items()}
+
+
+def near_scores(similarity: Mapping[K, float], *, unembedded: Collection[K] = ()) -> dict[K, float]:
+    """Return how far each text is above the least similar of the best `CANDIDATES`, in standard deviations of these.
+
+    Args:
+        similarity: The cosines of the texts that were found by meaning.
+        unembedded: Texts without a vector so far. They get the mean, because nothing is known about their meaning.
+    """
+    nearest = nlargest(CANDIDATES, similarity.values())
+    deviation = pstdev(nearest) if nearest else 0.0
+    if deviation < 1e-9:
+        return dict.fromkeys(similarity, 0.0)
+    scores = {key: max(0.0, cosine - nearest[-1]) / deviation for key, cosine in similarity.items()}
+    return scores | dict.fromkeys(unembedded, (fmean(nearest) - nearest[-1]) / deviation)
+
+
+def turn_scores(words: Mapping[Place, float], near: Mapping[Place, float]) -> dict[Place, float]:
+    """Return the scores of turns and of the turns around them, from both searches and from their sessions.
+
+    A session at most doubles the score of a turn, so it adds nothing where nothing was found. Some of the places may
+    lie beyond the end of their session.
+    """
+    scores: dict[Place, float] = defaultdict(float)
+    _share_with_neighbors(words, scores, part=1.0)
+    _share_with_neighbors(near, scores, part=NEAR_PART)
+    by_session: dict[int, list[float]] = defaultdict(list)
+    for (session, _sequence), score in scores.items():
+        by_session[session].append(score)
+    bonus = {session: SESSION_SHARE * fmean(nlargest(SESSION_BEST, own)) for session, own in by_session.items()}
+    return {place: score + min(score, bonus[place[0]]) for place, score in scores.items()}
+
+
+def _share_with_neighbors(found: Mapping[Place, float], scores: dict[Place, float], *, part: float) -> None:
+    """Add the score of each turn to its own, and a part of its share to those of the turns around it."""
+    for (session, sequence), score in found.items():
+        scores[session, sequence] += score
         for distance, to_later, to_earlier in SHARES:
-            shared[session, sequence + distance] += to_later * score
+            scores[session, sequence + distance] += part * to_later * score
             if distance <= sequence:
-                shared[session, sequence - distance] += to_earlier * score
-    return dict(shared)
-
-
-def fused(
-    text: Mapping[K, float], similarity: Mapping[K, float], *, unembedded: Collection[K] = ()
-) -> tuple[dict[K, float], float]:
-    """Add up what both searches say, each in standard deviations, so that scores of all kinds of memory compare.
-
-    Args:
-        text: scores of those found by words, as shares of what the query's words are worth.
-        similarity: cosines of those found by meaning.
-        unembedded: those without a vector so far: of their meaning nothing is known, so it counts as average.
-
-    Returns:
-        The score of each, higher is better, and the score of one that neither search found.
-    """
-    text = {key: share**SEVERAL_WORDS for key, share in text.items()}
-    if not similarity:
-        return text, 0.0
-    keys = text.keys() | similarity.keys()
-    least = min(similarity.values())
-    said = _in_deviations([text.get(key, 0.0) for key in keys])
-    near = _in_deviations([similarity.get(key, least) for key in keys if key not in unembedded])
-
-    def score(key: K) -> float:
-        meant = 0.0 if key in unembedded else near(similarity.get(key, least))
-        return said(text.get(key, 0.0)) + MEANING_WEIGHT * meant
-
-    return {key: score(key) for key in keys}, said(0.0) + MEANING_WEIGHT * near(least)
-
-
-def _in_deviations(values: Sequence[float]) -> Callable[[float], float]:
-    """Return what tells a value's distance from the mean of all, in standard deviations; 0 where all are equal."""
-    mean = fmean(values)
-    deviation = math.sqrt(fmean((value - mean) ** 2 for value in values))
-    return lambda value: (value - mean) / deviation if deviation > 1e-9 else 0.0
+                scores[session, sequence - distance] += part * to_earlier * score

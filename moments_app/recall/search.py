@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from heapq import nlargest
 from operator import itemgetter
 from typing import Any
 
 from django.db import connection
 
-from moments_app.recall.fusion import fused, shared_with_neighbours
+from moments_app.recall.fusion import CANDIDATES, Place, near_scores, turn_scores, word_scores
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.terms import QueryWords
@@ -25,7 +26,6 @@ from sessions_app.models import UserProfile
 from sessions_app.rows import array_of, array_of_texts
 
 MATCH_COUNT = 5  # results, unless a search says how many
-CANDIDATES = 150  # best results of each search, which are fused and ranked
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
 READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
 SURE = 10  # of the best are read whatever they are worth
@@ -127,7 +127,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
     for kind in request.kinds:
         if request.used_mode != "semantic":
             lookup = words.lookup(kind)
-            hits.weights[kind] = sum(lookup.weights)
+            hits.weights[kind] = lookup.worth
             searches.append(_BY_WORDS_SQL.format(table=_TABLES[kind] + then, limits=places))
             rare, joint, queries = map(array_of_texts, (lookup.rare, lookup.joint, lookup.queries))
             parameters += [kind, user.pk, scopes, rare, joint, lookup.with_newest, queries]
@@ -156,22 +156,28 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     """Return the scores of the best hits of all kinds, and of the turns around them, best first.
 
     Args:
-        hits: of all searches.
-        most: results that are wanted; some more are returned.
-        least_share: how much of the best one's score, above what was not found, all but the first `SURE` have.
+        hits: The hits of all searches.
+        most: The number of wanted results. Some more are returned.
+        least_share: The share of the best score that all but the first `SURE` must have.
     """
-    scores, base = fused(hits.shares, hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
-    worthwhile = base + least_share * (max(scores.values(), default=base) - base)
-    turns = {place: score for (kind, place), score in scores.items() if kind == "turn"}
-    found = [(score, place, kind) for (kind, place), score in scores.items() if kind != "turn"]
-    shared = shared_with_neighbours(turns, base=base, least=max(worthwhile, 0.0))
-    found += [(score, place, "turn") for place, score in shared.items()]
+    words = word_scores(hits.shares, max(hits.weights.values(), default=0.0))
+    near = near_scores(hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
+    turns = turn_scores(_turns_of(words), _turns_of(near))
+    found = [(score, place, "turn") for place, score in turns.items()]
+    found += [
+        (words.get(key, 0.0) + near.get(key, 0.0), key[1], key[0])
+        for key in words.keys() | near.keys()
+        if key[0] != "turn"
+    ]
     wanted = max(most + SPARE, READ_AHEAD)
-    least = min(sorted([score for score, *_ in found])[-wanted:], default=0.0)
-    best = [one for one in found if one[0] >= least]  # before they are put in order: most are not among them
-    best.sort(key=itemgetter(0, 1), reverse=True)  # of equal ones the newer
-    told = best[:SURE] + [one for one in best[SURE:wanted] if one[0] >= worthwhile]
+    best = nlargest(wanted, found, key=itemgetter(0, 1))  # of equal ones the newer
+    worthwhile = least_share * best[0][0] if best else 0.0
+    told = best[:SURE] + [one for one in best[SURE:] if one[0] >= worthwhile]
     return {(kind, place): score for score, place, kind in told}
+
+
+def _turns_of(scores: Mapping[Key, float]) -> dict[Place, float]:
+    return {place: score for (kind, place), score in scores.items() if kind == "turn"}
 
 
 def read_results(

@@ -65,6 +65,7 @@ class Lookup:
         with_newest: the newest texts are candidates too, as no word is rare.
         queries, weights: every word, with its weight.
         average: words in a text; None: unknown, and how rare a word is must be counted in what is found.
+        worth: the score of a text that has every word once; an estimate where rarity is not known yet.
     """
 
     rare: list[str]
@@ -73,6 +74,7 @@ class Lookup:
     queries: list[str]
     weights: list[float]
     average: float | None
+    worth: float
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,9 @@ class QueryWords:
             joint=_joint(common, counted, total) if finds_none else [],
             with_newest=finds_none,
             queries=[term.query for term in terms],
-            weights=[term.factor * rarity(term.counts[counted], total) for term in terms],
+            weights=(weights := [term.factor * rarity(term.counts[counted], total) for term in terms]),
             average=length / total,
+            worth=sum(weights),
         )
 
     def _counted(self, kind: str) -> str | None:
@@ -135,8 +138,9 @@ class QueryWords:
             joint=[],
             with_newest=False,
             queries=[term.query for term in terms],
-            weights=[term.factor for term in terms],
+            weights=(factors := [term.factor for term in terms]),
             average=None,
+            worth=sum(factors) * rarity(1, self.uncounted + self.sizes[kind][0]),
         )
 
 

@@ -282,6 +282,26 @@ class TestOrder:
         assert [place[0] for _kind, place in ranking] == list(range(199, 199 - READ_AHEAD, -1))
         assert list(ranking.values()) == sorted(ranking.values(), reverse=True)
 
+    def test_where_words_match_little_of_the_query_meaning_decides(self) -> None:
+        """The turns that a few of the query's words find by chance don't displace the one that means the same."""
+        similarity = {("turn", (7, 20 * number)): 0.80 + number / 2_000 for number in range(40)}
+        best = max(similarity, key=lambda key: similarity[key])
+        by_chance = {("turn", (8, 0)): 2.0, ("turn", (8, 20)): 2.0}
+        hits = Hits(by_chance, similarity, weights={"turn": 16.0})
+        assert next(iter(rank(hits, 5))) == best
+
+    def test_where_words_match_all_of_the_query_they_decide(self) -> None:
+        similarity = {("turn", (7, 20 * number)): 0.80 + number / 2_000 for number in range(40)}
+        said = ("turn", (8, 0))
+        hits = Hits({said: 16.0}, similarity, weights={"turn": 16.0})
+        assert next(iter(rank(hits, 5))) == said
+
+    def test_a_session_vouches_for_its_turns(self) -> None:
+        best, beside_it, alone = ("turn", (7, 0)), ("turn", (7, 50)), ("turn", (8, 50))
+        hits = Hits({best: 8.0, beside_it: 4.0, alone: 4.0}, weights={"turn": 8.0})
+        ranking = rank(hits, 5)
+        assert ranking[best] > ranking[beside_it] > ranking[alone]
+
     def test_beside_a_far_better_one_only_the_first_are_told_of_what_is_worth_little(self) -> None:
         """Where words alone are asked, and where meaning is."""
         weak = {("turn", (7, number)): 0.001 for number in range(0, 500, 10)}
