@@ -266,7 +266,7 @@ def test_row_36_a_parameter_that_is_sent_twice_gets_no_token(
 ) -> None:
     for name, other in (("code", "made-up"), ("code_verifier", VERIFIER), ("scope", "read"), ("resource", REST)):
         code = back_from(allow(root, assistant))["code"]
-        whole = {"code": code, "code_verifier": VERIFIER, "scope": "read", "resource": REST}
+        whole: dict[str, Any] = {"code": code, "code_verifier": VERIFIER, "scope": "read", "resource": REST}
         twice = {name: [other, whole[name]]}
         assert fetch(assistant, **whole | twice).json()["error"] == "invalid_request"
         assert fetch(assistant, code).json()["error"] == "invalid_grant", "It was burned."
