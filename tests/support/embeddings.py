@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from memoryproject.conf import BASE_DIR
-from memoryproject.embeddings import address
+from memoryproject.embeddings import address, command
 from memoryproject.process_tree import PARENT
 from tests.support.waiting import wait_until
 
 
 @contextmanager
-def serving(data_dir: Path, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+def serving(data_dir: Path, model_folder: str = "") -> Iterator["subprocess.Popen[bytes]"]:
     """Run the server of a data directory until the block ends."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "memoryproject.embeddings", "--data-dir", str(data_dir), *arguments],
+        [sys.executable, *command(data_dir, model_folder)],
         cwd=BASE_DIR,
         env=os.environ | {PARENT: str(os.getpid())},
     )

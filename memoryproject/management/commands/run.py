@@ -182,9 +182,7 @@ def _children(port: int) -> list[Child]:
         Program("The web server", [*gunicorn, "memoryproject.asgi"], environment),
     ]
     if settings.EMBEDDING.is_embedded:
-        folder = settings.EMBEDDING.model_folder
-        command = ["-m", "memoryproject.embeddings", "--data-dir", str(settings.DATA_DIR)]
-        command += ["--model-folder", folder] if folder else []
+        command = embeddings.command(settings.DATA_DIR, settings.EMBEDDING.model_folder)
         children.insert(0, Program("The embeddings server", command, is_required=False))
     if settings.DATABASE_IS_EMBEDDED:
         keeper = ["-m", "memoryproject.embedded.keeper", str(settings.DATA_DIR)]

@@ -1,16 +1,20 @@
 import time
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from moments_app.engines import embedding_model
+from moments_app.engines import embedder_name, embedding_model
 from moments_app.models import EmbeddingModel, EngineCall
+from moments_app.models.engine_call import cost_of
 from moments_app.recall import embed
 from moments_app.recall.vectors import Text, Vectors, vectors_side_by_side
+from sessions_app.tokens import estimate_tokens
 
 TRIES = 5  # of a batch that the endpoint has no time for
+SAMPLE = 200  # texts of a kind, whose tokens are counted
 PAUSE = 5.0  # seconds before the next, when the endpoint names no time
 
 
@@ -32,6 +36,8 @@ class Command(BaseCommand):
         model = self._model(options["model"], options["dimensions"], wants_new=options["activate"])
         if options["refused"]:
             model.ask_refused_again()
+        if not settings.EMBEDDING.is_embedded:
+            self._say_cost(model)
         made = self._fill(model)
         if options["activate"] and not model.is_active:
             model.activate()
@@ -61,6 +67,20 @@ class Command(BaseCommand):
         if not 1 <= dimensions <= 4_000:
             raise CommandError(f"--dimensions is from 1 to 4000, not {dimensions}.")
         return EmbeddingModel.objects.ensure(name, dimensions, concurrently=True)
+
+    def _say_cost(self, model: EmbeddingModel) -> None:
+        """Print an estimate before anything is sent: it can be stopped here, and continues another time."""
+        texts, tokens = 0, 0.0
+        for kind in embed.kinds():
+            missing = embed.without_vector(kind, model)
+            sample = [estimate_tokens(text.text) for text in embed.texts_of(missing[:SAMPLE])]
+            number = missing.count()
+            texts += number
+            tokens += number * fmean(sample or [0])
+        cost = cost_of(embedder_name(model.name), round(tokens), 0)
+        price = "of unknown price" if cost is None else f"{cost:.2f} USD"
+        self.stdout.write(f"{texts:,} texts to embed, about {tokens:,.0f} tokens, {price}.")
+        self.stdout.flush()
 
     def _fill(self, model: EmbeddingModel) -> int:
         caller = embedding_model(model.recipe)

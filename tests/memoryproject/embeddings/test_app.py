@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow(seconds=5)
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server with a model of a few words."""
     folder = tmp_path_factory.mktemp("embeddings")
-    with serving(folder, "--model-folder", str(write_model(folder / "small"))):
+    with serving(folder, str(write_model(folder / "small"))):
         yield address.read(folder)
 
 
@@ -55,9 +55,9 @@ def test_what_it_does_not_take_is_refused_with_a_reason(
 def test_it_forgets_its_address_when_it_ends_and_says_what_is_wrong_with_a_model(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with serving(tmp_path, "--model-folder", str(write_model(tmp_path / "small"))) as process:
+    with serving(tmp_path, str(write_model(tmp_path / "small"))) as process:
         assert psutil.Process(process.pid).num_threads() <= 4
     assert address.read(tmp_path) == address.NOWHERE
-    with pytest.raises(AssertionError), serving(tmp_path, "--model-folder", str(tmp_path / "missing")):
+    with pytest.raises(AssertionError), serving(tmp_path, str(tmp_path / "missing")):
         pass
     assert "The embeddings model can't be loaded" in capfd.readouterr().err

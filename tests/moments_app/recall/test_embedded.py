@@ -48,7 +48,7 @@ def test_what_was_said_is_found_by_its_meaning_and_counts_under_no_limit(
     ada: UserProfile, settings: Settings, tmp_path: Path, model_folder: str
 ) -> None:
     settings.ENGINE = settings.ENGINE.model_copy(update={"max_calls_per_day": 1})
-    with serving(tmp_path, "--model-folder", model_folder):
+    with serving(tmp_path, model_folder):
         for _ in range(2):
             say(ada)
             work_off()
@@ -71,7 +71,7 @@ def test_while_the_server_is_away_search_is_by_words_and_vectors_follow_when_it_
     assert recall(ada, "", request)[0].content == "A piano"
     [waiting] = Job.objects.filter(process="embed")
     assert waiting.circuit and waiting.circuit.engine == "embedded:small"
-    with serving(tmp_path, "--model-folder", model_folder):
+    with serving(tmp_path, model_folder):
         monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 0)
         Circuit.objects.send_probes()
         work_off()
@@ -85,7 +85,7 @@ def test_what_a_site_had_gets_vectors_of_its_first_embedded_model(
     say(ada)
     settings.EMBEDDING = embedded
     finish_upgrade()
-    with serving(tmp_path, "--model-folder", model_folder):
+    with serving(tmp_path, model_folder):
         work_off()
     assert TurnEmbedding.objects.count() == 4
     assert EmbeddingModel.objects.get().is_filled
@@ -105,7 +105,7 @@ def test_searches_use_another_embedded_model_once_every_text_has_its_vector(
     monkeypatch.setattr("moments_app.engines.CALLS_AT_ONCE", 1)
     settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"batch_size": 3})
     [job] = Job.objects.filter(process="embed_all")
-    with serving(tmp_path, "--model-folder", model_folder):
+    with serving(tmp_path, model_folder):
         run_job(job.job_id)
         job.refresh_from_db()
         assert (job.status, job.error) == ("queued", "1 texts to embed.")
@@ -128,7 +128,9 @@ def test_an_endpoint_is_asked_for_no_vector_that_no_command_asked_for(
     assert len(embeddings_server.requests) == asked
     with_vector(RecallRequest("car", ("turn",), None))
     assert embeddings_server.requests[-1]["input"] == ["car"]
-    call_command("embed", "--activate", stdout=StringIO())
+    out = StringIO()
+    call_command("embed", "--activate", stdout=out)
+    assert out.getvalue().splitlines()[0] == "4 texts to embed, about 17 tokens, of unknown price."
     with_vector(RecallRequest("piano", ("turn",), None))
     assert embeddings_server.requests[-1]["input"] == ["query: piano"]
     assert EmbeddingModel.objects.active().get().query_prefix == "query: "
