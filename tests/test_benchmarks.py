@@ -254,7 +254,7 @@ def test_a_turn_counts_when_a_statement_made_from_it_has_half_of_its_words(tmp_p
 @pytest.mark.slow
 def test_of_each_prompt_the_part_is_measured_that_was_there_before(run: Run, tmp_path: Path) -> None:
     few = "import sys; from benchmarks import prompt_caches; prompt_caches.ROUNDS = 3"
-    done = run(f"{few}; sys.exit(prompt_caches.main(sys.argv[1:]))", write(tmp_path, KILN), EMBEDDING__PROVIDER="none")
+    done = run(f"{few}; sys.exit(prompt_caches.main(sys.argv[1:]))", write(tmp_path, KILN))
     assert done.returncode == 0, done.stderr[-3_000:]
     plans = table(done.stdout, "Prompts that stay the same")
     assert [row["plan"] for row in plans] == ["query", "stable"]
