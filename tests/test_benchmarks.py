@@ -200,7 +200,7 @@ def test_recall_is_scored_in_each_state_by_words_by_vectors_and_by_default(recal
     done = recall_quality(write(tmp_path, *map(in_one_session, (KILN, GARDEN))), "--each")
     assert "to settle: 2\n" in done.stderr
     assert "8 turns archived" in done.stderr
-    rows = table(done.stdout, "Evidence in contexts and results: all")
+    rows = table(done.stdout, "Evidence in contexts and results")
     states, kinds = ("just said", "settled", "archived"), ("turns", "everything")
     searches = ("words alone", "vectors alone", "default")
     named = {(row["state"], row["kinds"], row["search"]): row for row in rows}
@@ -213,7 +213,7 @@ def test_recall_is_scored_in_each_state_by_words_by_vectors_and_by_default(recal
             assert row["1,000"] == ""
         else:
             assert float(row["1,000"]) >= 0.875, row
-    garden, kiln = (table(done.stdout, f"Evidence in contexts and results: {name}") for name in ("garden", "kiln"))
+    garden, kiln = (table(done.stdout, name) for name in ("garden", "kiln"))
     assert {row["questions"] for row in (*garden, *kiln)} == {"2"}
     assert {row["R@10"] for row in kiln} == {"1.000"}
 
