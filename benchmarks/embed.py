@@ -65,7 +65,8 @@ def main() -> None:
     port: multiprocessing.Queue[int] = multiprocessing.Queue()
     endpoint = multiprocessing.Process(target=serve, args=(port,), daemon=True)
     endpoint.start()
-    texts = {"BASE_URL": f"http://127.0.0.1:{port.get()}/v1", "DIMENSIONS": str(WIDTH), "BATCH_SIZE": str(BATCH)}
+    base_url = f"http://127.0.0.1:{port.get()}/v1"
+    texts = {"PROVIDER": "openai", "BASE_URL": base_url, "DIMENSIONS": str(WIDTH), "BATCH_SIZE": str(BATCH)}
     with Site(NOTHING_DUE | {f"EMBEDDING__{name}": value for name, value in texts.items()}):
         from sessions_app.models import UserProfile
         from sessions_app.transcript.append import NewMessage, append

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
@@ -79,13 +79,13 @@ def _row(f: Figure) -> list[str]:
     return [f.what, f.rate, f"{f.p50_ms:.2f}", f"{f.p95_ms:.2f}", f"{f.raw_p50_ms:.2f}", f"{f.ratio:.1f}", f.wanted]
 
 
-def print_markdown(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> None:
+def print_markdown(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str) -> None:
     """Print a table under its title. All columns except those in `OF_WORDS` are numbers and aligned to the right."""
     print(f"\n### {title}\n")
     print(_line(columns))
     print(_line(["---" if column in OF_WORDS else "---:" for column in columns]))
     for row in rows:
-        print(_line(row))
+        print(_line(row), flush=True)
     print(f"\n{note}", flush=True)
 
 

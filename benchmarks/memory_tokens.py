@@ -99,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _models(model: OpenAIServer) -> dict[str, str]:
     urls = {"ENGINE__BASE_URL": model.base_url, "EMBEDDING__BASE_URL": model.base_url}
-    return urls | {"JOBS__BACKOFF_SECONDS": "0"}
+    return urls | {"EMBEDDING__PROVIDER": "openai", "JOBS__BACKOFF_SECONDS": "0"}
 
 
 def hold(conversation: Conversation, model: OpenAIServer, *, contexts: bool) -> Ledger:

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     except BadConversations as error:
         print(error, file=sys.stderr)
         return 2
-    with Site({}) as site:
+    with Site({"EMBEDDING__PROVIDER": "none"}) as site:
         stored = store(Http(site.port, site.key), first)
         let_a_minute_pass(do_due_jobs)
         let_an_hour_pass(do_due_jobs)

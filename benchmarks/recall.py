@@ -113,7 +113,7 @@ class PersonQueries:
 
 def figures(site: Site) -> list[Figure]:
     with OpenAIServer() as server:
-        port = site.serve(EMBEDDING__BASE_URL=server.base_url)
+        port = site.serve(EMBEDDING__PROVIDER="openai", EMBEDDING__BASE_URL=server.base_url)
         return [figure for facts, people in SIZES for figure in _of_size(site, port, facts, people)]
 
 

@@ -32,7 +32,9 @@ from benchmarks.stored import (
 
 CLIENTS = 2
 PATIENCE = 60  # seconds for a provider that does not answer
+ALL = ""  # instead of a conversation's id
 TITLE = "Evidence in contexts and results"
+COLUMNS = ["state", "kinds", "search", *(f"{n:,}" for n in BUDGETS), *(f"R@{n}" for n in COUNTS), "questions"]
 NOTE = (
     "The share of a question's evidence in contexts of so many tokens, and among the best 5 and 10 results (R@5, "
     "R@10), averaged over questions. Everything: contexts and searches as they are by default. Turns: the turns that a "
@@ -60,8 +62,9 @@ def main(arguments: Sequence[str]) -> int:
     with Site({}, options.site) as site:
         print(describe_machine(site.conninfo))
         benchmark = Benchmark(site, conversations, options.limit)
-        benchmark.run(turns_only=options.turns_only)
-        benchmark.print(each=options.each)
+        print_markdown(TITLE, COLUMNS, benchmark.rows(turns_only=options.turns_only), NOTE)
+        for conversation in conversations if options.each else ():
+            print_markdown(conversation.id, COLUMNS, benchmark.rows_of(conversation.id), NOTE)
     return 0
 
 
@@ -78,10 +81,10 @@ class Benchmark:
         self._site = site
         self._conversations = conversations
         self._limit = limit
-        self._scores: dict[tuple[str, str, str, str], list[Score]] = defaultdict(list)
+        self._scores: dict[str, dict[tuple[str, str, str], list[Score]]] = defaultdict(lambda: defaultdict(list))
 
-    def run(self, *, turns_only: bool) -> None:
-        """Store the conversations, and ask all questions in each state."""
+    def rows(self, *, turns_only: bool) -> Iterator[list[str]]:
+        """Store the conversations, ask all questions in each state, and yield its rows of the table."""
         from django.conf import settings
 
         port = self._site.run()
@@ -94,6 +97,12 @@ class Benchmark:
         ask = partial(rank_turns, searches=searches) if turns_only else Asker(self._site.key, ports, searches).ask
         for state in _states(turns_only=turns_only):
             self._ask(state, ask, stored)
+            yield from (row for row in self.rows_of(ALL) if row[0] == state)
+
+    def rows_of(self, group: str) -> Iterator[list[str]]:
+        """Yield the rows of a conversation, or of all."""
+        for names, scores in self._scores[group].items():
+            yield [*names, *Score.mean(scores).cells, str(len(scores))]
 
     def _ask(self, state: str, ask: Ask, stored: Sequence[StoredConversation]) -> None:
         """Ask all questions, and keep their scores."""
@@ -105,18 +114,8 @@ class Benchmark:
             answers = list(pool.map(lambda asked: _answer(ask, *asked), questions))
         for (one, _question), scores in zip(questions, answers, strict=True):
             for (kinds, search), score in scores.items():
-                for group in ("all", one.conversation.id):
-                    self._scores[group, state, kinds, search].append(score)
-        print(f"{state}: {len(questions)} questions asked", file=sys.stderr)
-
-    def print(self, *, each: bool) -> None:
-        """Print the table."""
-        columns = ["state", "kinds", "search", *(f"{n:,}" for n in BUDGETS), *(f"R@{n}" for n in COUNTS), "questions"]
-        groups = ["all", *(conversation.id for conversation in self._conversations if each)]
-        for group in groups:
-            named = {names[1:]: scores for names, scores in self._scores.items() if names[0] == group}
-            rows = [[*names, *Score.mean(scores).cells, str(len(scores))] for names, scores in named.items()]
-            print_markdown(f"{TITLE}: {group}" if each else TITLE, columns, rows, NOTE)
+                for group in (ALL, one.conversation.id):
+                    self._scores[group][state, kinds, search].append(score)
 
 
 def _states(*, turns_only: bool) -> Iterator[str]:

@@ -30,8 +30,9 @@ SETTINGS = {
     "LOG_LEVEL": "WARNING",
     "API_RATE": "1000000",
 }
-# Without a worker, a build that is due would be requested again by each further append.
+# Without a worker, a build that is due would be requested again by each further append. There is no embeddings server.
 NOTHING_DUE = {
+    "EMBEDDING__PROVIDER": "none",
     "MOMENT_BUILDER__MESSAGE_THRESHOLD": "1000000000",
     "MOMENT_BUILDER__TOKEN_THRESHOLD": "1000000000",
     "MEMORY_FORMATION__ENABLED": "false",
@@ -53,7 +54,7 @@ class Site:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             folder = self._folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-bench-")))
-            os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=str(folder), MEMORY_NEW_DATABASE="1")
+            os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=str(folder.resolve()), MEMORY_NEW_DATABASE="1")
             stack.callback(_stop_database, folder)
             if BEGIN_WITH and not (folder / "postgres").exists():
                 # Copied with its owner, because PostgreSQL doesn't start on files of another.
