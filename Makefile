@@ -8,10 +8,10 @@ export MEMORY_NEW_DATABASE = 1
 # Tests start many processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Tests install all extras, unless told otherwise: `EXTRAS= make quick` tests the core alone.
+# Tests install all extras, unless told otherwise: `EXTRAS= make quick` tests the core alone, but for what is slow.
 quick shuffle test: export EXTRAS ?= importers,lab,oauth,scale
 
-.PHONY: run quick shuffle test types checks docs package image clients typescript frameworks looks bench bench-all bench-recall trust house size lock
+.PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks bench bench-all bench-recall trust house size lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -31,6 +31,17 @@ shuffle: .venv/installed-dev
 test: .venv/installed-dev
 	$(MAKE) --no-print-directory --jobs 2 types checks
 	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(MAKE) --no-print-directory core TESTS='-m "not slow" $(SAMPLE)'
+
+# The core's tests without any extra. `make test` runs a sample of them, with a test of each face and of each kind of memory.
+SAMPLE = $(addprefix tests/moments_app/,context/test_context.py facts interfaces/test_api.py interfaces/test_prompts.py \
+	interfaces/test_retractions.py interfaces/test_streams.py jobs/test_process.py moments/test_build.py operator/test_prompt.py \
+	operator/test_rights.py operator/test_session.py provenance reports recall/test_search.py streams/test_form.py) \
+	tests/sessions_app/api/test_contract.py tests/sessions_app/test_admin.py tests/sessions_app/transcript/test_append.py
+core: export EXTRAS =
+core: TESTS ?= tests/moments_app tests/sessions_app
+core: .venv/installed-dev
+	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile $(TESTS)
 
 # Takes a core as long as `checks` does, whose tests make what all tests need: the database that theirs are copied from.
 types: .venv/installed-dev

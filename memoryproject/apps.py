@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import storages
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.db.migrations import Migration
 from django.db.models.signals import post_migrate, pre_migrate
 
@@ -44,6 +44,7 @@ class MemoryProjectConfig(AppConfig):
         register(own_logins, Tags.security, deploy=True)
         register(definer_functions, Tags.security, deploy=True)
         register(removed_settings)
+        register(unknown_tables, Tags.database)
         name_models()
         telemetry.check()
         _check_archive_storage()
@@ -90,6 +91,28 @@ def removed_settings(**_: Any) -> list[CheckMessage]:
     """Warn about each setting in the environment that was removed."""
     hint = "Delete it from the environment or from .env."
     return [Warning(told, hint=hint, id="memoryproject.W004") for told in conf.removed(os.environ)]
+
+
+_REFERRING = """
+    SELECT DISTINCT referring.relname FROM pg_constraint
+    JOIN pg_class referring ON referring.oid = conrelid JOIN pg_class ON pg_class.oid = confrelid
+    WHERE contype = 'f' AND pg_class.relname = ANY (%s)
+"""
+
+
+def unknown_tables(databases: Sequence[str] | None, **_: Any) -> list[CheckMessage]:
+    """Warn about tables that refer to ours and that no installed app has: their rows would prevent erasures."""
+    if not databases:
+        return []
+    with connection.cursor() as cursor:
+        known = connection.introspection.django_table_names()
+        cursor.execute(_REFERRING, [known])
+        unknown = sorted({table for (table,) in cursor.fetchall()} - set(known))
+    if not unknown:
+        return []
+    told = f"No installed app has these tables: {', '.join(unknown)}. A person with rows in them can't be erased."
+    hint = "If they are an extra's, add it to EXTRAS, or drop them: docs/operations.md, Extras."
+    return [Warning(told, hint=hint, id="memoryproject.W005")]
 
 
 def _check_archive_storage() -> None:

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from tests.earlier import test_upgrade as earlier
 from tests.support.other_database import empty_database
+from tests.support.processes import environment, manage
 
 pytestmark = [pytest.mark.slow(seconds=30), pytest.mark.django_db(transaction=True)]
 
@@ -58,18 +60,26 @@ WHERE auth_group.name = 'auditors' AND codename IN ('view_probe', 'add_probe');
 """
 
 
-@pytest.fixture
-def upgraded(transactional_db: None) -> Iterator[dict[str, int]]:
-    """The content types of the earlier state, by model, after an upgrade of it."""
+@contextmanager
+def earlier_database() -> Iterator[None]:
+    """Work on a database of the earlier state that has probes."""
     sql = gzip.decompress(STATE.read_bytes()).decode()
     with empty_database():
         with connection.cursor() as cursor:
             cursor.execute(sql)
             cursor.execute("SET search_path = public")
             cursor.execute(BEFORE, [json.dumps(WITHDRAWN)])
+        connection.close()
+        yield
+
+
+@pytest.fixture
+def upgraded(transactional_db: None) -> Iterator[dict[str, int]]:
+    """The content types of the earlier state, by model, after an upgrade of it."""
+    with earlier_database():
+        with connection.cursor() as cursor:
             cursor.execute("SELECT model, id FROM django_content_type WHERE app_label = 'moments_app'")
             types = dict(cursor.fetchall())
-        connection.close()
         ContentType.objects.clear_cache()
         call_command("migrate", verbosity=0)
         yield types
@@ -102,3 +112,14 @@ def test_row_33_a_probe_that_was_withdrawn_before_comes_back(upgraded: dict[str,
 def test_row_11_an_erasure_after_the_upgrade_leaves_no_probe(upgraded: dict[str, int]) -> None:
     erase_user("ada", application=DEFAULT, actor="test")
     assert not Probe.objects.exists() and not ProbeResult.objects.exists()
+
+
+def test_row_33_the_core_alone_keeps_probes_and_warns_until_the_extra_is_installed(transactional_db: None) -> None:
+    with earlier_database():
+        core = environment(EXTRAS="")
+        assert manage("migrate", **core).returncode == 0
+        told = manage("check", "--database", "default", **core).stderr
+        assert "moments_app_probe, moments_app_proberesult" in told and "can't be erased" in told
+        assert manage("migrate", **environment()).returncode == 0
+        assert Probe.objects.get().pk == 7
+        assert "W005" not in manage("check", "--database", "default", **environment()).stderr
