@@ -10,8 +10,10 @@ class ScaleConfig(AppConfig):
 
     def ready(self) -> None:
         from memory_extras.scale import distribution, replica
+        from memoryproject.postgresql.base import DatabaseWrapper
         from sessions_app import several_servers
 
+        DatabaseWrapper.SchemaEditorClass = distribution.SchemaEditor
         several_servers.spread_tables.append(distribution.distributed_tables)
         several_servers.send_reads(replica)
         # Other apps' receivers of this signal are connected before: the order in which the apps are installed.

@@ -8,9 +8,10 @@ taken up by the next, and `migrate` does again what a migration made anew.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from django.db import connection, transaction
+from django.db.backends.postgresql.schema import DatabaseSchemaEditor
 
 from sessions_app.database_roles import ADMIN_ROLE, FUNCTIONS_ROLE, WEB_ROLE, WORKER_ROLE
 from sessions_app.limited_operators import OPERATOR_ROLE
@@ -184,6 +185,20 @@ _OF_ONE = (_FOREIGN_KEYS, _KEYS, _POLICIES)
 
 class NotDistributable(Exception):
     """The database is none that tables can be distributed in; the message says why."""
+
+
+class SchemaEditor(DatabaseSchemaEditor):
+    """A schema editor that begins its transaction in a message of its own.
+
+    Citus sends each message that changes a distributed table to the other servers as a whole.
+    """
+
+    def __enter__(self) -> Self:
+        editor = super().__enter__()
+        if self.atomic_migration:
+            with self.connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+        return editor
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from django.db.backends.postgresql import base
-from django.db.backends.postgresql.schema import DatabaseSchemaEditor
 from psycopg import ClientCursor, Connection, OperationalError
 from psycopg.pq import TransactionStatus
 
@@ -42,24 +41,8 @@ class Cursor(base.CursorMixin, ClientCursor[Any]):
         return self.set_result(-1)  # which the statement itself returned
 
 
-class SchemaEditor(DatabaseSchemaEditor):
-    """An editor whose transaction has begun before its first statement.
-
-    What changes a table that is distributed is sent on to other servers as the message that it came in.
-    """
-
-    def __enter__(self) -> Self:
-        editor = super().__enter__()
-        if self.atomic_migration:
-            with self.connection.cursor() as cursor:
-                cursor.execute("SELECT 1")
-        return editor
-
-
 class DatabaseWrapper(base.DatabaseWrapper):
     """A backend with such cursors, which asks a connection of the pool only where it may be gone."""
-
-    SchemaEditorClass = SchemaEditor
 
     def get_connection_params(self) -> dict[str, Any]:
         parameters = super().get_connection_params()

@@ -27,6 +27,13 @@ from tests.support.transcript import talk
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+def test_a_schema_editor_begins_its_transaction_in_a_message_of_its_own(transactional_db: None) -> None:
+    with connection.schema_editor(atomic=True), connection.cursor() as cursor:
+        cursor.execute("SELECT query FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+        [(message,)] = cursor.fetchall()
+    assert message.startswith("SELECT")
+
+
 def distribute(*options: str) -> str:
     """What the command says; the next connection has the settings that it made."""
     said = StringIO()
