@@ -220,10 +220,13 @@ def _score(score: float, found: Result, named: AbstractSet[str], *, asks_of_past
 
 
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:
-    """Leave out results that only say what another one says; a turn stands in for what was taken from it."""
-    found = list(results)
+    """Leave out results that only say what a better one says; a turn replaces what was derived from it."""
+    once: dict[str, Result] = {}
+    for result in results:
+        once.setdefault(_text_of(result) if result.kind == "turn" else result.ref, result)
+    found = list(once.values())
     if all(result.kind == "turn" for result in found):
-        return found  # each was said
+        return found
     kept: list[Result] = []
     words: list[frozenset[str]] = []
     derived: dict[int, frozenset[str]] = {}  # the words of what is no turn, by its place
@@ -241,6 +244,11 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
         kept.append(result)
         words.append(own)
     return kept
+
+
+def _text_of(result: Result) -> str:
+    """Return the text of a result, whatever its case and spaces."""
+    return " ".join(result.content.casefold().split())
 
 
 def _ranks_and_scores(

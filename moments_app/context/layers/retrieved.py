@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
+from moments_app.engines.extractive.times import with_dates_beside
 from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from sessions_app.models import UserProfile
@@ -76,8 +77,11 @@ def _is_left_out(source: ContextInput, result: Result) -> bool:
 
 def _line(result: Result, zone: ZoneInfo, score: float) -> Item:
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
+    text = shorten_middle(result.content, MAX_CHARS, result.ref)
+    if result.kind == "turn":
+        text = with_dates_beside(text, result.time.astimezone(zone).date())
     return Item(
-        shorten_middle(result.content, MAX_CHARS, result.ref) + _span(result),
+        text + _span(result),
         ref=result.ref,
         source_sequences=sequences,
         time=result.time,

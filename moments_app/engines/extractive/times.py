@@ -55,6 +55,16 @@ def dated(text: str, said_on: date) -> str:
     return _RELATIVE.sub(lambda match: _replaced(match, said_on), text)
 
 
+def with_dates_beside(text: str, said_on: date) -> str:
+    """Return a text with a date in brackets behind each time that is relative to the day it was said on.
+
+    Args:
+        text: in English.
+        said_on: the day of its turn.
+    """
+    return _RELATIVE.sub(lambda match: _with_date(match, said_on), text)
+
+
 def is_dated(text: str) -> bool:
     """Tell whether a text has a time that would be said as a date."""
     return bool(_RELATIVE.search(text))
@@ -63,6 +73,16 @@ def is_dated(text: str) -> bool:
 def spoken_date(day: date) -> str:
     """Return a date as people say it: 7 May 2023."""
     return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
+
+
+def _with_date(match: re.Match[str], said_on: date) -> str:
+    if match["said"]:
+        return match[0]
+    try:
+        _preposition, time = _time(match, said_on)
+    except (OverflowError, ValueError):  # before the year 1, or after 9999
+        return match[0]
+    return f"{match[0]} ({time})"
 
 
 def _replaced(match: re.Match[str], said_on: date) -> str:

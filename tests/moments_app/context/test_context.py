@@ -594,6 +594,16 @@ class TestRetrieved:
         named = context(service, query="harpsichord", layers="summary")
         assert "retrieved" not in [one["name"] for one in named["layers"]]
 
+    def test_a_relative_time_has_its_date_beside_it(self, service: Api, ada: UserProfile) -> None:
+        said = datetime(2026, 3, 3, 1, 0, tzinfo=UTC)
+        ada.timezone = "America/New_York"  # where it is still 2 March
+        ada.save()
+        append(ada, "old", [NewMessage("user", "The harpsichord came yesterday.", created_at=said)])
+        talk(ada, 4)
+        assert layer(context(service, query="harpsichord"), "retrieved") == [
+            "The harpsichord came yesterday (1 March 2026)."
+        ]
+
     def test_a_long_result_is_shortened_and_names_where_the_whole_is(self, service: Api, ada: UserProfile) -> None:
         append(ada, "old", [NewMessage("user", "harpsichord " + "very " * 2_000 + "end")])
         talk(ada, 4)

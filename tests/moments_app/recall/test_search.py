@@ -316,6 +316,13 @@ class TestOrder:
         hits = Hits({("turn", (7, number)): 0.001 for number in range(0, 500, 10)}, weights={"turn": 1.0})
         assert rank(hits, 200, least_share=0.01) == rank(hits, 200)
 
+    def test_what_several_conversations_say_is_there_once(self, ada: UserProfile) -> None:
+        for number in range(5):
+            say(ada, "The harpsichord is tuned  on Friday.", "Noted.", session_id=f"talk-{number}")
+        say(ada, "The harpsichord has a new string.", session_id="strings")
+        texts = [result.content for result in found(ada, "harpsichord", "turn")]
+        assert sorted(texts) == ["Noted.", "The harpsichord has a new string.", "The harpsichord is tuned  on Friday."]
+
 
 class TestCounts:
     """The counts of words behind it."""

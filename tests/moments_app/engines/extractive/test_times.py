@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from moments_app.engines.extractive.times import dated, is_dated
+from moments_app.engines.extractive.times import dated, is_dated, with_dates_beside
 
 THURSDAY = date(2023, 5, 25)
 
@@ -52,6 +52,20 @@ def test_a_relative_time_is_a_date_afterwards(said: str) -> None:
 @pytest.mark.parametrize("said", AS_IT_IS)
 def test_what_is_no_relative_time_stays(said: str) -> None:
     assert dated(said, THURSDAY) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("I fell yesterday.", "I fell yesterday (24 May 2023)."),
+        ("Since last Friday it rains.", "Since last Friday (19 May 2023) it rains."),
+        ("We met last week!", "We met last week (the week before 25 May 2023)!"),
+        ("We meet next Friday, 26 May.", "We meet next Friday, 26 May."),
+        ("The last week was hard.", "The last week was hard."),
+    ],
+)
+def test_a_date_stands_beside_a_relative_time(said: str, shown: str) -> None:
+    assert with_dates_beside(said, THURSDAY) == shown
 
 
 def test_a_time_before_the_year_1_stays() -> None:
