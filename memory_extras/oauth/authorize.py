@@ -49,7 +49,7 @@ class Asked:
 
 
 class ToldAssistant(Exception):
-    """A request that can't be granted. The assistant is told, and the operator taken back to it.
+    """A request that can't be granted. The operator returns to the assistant with the reason.
 
     Args:
         code: As OAuth names it.
@@ -127,7 +127,7 @@ class Authorize(OperatorPage):
         try:
             return answer(self._asked())
         except FatalClientError:
-            problem = "The assistant that asks is not known here, or not at this address, or the link is not whole."
+            problem = "This assistant isn't registered, its redirect URI is another one, or the link is incomplete."
             return self.page(status=400, problem=problem)
         except OAuthToolkitError as error:
             return self._refused(error.oauthlib_error.error, error.oauthlib_error.description or "")
@@ -179,7 +179,7 @@ class Authorize(OperatorPage):
 
     def _decided(self, asked: Asked) -> HttpResponse:
         if "allow" not in self.request.POST:
-            raise ToldAssistant("access_denied", "The operator said no.")
+            raise ToldAssistant("access_denied", "The operator refused.")
         form = GrantForm(self.request.POST, scopes=asked.scopes)
         if not form.is_valid():
             return self._shown(asked, form)

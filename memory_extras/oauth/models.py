@@ -117,7 +117,7 @@ class Assistant(AbstractApplication):  # type: ignore[misc]
 
     @property
     def is_by_itself(self) -> bool:
-        """Tell whether it registered itself, under a name that nobody checked."""
+        """Whether the assistant registered itself, so that its name is not verified."""
         return bool(self.registration_source == self.RegistrationSource.DCR)
 
     def is_usable(self, request: object) -> bool:

@@ -335,7 +335,7 @@ def test_a_revoked_assistant_has_no_key_any_more_and_asks_for_none(
     root.post(revoke)
     assert not opens(tokens["access_token"]) and fetch(assistant, waiting).status_code == 401
     assert refresh(assistant, tokens["refresh_token"]).status_code == 401
-    assert "not known here" in root.get(AUTHORIZE, query_params=asked(assistant)).content.decode()
+    assert "isn&#x27;t registered" in root.get(AUTHORIZE, query_params=asked(assistant)).content.decode()
     assert allow(root, assistant).status_code == 400 and Consent.objects.count() == 2
     assert "had been revoked before" in root.post(revoke, follow=True).content.decode()
     event = Event.objects.get(type="assistant_revoked")
@@ -413,13 +413,15 @@ def test_without_leave_nobody_registers_and_an_operator_does(
     assert answers[0].json()["token_endpoint_auth_method"] == "none"
     Assistant.objects.update(created=timezone.now() - timedelta(minutes=11))
     assert Browser().post("/register", said, content_type="application/json").status_code == 201
+    itself = Assistant.objects.get()
     let_ask(settings, SITE)
     assert Browser().post("/register", said, content_type="application/json").status_code == 404
     assert "registration_endpoint" not in Browser().get("/.well-known/oauth-authorization-server").json()
     out = StringIO()
     call_command("register_assistant", "Cursor", redirect=[BACK], stdout=out)
     client = Assistant.objects.get(client_id=out.getvalue().strip())
-    assert "calls itself" not in root.get(AUTHORIZE, query_params=asked(client)).content.decode()
+    pages = [root.get(AUTHORIZE, query_params=asked(one)).content.decode() for one in (client, itself)]
+    assert ["is not verified" in page for page in pages] == [False, True]
     assert granted(root, client)["scope"] == "read write"
     with pytest.raises(CommandError):
         call_command("register_assistant", "x", redirect=["javascript:x"])
