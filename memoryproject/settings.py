@@ -342,7 +342,6 @@ LOGGING = {
         "django-q": {"level": "WARNING"},
         # One line per call, with less information than the stored engine calls have.
         "httpx2": {"level": "WARNING"},
-        "openai": {"level": "WARNING"},
         # One line per refused call, with the address or argument that a client sent.
         "mcp": {"level": "WARNING"},
     },

@@ -22,9 +22,11 @@ MAX_RESPONSE_BYTES = 1_000_000  # of an answer to a call; larger ones are refuse
 
 
 def load() -> None:
-    """Import the client of models where settings name one, so that no call waits for it."""
-    if settings.ENGINE.uses_model or settings.EMBEDDING.is_on:
-        import_module("openai")
+    """Import the clients of what the settings name, so that no call waits for it."""
+    if settings.ENGINE.uses_model:
+        import_module("moments_app.engines.model")
+    if settings.EMBEDDING.is_on:
+        import_module("moments_app.engines.embeddings")
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ class Embedder:
             body,
             seconds=seconds,
             read=lambda answer: _read(answer, len(body["input"]), self._recipe.dimensions),
-            refuses=lambda error: "dimensions" in body and error.status_code in (400, 422),
+            refuses=lambda response: "dimensions" in body and response.status_code in (400, 422),
         )
 
 

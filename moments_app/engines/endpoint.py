@@ -3,8 +3,6 @@
 The endpoint is not trusted: a call is bounded in time and size, and an error is reported only by its kind and status,
 since a body may quote the request or the key. The reader of an answer says whether it is valid. Trying again is left to
 the caller.
-
-OpenAI's client takes most of a second to import. Whatever calls no model, such as most commands, does without.
 """
 
 import json
@@ -14,7 +12,7 @@ from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx2
 
@@ -23,15 +21,10 @@ from moments_app.engines.interface import CallRecord, EngineError, Exchange
 from moments_app.engines.transport import BoundedTransport, TooLarge
 from sessions_app.trace import span
 
-if TYPE_CHECKING:
-    import openai
-
-# Named here, or the client would read the environment: settings alone say where texts and key are sent.
 EXCHANGE_MAX_CHARS = 400_000  # of what was asked, and of what was answered, in a call that failed
 OPENAI_URL = "https://api.openai.com/v1"
 
-# Whatever a call may end in beside the client's errors, from a misspelt URL to a text that can't be encoded. Their own
-# texts may quote anything.
+# Whatever a call may end in, from a misspelt URL to a text that can't be encoded. Their own texts may quote anything.
 _CALL_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError)
 
 # Statuses that are no verdict on the text.
@@ -88,7 +81,7 @@ class Endpoint:
         *,
         seconds: float,
         read: Callable[[Any], Read],
-        refuses: Callable[["openai.APIStatusError"], bool],
+        refuses: Callable[[httpx2.Response], bool],
         counts: Callable[[Read], tuple[int, Mapping[str, int]]] = lambda _: (0, {}),
     ) -> Read:
         """Make one HTTP call, recorded however it ends.
@@ -98,7 +91,7 @@ class Endpoint:
             body: of the request, without the model; None for a GET.
             seconds: for the whole call, however slowly its answer drips.
             read: takes the endpoint's JSON, whatever it is, and returns what it says or raises `InvalidAnswer`.
-            refuses: whether an error is about a part of `body` that can be left out.
+            refuses: tells by a response whether the error is about a part of `body` that can be left out.
             counts: returns how many parts of an answer were kept, and how many dropped, by reason.
 
         Raises:
@@ -106,8 +99,6 @@ class Endpoint:
             InvalidAnswer: the answer is not JSON, or `read` says so.
             EngineError: no answer could be had.
         """
-        import openai
-
         self._check_key()
         started = time.monotonic()
         usage: dict[str, int] = {}
@@ -127,9 +118,9 @@ class Endpoint:
         except InvalidAnswer as error:
             failure = self.invalid(error)
             raise
-        except (openai.OpenAIError, *_CALL_ERRORS) as error:
+        except _CALL_ERRORS as error:
             failure = self._translated(error, seconds)
-            if isinstance(error, openai.APIStatusError) and refuses(error):
+            if isinstance(error, httpx2.HTTPStatusError) and refuses(error.response):
                 raise Refused(failure.kind, str(failure)) from None
             raise failure from None
         finally:
@@ -143,49 +134,40 @@ class Endpoint:
         return EngineError("invalid_answer", f"{self.name} gave no valid answer: {error.summary}")
 
     def _check_key(self) -> None:
-        # Refused before anything else sees it: the client's errors and logs would quote it.
+        # Refused before anything else sees it: errors and logs would quote it.
         if not (self._api_key.isascii() and self._api_key.isprintable()):
             raise EngineError("credential", f"{self.name} can't be asked: the API key has characters no header takes.")
 
     def _answered(self, body: dict[str, Any] | None, seconds: float) -> bytes:
         """Return what the endpoint answers, whatever it is."""
-        import openai
-
         base_url, model = self.address
         transport = BoundedTransport(timeout=seconds, max_bytes=self._max_response_bytes)
         # A client for each call: none is shared by threads or outlives a fork.
         with (
             span(f"model call {self._path}", **{"gen_ai.request.model": model}),
-            httpx2.Client(transport=transport, timeout=seconds) as http_client,
-            openai.OpenAI(
-                base_url=base_url,
-                api_key=self._api_key or "none",
-                max_retries=0,
-                timeout=seconds,
-                http_client=http_client,
-            ) as client,
+            httpx2.Client(transport=transport, timeout=seconds) as client,
         ):
-            if body is None:
-                response = client.get(self._path, cast_to=httpx2.Response)
-            else:
-                response = client.post(self._path, cast_to=httpx2.Response, body={"model": model} | body)
-        return response.content
+            response = client.request(
+                "GET" if body is None else "POST",
+                base_url.rstrip("/") + self._path,
+                headers={"Authorization": f"Bearer {self._api_key or 'none'}"},
+                json=None if body is None else {"model": model} | body,
+            )
+            return response.raise_for_status().content
 
     def _translated(self, error: Exception, seconds: float) -> EngineError:
         """Return a call's error as ours: kind and status, never its text."""
-        import openai
-
         if isinstance(error, TooLarge):
             return EngineError("too_large", f"{self.name} gave an answer of over {self._max_response_bytes:,} bytes.")
-        if isinstance(error, openai.APITimeoutError):
+        if isinstance(error, httpx2.TimeoutException):
             return EngineError("timeout", f"{self.name} did not answer within {round(seconds, 2):g} s.")
-        if not isinstance(error, openai.APIStatusError):
+        if not isinstance(error, httpx2.HTTPStatusError):
             return EngineError("unavailable", f"{self.name} can't be reached ({type(error).__name__}).")
-        wait = _retry_after(error)
-        kind = _kind_of(error)
+        wait = _retry_after(error.response)
+        kind = _kind_of(error.response)
         if kind == "rate_limited":
             return EngineError(kind, f"{self.name} is rate limited.", retry_after=wait)
-        return EngineError(kind, f"{self.name} answered with status {error.status_code}.", retry_after=wait)
+        return EngineError(kind, f"{self.name} answered with status {error.response.status_code}.", retry_after=wait)
 
     def _recorded(self, purpose: str, started: float, usage: dict[str, int], failure: EngineError | None) -> CallRecord:
         return CallRecord(
@@ -213,13 +195,12 @@ def _exchange(body: dict[str, Any] | None, answered: bytes) -> Exchange:
     return Exchange(asked[:EXCHANGE_MAX_CHARS], answered.decode(errors="replace")[:EXCHANGE_MAX_CHARS])
 
 
-def _kind_of(error: "openai.APIStatusError") -> str:
+def _kind_of(response: httpx2.Response) -> str:
     """Return the kind of an error by its status: whether it is about the text, or whatever the text is."""
-    if error.status_code == 429:
-        return "quota" if error.code == "insufficient_quota" else "rate_limited"
-    if error.status_code >= 500:
-        return "server_error"
-    return _KINDS.get(error.status_code, "rejected")
+    status = response.status_code
+    if status == 429:
+        return "quota" if b'"insufficient_quota"' in response.content else "rate_limited"
+    return "server_error" if status >= 500 else _KINDS.get(status, "rejected")
 
 
 def _usage(answer: Any) -> dict[str, int]:
@@ -229,9 +210,9 @@ def _usage(answer: Any) -> dict[str, int]:
     return {name: value for name, value in usage.items() if type(value) is int and 0 <= value < 2**31}
 
 
-def _retry_after(error: "openai.APIStatusError") -> float | None:
+def _retry_after(response: httpx2.Response) -> float | None:
     """Return the seconds of the Retry-After header, given as a number or a date (RFC 9110, 10.2.3); at most an hour."""
-    header = error.response.headers.get("Retry-After", "")
+    header = response.headers.get("Retry-After", "")
     try:
         seconds = float(header)
     except ValueError:

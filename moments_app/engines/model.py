@@ -7,7 +7,9 @@ job.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import httpx2
 
 from moments_app.engines import together, transcript
 from moments_app.engines.answers import InvalidAnswer, validated
@@ -24,9 +26,6 @@ from moments_app.engines.grounding import Judge, Judged
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.questions import ANSWER_MIN_ALLOWANCE, Question, question_of
 from moments_app.engines.together import Part
-
-if TYPE_CHECKING:
-    import openai
 
 QUOTED_ANSWER_MAX = 8_000  # characters of a bad answer shown again for repair
 
@@ -185,7 +184,7 @@ class ModelEngine:
             body,
             seconds=self._timeout,
             read=read,
-            refuses=lambda error: "response_format" in body and _refuses_format(error),
+            refuses=lambda response: "response_format" in body and _refuses_format(response),
             counts=lambda read: (read.kept, read.dropped) if isinstance(read, Judged) else (0, {}),
         )
 
@@ -218,8 +217,8 @@ def _with_shape(messages: list[ChatMessage], shape: Shape[Any]) -> list[ChatMess
     return [system | {"content": f"{system['content']}\n{shape.as_text}"}, *others]
 
 
-def _refuses_format(error: "openai.APIStatusError") -> bool:
+def _refuses_format(response: httpx2.Response) -> bool:
     """Tell whether another response format may help; a 404 or 501 may be about much else, so it has to say so."""
-    if error.status_code in (404, 501):
-        return any(word in error.response.content for word in (b"response_format", b"json_schema", b"json_object"))
-    return error.status_code in (400, 422)
+    if response.status_code in (404, 501):
+        return any(word in response.content for word in (b"response_format", b"json_schema", b"json_object"))
+    return response.status_code in (400, 422)

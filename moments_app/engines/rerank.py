@@ -67,7 +67,7 @@ class Reranker:
             body,
             seconds=self._timeout,
             read=lambda answer: _read(answer, count),
-            refuses=lambda error: "documents" in body and error.status_code in REFUSED_FIELD,
+            refuses=lambda response: "documents" in body and response.status_code in REFUSED_FIELD,
         )
 
 
