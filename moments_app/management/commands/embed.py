@@ -73,7 +73,7 @@ class Command(BaseCommand):
         texts, tokens = 0, 0.0
         for kind in embed.kinds():
             missing = embed.without_vector(kind, model)
-            sample = [estimate_tokens(text.text) for text in embed.texts_of(missing[:SAMPLE])]
+            sample = [estimate_tokens(text.text) for text in embed.texts_of(list(missing[:SAMPLE]))]
             number = missing.count()
             texts += number
             tokens += number * fmean(sample or [0])
