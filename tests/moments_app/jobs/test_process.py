@@ -160,6 +160,7 @@ class TestNames:
             "count_words",
             "digest_session",
             "embed",
+            "embed_all",
             "form_memories",
             "index_archived",
             "rebuild_moments",
