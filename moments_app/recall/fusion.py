@@ -1,9 +1,10 @@
 """Making one order out of several: pure functions over scores."""
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Mapping
 from heapq import nlargest
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -40,12 +41,15 @@ def near_scores(similarity: Mapping[K, float], *, unembedded: Collection[K] = ()
         similarity: The cosines of the texts that were found by meaning.
         unembedded: Texts without a vector so far. They get the mean, because nothing is known about their meaning.
     """
+    if not similarity:
+        return {}
     nearest = nlargest(CANDIDATES, similarity.values())
-    deviation = pstdev(nearest) if nearest else 0.0
+    mean = fmean(nearest)
+    deviation = math.sqrt(fmean((cosine - mean) ** 2 for cosine in nearest))
     if deviation < 1e-9:
         return dict.fromkeys(similarity, 0.0)
     scores = {key: max(0.0, cosine - nearest[-1]) / deviation for key, cosine in similarity.items()}
-    return scores | dict.fromkeys(unembedded, (fmean(nearest) - nearest[-1]) / deviation)
+    return scores | dict.fromkeys(unembedded, (mean - nearest[-1]) / deviation)
 
 
 def turn_scores(words: Mapping[Place, float], near: Mapping[Place, float]) -> dict[Place, float]:
@@ -55,20 +59,16 @@ def turn_scores(words: Mapping[Place, float], near: Mapping[Place, float]) -> di
     lie beyond the end of their session.
     """
     scores: dict[Place, float] = defaultdict(float)
-    _share_with_neighbors(words, scores, part=1.0)
-    _share_with_neighbors(near, scores, part=NEAR_PART)
+    for session, sequence in {**words, **near}:
+        said, meant = words.get((session, sequence), 0.0), near.get((session, sequence), 0.0)
+        scores[session, sequence] += said + meant
+        shared = said + NEAR_PART * meant
+        for distance, to_later, to_earlier in SHARES:
+            scores[session, sequence + distance] += to_later * shared
+            if distance <= sequence:
+                scores[session, sequence - distance] += to_earlier * shared
     by_session: dict[int, list[float]] = defaultdict(list)
     for (session, _sequence), score in scores.items():
         by_session[session].append(score)
     bonus = {session: SESSION_SHARE * fmean(nlargest(SESSION_BEST, own)) for session, own in by_session.items()}
     return {place: score + min(score, bonus[place[0]]) for place, score in scores.items()}
-
-
-def _share_with_neighbors(found: Mapping[Place, float], scores: dict[Place, float], *, part: float) -> None:
-    """Add the score of each turn to its own, and a part of its share to those of the turns around it."""
-    for (session, sequence), score in found.items():
-        scores[session, sequence] += score
-        for distance, to_later, to_earlier in SHARES:
-            scores[session, sequence + distance] += part * to_later * score
-            if distance <= sequence:
-                scores[session, sequence - distance] += part * to_earlier * score
