@@ -460,24 +460,26 @@ class LimitSettings(Group):
 class DailyLimitSettings(Group):
     """Settings of how much each key and application may use per UTC day. Limits in the admin come first."""
 
-    key_requests: int = Field(0, ge=0, description="Requests a day of each key; after that, 429. 0: no limit.")
+    key_requests: int = Field(0, ge=0, description="Requests per day for each key; after that, 429. 0: no limit.")
     key_model_calls: int = Field(
-        0, ge=0, description="Model calls a day for each key; after that, its work waits for the next day. 0: no limit."
+        0,
+        ge=0,
+        description="Model calls per day for each key; after that, its work waits for the next day. 0: no limit.",
     )
     key_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
-    application_requests: int = Field(0, ge=0, description="Requests a day of each application. 0: no limit.")
-    application_model_calls: int = Field(0, ge=0, description="Model calls a day for each application. 0: no limit.")
+    application_requests: int = Field(0, ge=0, description="Requests per day for each application. 0: no limit.")
+    application_model_calls: int = Field(0, ge=0, description="Model calls per day for each application. 0: no limit.")
     application_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
 
 
 class JobSettings(Group):
     """Settings of background jobs and their recovery."""
 
-    workers: int = Field(4, ge=1, le=64, description="Worker processes of one `qcluster`; one per lane is four.")
+    workers: int = Field(4, ge=1, le=64, description="Worker processes per `qcluster`. With 4, each lane has one.")
     max_attempts: int = Field(6, ge=1, le=100, description="Attempts before a job fails for good.")
     backoff_seconds: int = Field(30, ge=0, le=3600, description="Wait after the first failure; doubles up to an hour.")
     stale_seconds: float = Field(
-        30, gt=0, description="A running job without a heartbeat for longer is taken from its worker."
+        30, gt=0, description="A running job that sends no heartbeat for this long is taken from its worker."
     )
     keep_days: int = Field(30, ge=1, le=3650, description="Days that work records are kept if nothing refers to them.")
 
