@@ -141,7 +141,7 @@ class MomentBuilderSettings(Group):
     lag_messages: int = Field(10, ge=0, le=10_000, description="Fewest turns kept live after a build.")
     lag_percentage: float = Field(0.3, ge=0.1, le=0.5, description="Share of turns kept live after a build.")
     prompt_resource_uri: str = Field("", description="Prompt resource used instead of `rem://prompts/moment-builder`.")
-    max_input_tokens: int = Field(24_000, ge=500, description="Most transcript tokens in one engine call.")
+    max_input_tokens: int = Field(24_000, ge=500, description="Maximum number of transcript tokens in one engine call.")
 
     def lag(self, message_count: int, *, few_but_large: bool = False) -> int:
         """Return the number of turns that a build leaves live.
