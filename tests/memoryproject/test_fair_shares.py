@@ -15,7 +15,7 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from memoryproject import fair_shares
-from memoryproject.fair_shares import FAIR_SHARES, Caller, FairShares, in_thread_of_caller
+from memoryproject.fair_shares import Caller, FairShares, in_thread_of_caller
 from memoryproject.front import Threads
 from memoryproject.refused import Refused
 from sessions_app.limits import Deadline, until
@@ -113,12 +113,15 @@ def test_row_43_a_key_and_an_application_get_all_threads_but_one() -> None:
     assert asyncio.run(taken([*[ALICE] * 9, BOB])) == 5
 
 
-def test_row_43_a_caller_gets_one_thread_while_another_that_used_less_is_active() -> None:
+def test_row_43_a_caller_gets_one_thread_while_another_that_used_less_is_active(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def most(caller: Caller, other: Caller | None) -> int:
-        threads, held = Threads(4), Counter[str]()
+        shares, threads, held = FairShares(), Threads(4), Counter[str]()
+        monkeypatch.setattr("memoryproject.front.FAIR_SHARES", shares)
 
         async def use_a_thread() -> None:
-            async with FAIR_SHARES.one(lambda: caller), threads.one("", "", caller), in_thread_of_caller():
+            async with shares.one(lambda: caller), threads.one("", "", caller), in_thread_of_caller():
                 held["now"] += 1
                 held["most"] = max(held["most"], held["now"])
                 await asyncio.sleep(0.02)
@@ -126,13 +129,13 @@ def test_row_43_a_caller_gets_one_thread_while_another_that_used_less_is_active(
 
         await use_a_thread()
         if other:
-            async with FAIR_SHARES.one(lambda: other):
+            async with shares.one(lambda: other):
                 pass
         await asyncio.gather(*(use_a_thread() for _ in range(6)))
         return held["most"]
 
-    assert asyncio.run(most(Caller("alone", "3"), None)) == 4
-    assert asyncio.run(most(Caller("noisy", "4"), Caller("quiet", "5"))) == 1
+    assert asyncio.run(most(ALICE, None)) == 4
+    assert asyncio.run(most(ALICE, BOB)) == 1
 
 
 def test_row_43_the_wait_for_a_thread_ends_with_the_deadline() -> None:
