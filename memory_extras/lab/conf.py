@@ -1,4 +1,4 @@
-"""What the extra adds to Django's settings."""
+"""The settings that the extra adds to Django's."""
 
 from typing import Any
 

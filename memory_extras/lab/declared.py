@@ -18,7 +18,7 @@ from sessions_app.people.provenance import Provenance, declare
 
 
 class QuestionText(Column):
-    """The question of a probe, of which a session has each once, by its hash. It is read after the session."""
+    """The question of a probe, identified by its hash within a session. It is read after the session."""
 
     def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
         there = Probe.objects.for_user(importing.user)

@@ -80,7 +80,7 @@ class AssistantAdmin(PageAdmin):
         return annotated
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # where a code may be sent is said by whoever runs the assistant
+        return False  # the assistant's developer decides where codes are sent
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return obj is None and super().has_change_permission(request)  # to revoke; there is nothing to edit

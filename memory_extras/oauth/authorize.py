@@ -33,10 +33,10 @@ PASSED_ON = ("client_id", "redirect_uri", "response_type", "state", "code_challe
 
 @dataclass(frozen=True)
 class Asked:
-    """What an assistant asks an operator for.
+    """The access that an assistant requests.
 
     Args:
-        assistant: Who asks.
+        assistant: The assistant that requests it.
         audience: What the token will be for.
         scopes: What the operator may grant.
         credentials: The parameters of the request, validated.
@@ -62,10 +62,10 @@ class ToldAssistant(Exception):
 
 
 class GrantForm(forms.Form):
-    """What an operator grants.
+    """The access that an operator grants.
 
     Args:
-        scopes: That the assistant asked for.
+        scopes: The scopes that the assistant requested.
     """
 
     user_id = forms.CharField(label="Whose memory", max_length=PUBLIC_ID_MAX)

@@ -72,7 +72,7 @@ class ResourceMetadata(OAuthProtectedResourceMetadataView):  # type: ignore[misc
 
 
 def _refusal_of(sent: QueryDict) -> HttpResponse | None:
-    """Refuse what the library doesn't: repeated parameters, of which it reads the last, and other types of grants."""
+    """Refuse what the library accepts: repeated parameters, whose last value it reads, and other grant types."""
     if any(len(values) > 1 for _, values in sent.lists()):
         return _refused("invalid_request", "A parameter was sent more than once.")
     if sent.get("grant_type", GRANT_TYPES[0]) not in GRANT_TYPES:

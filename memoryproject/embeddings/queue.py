@@ -1,4 +1,4 @@
-"""What is computed next: queries before documents, and nothing for a client that has gone.
+"""Choose the next text to embed: queries before documents, and none for a client that has disconnected.
 
 One thread computes documents and another one queries, so that a query doesn't wait for the end of a long document. No
 document is begun while a query waits or is computed. So they share one core, except for the rest of a document.

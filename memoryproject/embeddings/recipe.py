@@ -36,7 +36,7 @@ class Recipe(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """What models with such a name want."""
+    """The prefixes and input types of models whose name matches."""
 
     name: str  # regular expression
     query_prefix: str = ""

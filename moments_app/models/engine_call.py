@@ -102,7 +102,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
     @transaction.atomic
     def keep(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
-        """Put a call on record, and count it for whom it was made. Free calls leave a row only if they fail.
+        """Record a call, and count it for its key and application. Free calls leave a row only if they fail.
 
         Args:
             call: how it went.

@@ -10,7 +10,7 @@ from sessions_app.models import Session
 
 
 class Withdrawal(ABC):
-    """What a retraction withdraws from the tables of an extra.
+    """The rows of an extra that a retraction withdraws.
 
     Attributes:
         name: the key of its count in previews and results.
