@@ -47,7 +47,7 @@ def _embedded(text: str, model: EmbeddingModel) -> list[float] | None:
         return None
     connection.close()  # none is held while the endpoint thinks
     try:
-        [numbers] = caller.open(_record).embed([text], is_query=True)
+        [numbers] = caller.open(record_call).embed([text], is_query=True)
     except EngineError as error:
         logger.warning("query not embedded", kind=error.kind)
         return None
@@ -55,6 +55,7 @@ def _embedded(text: str, model: EmbeddingModel) -> list[float] | None:
     return found
 
 
-def _record(call: CallRecord) -> None:
+def record_call(call: CallRecord) -> None:
+    """Record a call that was made for a query, and count it in its circuit."""
     EngineCall.objects.keep(call)
     Circuit.objects.note(call, Circuit.Work.QUERY)

@@ -7,9 +7,10 @@ import structlog
 from django.conf import settings
 from django.db import connection
 
-from moments_app.engines.interface import CallRecord, EngineError
+from moments_app.engines.interface import EngineError
 from moments_app.engines.rerank import Reranker, reranker_name
 from moments_app.models import Circuit, EngineCall
+from moments_app.recall.query_vector import record_call
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.search import recall
@@ -43,21 +44,23 @@ def with_relevances(
             sessions = Session.objects.filter(user=user, session_id=session_id)
             agent_id = sessions.values_list("agent_id", flat=True).first() or ""
         found = recall(user, agent_id, request, most=MOST) if user else []
-    return replace(request, relevances=_relevances(request.text, found)) if len(found) > 1 else request
+    if len(found) < 2:
+        return request
+    with unlimited():  # circuits and calls belong to the site
+        return replace(request, relevances=_relevances(request.text, found))
 
 
 def _relevances(query: str, found: Sequence[Result]) -> Mapping[str, float]:
     conf = settings.RERANK
-    with unlimited():  # circuits and calls belong to the site
-        if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.used_up():
-            return {}
+    if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.used_up():
+        return {}
     connection.close()  # none is held while the reranker works
     reranker = Reranker(
         base_url=conf.base_url,
         api_key=conf.api_key.get_secret_value(),
         model=conf.model,
         timeout=SECONDS,
-        record=_record,
+        record=record_call,
     )
     try:
         scores = reranker.scores(query, [result.content for result in found])
@@ -65,10 +68,3 @@ def _relevances(query: str, found: Sequence[Result]) -> Mapping[str, float]:
         logger.warning("results not reranked", kind=error.kind)
         return {}
     return {result.ref: score for result, score in zip(found, scores, strict=True)}
-
-
-def _record(call: CallRecord) -> None:
-    with unlimited():
-        EngineCall.objects.keep(call)
-        Circuit.objects.note(call, Circuit.Work.QUERY)
-    connection.close()
