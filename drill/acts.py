@@ -230,7 +230,7 @@ class Retract(_OfItems):
 class AskProbes(Act):
     """Runs a person's probes."""
 
-    name = "runs of probes"
+    name = "probe runs"
 
     def __init__(self, site: Site, ending: threading.Event) -> None:
         super().__init__(site, ending)
@@ -270,7 +270,7 @@ class AskProbes(Act):
 class Ask(Act):
     """Gets contexts, and appends with their ids."""
 
-    name = "contexts kept"
+    name = "contexts stored"
 
     def __init__(self, site: Site, ending: threading.Event) -> None:
         super().__init__(site, ending)
@@ -292,7 +292,7 @@ class Ask(Act):
             wait_for("contexts to be kept", lambda: not self._missing(site), KEPT_SECONDS)
         missing = self._missing(site)
         printed = site.manage("shell", "-v", "0", "-c", UNREADABLE).split()
-        told = f"{missing} served within a second before a kill are not kept"
+        told = f"{missing} of the last second before a kill not stored"
         return Account(len(self.contexts), lost=int(printed[-1]), remarks=[told])
 
     def _missing(self, site: Site) -> int:

@@ -41,22 +41,22 @@ def _backends(site: Site) -> list[psutil.Process]:
     return [process for process in site.database()[1:] if CLIENT in _command(process)]
 
 
-ROOT = "the root, which is started again"
+ROOT = "root, started again"
 
 _KINDS: dict[str, Callable[[Site], Sequence[psutil.Process]]] = {
     "web worker": lambda site: _grandchildren(site, WEB_SERVER),
-    "web server's master": lambda site: _children(site, WEB_SERVER),
+    "web server": lambda site: _children(site, WEB_SERVER),
     "idle queue worker": lambda site: _workers(site, busy=False),
     "queue worker with a job": lambda site: _workers(site, busy=True),
     "clock": lambda site: _named(site, CLOCK),
-    "watch": lambda site: _named(site, WATCH),
-    "queue's root": lambda site: _children(site, WORKERS),
-    "keeper of the database": lambda site: _children(site, KEEPER),
-    "database's process of a client": _backends,
-    "database's first process": lambda site: site.database()[:1],
+    "watchdog": lambda site: _named(site, WATCH),
+    "queue supervisor": lambda site: _children(site, WORKERS),
+    "database keeper": lambda site: _children(site, KEEPER),
+    "database backend": _backends,
+    "database postmaster": lambda site: site.database()[:1],
     ROOT: lambda site: [site.root],
 }
-OF_THE_DATABASE = {"keeper of the database", "database's process of a client", "database's first process"}
+OF_THE_DATABASE = {"database keeper", "database backend", "database postmaster"}
 
 
 def kinds(site: Site) -> list[str]:

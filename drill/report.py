@@ -17,6 +17,7 @@ HEADINGS = (
     "prober: p50, p99, max",
     "remarks",
 )
+SUMMARY = ("fault", "times", "acknowledged", "lost", "duplicated", "recovery, s", "worst, s", "remarks")
 COMMONEST = 4  # places that are told of a kind of process
 ADDED = ("times", "acknowledged", "lost", "doubled", "rounds", "rounds_lost", "seconds", "probes")  # of two parts
 
@@ -126,6 +127,11 @@ def quantiles(seconds: Sequence[float]) -> str:
 def table(rows: Sequence[Row]) -> str:
     """Return the table, as Markdown that can be read as it is."""
     return aligned(HEADINGS, [row.cells() for row in rows])
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Return the table without reports, response times and wait channels, in Markdown."""
+    return aligned(SUMMARY, [[*row.cells()[:7], "; ".join(row.remarks) or "–"] for row in rows])
 
 
 def aligned(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:

@@ -13,10 +13,10 @@ from drill.waits import Picker
 
 HURT = (
     "web worker",
-    "web server's master",
+    "web server",
     "queue worker with a job",
-    "database's process of a client",
-    "database's first process",
+    "database backend",
+    "database postmaster",
     ROOT,
 )
 
@@ -24,7 +24,7 @@ HURT = (
 def done_once(course: Course) -> Iterator[Row]:
     """Kill what serves, works and stores, one kind after the other, and count what was done meanwhile."""
     hurt = [kind for kind in HURT if kind in kinds(course.site)]
-    fault = Fault(Row("kill -9 while facts are corrected, items retracted, probes asked, contexts kept"))
+    fault = Fault(Row("kill -9 during corrections, retractions, probes and contexts"))
     picker, rows = Picker(course.chance), []
     course.say(f"{fault.row.fault}: {course.kills} of each of {len(hurt)} kinds …")
     with course.attended([fault], clients=1) as attended:
@@ -50,4 +50,4 @@ def _restored(course: Course, acting: Acting, times: int) -> list[Row]:
         other.key = course.site.key
 
     with beside(course.database_url) as database, Site(course.provider, database, before=restore) as other:
-        return acting.rows(other, times, ", in a backup that is restored elsewhere")
+        return acting.rows(other, times, ", in a restored backup")

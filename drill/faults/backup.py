@@ -17,7 +17,7 @@ PERSON, SAID = "drill-backup", "The spare key lies under the blue flowerpot."
 
 def restored(course: Course) -> Iterator[Row]:
     """Back up, restore, verify, start, ask."""
-    with course.fault("a backup at work, restored into another installation") as fault:
+    with course.fault("backup under load, restored elsewhere") as fault:
         append(course.site, fault.ledger, PERSON, text=SAID)
         time.sleep(BEFORE_SECONDS)
         there, path = fault.ledger.acknowledged(), course.site.folder / "drill.backup"
@@ -32,7 +32,7 @@ def restored(course: Course) -> Iterator[Row]:
         with beside(course.database_url) as database, Site(course.provider, database, before=restore) as other:
             found_by_search(other, PERSON, "Where is the spare key?", "blue flowerpot")
             count = compare(there, there, other.turns())
-            fault.row.remark(f"{count.acknowledged} turns acknowledged before it, {count.lost} of them not restored")
+            fault.row.remark(f"{count.lost} of {count.acknowledged} turns not restored")
             wait_until_well(other, Ledger())
         fault.row.times = 1
         fault.row.seconds.append(time.monotonic() - began)

@@ -22,12 +22,12 @@ NOT_OURS = "the database is not embedded, and others may use its server"
 
 def hang(course: Course) -> Iterator[Row]:
     """Have every process of the database stop for a while, and go on."""
-    yield _hurt(course, f"a database that hangs for {HANG_SECONDS:.0f} s", _hang)
+    yield _hurt(course, f"database hangs for {HANG_SECONDS:.0f} s", _hang)
 
 
 def restart(course: Course) -> Iterator[Row]:
     """Have the database end in an orderly way; whoever needs it starts it again."""
-    yield _hurt(course, "a restart of the database", _restart)
+    yield _hurt(course, "database restart", _restart)
 
 
 def _hurt(course: Course, name: str, how: Callable[[Site], None]) -> Row:

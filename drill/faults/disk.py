@@ -22,7 +22,7 @@ BLOCK = bytes(1_000_000)
 FILE_BYTES = 1_000_000  # beyond which nothing is written: less than a file of the write-ahead log has
 AGAIN = 0.05  # seconds after which room that was given up is filled, and processes that have come are limited
 REFUSED = ("No space left", "File too large")  # what the database's log says of a write that failed
-NAME = f"the database's disk is full for {FULL_SECONDS:.0f} s"
+NAME = f"database disk full for {FULL_SECONDS:.0f} s"
 
 
 def full(course: Course) -> Iterator[Row]:

@@ -34,12 +34,12 @@ ON person.id = vector.user_id WHERE person.user_id = %s AND vector.vector IS NUL
 
 def keys(course: Course) -> Iterator[Row]:
     """Have the models refuse the key for a while: no text may be given up for that."""
-    yield _away(course, f"the key is refused for {KEY_SECONDS:.0f} s (401)", KEY_SECONDS, refusing(401))
+    yield _away(course, f"model endpoint refuses the key for {KEY_SECONDS:.0f} s (401)", KEY_SECONDS, refusing(401))
 
 
 def outage(course: Course) -> Iterator[Row]:
     """Have the models answer 503 for a while."""
-    yield _away(course, f"the models are away for {course.outage:.0f} s (503)", course.outage, refusing(503))
+    yield _away(course, f"model endpoint away for {course.outage:.0f} s (503)", course.outage, refusing(503))
 
 
 def _away(course: Course, name: str, seconds: float, failure: Failure) -> Row:
@@ -52,7 +52,7 @@ def _away(course: Course, name: str, seconds: float, failure: Failure) -> Row:
         course.provider.failure = well
         began, ended = time.monotonic(), now()
         fault.row.times = 1
-        fault.row.remark(f"{2 * ROUNDS} turns and {calls} calls meanwhile")
+        fault.row.remark(f"{calls} model calls meanwhile")
         wait_until_caught_up(course.site, ended, AWAY)
         fault.row.seconds.append(time.monotonic() - began)
     return fault.row
@@ -68,7 +68,7 @@ def _append_for(site: Site, fault: Fault, seconds: float) -> None:
 
 def refused(course: Course) -> Iterator[Row]:
     """Have the models refuse one person's text for ever: the work of others goes on, and that of the person is told."""
-    with course.fault(f"one text is refused for ever, {OTHERS} others go on", clients=0) as fault:
+    with course.fault(f"one text always refused, {OTHERS} others processed", clients=0) as fault:
         site = course.site
         wait_until_caught_up(site, now(), OTHER)
         course.provider.failure = refusing_text(REFUSED_TEXT, 400)
@@ -82,7 +82,7 @@ def refused(course: Course) -> Iterator[Row]:
         states: list[str] = []
         with suppress(NotWell):
             wait_for("the text to be told of", lambda: bool(_told(site, states)), TOLD_SECONDS, pause=0.5)
-        fault.row.remark(f"of the text itself: {', '.join(states) or 'nothing is told'}")
+        fault.row.remark(", ".join(states) or "the refusal is not reported")
     yield fault.row
 
 

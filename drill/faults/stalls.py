@@ -25,11 +25,11 @@ Stall = Callable[[Site], "ExitStack"]
 def each(course: Course) -> Iterator[Row]:
     """Stall the site in each way, with a prober beside it."""
     for name, stall in (
-        ("a session's row is locked", _locked_row),
-        (f"{SOCKETS} bodies that do not end", _slow_bodies),
-        (f"{SOCKETS} answers that are not read", _slow_readers),
+        ("session row locked", _locked_row),
+        (f"{SOCKETS} unfinished request bodies", _slow_bodies),
+        (f"{SOCKETS} unread responses", _slow_readers),
     ):
-        with course.fault(f"{name}, for {STALL_SECONDS} s", clients=1) as fault:
+        with course.fault(f"{name} for {STALL_SECONDS} s", clients=1) as fault:
             for person in (PERSON, LOCKED):
                 append(course.site, fault.ledger, person)
             with Prober(course.site, PERSON) as prober, stall(course.site):

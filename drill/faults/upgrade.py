@@ -37,10 +37,10 @@ def from_the_last_release(course: Course) -> Iterator[Row]:
     """Start on the data of the last release, ask for what was said, and say more."""
     states = sorted(STATES.glob("*.sql.gz"))
     if not states:
-        yield not_tried("an upgrade from the last release", "its data is not here: it comes with the tests")
+        yield not_tried("upgrade from the last release", "its data is not here: it comes with the tests")
         return
-    course.say("an upgrade from the last release …")
-    row = Row(f"an upgrade from the last release ({states[-1].name.removesuffix('.sql.gz')})", times=1)
+    course.say("upgrade from the last release …")
+    row = Row(f"upgrade from the last release ({states[-1].name.removesuffix('.sql.gz')})", times=1)
     began = time.monotonic()
     try:
         with beside(course.database_url) as database:

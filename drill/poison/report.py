@@ -1,11 +1,12 @@
 """What came of each attack: a row, and the table of all."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from drill.report import aligned
 
 HEADINGS = ("attack", "door", "engine", "seen by others", "by the person", "out of its fence", "after retraction")
+SUMMARY = ("planted text", "times", "seen by others", "by the person", "outside its fence", "left after retraction")
 MOST_REMARKS = 3
 FOR_ALL = "shard"  # the door by which everybody is to see it
 
@@ -65,3 +66,18 @@ class Row:
 def table(rows: Sequence[Row]) -> str:
     """Return the table, as Markdown that can be read as it is."""
     return aligned(HEADINGS, [row.cells() for row in rows])
+
+
+def summary(rows: Iterable[Row]) -> str:
+    """Return the table with one row per attack, added over entry points and engines."""
+    attacks: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.door != "all":
+            attacks.setdefault(row.attack, []).append(row)
+    return aligned(SUMMARY, [[attack, *_added(of_attack)] for attack, of_attack in attacks.items()])
+
+
+def _added(rows: Sequence[Row]) -> list[str]:
+    seen, out, left = (sum(len(getattr(row, name)) for row in rows) for name in ("others", "escapes", "after"))
+    own = f"{sum(row.own[0] for row in rows)} of {sum(row.own[1] for row in rows)}"
+    return [str(len(rows)), str(seen), own, str(out), str(left)]

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.figures import describe_machine
 from drill.poison import report as poison
 from drill.provider import Provider
-from drill.report import Row, table
+from drill.report import Row, summary
 from drill.site import Site
 from drill.trust import attacks, page
 from memoryproject.conf import BASE_DIR
@@ -36,7 +36,7 @@ def main() -> int:
     remarks = [*outcome.remarks]
     remarks += [f"{row.fault}: {'; '.join(row.remarks)}" for row in rows if not row.is_well]
     remarks += [remark for row in planted for remark in row.remarks()]
-    page.put(page.section(machine, figures, f"{table(rows)}\n\n{poison.table(planted)}", remarks))
+    page.put(page.section(machine, figures, f"{summary(rows)}\n\n{poison.summary(planted)}", remarks))
     for remark in remarks:
         print(remark)
     return 1 if remarks else 0
@@ -66,8 +66,8 @@ def _of_attacks(rows: list[poison.Row]) -> page.Figure:
     seen, out, left, changed = (
         sum(len(getattr(row, name)) for row in rows) for name in ("others", "escapes", "after", "changed")
     )
-    wrong = f"{seen} seen by others, {out} out of a fence, {left} left and {changed} contexts changed after retraction"
-    return "attacks planted, by four doors and with two engines", str(sum(row.door != "all" for row in rows)), wrong
+    wrong = f"{seen} seen by others, {out} outside a fence, {left} left and {changed} contexts changed after retraction"
+    return "planted texts (see below)", str(sum(row.door != "all" for row in rows)), wrong
 
 
 def _of_the_drill(rows: list[Row]) -> list[page.Figure]:
@@ -78,10 +78,10 @@ def _of_the_drill(rows: list[Row]) -> list[page.Figure]:
         sum(getattr(row, name) for row in rows) for name in ("acknowledged", "rounds", "rounds_lost")
     )
     return [
-        ("kills of processes", str(sum(row.times for row in kills)), _wrong(kills)),
-        ("restarts of the database", str(restarts), _wrong([row for row in rows if "restart" in row.fault])),
-        ("chat rounds answered to their end during all faults", f"{rounds:,}", f"{rounds_lost} lost"),
-        ("turns acknowledged during all faults", f"{acknowledged:,}", f"{lost} lost, {doubled} doubled"),
+        ("killed processes", str(sum(row.times for row in kills)), _wrong(kills)),
+        ("database restarts", str(restarts), _wrong([row for row in rows if "restart" in row.fault])),
+        ("chat rounds completed during faults", f"{rounds:,}", f"{rounds_lost} lost"),
+        ("turns acknowledged during faults", f"{acknowledged:,}", f"{lost} lost, {doubled} duplicated"),
     ]
 
 
@@ -91,7 +91,7 @@ def _wrong(rows: list[Row]) -> str:
         sum(row.doubled for row in rows),
         sum(row.seconds.count(None) for row in rows),
     )
-    return f"{lost} lost, {doubled} doubled, {never} never well again"
+    return f"{lost} lost, {doubled} duplicated, {never} not recovered"
 
 
 def _machine(site: Site) -> str:

@@ -125,9 +125,8 @@ def isolate(target: Target) -> Outcome:
         (elsewhere, target.foreign | unnamed),
     ]
     probed = _isolated(target, asked)
-    return Outcome(
-        [("isolation probes, over two applications", f"{probed.probes:,}", f"{len(probed.leaks)} leaks")], probed.leaks
-    )
+    what, leaks = "attempts to read other people's data, two applications", f"{len(probed.leaks)} leaks"
+    return Outcome([(what, f"{probed.probes:,}", leaks)], probed.leaks)
 
 
 def send_noise(target: Target) -> Outcome:
@@ -142,15 +141,15 @@ def send_noise(target: Target) -> Outcome:
         number=_seed(),
     )
     much = f"{fuzzed.requests:,} to {len(target.operations)} operations"
-    return Outcome([("requests fuzzed", much, f"{len(fuzzed.failures)} answered 5xx")], fuzzed.failures)
+    return Outcome([("random requests", much, f"{len(fuzzed.failures)} × 5xx")], fuzzed.failures)
 
 
 def describe(target: Target) -> Outcome:
     """Compare the site's answers with its description, by three kinds of key. The last may erase people."""
     kinds = {
-        "a service's key that reads": target.reads,
-        "a person's key": target.of_ada,
-        "a service's key that may all": target.service,
+        "service key, scope read": target.reads,
+        "key of one person": target.of_ada,
+        "service key, scope admin": target.service,
     }
     examples = int(os.environ.get("EXAMPLES", "10"))
     answered = []
@@ -173,7 +172,7 @@ def load(target: Target) -> Outcome:
     found = held.highest(target.site, _keys(target.site, [("", "write")] * LOAD_KEYS), minutes * 60)
     much = f"{found.rate:.0f} for {minutes:g} min, p99 {found.p99 * 1000:.0f} ms"
     wrong = f"No load was held: {found.errors} errors at {found.rate:.0f} appends a second"
-    figure = ("highest load held, appends a second", much, f"{found.errors} errors")
+    figure = ("highest sustained appends per second", much, f"{found.errors} errors")
     return Outcome([figure], [] if found.is_held else [wrong])
 
 

@@ -49,7 +49,8 @@ class Held:
         broken = len(self.found.get(SERVER_ERROR, ()))
         mismatches = sum(len(calls) for calls in self.found.values()) - broken
         much = f"{self.requests:,} to {self.operations} operations"
-        return f"requests held against the description, {self.kind}", much, f"{broken} 5xx, {mismatches} mismatches"
+        what = f"requests checked against the OpenAPI schema, {self.kind}"
+        return what, much, f"{broken} × 5xx, {mismatches} mismatches"
 
     @property
     def remarks(self) -> list[str]:

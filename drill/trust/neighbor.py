@@ -53,7 +53,7 @@ class Disturbed:
         searches = ", ".join(f"{count:,} × {status}" for status, count in sorted(self.refused.items()))
         return [
             (
-                f"{kind}s of one application while a read key of another floods ({searches})",
+                f"{kind}s of one application while another floods the site ({searches})",
                 f"p99 {self.flooded[kind].p99 * 1000:.0f} ms; alone {alone.p99 * 1000:.0f} ms",
                 f"{self.flooded[kind].errors} errors",
             )

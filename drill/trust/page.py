@@ -20,7 +20,7 @@ def section(machine: str, figures: Sequence[Figure], faults: str, remarks: Seque
         faults: the table of the drill.
         remarks: what went wrong, a line each.
     """
-    lines = ["| tried | how much | went wrong |", "| --- | --- | --- |"]
+    lines = ["| attack | amount | failures |", "| --- | --- | --- |"]
     lines += [f"| {what} | {much} | {wrong} |" for what, much, wrong in figures]
     parts = [machine, "\n".join(lines), faults, "\n".join(f"- {remark}" for remark in remarks)]
     return "\n\n".join(part for part in parts if part)

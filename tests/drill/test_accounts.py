@@ -21,7 +21,7 @@ from drill.faults import PARTS
 from drill.ledger import Ledger, compare, marks_in, new_mark
 from drill.provider import Provider
 from drill.recovery import settle, work_lost_or_doubled
-from drill.report import Row, added, not_tried, quantiles, table
+from drill.report import Row, added, not_tried, quantiles, summary, table
 from drill.site import NotWell, Site, environment, wait_for
 from moments_app.models import Correction, EngineCall, Job, MemoryAtom, MemoryStream
 from moments_app.provenance.correct import correct, correcting
@@ -81,6 +81,11 @@ class TestReport:
         assert kill[1:8] == ["a kill", "2", "10", "0", "0", "2.0", "3.0"]
         assert hang[7] == "never"
         assert other[2] == "not tried" and other[10] == "no"
+
+    def test_the_summary_has_remarks_but_no_wait_channels(self) -> None:
+        text = summary([Row("a kill", 2, 10, seconds=[1.0, 3.0], places={"epoll": 2}, remarks=["one"])])
+        [kill] = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
+        assert kill == ["a kill", "2", "10", "0", "0", "2.0", "3.0", "one"]
 
     def test_parts_of_a_drill_add_up_and_what_went_wrong_in_one_went_wrong(self) -> None:
         first = Row("a kill", 2, 10, rounds=3, seconds=[1.0, 3.0], told=["log"], places={"epoll": 2}, remarks=["one"])

@@ -20,7 +20,7 @@ from drill.poison.course import OTHERS, Planted, Watch, mark_of, planned, run
 from drill.poison.doors import DOORS
 from drill.poison.fences import escapes
 from drill.poison.obedient import OBEDIENT, reply
-from drill.poison.report import Row, table
+from drill.poison.report import Row, summary, table
 from drill.poison.views import HOME
 from drill.provider import Provider
 from drill.site import Site
@@ -220,6 +220,13 @@ def test_every_class_has_words_of_its_own_by_each_door() -> None:
         text = "".join(turn["content"] for turn in one.attack.turns(one.mark))
         assert all(mark in text for mark in one.marks)
         assert not any(other.mark in text for other in planted if other is not one)
+
+
+def test_the_summary_adds_the_rows_of_an_attack() -> None:
+    rows = [Row("flooding", door, "extractive", own=(3, 15), escapes=["ada, xml"]) for door in ("rest", "chat")]
+    text = summary([*rows, Row("what all others get", "all", "extractive")])
+    [line] = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
+    assert line == ["flooding", "2", "0", "6 of 30", "2", "0"]
 
 
 def test_a_row_says_what_is_wrong() -> None:

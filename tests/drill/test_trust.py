@@ -169,7 +169,7 @@ def test_the_figures_stand_between_their_marks_and_nothing_else_changes(tmp_path
     copy.write_text(whole)
     page.put(page.section("A machine.", [("requests", "3", "0 failed")], "", ["a remark"]), copy)
     text = copy.read_text()
-    assert "A machine.\n\n| tried" in text and "- a remark" in text
+    assert "A machine.\n\n| attack" in text and "- a remark" in text
     before, after = whole.partition(page.BEGIN)[0], whole.partition(page.END)[2]
     assert text.startswith(before + page.BEGIN) and text.endswith(page.END + after)
     copy.write_text("A page without figures.")
@@ -186,8 +186,9 @@ class TestContract:
     }
 
     def test_answers_that_are_as_described_are_a_figure(self) -> None:
-        held = contract.held_of("a person's key", self.REPORT)
-        row = ("requests held against the description, a person's key", "1,234 to 47 operations", "0 5xx, 0 mismatches")
+        held = contract.held_of("key of one person", self.REPORT)
+        what = "requests checked against the OpenAPI schema, key of one person"
+        row = (what, "1,234 to 47 operations", "0 × 5xx, 0 mismatches")
         assert (held.figure, held.remarks) == (row, [])
 
     def test_others_are_counted_by_what_is_wrong_and_told(self) -> None:
@@ -196,5 +197,5 @@ class TestContract:
             {"type": "UndefinedStatusCode", "operations": ["GET /a", "POST /b"]},
         ]
         held = contract.held_of("all", self.REPORT | {"failures": failures, "errors": ["none"]})
-        assert held.figure[2] == "1 5xx, 2 mismatches"
+        assert held.figure[2] == "1 × 5xx, 2 mismatches"
         assert held.remarks == ["all, ServerError: GET /a", "all, UndefinedStatusCode: GET /a, POST /b", 'all: "none"']
