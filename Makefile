@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests install all extras, unless told otherwise: `EXTRAS= make quick` tests the core alone, but for what is slow.
 quick shuffle test: export EXTRAS ?= importers,lab,oauth,scale
 
-.PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks bench bench-all bench-recall trust house size lock
+.PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks bench bench-all bench-answers bench-recall lean trust house size lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -125,6 +125,16 @@ bench-all: .venv/installed-dev
 bench-recall: .venv/installed-dev
 	.venv/bin/python -m benchmarks.recall_quality "$${CONVERSATIONS:?names a folder: make bench-recall CONVERSATIONS=…}" \
 		$(if $(LIMIT),--limit $(LIMIT))
+
+# A model answers from contexts alone, and another judges; docs/benchmarks.md describes the folders and READER_MODEL.
+bench-answers: .venv/installed-dev
+	.venv/bin/python -m benchmarks.answers "$${CONVERSATIONS:?names a folder: make bench-answers CONVERSATIONS=…}" \
+		--out "$${OUT:?names a folder for the results: make bench-answers OUT=…}" \
+		$(if $(LIMIT),--limit $(LIMIT)) $(if $(CONTEXTS_ONLY),--contexts-only)
+
+# CPU and memory of each process of an idle site, in five minutes; KEEP=1 compares later runs with this one.
+lean: .venv/installed-dev
+	.venv/bin/python -m benchmarks.lean $(if $(KEEP),--keep)
 
 # Attacks an installation of its own and writes the figures into docs/trust.md. For a release:
 # make trust MINUTES=10 KILLS=200 FUZZ=50000 EXAMPLES=200 OUTAGE=300

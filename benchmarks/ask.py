@@ -1,10 +1,11 @@
 """Questions about stored conversations: a site's contexts and results, and the turns that recall ranks."""
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.clients import Http
 from benchmarks.conversations import Question
@@ -18,6 +19,9 @@ TURNS, EVERYTHING = "turns", "everything"
 RANKED = 150  # turns that fill the largest budget
 SESSION = "asked"  # has not begun, so a context has no live turns
 
+PATIENCE = 60  # seconds for a provider that does not answer
+
+Answer = TypeVar("Answer")
 Scores = dict[tuple[str, str], Score]  # by what is searched (turns, everything) and by what (words, vectors, both)
 
 
@@ -56,13 +60,13 @@ class Asker:
         """Search everything, and return the share of the evidence among the first results."""
         body = {"user_id": stored.conversation.id, "query": question.q, "mode": MODES[search]}
         with closing(Http(self.ports[WORDS if search == WORDS else DEFAULT], self.key)) as http:
-            found = _post(http, "search", search, body | {"match_count": max(COUNTS)})["results"]
+            found = post(http, "search", search, body | {"match_count": max(COUNTS)})["results"]
         return {count: _share_of_results(stored, question, found[:count]) for count in COUNTS}
 
 
 def _context(http: Http, stored: StoredConversation, question: Question, search: str, budget: int) -> float:
     body = {"user_id": stored.conversation.id, "session_id": SESSION, "query": question.q}
-    answer = _post(http, "context", search, body | {"max_tokens": budget, "format": "markdown"})
+    answer = post(http, "context", search, body | {"max_tokens": budget, "format": "markdown"})
     items = [item for layer in answer["layers"] for item in layer["items"]]
     return share_in_text(stored, question, answer["context"], _statements(stored, items, "text"))
 
@@ -73,22 +77,30 @@ def rank_turns(stored: StoredConversation, question: Question, searches: Sequenc
     Raises:
         Degraded: There are no vectors.
     """
+    ranked = rank(stored, question.q, [MODES[search] for search in searches])
+    return {
+        (TURNS, search): _score_turns(stored, question, turns) for search, turns in zip(searches, ranked, strict=True)
+    }
+
+
+def rank(stored: StoredConversation, query: str, modes: Sequence[str]) -> list[list[str]]:
+    """Let the recall of this process rank the person's turns, and return their ids for each mode of search.
+
+    Raises:
+        Degraded: There are no vectors, though a mode needs them.
+    """
     from moments_app.recall.query_vector import with_vector
     from moments_app.recall.request import RecallRequest
     from moments_app.recall.search import recall
     from sessions_app.models import UserProfile
 
     user = UserProfile.objects.get(user_id=stored.conversation.id)
-    asked = RecallRequest(question.q, ["turn"])
-    if VECTORS in searches and (asked := with_vector(asked)).degraded:
+    asked = RecallRequest(query, ["turn"])
+    if set(modes) != {MODES[WORDS]} and (asked := with_vector(asked)).degraded:
         raise Degraded
-    scores: Scores = {}
-    for search in searches:
-        found = recall(user, "", replace(asked, mode=MODES[search]), most=RANKED)
-        places = [(result.session_id, result.sequence) for result in found]
-        turns = [stored.turns[place] for place in places if place in stored.turns]
-        scores[TURNS, search] = _score_turns(stored, question, turns)
-    return scores
+    found = [recall(user, "", replace(asked, mode=mode), most=RANKED) for mode in modes]
+    places = [[(result.session_id, result.sequence) for result in results] for results in found]
+    return [[stored.turns[place] for place in some if place in stored.turns] for some in places]
 
 
 def _score_turns(stored: StoredConversation, question: Question, ranked: Sequence[str]) -> Score:
@@ -113,7 +125,27 @@ def _statements(stored: StoredConversation, shown: Sequence[dict[str, Any]], tex
     return [Statement(sources, content_words(said)) for sources, said in known]
 
 
-def _post(http: Http, what: str, search: str, body: dict[str, Any]) -> Any:
+def until_answered(ask: Callable[[], Answer]) -> Answer:
+    """Ask until the provider of embeddings answers, and return the answer.
+
+    Raises:
+        RuntimeError: It does not for a long time.
+    """
+    from django.db import connection
+
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < deadline:
+            try:
+                return ask()
+            except Degraded:
+                time.sleep(1)
+        raise RuntimeError("The embeddings provider does not answer.")
+    finally:
+        connection.close()
+
+
+def post(http: Http, what: str, search: str, body: dict[str, Any]) -> Any:
     """Request a context or a search.
 
     Raises:

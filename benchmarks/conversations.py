@@ -1,5 +1,6 @@
-"""Conversations with questions about them, read from a folder of JSON files. docs/benchmarks.md has the format."""
+"""Conversations with questions about them, read from a folder of JSON files. docs/benchmarks.md has the formats."""
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -7,7 +8,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError, model_validator
 
+from benchmarks import published
+
 NOT_ANSWERED = 5  # category of the questions that the conversation doesn't answer
+CATEGORIES = {1: "several facts", 2: "time", 3: "world knowledge", 4: "one fact", NOT_ANSWERED: "not answered"}
 MINUTE = timedelta(minutes=1)
 
 Name = Annotated[str, StringConstraints(pattern=r"^\w[\w.:-]*$", max_length=100)]
@@ -36,26 +40,45 @@ class Session(BaseModel):
 
 
 class Question(BaseModel):
-    """A question, its answer, and the ids of the turns from which the answer follows (the evidence)."""
+    """A question, its answer, and the ids of the turns from which the answer follows (the evidence).
+
+    `kind` names its category in tables; by default that is the number's name. `asked_at` is the date of the question,
+    as the file writes it; blank: it has none.
+    """
 
     q: Words
     a: str | int | float = ""
     category: int
     evidence: list[str]
+    kind: str = ""
+    asked_at: str = ""
+
+    @property
+    def is_answered(self) -> bool:
+        """True if the conversation answers it."""
+        return self.category != NOT_ANSWERED
 
     @property
     def is_scored(self) -> bool:
         """True if there is something to find."""
-        return self.category != NOT_ANSWERED and bool(self.evidence)
+        return self.is_answered and bool(self.evidence)
+
+    @property
+    def label(self) -> str:
+        return self.kind or CATEGORIES.get(self.category, f"category {self.category}")
 
 
 class Conversation(BaseModel):
-    """A file: two speakers, their turns, and the questions about them."""
+    """Two speakers, their turns, and the questions about them.
+
+    `names_speakers`: the speaker's name begins each message, because both speakers are people.
+    """
 
     id: Name
     speakers: tuple[str, str]
     sessions: list[Session]
     questions: list[Question]
+    names_speakers: bool = True
 
     @property
     def turns(self) -> Iterator[tuple[Session, Turn]]:
@@ -72,7 +95,7 @@ class Conversation(BaseModel):
         return [
             {
                 "role": "user" if turn.speaker == self.speakers[0] else "assistant",
-                "content": f"{turn.speaker}: {turn.text}",
+                "content": f"{turn.speaker}: {turn.text}" if self.names_speakers else turn.text,
                 "created_at": (session.at + number * MINUTE).isoformat(),
                 "external_id": turn.id,
             }
@@ -107,18 +130,21 @@ def read_folder(folder: Path) -> list[Conversation]:
         raise BadConversations(f"{folder}: there is no *.json in it.")
     by_id: dict[str, Conversation] = {}
     for path in paths:
-        conversation = _read(path)
-        if conversation.id in by_id:
-            raise BadConversations(f"{path}: another file has the id {conversation.id} too.")
-        by_id[conversation.id] = conversation
+        for conversation in _read(path):
+            if conversation.id in by_id:
+                raise BadConversations(f"{path}: another conversation has the id {conversation.id} too.")
+            by_id[conversation.id] = conversation
     if not any(conversation.scored for conversation in by_id.values()):
         raise BadConversations(f"{folder}: no question in it has evidence.")
     return list(by_id.values())
 
 
-def _read(path: Path) -> Conversation:
+def _read(path: Path) -> list[Conversation]:
+    """Return the conversations of a file: one of our format, or all of a published benchmark."""
     try:
-        return Conversation.model_validate_json(path.read_bytes())
+        content = json.loads(path.read_bytes())
+        items = published.conversations(content) if isinstance(content, list) else [content]
+        return [Conversation.model_validate(item) for item in items]
     except OSError as error:
         raise BadConversations(f"{path}: {error.strerror}.") from error
     except ValidationError as error:
@@ -126,3 +152,5 @@ def _read(path: Path) -> Conversation:
         place = ".".join(str(part) for part in first["loc"])
         details = [str(path), place, first["msg"].removeprefix("Value error, ")]
         raise BadConversations(f"{': '.join(filter(None, details))}.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadConversations(f"{path}: {error!r}.") from error

@@ -8,7 +8,7 @@ from statistics import median, quantiles
 
 import psycopg
 
-OF_WORDS = ("", "mode", "language", "state", "search", "kinds", "plan", "wanted")  # columns that hold text
+OF_WORDS = ("", "mode", "language", "state", "search", "kinds", "plan", "wanted", "purpose")  # columns that hold text
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ have: by words alone, by vectors alone, and by default.
 
 import argparse
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from benchmarks.ask import DEFAULT, VECTORS, WORDS, Asker, Degraded, Scores, rank_turns
+from benchmarks.ask import DEFAULT, VECTORS, WORDS, Asker, Scores, rank_turns, until_answered
 from benchmarks.clients import Http
 from benchmarks.conversations import BadConversations, Conversation, Question, read_folder
 from benchmarks.evidence import BUDGETS, COUNTS, Score
@@ -31,7 +30,6 @@ from benchmarks.stored import (
 )
 
 CLIENTS = 2
-PATIENCE = 60  # seconds for a provider that does not answer
 ALL = ""  # instead of a conversation's id
 TITLE = "Evidence in contexts and results"
 COLUMNS = ["state", "kinds", "search", *(f"{n:,}" for n in BUDGETS), *(f"R@{n}" for n in COUNTS), "questions"]
@@ -111,7 +109,7 @@ class Benchmark:
             one.read_sources()
         questions = [(one, question) for one in stored for question in one.conversation.scored[: self._limit]]
         with ThreadPoolExecutor(CLIENTS) as pool:
-            answers = list(pool.map(lambda asked: _answer(ask, *asked), questions))
+            answers = list(pool.map(lambda asked: until_answered(partial(ask, *asked)), questions))
         for (one, _question), scores in zip(questions, answers, strict=True):
             for (kinds, search), score in scores.items():
                 for group in (ALL, one.conversation.id):
@@ -128,26 +126,6 @@ def _states(*, turns_only: bool) -> Iterator[str]:
     yield "settled"
     let_a_month_pass(wait_for_jobs)
     yield "archived"
-
-
-def _answer(ask: Ask, stored: StoredConversation, question: Question) -> Scores:
-    """Ask a question until the provider answers.
-
-    Raises:
-        RuntimeError: It does not for a long time.
-    """
-    from django.db import connection
-
-    deadline = time.monotonic() + PATIENCE
-    try:
-        while time.monotonic() < deadline:
-            try:
-                return ask(stored, question)
-            except Degraded:
-                time.sleep(1)
-        raise RuntimeError("The embeddings provider does not answer.")
-    finally:
-        connection.close()
 
 
 if __name__ == "__main__":

@@ -84,17 +84,17 @@ class Site:
 
     def serve(self, **settings: str) -> int:
         """Start a web server as `manage.py run` does, with some settings of its own; return its port."""
-        port = _free_port()
+        port = free_port()
         command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
         command += ["--log-level", "warning", "memoryproject.asgi"]
-        _wait_until_ready(self._start(command, settings), port)
+        wait_until_ready(self._start(command, settings), port)
         return port
 
     def run(self) -> int:
         """Start `manage.py run`, with a worker; return the port of its web server."""
-        port = _free_port()
+        port = free_port()
         command = ["manage.py", "run", "--no-demo", "--port", str(port)]
-        _wait_until_ready(self._start(command, {}, stdout=sys.stderr), port)
+        wait_until_ready(self._start(command, {}, stdout=sys.stderr), port)
         return port
 
     @contextmanager
@@ -104,13 +104,13 @@ class Site:
         try:
             yield
         finally:
-            _end(process)
+            end(process)
 
     def _start(
         self, command: list[str], settings: dict[str, str], stdout: TextIO | None = None
     ) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=os.environ | settings, stdout=stdout)
-        self._stack.callback(_end, process)
+        self._stack.callback(end, process)
         return process
 
 
@@ -136,7 +136,7 @@ def _serve_embeddings(folder: Path, stack: ExitStack) -> None:
 
     if settings.EMBEDDING.is_embedded:
         command = embeddings.command(folder, settings.EMBEDDING.model_folder)
-        stack.callback(_end, subprocess.Popen([sys.executable, *command], cwd=ROOT))
+        stack.callback(end, subprocess.Popen([sys.executable, *command], cwd=ROOT))
 
 
 def _prepare_database() -> None:
@@ -175,14 +175,14 @@ def _stop_database(folder: Path) -> None:
     server.stop(folder.resolve() / "postgres")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
         return port
 
 
-def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:
+def wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -193,7 +193,7 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:
     raise RuntimeError("The web server did not start.")
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def end(process: "subprocess.Popen[bytes]") -> None:
     process.terminate()
     try:
         process.wait(STOP_TIMEOUT)

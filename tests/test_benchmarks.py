@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from benchmarks import memory_tokens, memory_words
+from benchmarks import lean, memory_tokens, memory_words
 from benchmarks import recall_quality as quality
 from benchmarks.conversations import read_folder
 from benchmarks.evidence import Statement, share_among, share_in_text
@@ -24,6 +25,7 @@ from benchmarks.measures import content_words, fill_budget, same_beginning, stan
 from benchmarks.stored import StoredConversation
 from tests.support.folders import data_folder, migrated
 from tests.support.openai_server import OpenAIServer
+from tests.support.waiting import wait_until
 
 SMALL = """
 import importlib
@@ -403,3 +405,26 @@ def test_a_conversation_is_held_round_by_round(tmp_path: Path) -> None:
         message for session in conversation.sessions for message in conversation.messages(session)
     ]
     assert all(turn[0]["role"] == "user" for turn in rounds[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="It reads /proc.")
+def test_memory_and_cpu_time_are_those_of_a_process_and_of_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lean, "SECONDS", 0.5)
+    busy = "import sys; data = bytearray(b'x' * 50_000_000)\nwhile True: sys.argv"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}, 'gunicorn'])"
+    with subprocess.Popen([sys.executable, "-c", parent]) as process, subprocess.Popen(["sleep", "60"]) as stranger:
+        try:
+            (tmp_path / "postgres").mkdir()
+            (tmp_path / "postgres/postmaster.pid").write_text(f"{process.pid}\n{tmp_path}\n")
+            wait_until(lambda: lean.measure(process.pid, tmp_path).get("web process", {}).get("pss", 0) > 50)
+            figures = lean.measure(process.pid, tmp_path)
+            assert sum(figure["processes"] for figure in figures.values()) == 2
+            assert 50 < figures["web process"]["cpu"] <= 1_100
+        finally:
+            for pid in (pid for pid in lean._running({process.pid}) if pid != process.pid):
+                os.kill(pid, signal.SIGKILL)
+            process.kill()
+            stranger.kill()

@@ -1,0 +1,189 @@
+"""The benchmark of answers, run to the end with a stand-in for reader and judge; and the files that it reads."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from benchmarks.answers.kept import KeptResults
+from benchmarks.conversations import BadConversations, read_folder
+from tests.support.folders import migrated
+from tests.support.openai_server import Handler, OpenAIServer, error
+from tests.test_benchmarks import KILN, table, write
+
+LOCOMO = {
+    "sample_id": "conv-1",
+    "conversation": {
+        "speaker_a": "Ada",
+        "speaker_b": "Bo",
+        "session_2_date_time": "12:09 am on 13 September, 2023",
+        "session_2": [{"speaker": "Bo", "dia_id": "D2:1", "text": "Nice!"}],
+        "session_10_date_time": "1:56 pm on 8 May, 2024",
+        "session_10": [{"speaker": "Ada", "dia_id": "D10:1", "text": "Look.", "blip_caption": "a red kiln"}],
+        "session_11_date_time": "1:56 pm on 9 May, 2024",
+    },
+    "qa": [
+        {"question": "Which color?", "answer": "red", "evidence": ["D10:1; D2:1", "D9:9"], "category": 4},
+        {"question": "Who fired it?", "adversarial_answer": "Bo", "evidence": ["D10:1"], "category": 5},
+    ],
+}
+LONGMEMEVAL = {
+    "question_id": "q1",
+    "question_type": "temporal-reasoning",
+    "question": "How many days ago?",
+    "answer": 3,
+    "question_date": "2023/05/30 (Tue) 23:40",
+    "haystack_dates": ["2023/05/27 (Sat) 02:21", "2023/05/20 (Sat) 02:21"],
+    "haystack_session_ids": ["b", "a"],
+    "haystack_sessions": [
+        [{"role": "user", "content": "I bought a kiln.", "has_answer": True}, {"role": "assistant", "content": " "}],
+        [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi."}],
+    ],
+}
+
+
+def test_conversations_of_locomo_are_read(tmp_path: Path) -> None:
+    (tmp_path / "locomo10.json").write_text(json.dumps([LOCOMO, LOCOMO | {"sample_id": "conv-2"}]))
+    first, second = read_folder(tmp_path)
+    assert (first.id, second.id, first.speakers) == ("conv-1", "conv-2", ("Ada", "Bo"))
+    assert [session.n for session in first.sessions] == [2, 10]
+    [message] = first.messages(first.sessions[1])
+    assert message["content"] == "Ada: Look. [shares a photo of a red kiln]"
+    assert message["created_at"] == "2024-05-08T13:56:00+00:00"
+    asked, unanswerable = first.questions
+    assert (asked.evidence, asked.label) == (["D10:1", "D2:1"], "one fact")
+    assert (unanswerable.a, unanswerable.is_answered) == ("", False)
+
+
+def test_questions_of_longmemeval_are_read(tmp_path: Path) -> None:
+    abstaining = LONGMEMEVAL | {"question_id": "q2_abs"}
+    (tmp_path / "longmemeval.json").write_text(json.dumps([LONGMEMEVAL, abstaining]))
+    first, second = read_folder(tmp_path)
+    assert [session.at.day for session in first.sessions] == [20, 27]  # in order of time
+    assert [message["content"] for message in first.messages(first.sessions[0])] == ["Hello.", "Hi."]
+    assert [message["role"] for message in first.messages(first.sessions[0])] == ["user", "assistant"]
+    [asked], [unanswerable] = first.questions, second.questions
+    assert (asked.evidence, asked.label, asked.asked_at) == (["1:0"], "temporal-reasoning", "2023/05/30 (Tue) 23:40")
+    assert (unanswerable.label, unanswerable.is_answered) == ("abstention", False)
+
+
+@pytest.mark.parametrize("content", [[{"q": 1}], [1], [LOCOMO | {"qa": [{}]}], [LONGMEMEVAL | {"haystack_dates": []}]])
+def test_a_file_in_another_form_is_refused_by_name(tmp_path: Path, content: Any) -> None:
+    (tmp_path / "odd.json").write_text(json.dumps(content))
+    with pytest.raises(BadConversations, match=r"odd\.json: "):
+        read_folder(tmp_path)
+
+
+def test_a_line_that_was_not_written_whole_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    KeptResults(path).keep(("a", "0"), text="Turin")
+    with path.open("a") as file:
+        file.write('{"key": ["a", "1"], "te')
+    kept = KeptResults(path)
+    assert ("a", "0") in kept and ("a", "1") not in kept
+    kept.keep(("a", "1"), text="Friday")
+    assert KeptResults(path)["a", "1"]["text"] == "Friday"
+
+
+class Models:
+    """A stand-in for both models. The reader quotes the memory; the judge compares with the right answer."""
+
+    def __init__(self) -> None:
+        self.read = self.judged = 0
+        self.fails_to_judge = False
+
+    def __call__(self, handler: Handler, body: dict[str, Any]) -> None:
+        prompt = body["messages"][0]["content"]
+        memory = re.search(r"<memory>\n(.*)\n</memory>", prompt, re.DOTALL)
+        if memory:
+            self.read += 1
+            known = [line for line in memory[1].splitlines() if _asks_about(prompt, line)]
+            return handler.complete(known[0] if known else "not known")
+        self.judged += 1
+        if self.fails_to_judge:
+            return error(500)(handler, body)
+        response = prompt.partition("Model Response: ")[2].partition("\n\n")[0]
+        gold = prompt.partition("Correct Answer: ")[2].partition("\n\n")[0]
+        handler.complete("Yes." if (gold in response if gold else response == "not known") else "No.")
+        return None
+
+
+def _asks_about(prompt: str, line: str) -> bool:
+    question = prompt.rpartition("Question: ")[2]
+    return any(word in question and word in line for word in ("kiln", "sister", "piano"))
+
+
+@pytest.fixture
+def models() -> Iterator[tuple[Models, str]]:
+    with OpenAIServer() as server:
+        models = Models()
+        server.always(models)
+        yield models, server.base_url
+
+
+def run(folder: Path, out: Path, url: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    code = (
+        f"import pathlib, sys, benchmarks.site; benchmarks.site.BEGIN_WITH = pathlib.Path({str(migrated())!r})\n"
+        "from benchmarks.answers import __main__ as answers, models\n"
+        "models.TRIES = 1\n"
+        "sys.exit(answers.main(sys.argv[1:]))"
+    )
+    reader = {"READER_BASE_URL": url, "READER_MODEL": "reader", "JUDGE_MODEL": "judge", "JUDGE_BASE_URL": url}
+    prices = {"ENGINE__PRICES": '{"reader": [1, 2]}', "WEB_WORKERS": "1", "EMBEDDING__PROVIDER": "none"}
+    command = [sys.executable, "-c", code, str(folder), "--out", str(out), *arguments]
+    env = os.environ | (reader if url else {}) | prices
+    return subprocess.run(command, cwd=settings.BASE_DIR, env=env, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.slow(seconds=40)
+def test_answers_are_judged_and_an_interrupted_run_continues(tmp_path: Path, models: tuple[Models, str]) -> None:
+    folder, out = tmp_path / "conversations", tmp_path / "out"
+    folder.mkdir()
+    write(folder, KILN)
+    standing, url = models
+
+    done = run(folder, out, "", "--limit", "3", "--contexts-only")
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert (standing.read, standing.judged) == (0, 0)
+    contexts = [json.loads(line) for line in (out / "contexts.jsonl").read_text().splitlines()]
+    assert [one["key"][2] for one in contexts[:7]] == [
+        "memory, 1,000",
+        "memory, 3,000",
+        "turns, 1,000",
+        "turns, 3,000",
+        "evidence",
+        "whole transcript",
+        "nothing",
+    ]
+    assert all(one["tokens"] <= 1_000 for one in contexts if one["key"][2].endswith("1,000"))
+    assert not any("When does the kiln arrive?" in one["context"] for one in contexts)
+
+    standing.fails_to_judge = True
+    failed = run(folder, out, url, "--limit", "3")
+    assert failed.returncode == 1 and "21 of 21 verdicts are missing" in failed.stderr
+    assert standing.read == 21
+
+    standing.fails_to_judge = False
+    done = run(folder, out, url, "--limit", "3")
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert standing.read == 21  # no question was read twice
+    rows = {row["condition"]: row for row in table(done.stdout, "Answers from contexts")}
+    for condition in ("memory, 1,000", "turns, 3,000", "evidence", "whole transcript"):
+        assert rows[condition]["time"] == "1.000 of 1", rows
+    assert (rows["nothing"]["time"], rows["nothing"]["not answered"]) == ("0.000 of 1", "1.000 of 1")
+    costs = {row["purpose"]: row for row in table(done.stdout, "Calls and tokens")}
+    assert costs["reader (reader)"]["calls"] == "21" and float(costs["reader (reader)"]["USD"]) > 0
+    assert costs["judge (judge)"]["USD"] == "–"
+
+
+@pytest.mark.slow
+def test_without_a_reader_it_says_which_variable_names_one(tmp_path: Path) -> None:
+    done = run(tmp_path, tmp_path / "out", "")
+    assert done.returncode == 2 and "READER_MODEL is not set" in done.stderr
