@@ -8,7 +8,7 @@ import psutil
 from drill.site import Site
 
 WEB_SERVER, WORKERS, KEEPER = "gunicorn", "qcluster", "memoryproject.embedded.keeper"  # in a command line
-CLOCK, WATCH, WORKER = "The clock", "The watch", "Worker "  # as the processes call themselves
+CLOCK, WATCH, WORKER = "The scheduler", "The watchdog", "Worker "  # as the processes call themselves
 CLIENT = "[local]"  # in the title of a database process that serves one
 
 
@@ -51,12 +51,12 @@ _KINDS: dict[str, Callable[[Site], Sequence[psutil.Process]]] = {
     "clock": lambda site: _named(site, CLOCK),
     "watch": lambda site: _named(site, WATCH),
     "queue's root": lambda site: _children(site, WORKERS),
-    "keeper of the database": lambda site: _children(site, KEEPER),
+    "database supervisor": lambda site: _children(site, KEEPER),
     "database's process of a client": _backends,
     "database's first process": lambda site: site.database()[:1],
     ROOT: lambda site: [site.root],
 }
-OF_THE_DATABASE = {"keeper of the database", "database's process of a client", "database's first process"}
+OF_THE_DATABASE = {"database supervisor", "database's process of a client", "database's first process"}
 
 
 def kinds(site: Site) -> list[str]:
