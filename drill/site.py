@@ -31,7 +31,7 @@ START_SECONDS = 240  # that a start may take on a slow machine
 REQUEST_SECONDS = 30
 LOGINS = ("WEB_DATABASE_URL", "WORKER_DATABASE_URL")
 SERVING = "Ctrl-C"  # what `run` prints when it serves
-ALARMS = ("WARNING", "ERROR", "CRITICAL", "warning", "error", "is started again")  # in a line of the log
+ALARMS = ("WARNING", "ERROR", "CRITICAL", "warning", "error", "is being restarted")  # in a line of the log
 
 
 class NotWell(Exception):

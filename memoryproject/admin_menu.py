@@ -1,4 +1,4 @@
-"""The admin's sidebar, and the names of what it leads to: a heading says what the sidebar says."""
+"""The sidebar of the admin, the tabs of related lists, and the names of both. Headings use the same names."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,11 +12,12 @@ from unfold.dataclasses import SearchResult
 
 
 class Entry(NamedTuple):
-    """A model with a list.
+    """The names and the icon of a model that has a list.
 
     Attributes:
-        one, many: what a row and the list are called.
-        icon: stands beside it in the sidebar.
+        one: name of a row.
+        many: name of the list.
+        icon: name of the icon in the sidebar.
     """
 
     one: str
@@ -25,22 +26,22 @@ class Entry(NamedTuple):
 
 
 ENTRIES = {
+    "sessions_app.userprofile": Entry("person", "people", "person"),
     "sessions_app.session": Entry("session", "sessions", "forum"),
     "moments_app.moment": Entry("moment", "moments", "bookmark"),
     "moments_app.summary": Entry("summary", "summaries", "summarize"),
     "moments_app.memorystream": Entry("stream", "streams", "water"),
     "moments_app.release": Entry("release", "releases", "campaign"),
     "moments_app.memoryatom": Entry("fact or observation", "facts and observations", "grain"),
-    "sessions_app.userprofile": Entry("profile", "profiles", "person"),
     "moments_app.retraction": Entry("retraction", "retractions", "undo"),
     "moments_app.correction": Entry("correction", "corrections", "spellcheck"),
     "moments_app.contradiction": Entry("contradiction", "contradictions", "rule"),
     "moments_app.entity": Entry("task or goal", "tasks and goals", "task_alt"),
-    "moments_app.contextreceipt": Entry("context receipt", "context receipts", "receipt_long"),
-    "moments_app.promptresource": Entry("prompt resource", "prompt resources", "edit_note"),
+    "moments_app.contextreceipt": Entry("served context", "served contexts", "receipt_long"),
+    "moments_app.promptresource": Entry("prompt", "prompts", "edit_note"),
     "moments_app.failuregroup": Entry("failure", "failures", "report"),
     "moments_app.job": Entry("job", "jobs", "manufacturing"),
-    "moments_app.enginecall": Entry("engine call", "engine calls", "bolt"),
+    "moments_app.enginecall": Entry("model call", "model calls", "bolt"),
     "moments_app.circuit": Entry("circuit", "circuits", "power"),
     "moments_app.embeddingmodel": Entry("embedding model", "embedding models", "data_array"),
     "sessions_app.archive": Entry("archive", "archives", "inventory_2"),
@@ -50,19 +51,36 @@ ENTRIES = {
     "django_q.schedule": Entry("schedule", "schedules", "schedule"),
     "sessions_app.application": Entry("application", "applications", "apartment"),
     "sessions_app.apikey": Entry("API key", "API keys", "key"),
-    "sessions_app.dailylimit": Entry("limit", "limits", "speed"),
+    "sessions_app.dailylimit": Entry("daily limit", "daily limits", "speed"),
     "moments_app.webhookendpoint": Entry("webhook", "webhooks", "webhook"),
     "moments_app.webhookdelivery": Entry("webhook delivery", "webhook deliveries", "outbox"),
-    "auth.user": Entry("login", "people who work here", "badge"),
+    "auth.user": Entry("staff member", "staff", "badge"),
     "auth.group": Entry("group", "groups", "group"),
 }
-# What else entries have: what needs somebody, and whether they are shown, as functions of a request.
-_MORE: dict[str, dict[str, object]] = {
-    "moments_app.job": {"badge": "moments_app.operator.admin.job.failed_jobs"},
-    "moments_app.release": {"badge": "moments_app.operator.views.release.waiting"},
-    "moments_app.contradiction": {"badge": "moments_app.operator.admin.correction.waiting"},
-    "sessions_app.application": {"permission": "sessions_app.admin.applications.are_shown"},
+# Lists that share one entry of the sidebar and appear as tabs of each other. The first is the entry.
+SHARED = [
+    ["sessions_app.session", "moments_app.summary", "moments_app.contextreceipt", "sessions_app.archive"],
+    ["moments_app.memoryatom", "moments_app.entity"],
+    ["moments_app.correction", "moments_app.contradiction", "moments_app.retraction"],
+    ["moments_app.failuregroup", "moments_app.circuit"],
+    ["moments_app.job", "django_q.schedule", "django_q.ormq", "django_q.failure"],
+    ["moments_app.enginecall", "moments_app.embeddingmodel"],
+    [
+        "sessions_app.apikey",
+        "sessions_app.dailylimit",
+        "moments_app.webhookendpoint",
+        "moments_app.webhookdelivery",
+        "sessions_app.application",
+    ],
+]
+# The number of rows that wait for an operator, as a function of the request.
+_BADGES = {
+    "moments_app.job": "moments_app.operator.admin.job.failed_jobs",
+    "moments_app.release": "moments_app.operator.views.release.waiting",
+    "moments_app.correction": "moments_app.operator.admin.correction.waiting",
 }
+# Who may see a list, where that takes more than the permission to view its rows.
+_PERMISSIONS = {"sessions_app.application": "sessions_app.admin.applications.are_shown"}
 
 _FIND: dict[str, object] = {
     "title": "Find",
@@ -83,11 +101,11 @@ _COST: dict[str, object] = {
     "link": reverse_lazy("admin:moments_app_enginecall_cost"),
     "permission": lambda request: request.user.has_perms(["moments_app.view_enginecall", "moments_app.view_job"]),
 }
-BESIDE_LISTS = [_FIND]  # pages below the address of a list, with entries of their own
+BESIDE_LISTS = [_FIND]  # pages whose address starts with that of a list, with an entry of their own
 
 
 def add_page(section: str, title: str, icon: str, view: str, permission: Callable[[HttpRequest], bool]) -> None:
-    """Add a page of an extra, which stands beside a list, to the end of a section of the sidebar."""
+    """Add a page of an extra to the end of a section of the sidebar."""
     link = reverse_lazy(view)
     page: dict[str, object] = {
         "title": title,
@@ -102,7 +120,7 @@ def add_page(section: str, title: str, icon: str, view: str, permission: Callabl
 
 
 def pages_named(request: HttpRequest, words: str) -> list[SearchResult]:
-    """Return the pages that are no lists and whose name has the words; lists are found by unfold's own search."""
+    """Return the pages whose name contains the words. Unfold itself searches the lists."""
     pages = (_DASHBOARD, *BESIDE_LISTS, _COST)
     named = [page for page in pages if words in str(page["title"]).lower() and _is_shown(page, request)]
     return [SearchResult(str(page["title"]), "page", str(page["link"]), str(page["icon"])) for page in named]
@@ -114,9 +132,9 @@ def _is_shown(page: dict[str, object], request: HttpRequest) -> bool:
 
 
 def name_models() -> None:
-    """Have the admin call each model what the sidebar calls it, those of other packages too.
+    """Give each model the names of its entry, including the models of other packages.
 
-    The models' own names stay in what migrations know: a heading is no reason for one.
+    The names in the models themselves stay unchanged, because a change of those needs a migration.
     """
     for label, entry in ENTRIES.items():
         options = apps.get_model(label)._meta
@@ -124,25 +142,51 @@ def name_models() -> None:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Tell whether this is a page whose address begins with that of a list, and that has an entry of its own."""
+    """Return whether the page has an entry of its own, though its address starts with that of a list."""
     return any(request.path.startswith(str(page["link"])) for page in BESIDE_LISTS)
 
 
 def _section(title: str, *models: str, first: Sequence[dict[str, object]] = ()) -> dict[str, object]:
-    """Make a part of the sidebar; each entry is shown to those who may see its page."""
+    """Return a section of the sidebar. Operators see the entries whose pages they may open."""
     return {"title": title, "separator": True, "items": [*first, *map(_entry, models)]}
 
 
 def _entry(model: str) -> dict[str, object]:
-    app, name = model.split(".")
-    link = reverse_lazy(f"admin:{app}_{name}_changelist")
-    return {
+    """Return the entry of a list, which also leads to the lists that share it."""
+
+    def shown(request: HttpRequest) -> list[str]:
+        """Return the addresses of its lists that the operator may open."""
+        lists = map(_list, shared_with(model))
+        return [str(each["link"]) for each in lists if _is_shown(each, request)]
+
+    entry = {
         "title": capfirst(ENTRIES[model].many),
         "icon": ENTRIES[model].icon,
-        "link": link,
-        "active": lambda request: request.path.startswith(str(link)) and not _is_page(request),
-        "permission": lambda request: request.user.has_perm(f"{app}.view_{name}"),
-    } | _MORE.get(model, {})
+        "link": lambda request: next(iter(shown(request)), ""),
+        "permission": lambda request: bool(shown(request)),
+        "active": lambda request: request.path.startswith(tuple(shown(request))) and not _is_page(request),
+    }
+    return entry | ({"badge": _BADGES[model]} if model in _BADGES else {})
+
+
+def _list(model: str) -> dict[str, object]:
+    """Return the link to a list, as a tab."""
+    app, name = model.split(".")
+    return {
+        "title": capfirst(ENTRIES[model].many),
+        "link": reverse_lazy(f"admin:{app}_{name}_changelist"),
+        "permission": _PERMISSIONS.get(model, lambda request: request.user.has_perm(f"{app}.view_{name}")),
+    }
+
+
+def shared_with(model: str) -> list[str]:
+    """Return the models whose lists share the entry of a model, including the model itself."""
+    return next((models for models in SHARED if models[0] == model), [model])
+
+
+def tabs(request: HttpRequest) -> list[dict[str, object]]:
+    """Return the tabs of the lists that share an entry, for unfold."""
+    return [{"models": models, "items": [_list(model) for model in models]} for models in SHARED]
 
 
 # What a login may do about itself.
@@ -154,54 +198,26 @@ ACCOUNT = [
 NAVIGATION = [
     _section(
         "Memory",
+        "sessions_app.userprofile",
         "sessions_app.session",
         "moments_app.moment",
-        "moments_app.summary",
-        "sessions_app.userprofile",
+        "moments_app.memoryatom",
         "moments_app.memorystream",
         "moments_app.release",
-        "moments_app.memoryatom",
-        "moments_app.entity",
-        "moments_app.retraction",
         "moments_app.correction",
-        "moments_app.contradiction",
         first=[_FIND],
     )
     | {"separator": False},
-    _section("Prompts", "moments_app.promptresource"),
+    _section("Tuning", "moments_app.promptresource"),
     _section(
-        "Operation",
-        "moments_app.failuregroup",
-        "moments_app.job",
-        "moments_app.enginecall",
-        "moments_app.circuit",
-        "sessions_app.event",
+        "Operations", "moments_app.failuregroup", "moments_app.job", "moments_app.enginecall", "sessions_app.event"
     ),
-    # What one seldom needs, folded away so that the rest is in sight.
-    _section(
-        "Machinery",
-        "moments_app.embeddingmodel",
-        "moments_app.contextreceipt",
-        "moments_app.webhookdelivery",
-        "sessions_app.archive",
-        "django_q.ormq",
-        "django_q.failure",
-        "django_q.schedule",
-    )
-    | {"collapsible": True},
-    _section(
-        "Access",
-        "sessions_app.application",
-        "sessions_app.apikey",
-        "sessions_app.dailylimit",
-        "moments_app.webhookendpoint",
-        "auth.user",
-    ),
+    _section("Access", "sessions_app.apikey", "auth.user"),
 ]
 
 
 def add_entry(model: str, entry: Entry, *, after: str) -> None:
-    """Add a model of an extra to the sidebar, behind another model."""
+    """Add a model of an extra to the sidebar, after another model."""
     neighbor = capfirst(ENTRIES[after].many)
     ENTRIES[model] = entry
     for section in NAVIGATION:
@@ -209,3 +225,9 @@ def add_entry(model: str, entry: Entry, *, after: str) -> None:
         titles = [item["title"] for item in items]
         if neighbor in titles:
             items.insert(titles.index(neighbor) + 1, _entry(model))
+
+
+def add_tab(model: str, entry: Entry, *, beside: str) -> None:
+    """Add a model of an extra to the tabs of an entry."""
+    ENTRIES[model] = entry
+    shared_with(beside).append(model)

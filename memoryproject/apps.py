@@ -69,8 +69,8 @@ def own_logins(**_: Any) -> list[CheckMessage]:
     """Warn where web processes log in as the tables' owner, whom row-level security doesn't bind."""
     if settings.DATABASE_IS_EMBEDDED or settings.WEB_HAS_LOGIN:
         return []
-    hint = "Give them a login in the role memory_web: docs/operations.md, Deployment."
-    told = "WEB_DATABASE_URL isn't set: web processes log in as the owner of the tables."
+    hint = "Create a login in the role memory_web for them (docs/operations.md, Deployment)."
+    told = "WEB_DATABASE_URL is not set, so web processes log in as the owner of the tables."
     return [Warning(told, hint=hint, id="memoryproject.W001")]
 
 
@@ -83,8 +83,8 @@ def definer_functions(**_: Any) -> list[CheckMessage]:
     try:
         return [Warning(gap.what, hint=gap.remedy, id="memoryproject.W002") for gap in gaps()]
     except OperationalError as error:
-        told = f"The rights of the database's functions could not be checked: {type(error).__name__}."
-        return [Warning(told, hint="Run the check again when the database is reachable.", id="memoryproject.W003")]
+        told = f"The permissions of the database functions could not be checked: {type(error).__name__}."
+        return [Warning(told, hint="Run the check again when the database responds.", id="memoryproject.W003")]
 
 
 def removed_settings(**_: Any) -> list[CheckMessage]:
@@ -111,7 +111,7 @@ def unknown_tables(databases: Sequence[str] | None, **_: Any) -> list[CheckMessa
     if not unknown:
         return []
     told = f"No installed app has these tables: {', '.join(unknown)}. A person with rows in them can't be erased."
-    hint = "If they are an extra's, add it to EXTRAS, or drop them: docs/operations.md, Extras."
+    hint = "If they belong to an extra, add it to EXTRAS, or drop them (docs/operations.md, Extras)."
     return [Warning(told, hint=hint, id="memoryproject.W005")]
 
 

@@ -88,7 +88,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
     except Refused as refused:
         await _refuse(scope, receive, send, refused)
     except NoAnswer:
-        away = Refused(503, "unavailable", "The database does not answer; try again in a moment.")
+        away = Refused(503, "unavailable", "The database does not respond. Try again in a moment.")
         await _refuse(scope, receive, send, away)
     except Gone:
         return

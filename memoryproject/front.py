@@ -144,7 +144,7 @@ class Threads:
                 now = time.monotonic()
                 is_late = ends is not None and ends.left <= 0
                 if is_late or now - began > WAIT_SECONDS or now - self._moved_at > STALLED_SECONDS:
-                    raise Refused(503, "busy", "All threads are busy; try again in a moment.") from None
+                    raise Refused(503, "busy", "The server is busy. Try again in a moment.") from None
             else:
                 return
         await semaphore.acquire()  # at once
@@ -163,7 +163,11 @@ async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
     """
     declared = dict(scope["headers"]).get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
-        raise Refused(413, "too_large", f"The body has {int(declared)} bytes; the limit is {limit}.")
+        raise Refused(
+            413,
+            "too_large",
+            f"The body has {int(declared)} bytes; the limit is {limit}. Send fewer messages per request.",
+        )
     body = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (whoever asked closes it)
     size = 0
     try:
@@ -175,12 +179,16 @@ async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
                 part = message.get("body", b"")
                 size += len(part)
                 if size > limit:
-                    raise Refused(413, "too_large", f"The body is longer than {limit} bytes.")
+                    raise Refused(
+                        413,
+                        "too_large",
+                        f"The body is longer than the limit of {limit} bytes. Send fewer messages per request.",
+                    )
                 body.write(part)
                 if not message.get("more_body", False):
                     break
     except TimeoutError:
-        raise Refused(408, "too_slow", f"The body did not come within {BODY_SECONDS} s.") from None
+        raise Refused(408, "too_slow", f"The body did not arrive within {BODY_SECONDS} s. Try again.") from None
     body.seek(0)
     return body
 
@@ -323,7 +331,7 @@ class Bridge:
             messages = await PULSE.result(work, partial(call.leave, work), deadline())
         except DeadlinePassed:
             limit = settings.LIMITS.request_seconds
-            text = f"The request took longer than {limit:g} s and was stopped; try again in a moment."
+            text = f"The request took longer than {limit:g} s and was stopped. Try again in a moment."
             raise Refused(503, "busy", text) from None
         for message in messages:
             await send(message)

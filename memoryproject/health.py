@@ -32,7 +32,7 @@ class Readiness:
         try:
             found = await asyncio.wait_for(asyncio.shield(self._look), self.PATIENCE)
         except TimeoutError:
-            checks = {"database": f"No answer within {self.PATIENCE:.0f} s."}
+            checks = {"database": f"No response within {self.PATIENCE:.0f} s."}
             return 503, {"status": UNAVAILABLE, "checks": checks}
         return _response(found)
 

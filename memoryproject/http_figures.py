@@ -21,7 +21,7 @@ UNANSWERED = "none"  # in the place of a status: the caller hung up first
 
 SECONDS = Histogram(
     "memory_http_request_seconds",
-    "Requests by door and status, to the end of their answers.",
+    "Duration of requests by entry point and status, until the response is complete.",
     ["door", "status"],
     buckets=(0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, float("inf")),
 )

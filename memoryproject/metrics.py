@@ -92,8 +92,10 @@ def _jobs(jobs: JobQuerySet) -> Iterator[Metric]:
         counts[group.status,] = counts.get((group.status,), 0) + group.number
         key = group.status, group.process, group.lane
         by_process[key] = by_process.get(key, 0) + group.number
-    yield _gauge("memory_jobs", "Jobs that are open or have failed.", ["status"], counts)
-    yield _gauge("memory_jobs_by_process", "The same by process.", ["status", "process", "lane"], by_process)
+    yield _gauge("memory_jobs", "Open and failed jobs.", ["status"], counts)
+    yield _gauge(
+        "memory_jobs_by_process", "Open and failed jobs by process.", ["status", "process", "lane"], by_process
+    )
     yield from _waits(jobs, [group for group in groups if group.waits_for])
 
 
@@ -105,12 +107,12 @@ def _waits(jobs: JobQuerySet, groups: list[Group]) -> Iterator[Metric]:
     for group in groups:
         since = group.since or now
         waits[group.waits_for,] = max(waits[group.waits_for,], (now - since).total_seconds())
+    yield _gauge("memory_jobs_held", "Jobs that are not due yet, by reason.", ["waits_for", "process"], held)
     yield _gauge(
-        "memory_jobs_held", "Jobs that are not due yet, by what they wait for.", ["waits_for", "process"], held
+        "memory_job_wait_seconds", "Longest wait of jobs that are not due yet, by reason.", ["waits_for"], waits
     )
-    yield _gauge("memory_job_wait_seconds", "Longest wait, by what is waited for.", ["waits_for"], waits)
     name = "memory_job_oldest_wait_seconds"
-    yield _gauge(name, "Longest wait of work that is due or held.", [], {(): max(waits.values())})
+    yield _gauge(name, "Longest wait of due or held jobs.", [], {(): max(waits.values())})
 
 
 def _site_jobs() -> Iterator[Metric]:
@@ -123,7 +125,9 @@ def _calls(calls: EngineCallQuerySet) -> Iterator[Metric]:
     sums = {f"sum_{name}": Sum(name, default=0) for name in summed}
     rows: Any = list(recent.values("engine", "error_kind").annotate(number=Count("pk"), **sums))
     ends: Labeled = {(row["engine"], row["error_kind"] or "ok"): row["number"] for row in rows}
-    yield _gauge("memory_engine_calls_recent", "Calls within five minutes, by their end.", ["engine", "end"], ends)
+    yield _gauge(
+        "memory_engine_calls_recent", "Model calls of the last five minutes, by outcome.", ["engine", "end"], ends
+    )
     tokens: defaultdict[tuple[str, ...], float] = defaultdict(float)
     usd, seconds = tokens.copy(), tokens.copy()
     for row in rows:
@@ -132,9 +136,21 @@ def _calls(calls: EngineCallQuerySet) -> Iterator[Metric]:
         tokens[engine, "output"] += row["sum_output_tokens"]
         usd[engine,] += float(row["sum_cost_usd"])
         seconds[engine,] += row["sum_latency_ms"] / 1000
-    yield _gauge("memory_engine_tokens_recent", "Tokens of these calls.", ["engine", "direction"], tokens)
-    yield _gauge("memory_engine_usd_recent", "Cost of these calls, where prices are known.", ["engine"], usd)
-    yield _gauge("memory_engine_seconds_recent", "Time that these calls took together.", ["engine"], seconds)
+    yield _gauge(
+        "memory_engine_tokens_recent",
+        "Tokens of model calls of the last five minutes.",
+        ["engine", "direction"],
+        tokens,
+    )
+    yield _gauge(
+        "memory_engine_usd_recent",
+        "Cost of model calls of the last five minutes, where prices are known.",
+        ["engine"],
+        usd,
+    )
+    yield _gauge(
+        "memory_engine_seconds_recent", "Total duration of model calls of the last five minutes.", ["engine"], seconds
+    )
 
 
 def _usage(rows: DailyUsageQuerySet) -> Iterator[Metric]:
@@ -160,8 +176,8 @@ def _vectors() -> Iterator[Metric]:
     kinds: list[Filled] = cache.get_or_set("vectors", _counted, KEPT_SECONDS) or []
     missing: Labeled = {(one.kind,): one.waiting for one in kinds}
     refused: Labeled = {(one.kind,): one.refused for one in kinds}
-    yield _gauge("memory_vectors_missing", "Texts that wait for a vector; over 10,000 reckoned.", ["kind"], missing)
-    yield _gauge("memory_vectors_refused", "Texts that the endpoint refuses by themselves.", ["kind"], refused)
+    yield _gauge("memory_vectors_missing", "Texts that wait for a vector; estimated above 10,000.", ["kind"], missing)
+    yield _gauge("memory_vectors_refused", "Texts that the endpoint rejects.", ["kind"], refused)
 
 
 def _counted() -> list[Filled]:
@@ -170,12 +186,14 @@ def _counted() -> list[Filled]:
 
 
 def _rounds() -> Iterator[Metric]:
-    yield _gauge("memory_chat_rounds_waiting", "Rounds on this host that wait to be stored.", [], {(): spool.waiting()})
+    yield _gauge(
+        "memory_chat_rounds_waiting", "Chat rounds on this host that wait to be stored.", [], {(): spool.waiting()}
+    )
 
 
 def _contexts() -> Iterator[Metric]:
     receipts = estimated_rows(ContextReceipt)
-    yield _gauge("memory_context_receipts", "Receipts of contexts that are kept.", [], {(): receipts})
+    yield _gauge("memory_context_receipts", "Stored contexts.", [], {(): receipts})
 
 
 def _site() -> Iterator[Metric]:
@@ -184,9 +202,11 @@ def _site() -> Iterator[Metric]:
     states: Labeled = {(str(state),): float(state in now) for state in site_state.State}
     yield _gauge("memory_state", "1 for the state of the site.", ["state"], states)
     refused = len(recently.refused)
-    yield _gauge("memory_providers_refused", "Providers that refuse the key or address set.", [], {(): refused})
+    yield _gauge(
+        "memory_providers_refused", "Providers that reject their configured key or address.", [], {(): refused}
+    )
     restarts = site_state.restarts(site_state.DAY).count()
-    yield _gauge("memory_process_restarts_last_day", "Processes that died and were started again.", [], {(): restarts})
+    yield _gauge("memory_process_restarts_last_day", "Processes that crashed and were restarted.", [], {(): restarts})
 
 
 FIGURES: list[Figures] = [_site_jobs, _site_usage, _site_calls, _vectors, _rounds, _contexts, _site]

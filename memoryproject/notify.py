@@ -99,11 +99,11 @@ class Command(Channel):
                 timeout=SECONDS,
             )
         except subprocess.TimeoutExpired:
-            raise NotReceived(f"NOTIFY__COMMAND did not end within {SECONDS:.0f} s.") from None
+            raise NotReceived(f"NOTIFY__COMMAND did not finish within {SECONDS:.0f} s.") from None
         except OSError as error:
             raise NotReceived(f"NOTIFY__COMMAND can't be run: {error.strerror}.") from None
         if ended.returncode:
-            raise NotReceived(f"NOTIFY__COMMAND ended with status {ended.returncode}.")
+            raise NotReceived(f"NOTIFY__COMMAND exited with status {ended.returncode}.")
 
 
 def _environment(change: Change) -> dict[str, str]:

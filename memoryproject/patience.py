@@ -61,9 +61,9 @@ def connected(seconds: float = PATIENCE) -> Iterator[None]:
         with _within(seconds):
             yield
     except _TookTooLong:
-        raise Away(f"The database gives no answer within {seconds:g} s.") from None
+        raise Away(f"The database did not respond within {seconds:g} s.") from None
     except DatabaseError as error:
-        raise Away(f"The database does not answer: {type(error).__name__}.") from error
+        raise Away(f"The database does not respond: {type(error).__name__}.") from error
     finally:
         connection.close()
 

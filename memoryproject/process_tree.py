@@ -60,7 +60,7 @@ def hold(directory: Path, *, patience: float = 0.0) -> Iterator[None]:
         while not locked(file):
             if time.monotonic() >= deadline:
                 file.seek(0)
-                raise Held(f"{directory} is held by {file.read().strip() or 'another process'}.")
+                raise Held(f"{directory} is in use by {file.read().strip() or 'another process'}.")
             time.sleep(0.1)
         with _writing(directory):
             file.truncate(0)
@@ -321,7 +321,7 @@ class Tree:
             if child.was_started and not child.is_alive:
                 status = child.poll()
                 child.note_death()
-                self._told(f"{child.name} ended with status {status}; it is started again.")
+                self._told(f"{child.name} exited with status {status} and is being restarted.")
             if not child.was_started and time.monotonic() >= child.due_at:
                 child.start()
 

@@ -49,7 +49,7 @@ class Provider:
             error = self._ask(*self.smallest) if self.smallest else None
         if error is None or error.kind not in WHERE_TO_LOOK:
             return ""
-        return f"{error} Look at {self.prefix}{WHERE_TO_LOOK[error.kind]}."
+        return f"{error} Check {self.prefix}{WHERE_TO_LOOK[error.kind]}."
 
     def _ask(self, path: str, body: dict[str, Any] | None) -> EngineError | None:
         endpoint = Endpoint(
@@ -92,4 +92,4 @@ def refusals() -> list[str]:
 def _of_archives() -> str:
     conf = settings.RETENTION
     told = archive_files.refusal() if conf.is_elsewhere and conf.action == "archive" else ""
-    return told and f"{told} Look at {conf.storage_setting}."
+    return told and f"{told} Check {conf.storage_setting}."

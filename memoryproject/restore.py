@@ -88,7 +88,7 @@ def _check_versions(manifest: Manifest) -> None:
     recorded = [(app, name) for app, names in manifest.migrations.items() for name in names]
     if newer := unknown(MigrationLoader(None), recorded):
         app, name = newer[0]
-        raise BackupError(f"The backup is of a newer version: this one has no migration {app}.{name}.")
+        raise BackupError(f"The backup is from a newer version, with the migration {app}.{name}. Install it first.")
 
 
 @contextmanager
@@ -111,7 +111,9 @@ def _begin(manifest: Manifest) -> None:
         BackupError: the database is distributed, or has tables that are not from this backup.
     """
     if tables_elsewhere():
-        raise BackupError("The database has rows on other servers. Restore into one that has none, then distribute it.")
+        raise BackupError(
+            "The database has rows on other servers. Restore into a database without them, then distribute it."
+        )
     under_way = column(f"SELECT backup_id FROM {UNDER_WAY}") if _is_there(UNDER_WAY) else []  # noqa: S608
     if under_way == [manifest.backup_id]:
         return
@@ -119,7 +121,7 @@ def _begin(manifest: Manifest) -> None:
         raise BackupError(
             "The restore of another backup is unfinished here: continue with that file, or use an empty database."
             if under_way
-            else "The database has tables. Restore into one without tables."
+            else "The database has tables. Restore into an empty database."
         )
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"DROP TABLE IF EXISTS {UNDER_WAY}")
@@ -178,7 +180,7 @@ def _key(file: zipfile.ZipFile, passphrase: str) -> bytes | None:
     if ENCRYPTED_KEY not in file.namelist():
         return file.read(KEY) if KEY in file.namelist() else None
     if not passphrase:
-        raise BackupError("The key in the backup is encrypted: name the file with its passphrase in --passphrase-file.")
+        raise BackupError("The key in the backup is encrypted. Name the file with its passphrase in --passphrase-file.")
     try:
         return decrypt(file.read(ENCRYPTED_KEY), passphrase)
     except WrongPassphrase:
@@ -189,7 +191,7 @@ def _restore_key(key: bytes | None) -> str:
     """Write the key, and return a sentence that says what the operator has to do."""
     path: Path = settings.DATA_DIR / KEY
     if key is None:
-        return "The key is not in the backup: set SECRET_KEY to its former value."
+        return "The key is not in the backup. Set SECRET_KEY to its former value."
     if not path.exists() or path.read_bytes() != key:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f"{KEY}.restored")

@@ -78,7 +78,7 @@ def schedule_named(name: str) -> Scheduled:
     """
     known = schedules()
     if name not in known:
-        raise UnknownSchedule(f"There is no schedule {name}; there are {', '.join(sorted(known))}.")
+        raise UnknownSchedule(f"There is no schedule {name}. Choose one of {', '.join(sorted(known))}.")
     return known[name]
 
 

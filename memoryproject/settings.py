@@ -373,6 +373,7 @@ UNFOLD = {
     "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
     "DASHBOARD_CALLBACK": "memoryproject.dashboard.dashboard",
     "SIDEBAR": {"navigation": NAVIGATION},
+    "TABS": "memoryproject.admin_menu.tabs",
     "COMMAND": {"search_callback": "memoryproject.admin_menu.pages_named"},
     "ACCOUNT": {"navigation": ACCOUNT},
 }

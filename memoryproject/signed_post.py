@@ -40,7 +40,7 @@ def post(
         NotReceived: the answer was not 2xx.
     """
     if public_only and not url.startswith("https://"):
-        raise NotReceived("needs an https address: WEBHOOKS__PRIVATE_ADDRESSES allows others")
+        raise NotReceived("needs an https URL, unless WEBHOOKS__PRIVATE_ADDRESSES is true")
     signature = {} if secret is None else _signature(body, message_id, secret)
     sent = {"Content-Type": "application/json"} | signature | (headers or {})
     transport = BoundedTransport(timeout=SECONDS, max_bytes=ANSWER_BYTES, public_only=public_only)

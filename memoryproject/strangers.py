@@ -115,7 +115,7 @@ class Strangers:
         key = _PREFIX.match(secret)
         if key and await self._issued.has(key[1]) and not self._buckets.take(f"key {key[1]}"):
             return f"key {key[1]}"
-        text = "Too many calls without a valid key or login from this address."
+        text = "Too many requests without a valid API key or login from this IP address. Try again later."
         raise Refused(429, "throttled", text, retry_after=math.ceil(wait))
 
 

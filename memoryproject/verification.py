@@ -42,7 +42,7 @@ def unknown_migrations() -> list[str]:
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     missing = [f"{migration.app_label}.{migration.name} is not applied." for migration, _ in plan]
-    return missing + [f"{app}.{name} is of a newer version." for app, name in _of_a_newer_version(executor.loader)]
+    return missing + [f"{app}.{name} belongs to a newer version." for app, name in _of_a_newer_version(executor.loader)]
 
 
 def misfit() -> str:
@@ -51,7 +51,7 @@ def misfit() -> str:
     if told := _told_of_newer(executor.loader):
         return told
     is_behind = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    return "Migrations have not been applied; run manage.py migrate." if is_behind else ""
+    return "Migrations have not been applied. Run manage.py migrate." if is_behind else ""
 
 
 def newer_version() -> str:
@@ -71,7 +71,7 @@ def refuse_newer(**_: Any) -> None:
 
 def _told_of_newer(loader: MigrationLoader) -> str:
     for app, name in _of_a_newer_version(loader):
-        return f"The database is of a newer version of this platform, with the migration {app}.{name}: start that one."
+        return f"The database belongs to a newer version, with the migration {app}.{name}. Start that version."
     return ""
 
 
@@ -102,12 +102,15 @@ def unprotected_tables() -> list[str]:
             [[ROLE, OPERATOR_ROLE, WEB_ROLE], f"^({'|'.join(OWN)})_"],
         )
         found = cursor.fetchall()
-    return [f"{name} has no policy for {role}: it could read other people's rows." for name, role in found]
+    return [
+        f"{name} has no policy for {role}, which could read other people's rows. Run manage.py migrate."
+        for name, role in found
+    ]
 
 
 def powerless_roles() -> list[str]:
     """Return what the roles of processes lack for their work."""
-    return [f"A role lacks what `migrate` gives it: {statement}." for statement in missing()]
+    return [f"A role lacks a permission that manage.py migrate grants: {statement}." for statement in missing()]
 
 
 def definer_functions() -> list[str]:
@@ -120,9 +123,9 @@ def a_request() -> list[str]:
     try:
         with acting_for(None, application=DEFAULT):
             if Session.objects.exists() or Message.objects.exists():
-                return ["A request that acts for nobody sees somebody's rows."]
+                return ["A request without a user can see rows of users."]
     except Exception as error:
-        return [f"A request's own transaction fails: {type(error).__name__}."]
+        return [f"The database transaction of a request fails: {type(error).__name__}."]
     return []
 
 
@@ -138,8 +141,8 @@ def archives() -> Iterator[str]:
 def turns() -> list[str]:
     """Return what the count of all turns says is nowhere, or counted wrongly."""
     found = coverage()
-    wrong = [f"{found.missing:,} turns are nowhere." if found.missing else ""]
-    wrong.append(f"{found.miscounted:,} sessions have other counters than rows." if found.miscounted else "")
+    wrong = [f"{found.missing:,} turns are missing." if found.missing else ""]
+    wrong.append(f"{found.miscounted:,} sessions have wrong counters." if found.miscounted else "")
     return [sentence for sentence in wrong if sentence]
 
 
@@ -147,6 +150,6 @@ def shared_memory() -> Iterator[str]:
     """Yield what others see of what people said without anybody having released it."""
     for release in Release.objects.standing().select_related("stream", "atom"):
         if not release.is_signed:
-            yield f"Release {release} is not as it was signed, or SECRET_KEY is another: revoke it."
+            yield f"The signature of release {release} is invalid, or SECRET_KEY has changed. Revoke the release."
     if number := MemoryAtom.objects.findable().filter(user=None).exclude(source_user=None).count():
-        yield f"{number} shared items are from one person, and were never released."
+        yield f"{number} shared items come from one person and were never released."

@@ -96,7 +96,7 @@ class PutBack:
     furthest: datetime
 
     def __str__(self) -> str:
-        rows = "1 time" if self.rows == 1 else f"{self.rows:,} times"
+        rows = "1 timestamp" if self.rows == 1 else f"{self.rows:,} timestamps"
         return f"{rows} in {self.column}, up to {self.furthest:%Y-%m-%d %H:%M} UTC"
 
 

@@ -24,12 +24,12 @@ _VERSION_8 = 0x8 << 76 | 0x2 << 62
 
 
 class UnknownContext(Refusal):
-    """No context with this `context_id` was given out for the session."""
+    """No context with this `context_id` was served for the session."""
 
     code = "unknown_context"
 
     def __init__(self) -> None:
-        super().__init__("No context with this context_id was given out for this session.")
+        super().__init__("No context with this context_id was served for this session.")
 
 
 def new_context_id(user: UserProfile, session_id: str) -> UUID:

@@ -70,7 +70,7 @@ class Gap:
     @property
     def remedy(self) -> str:
         """A sentence that says how to fix it."""
-        return f"Run manage.py migrate. If its login lacks the right, an administrator runs here: {self.statement};"
+        return f"Run manage.py migrate. If its login lacks the permission, an administrator runs: {self.statement};"
 
 
 _OWN = """
@@ -93,7 +93,7 @@ _QUESTIONS = (
         """,  # noqa: S608 (names of our own)
     ),
     (
-        f"The role {FUNCTIONS_ROLE} is missing, which owns the SECURITY DEFINER functions.",
+        f"The role {FUNCTIONS_ROLE}, which owns the SECURITY DEFINER functions, is missing.",
         f"SELECT 'CREATE ROLE {FUNCTIONS_ROLE} NOLOGIN NOINHERIT' WHERE to_regrole('{FUNCTIONS_ROLE}') IS NULL",
     ),
     (
@@ -141,7 +141,7 @@ _QUESTIONS = (
         """,  # noqa: S608 (names of our own)
     ),
     (
-        "Every role may create temporary objects in this database.",
+        "Every role can create temporary objects in this database.",
         f"""
         SELECT format('GRANT TEMPORARY ON DATABASE %%1$I TO %%2$I; REVOKE TEMPORARY ON DATABASE %%1$I FROM PUBLIC',
             datname, tableowner)
@@ -150,7 +150,7 @@ _QUESTIONS = (
         """,  # noqa: S608 (names of our own)
     ),
     (
-        "Every role may create objects in the schema public.",
+        "Every role can create objects in the schema public.",
         f"""
         SELECT format('GRANT CREATE ON SCHEMA public TO %%I; REVOKE CREATE ON SCHEMA public FROM PUBLIC', tableowner)
         FROM {_TABLES_OWNER} tables, pg_namespace, aclexplode(nspacl)

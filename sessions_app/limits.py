@@ -120,7 +120,9 @@ class LimitsSet(first_statement.Provider):
             return ""
         left = ends.left if ends else math.inf
         if left <= 0:
-            raise OperationalError("The deadline of the request has passed.") from errors.QueryCanceled()
+            raise OperationalError(
+                "The request took too long and was stopped. Try again in a moment."
+            ) from errors.QueryCanceled()
         if begins:
             limits = _limits(kind, left)
         elif ends and left < ends.granted - REGRANT:
@@ -165,7 +167,7 @@ class Unavailable(Refusal):
 def _told(cause: BaseException | None) -> tuple[str, str]:
     """Return the code and the text for the kind of an error of the database."""
     if isinstance(cause, (errors.LockNotAvailable, errors.DeadlockDetected)):
-        return "busy", "Somebody else is working on this; try again in a moment."
+        return "busy", "Another request is changing the same data. Try again in a moment."
     if isinstance(cause, errors.QueryCanceled):
-        return "busy", "This took too long and was ended; try again in a moment."
-    return "unavailable", "The database is away; try again in a moment."
+        return "busy", "The request took too long and was stopped. Try again in a moment."
+    return "unavailable", "The database does not respond. Try again in a moment."

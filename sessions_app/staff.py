@@ -38,20 +38,20 @@ ROLES = (
     Role(
         "viewer",
         "viewers",
-        "Sees what was said, what is remembered and how it runs.",
-        "Changes nothing; sees neither keys nor logins; opens no context, no trial and no playground.",
+        "Sees conversations, memory and the state of the system.",
+        "Can't change anything, and can't see API keys, logins, contexts, prompt trials or the playground.",
     ),
     Role(
         "editor",
         "editors",
-        "Also reads a person all together, corrects, retracts and releases memory, changes and tries prompts, "
-        "chats in the playground, retries jobs.",
-        "Makes no key, lets nobody in, exports nobody, and erases test people alone.",
+        "Can also see everything about a person, correct, retract and release memory, edit and try prompts, "
+        "use the playground, and retry jobs.",
+        "Can't create API keys, invite staff, export people, or erase anyone except test people.",
     ),
     Role(
         "administrator",
         "administrators",
-        "Does everything: also keys, limits and people who work here, exports and erasures, schedules.",
+        "Can do everything, including API keys, limits, staff, exports, erasures and schedules.",
     ),
 )
 _BY_GROUP = {role.group: role for role in ROLES}
@@ -68,7 +68,7 @@ def role_of(login: User) -> str:
         return "superuser"
     groups = {group.name for group in login.groups.all()}
     held = [role.name for role in ROLES if role.group in groups]
-    return held[-1] if held else "rights of their own"
+    return held[-1] if held else "custom permissions"
 
 
 def state_of(login: User) -> str:
@@ -103,7 +103,7 @@ def invite(
         Conflict: there is a login of this name, whatever its case.
     """
     if User.objects.filter(username__iexact=username).exists():
-        raise Conflict(f"There is a login named {username}.")
+        raise Conflict(f"username: the login {username} already exists. Choose another name.")
     login = User.objects.create_user(username, email, is_staff=True)
     LoginLimit.objects.bulk_create(LoginLimit(login=login, application=one) for one in applications)
     _put_in(login, role)
@@ -160,7 +160,7 @@ def give_role(login: User, role: str, *, by: User) -> None:
     """
     _refuse_own_and_higher(login, by)
     if login.is_superuser:
-        raise NotTheirs("A superuser may do everything, whatever the role: take that status away first.")
+        raise NotTheirs("A superuser has all permissions, whatever the role. Remove the superuser status first.")
     _put_in(login, role)
     _log("login_role_changed", _actor(by), login, role=role)
 
@@ -187,9 +187,9 @@ def _put_in(login: User, role: str) -> None:
 def _refuse_own_and_higher(login: User, by: User) -> None:
     """Refuse to change oneself, so that somebody is left who may; and whoever may do more."""
     if login.pk == by.pk:
-        raise NotTheirs("Nobody changes their own role or login here: ask another administrator.")
+        raise NotTheirs("You can't change your own role or login. Ask another administrator.")
     if login.is_superuser and not by.is_superuser:
-        raise NotTheirs("Only a superuser changes the login of another.")
+        raise NotTheirs("Only a superuser can change the login of a superuser.")
 
 
 def _actor(by: User) -> str:

@@ -108,7 +108,7 @@ def _branch(tree: MessageTree) -> list[TreeNode]:
     while name is not None:
         node = tree.mapping.get(name)
         if node is None or name in seen:
-            raise CannotImport("Its messages are not a tree that leads to current_node.")
+            raise CannotImport("The messages don't form a tree that leads to current_node.")
         seen.add(name)
         branch.append(node)
         name = node.parent

@@ -62,7 +62,7 @@ def conversation_records(
         CannotImport: The owner is missing.
     """
     if not owner.user_id:
-        raise CannotImport(f"A file of the format {format_name} doesn't say whose it is: name the person with --user.")
+        raise CannotImport(f"A file of the format {format_name} doesn't name the person. Name them with --user.")
     return _all_records(format_name, found, owner, parse)
 
 
@@ -122,4 +122,4 @@ def point_in_time(seconds: float | None) -> datetime | None:
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
-        raise CannotImport("Its time doesn't lie from 1970 to the end of 2100.") from None
+        raise CannotImport("Its time must be between 1970 and the end of 2100.") from None

@@ -20,7 +20,7 @@ from sessions_app.imports.source import LocatedValue, Source
 NAME = "honcho"
 PAGES = "items"
 LOOKED_FOR = "messages with peer_id and session_id, or conclusions with observed_id (honcho)"
-OTHERS = "It is about another peer than --user names."
+OTHERS = "It is about a peer other than --user."
 
 
 class PeerMessage(BaseModel):
@@ -56,7 +56,7 @@ def read(source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected
     """
     if not owner.user_id:
         raise CannotImport(
-            "To Honcho all peers are alike: name the person's peer with --user, the agent's with --agent."
+            "Name the person's peer with --user and the agent's with --agent, because Honcho has only peers."
         )
     return (found if isinstance(found, Rejected) else _read(found, owner) for found in items(source, PAGES))
 

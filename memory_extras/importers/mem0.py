@@ -18,7 +18,7 @@ from sessions_app.imports.source import LocatedValue, Source
 
 NAME = "mem0"
 PAGES = "results"
-LOOKED_FOR = "memories with id and memory, as get_all answers them (mem0)"
+LOOKED_FOR = "memories with id and memory, as get_all returns them (mem0)"
 
 
 class Memory(BaseModel):

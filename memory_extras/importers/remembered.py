@@ -16,8 +16,8 @@ from sessions_app.imports.records import Owner, reason_of
 from sessions_app.imports.source import LocatedValue, Source
 
 TEXT_MAX_CHARS = 4_000
-NOBODY = "It doesn't say whose it is: name the person with --user."
-BACKWARDS = "It ended before it began."
+NOBODY = "It doesn't name the person. Name them with --user."
+BACKWARDS = "Its end is before its start."
 
 
 class StatementInput(StrictSerializer):
@@ -25,7 +25,7 @@ class StatementInput(StrictSerializer):
 
     user_id = PublicIdField(error_messages={"blank": NOBODY})
     agent_id = PublicIdField(allow_blank=True)
-    text = WordsField(max_length=TEXT_MAX_CHARS, error_messages={"blank": "It says nothing."})
+    text = WordsField(max_length=TEXT_MAX_CHARS, error_messages={"blank": "It has no text."})
     said_at = AwareDateTimeField(allow_null=True)
     valid_from = AwareDateTimeField(allow_null=True)
     valid_until = AwareDateTimeField(allow_null=True)

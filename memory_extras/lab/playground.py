@@ -25,7 +25,7 @@ class Somebody(Conflict):
 
 @dataclass(frozen=True)
 class Origin:
-    """A turn that a line comes from.
+    """A source turn of a line.
 
     Args:
         name: what it is called on the page.
@@ -62,7 +62,7 @@ def named_test_person(name: str, application: int) -> UserProfile:
             application_id=application, user_id=name, defaults={"is_test": True}
         )
     if not person.is_test:
-        raise Somebody(f"{name} is a person of the application: nobody speaks for them.")
+        raise Somebody(f"{name} is a real person of the application, so you can't chat as them. Choose another name.")
     return person
 
 

@@ -46,9 +46,9 @@ class RevokeAssistant(RowAction[Assistant]):
     def change(self, assistant: Assistant) -> str:
         keys = assistant.revoke(by=self.actor)
         if keys is None:
-            messages.error(self.request, f"{assistant} had been revoked before.")
+            messages.error(self.request, f"{assistant} was already revoked.")
         else:
-            self.log(assistant, "Revoked.", f"{assistant} is revoked, and {keys} of its grants that were not yet.")
+            self.log(assistant, "Revoked.", f"{assistant} is revoked, and so are its {keys} active grants.")
         return change_url(assistant)
 
 
@@ -64,12 +64,12 @@ class AssistantAdmin(PageAdmin):
     list_display = ("name", "state", "registered", "leads_to", "grants", "last_use", "made_at")
     tells_of_people = False
     search_fields = search_prefixes = ("name", "client_id")
-    search_help_text = "The beginning of a name or client id"
+    search_help_text = "Start of a name or client id"
     ordering = ("-id",)
     actions = ("revoke",)
     form_page = AssistantForm
     views = (RevokeAssistant,)
-    when_empty = "Assistants that ask for access by OAuth are listed here."
+    when_empty = "No assistants yet. An assistant appears here when it registers to request access."
     fields = readonly_fields = ("client_id", "registered", "redirects", "made_at", "revoked")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Assistant]:
@@ -88,9 +88,9 @@ class AssistantAdmin(PageAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    @admin.action(description="Revoke the selected assistants", permissions=["change"])
+    @admin.action(description="Revoke selected assistants", permissions=["change"])
     @asks_first(
-        "Everything that these assistants were granted ends now, and they can't ask for more. This can't be undone.",
+        "All access of these assistants ends now, and they can't request access again. This can't be undone.",
         button="Revoke these assistants",
     )
     def revoke(self, request: HttpRequest, queryset: QuerySet[Assistant]) -> None:
@@ -105,12 +105,12 @@ class AssistantAdmin(PageAdmin):
     def registered(self, assistant: Assistant) -> str:
         return "itself" if assistant.is_by_itself else "operator"
 
-    @admin.display(description="Sends codes to")
+    @admin.display(description="Redirect URIs")
     def leads_to(self, assistant: Assistant) -> str:
         first, *others = assistant.redirect_uris.split()
         return f"{first} and {len(others)} more" if others else str(first)
 
-    @admin.display(description="Sends codes to")
+    @admin.display(description="Redirect URIs")
     def redirects(self, assistant: Assistant) -> str:
         return "\n".join(assistant.redirect_uris.split())
 
@@ -118,7 +118,7 @@ class AssistantAdmin(PageAdmin):
     def grants(self, assistant: Any) -> int:
         return assistant.grant_count or 0
 
-    @admin.display(description="Last use", ordering=F("last_used_at").desc(nulls_last=True))
+    @admin.display(description="Last used", ordering=F("last_used_at").desc(nulls_last=True))
     def last_use(self, assistant: Any) -> str:
         return str(naturaltime(assistant.last_used_at)) if assistant.last_used_at else "never"
 

@@ -68,9 +68,9 @@ class GrantForm(forms.Form):
         scopes: The scopes that the assistant requested.
     """
 
-    user_id = forms.CharField(label="Whose memory", max_length=PUBLIC_ID_MAX)
+    user_id = forms.CharField(label="User", max_length=PUBLIC_ID_MAX)
     application = forms.ModelChoiceField(Application.objects.all(), required=False)
-    scope = forms.MultipleChoiceField(label="What it may do")
+    scope = forms.MultipleChoiceField(label="Permissions")
     days = forms.IntegerField(label="Days", min_value=1, max_value=DAYS_MOST, initial=DAYS)
     begins = forms.BooleanField(required=False)
 
@@ -87,7 +87,7 @@ class GrantForm(forms.Form):
         try:
             return str(PublicIdField().run_validation(user_id))
         except RefusedByApi:
-            raise forms.ValidationError("An id has no slash and is not '.' or '..'.") from None
+            raise forms.ValidationError("An id can't contain a slash, and can't be '.' or '..'.") from None
 
     def clean(self) -> dict[str, Any]:
         """Find the person.
@@ -101,7 +101,7 @@ class GrantForm(forms.Form):
             given["application_pk"] = application.pk if application else DEFAULT
             known = UserProfile.objects.filter(user_id=given["user_id"], application=given["application_pk"])
             if not (given["begins"] or known.exists()):
-                self.add_error("user_id", "Nobody has this name yet. Tick the box to begin a memory for it.")
+                self.add_error("user_id", "user_id: there is no such user. Tick the box to create it.")
         return given
 
 
@@ -127,7 +127,9 @@ class Authorize(OperatorPage):
         try:
             return answer(self._asked())
         except FatalClientError:
-            problem = "This assistant isn't registered, its redirect URI is another one, or the link is incomplete."
+            problem = (
+                "The link is incomplete, the assistant isn't registered, or its redirect URI is not a registered one."
+            )
             return self.page(status=400, problem=problem)
         except OAuthToolkitError as error:
             return self._refused(error.oauthlib_error.error, error.oauthlib_error.description or "")
@@ -147,15 +149,15 @@ class Authorize(OperatorPage):
         _, credentials = get_oauthlib_core().validate_authorization_request(self._request_of_assistant())
         asked = {name: credentials.get(name) for name in PASSED_ON}
         if asked["code_challenge_method"] != "S256" or len(asked["code_challenge"]) != CHALLENGE_CHARS:
-            raise ToldAssistant("invalid_request", "A code_challenge of S256 is needed.")
+            raise ToldAssistant("invalid_request", "code_challenge is missing, or its method is not S256.")
         if self.request.GET.get("response_mode", "query") != "query":
-            raise ToldAssistant("invalid_request", "The response_mode has to be query.")
+            raise ToldAssistant("invalid_request", "response_mode must be query.")
         audience = audience_named(self.request.GET.get("resource", resource_of(MCP)))
         if not audience:
-            raise ToldAssistant("invalid_target", f"Tokens are for {', '.join(map(resource_of, NAMES))}.")
+            raise ToldAssistant("invalid_target", f"resource must be one of {', '.join(map(resource_of, NAMES))}.")
         wanted = self.request.GET.get("scope", "").split() or SCOPES_OF[audience][:1]
         if not {*wanted} <= {*SCOPES_OF[audience]}:
-            raise ToldAssistant("invalid_scope", f"The scopes are {', '.join(SCOPES_OF[audience])}.")
+            raise ToldAssistant("invalid_scope", f"scope must be one or more of {', '.join(SCOPES_OF[audience])}.")
         assistant = Assistant.objects.get(client_id=asked["client_id"])
         return Asked(assistant, audience, _complete(wanted, SCOPES_OF[audience]), asked)
 
@@ -179,7 +181,7 @@ class Authorize(OperatorPage):
 
     def _decided(self, asked: Asked) -> HttpResponse:
         if "allow" not in self.request.POST:
-            raise ToldAssistant("access_denied", "The operator refused.")
+            raise ToldAssistant("access_denied", "The operator denied the request.")
         form = GrantForm(self.request.POST, scopes=asked.scopes)
         if not form.is_valid():
             return self._shown(asked, form)

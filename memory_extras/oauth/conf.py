@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings as django_settings
 from pydantic import Field
 
-from memoryproject.admin_menu import Entry, add_entry
+from memoryproject.admin_menu import Entry, add_tab
 from memoryproject.conf import Group
 
 NAME = "OAUTH"  # of the group, among Django's settings
@@ -17,10 +17,10 @@ GRANT_TYPES = ["authorization_code", "refresh_token"]
 TOKEN_LASTS = timedelta(minutes=60)  # then the assistant has to refresh its token
 # Scopes, as the consent page names them.
 MEANINGS = {
-    "read": "Read: search, contexts, facts, single turns",
-    "write": "Write: add, correct and end what is remembered",
-    "export": "Export: download everything about the person at once",
-    "chat": "Chat: converse with memory, which is billed by your model provider",
+    "read": "Read: search, get contexts, read facts and single turns",
+    "write": "Write: add, correct and end facts",
+    "export": "Export: download all data about the person",
+    "chat": "Chat: send chat requests with memory; your model provider bills them",
 }
 MODELS = {
     "APPLICATION": "oauth.Assistant",
@@ -38,11 +38,13 @@ class OAuthSettings(Group):
     site: str = Field(
         "",
         pattern=r"^(https://[^/?#\s]+|http://(localhost|127\.0\.0\.1)(:\d+)?)?$",
-        description="Address of the site as assistants reach it, such as `https://memory.example.com`. "
-        "Set: they may ask for access to `/mcp` by OAuth.",
+        description="Public URL of the site, such as `https://memory.example.com`. If it is set, assistants can "
+        "request access to `/mcp` by OAuth.",
     )
     open_registration: bool = Field(
-        False, description="Any assistant may register itself. Else `manage.py register_assistant` does."
+        False,
+        description="Let any assistant register itself. If `false`, register assistants with `manage.py "
+        "register_assistant`.",
     )
 
 
@@ -67,7 +69,7 @@ def extend(settings: dict[str, Any]) -> None:
     settings["OAUTH2_PROVIDER"] = provider(settings[NAME])
     # It logs each clean-up, and parts of requests.
     settings["LOGGING"]["loggers"]["oauth2_provider"] = {"level": "WARNING"}
-    add_entry("oauth.assistant", Entry("assistant", "assistants", "smart_toy"), after="sessions_app.apikey")
+    add_tab("oauth.assistant", Entry("assistant", "assistants", "smart_toy"), beside="sessions_app.apikey")
 
 
 def provider(group: OAuthSettings) -> dict[str, Any]:

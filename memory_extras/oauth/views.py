@@ -74,9 +74,9 @@ class ResourceMetadata(OAuthProtectedResourceMetadataView):  # type: ignore[misc
 def _refusal_of(sent: QueryDict) -> HttpResponse | None:
     """Refuse what the library accepts: repeated parameters, whose last value it reads, and other grant types."""
     if any(len(values) > 1 for _, values in sent.lists()):
-        return _refused("invalid_request", "A parameter was sent more than once.")
+        return _refused("invalid_request", "A parameter was sent more than once. Send each parameter once.")
     if sent.get("grant_type", GRANT_TYPES[0]) not in GRANT_TYPES:
-        return _refused("unsupported_grant_type", f"The grant types are {', '.join(GRANT_TYPES)}.")
+        return _refused("unsupported_grant_type", f"grant_type must be one of {', '.join(GRANT_TYPES)}.")
     return None
 
 
@@ -125,13 +125,15 @@ class Register(View):
         try:
             serializer = RegistrationInput(data=json.loads(request.body))
         except (ValueError, RecursionError):
-            return _refused("invalid_client_metadata", "The body is not JSON.")
+            return _refused("invalid_client_metadata", "The request body is not valid JSON.")
         if not serializer.is_valid():
             return _refused("invalid_client_metadata", f"Not valid: {', '.join(serializer.errors)}.")
         if not Assistant.objects.has_room(UNUSED_MOST):
-            return _refused("temporarily_unavailable", "Too many clients registered lately and were not used.")
+            return _refused(
+                "temporarily_unavailable", "Too many unused clients were registered recently. Try again later."
+            )
         said = serializer.validated_data
-        name = said["client_name"].strip() or "An assistant"
+        name = said["client_name"].strip() or "Unnamed assistant"
         try:
             assistant = Assistant.objects.register(name, said["redirect_uris"], is_by_itself=True)
         except BadRedirect as refused:

@@ -17,24 +17,26 @@ class BucketSettings(RetentionSettings):
     s3_bucket: str = Field(
         "",
         pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$",
-        description="Bucket for archives, in the place of a folder; with the packages `memory-platform[s3]`.",
+        description="Bucket for archives, instead of a folder. Needs the packages of `memory-platform[s3]`.",
     )
     s3_endpoint_url: str = Field(
-        "", pattern=r"^(https?://.+)?$", description="The store that has the bucket. Unset: Amazon's."
+        "", pattern=r"^(https?://.+)?$", description="Endpoint of the store that has the bucket. Unset: Amazon S3."
     )
-    s3_region: str = Field("", description="Region of the bucket. Unset: as the store says.")
-    s3_access_key: str = Field("", description="Unset: found in the environment or from the host's role, as AWS does.")
-    s3_secret_key: SecretStr = Field(SecretStr(""), description="Belongs to the access key.")
+    s3_region: str = Field("", description="Region of the bucket. Unset: the store's default.")
+    s3_access_key: str = Field(
+        "", description="Access key of the store. Unset: AWS credentials from the environment or the host's role."
+    )
+    s3_secret_key: SecretStr = Field(SecretStr(""), description="Secret of the access key.")
     s3_prefix: str = Field("", pattern=r"^([^/].*)?$", description="Folder of the archives in the bucket.")
 
     @model_validator(mode="after")
     def _is_one_storage(self) -> "BucketSettings":
         if bool(self.s3_access_key) != bool(self.s3_secret_key.get_secret_value()):
-            raise ValueError("RETENTION__S3_ACCESS_KEY and RETENTION__S3_SECRET_KEY belong together")
+            raise ValueError("set both RETENTION__S3_ACCESS_KEY and RETENTION__S3_SECRET_KEY, or neither")
         if self.s3_bucket and self.storage_backend != LOCAL_STORAGE:
-            raise ValueError("RETENTION__S3_BUCKET and RETENTION__STORAGE_BACKEND are two places for the same files")
+            raise ValueError("set RETENTION__S3_BUCKET or RETENTION__STORAGE_BACKEND, not both")
         if not self.s3_bucket and (self.s3_endpoint_url or self.s3_region or self.s3_access_key or self.s3_prefix):
-            raise ValueError("RETENTION__S3_BUCKET is missing")
+            raise ValueError("other S3 settings are set, but RETENTION__S3_BUCKET is missing")
         return self
 
     @property
@@ -68,8 +70,8 @@ class Settings(Group):
     replica_database_url: str = Field(
         "",
         pattern="^(postgres(ql)?|psql|pgsql)://|^$",
-        description="A hot standby that streams from the database: operators' lists, reports and exports are read "
-        "there, with a login like that of web processes. Unset: all is read from the database.",
+        description="URL of a hot standby that serves operators' lists, reports and exports, with a login like that "
+        "of web processes. Unset: everything is read from the primary.",
     )
     retention: BucketSettings = BucketSettings()
 

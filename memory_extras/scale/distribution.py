@@ -29,7 +29,7 @@ _NEEDED = (
     ),
     (
         "SELECT 1 FROM pg_dist_local_group WHERE groupid = 0",
-        "This server is a worker: DATABASE_URL has to lead to the coordinator.",
+        "This server is a worker. Set DATABASE_URL to the coordinator.",
     ),
     (
         "SELECT 1 FROM pg_dist_node WHERE groupid = 0",
@@ -41,11 +41,11 @@ _NEEDED = (
     ),
     (
         "SELECT 1 FROM pg_roles WHERE rolname = current_user AND rolsuper",
-        "It takes a superuser, who lets roles log in on the workers: name one in DATABASE_URL for this command alone.",
+        "To let roles log in on the workers, name a superuser in DATABASE_URL for this command.",
     ),
     (
         "SELECT 1 FROM pg_class WHERE oid = to_regclass('sessions_app_message')",
-        "The database has no tables yet: run manage.py migrate first.",
+        "The database has no tables yet. Run manage.py migrate first.",
     ),
 )
 

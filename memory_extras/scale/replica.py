@@ -29,7 +29,7 @@ AWAY_SECONDS = 30.0  # for which a replica that didn't answer isn't asked again
 CATCHING_UP_SECONDS = 2.0  # for which it is waited for until it has what it has to have
 LOOK_SECONDS = 0.05  # between two looks at that
 SAFE = ("GET", "HEAD", "OPTIONS")
-AWAY = "The replica can't be read, so this was read from the primary."
+AWAY = "The replica can't be read, so this page was read from the primary."
 _CHANGED = "changed_to"  # in an operator's session: how far the primary's log was after their last change
 
 _IS_FIT_SQL = """

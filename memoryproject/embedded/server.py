@@ -147,7 +147,7 @@ def _check(directory: Path) -> None:
     """
     parent = next(folder for folder in (directory, *directory.parents) if folder.exists())
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise ImproperlyConfigured(f"DATA_DIR: {parent} can't be written.")
+        raise ImproperlyConfigured(f"DATA_DIR: {parent} can't be written. Choose another folder.")
     version = directory / "PG_VERSION"
     if not version.exists():
         if not os.environ.get(MAY_CREATE) and not _agreed(directory):
@@ -163,7 +163,7 @@ def _check(directory: Path) -> None:
     needed = ROOM_TO_START if version.exists() else ROOM_FOR_A_NEW_ONE
     if (free := shutil.disk_usage(parent).free) < needed:
         raise ImproperlyConfigured(
-            f"DATA_DIR: there is no room for the database in {directory}: {free / MEGABYTE:.0f} MB are free, and "
+            f"DATA_DIR: not enough space for the database in {directory}: {free / MEGABYTE:.0f} MB are free, and "
             f"{needed / MEGABYTE:.0f} are needed."
         )
 
@@ -172,7 +172,7 @@ def _agreed(directory: Path) -> bool:
     """Ask whoever sits before it whether a database is to be made."""
     if not sys.stdin.isatty():
         return False
-    return input(f"There is no database in {directory}. Make one? [y/N] ").strip().lower() in ("y", "yes")
+    return input(f"There is no database in {directory}. Create one? [y/N] ").strip().lower() in ("y", "yes")
 
 
 @contextmanager

@@ -22,9 +22,9 @@ def main() -> None:
     """Load the model, then serve."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0: any that is free")
+    parser.add_argument("--port", type=int, default=0, help="port; 0: any free port")
     parser.add_argument("--model-folder", type=Path)
-    parser.add_argument("--data-dir", type=Path, help="where the address is written")
+    parser.add_argument("--data-dir", type=Path, help="file to write the address to")
     told = parser.parse_args()
     die_with_parent()
     call_itself("embeddings")

@@ -108,15 +108,15 @@ async def _asked(request: Request) -> Asked:
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY_BYTES:
-                raise Refused(413, f"The body has over {MAX_BODY_BYTES:,} bytes.")
+                raise Refused(413, f"The request body is longer than the limit of {MAX_BODY_BYTES:,} bytes.")
         return Asked.model_validate(json.loads(body))
     except ClientDisconnect:
-        raise Refused(CLIENT_GONE, "The client has gone.") from None
+        raise Refused(CLIENT_GONE, "The client disconnected.") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise Refused(400, f"{first['loc'][0] if first['loc'] else 'body'}: {first['msg']}.") from None
     except (ValueError, RecursionError):
-        raise Refused(400, "The body is not JSON.") from None
+        raise Refused(400, "The request body is not valid JSON.") from None
 
 
 def _check_model(asked: Asked, model: Model) -> None:
@@ -126,9 +126,9 @@ def _check_model(asked: Asked, model: Model) -> None:
         Refused: says what the model is.
     """
     if asked.model not in ("", model.name):
-        raise Refused(404, f"model: this server has {model.name}.")
+        raise Refused(404, f"model: this server only serves {model.name}.")
     if asked.dimensions not in (None, model.dimensions):
-        raise Refused(400, f"dimensions: {model.name} makes {model.dimensions}.")
+        raise Refused(400, f"dimensions: {model.name} has {model.dimensions}.")
 
 
 async def _gone(request: Request) -> None:

@@ -32,7 +32,7 @@ class Full(Exception):
     """
 
     def __init__(self, seconds: float) -> None:
-        super().__init__("Too many texts are waiting.")
+        super().__init__("Too many texts are waiting. Try again later.")
         self.seconds = max(1, math.ceil(seconds))
 
 

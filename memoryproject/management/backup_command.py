@@ -32,7 +32,7 @@ class BackupCommand(BaseCommand):
             "--passphrase-file",
             type=Path,
             metavar="FILE",
-            help="The first line of this file is the passphrase that encrypts the key.",
+            help="file whose first line is the passphrase that encrypts the key",
         )
 
     def handle(self, *args: Any, **options: Any) -> str:
@@ -52,5 +52,5 @@ def _passphrase(path: Path | None) -> str:
         return ""
     passphrase = path.read_text().partition("\n")[0]
     if not passphrase:
-        raise BackupError(f"{path} has no passphrase in its first line.")
+        raise BackupError(f"{path} has no passphrase on its first line.")
     return passphrase

@@ -55,7 +55,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class BudgetTooSmall(Refusal):
-    """Policy and query alone need more.
+    """The policy and the query need more tokens than the budget.
 
     Args:
         needed: tokens that would do for them.
@@ -65,7 +65,7 @@ class BudgetTooSmall(Refusal):
     code, status = "budget_too_small", 422
 
     def __init__(self, needed: int, applied: int) -> None:
-        super().__init__(f"Policy and query alone need {needed} tokens; the budget is {applied}.")
+        super().__init__(f"max_tokens: the policy and the query need {needed} tokens; the budget is {applied}.")
         self.needed, self.applied = needed, applied
 
 

@@ -41,13 +41,13 @@ def refuse_strangers(scope: Scope) -> ASGIRequest:
     try:
         http.get_host()
     except DisallowedHost:
-        raise UnknownHost("This host is not served; see ALLOWED_HOSTS.") from None
+        raise UnknownHost("This host is not served. Add it to ALLOWED_HOSTS.") from None
     origin = http.headers.get("Origin", "")
     of_ours = validate_host(urlsplit(origin).hostname or "", settings.ALLOWED_HOSTS)
     if origin and not of_ours and origin not in settings.CSRF_TRUSTED_ORIGINS:
-        raise OtherSite("Pages of other sites are not served.")
+        raise OtherSite("Requests from pages of other sites are rejected.")
     if settings.SECURE_SSL_REDIRECT and not http.is_secure():
-        raise NeedsHttps("This needs HTTPS.")
+        raise NeedsHttps("Use HTTPS.")
     return http
 
 

@@ -28,7 +28,7 @@ class Recovered:
     begun_again: int = 0
 
     def __str__(self) -> str:
-        return f"taken from dead workers: {self.taken_over}, given up: {self.given_up}, begun again: {self.begun_again}"
+        return f"taken over: {self.taken_over}, given up: {self.given_up}, restarted: {self.begun_again}"
 
 
 @transaction.atomic
@@ -46,7 +46,7 @@ def recover_jobs(*, dry_run: bool = False, idle: str = "") -> Recovered:
     begun_again = sum(process.recover(dry_run=dry_run) for process in processes())
     if not dry_run:
         for job in dead:
-            job.fail(f"The worker died or fell silent, {job.attempts} times.")
+            job.fail(f"The worker crashed or stopped responding {job.attempts} times.")
         for job in alive:
             job.release()
     return Recovered(len(alive), len(dead), begun_again)

@@ -27,9 +27,9 @@ class Retried:
     def __str__(self) -> str:
         told = [f"{self.jobs:,} job{'' if self.jobs == 1 else 's'} due now"]
         if self.not_needed:
-            told.append(f"{self.not_needed:,} not needed: another job about the same is open")
+            told.append(f"{self.not_needed:,} not needed, because another job does the same work")
         if self.left:
-            told.append(f"{self.left:,} left: press again")
+            told.append(f"{self.left:,} left; press Retry all again")
         return "; ".join(told)
 
 

@@ -48,7 +48,7 @@ class NotOpen(Refusal):
     """The engine is asked as usual."""
 
     def __init__(self) -> None:
-        super().__init__("This circuit is closed: the engine is asked as usual.")
+        super().__init__("This circuit is already closed.")
 
 
 class CircuitQuerySet(models.QuerySet["Circuit"]):
@@ -207,8 +207,8 @@ class Circuit(models.Model):
         """What an operator is told of an open one; it quotes no text."""
         whose = "" if self.holds_all else " for one person"
         return (
-            f"Waiting: the circuit of {self} is open{whose} since {self.since:%H:%M:%S} UTC. {self.error} "
-            f"It is tried every {PROBE_SECONDS:g} s."
+            f"The circuit of {self} has been open{whose} since {self.since:%H:%M:%S} UTC. {self.error} "
+            f"It is retried every {PROBE_SECONDS:g} s."
         )
 
     # --- what is let in, and what is held ---

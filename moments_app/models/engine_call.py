@@ -93,10 +93,10 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             spent = self.made().filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
         tomorrow = today + timedelta(days=1)
         if calls and spent["calls"] >= calls:
-            reason = f"Waiting for tomorrow: {spent['calls']} calls today, ENGINE__MAX_CALLS_PER_DAY."
+            reason = f"Waiting for the next day: {spent['calls']} calls today reach ENGINE__MAX_CALLS_PER_DAY."
             return Pause(tomorrow, reason)
         if usd and (spent["usd"] or 0) >= usd:
-            reason = f"Waiting for tomorrow: {spent['usd']:.2f} USD today, ENGINE__MAX_USD_PER_DAY."
+            reason = f"Waiting for the next day: {spent['usd']:.2f} USD today reach ENGINE__MAX_USD_PER_DAY."
             return Pause(tomorrow, reason)
         return None
 
@@ -152,7 +152,7 @@ def _limit_reached(job: Job) -> Pause | None:
     """Return the pause of a job whose key or application has used up its model calls of today."""
     for standing in DailyUsage.objects.standings(job.counts_for):
         if told := standing.models_used_up:
-            return Pause(tomorrow(), f"Waiting for tomorrow: {told}", standing.subject)
+            return Pause(tomorrow(), f"Waiting for the next day: {told}", standing.subject)
     return None
 
 

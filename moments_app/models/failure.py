@@ -21,18 +21,18 @@ from sessions_app.models import Application
 DEFECT, SETTING = "defect", "setting"  # kinds that are none of an engine's
 PLACE_MAX = 255
 STRIP_HOURS = 48
-# What is to be done, by kind; where it says nothing of a button, trying anew is enough.
+# What an operator should do, by kind of error.
 REMEDIES = {
-    "credential": "Correct the API key in the settings, start again, and press Try now.",
+    "credential": "Correct the API key in the settings, restart, and press Try now.",
     "quota": "Raise the quota at the provider, then press Try now.",
-    "address": "Correct the base URL or the model in the settings, start again, and press Try now.",
-    "invalid_answer": "Read an answer that it gave, change the prompt or the model, then retry all.",
-    "too_large": "The answers outgrow ENGINE__MAX_RESPONSE_BYTES: raise it, or read a request and mend the prompt.",
-    "rejected": "The endpoint refuses these texts: read a request, or ask another model, then retry all.",
-    DEFECT: "A defect of the platform: report the place. Once it is mended, retry all.",
-    SETTING: "Mend what the error names, then retry all.",
+    "address": "Correct the base URL or the model in the settings, restart, and press Try now.",
+    "invalid_answer": "Read one of the failed answers, change the prompt or the model, then press Retry all.",
+    "too_large": "The answers are too long. Read a request and change the prompt, then press Retry all.",
+    "rejected": "The endpoint rejects these texts. Read a request, or use another model, then press Retry all.",
+    DEFECT: "This is a bug in the platform. Report the place. After the fix, press Retry all.",
+    SETTING: "Fix what the error names, then press Retry all.",
 }
-WAIT = "The engine is tried again by itself; if it should be back, press Try now or retry all."
+WAIT = "The engine is retried automatically. If it is back already, press Try now or Retry all."
 
 
 class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):

@@ -617,7 +617,7 @@ class Job(models.Model):
         due = now = database_now()
         if self.attempts > 1 and self.heartbeat_at:
             due = max(due, min(self.heartbeat_at, now) + timedelta(seconds=settings.JOBS.stale_seconds))
-        self._update(status=Job.Status.QUEUED, error="The worker died or fell silent.", run_after=due)
+        self._update(status=Job.Status.QUEUED, error="The worker crashed or stopped responding.", run_after=due)
 
     def cancel(self, *, actor: str) -> None:
         """End a job that is queued or running: as skipped, with the reason. A run that goes on writes nothing.
@@ -632,7 +632,7 @@ class Job(models.Model):
         state = {"status": Job.Status.SKIPPED, "result": result, "finished_at": Now()}
         if not Job.objects.open().filter(pk=self.pk).update(**state):
             self.refresh_from_db(fields=["status"])
-            raise CannotChange(f"Only a queued or running job can be cancelled; this one is {self.status}.")
+            raise CannotChange(f"Only queued and running jobs can be cancelled. This job is {self.status}.")
 
     @transaction.atomic
     def restart(self) -> None:
@@ -643,14 +643,14 @@ class Job(models.Model):
         """
         same = Job.objects.open().filter(process=self.process, user=self.user, session=self.session, stream=self.stream)
         if other := same.exclude(pk=self.pk).first():
-            raise CannotChange(f"Job {other.job_id} about the same is open; this one is not needed.")
+            raise CannotChange(f"Job {other.job_id} already does the same work, so this one is not needed.")
         state = {"status": Job.Status.QUEUED, "run_after": Now(), "finished_at": None}
         state |= {"held_since": None, "circuit": None, "failure": None}
         this = Job.objects.filter(pk=self.pk)
         # The run that was cancelled may still think. Its claim is the number of its attempt, so that isn't given again.
         cancelled = this.cancelled().update(result={}, **state)
         if not cancelled and not this.filter(status=Job.Status.FAILED).update(attempts=0, **state):
-            raise CannotChange(f"Only a failed or cancelled job can be retried; this one is {self.status}.")
+            raise CannotChange(f"Only failed and cancelled jobs can be retried. This job is {self.status}.")
 
     def _claim(self) -> dict[str, Any]:
         return {"status": Job.Status.PROCESSING, "attempts": self.attempts}

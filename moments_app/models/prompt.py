@@ -22,7 +22,7 @@ class NewerVersion(Conflict):
 
     def __init__(self, newest: "PromptVersion") -> None:
         at = f"{newest.created_at:%Y-%m-%d %H:%M} UTC"
-        super().__init__(f"Version {newest.number} was saved meanwhile by {newest.created_by}, {at}.")
+        super().__init__(f"{newest.created_by} saved version {newest.number} in the meantime, {at}.")
         self.newest = newest
 
 
@@ -46,7 +46,7 @@ class PromptResourceQuerySet(models.QuerySet["PromptResource"]):
         active = self.for_application(uri, application).filter(active_version__isnull=False)
         resource = active.select_related("active_version").first()
         if resource is None or resource.active_version is None:
-            raise PromptResource.DoesNotExist(f"There is no prompt resource {uri} with an active version.")
+            raise PromptResource.DoesNotExist(f"There is no prompt {uri} with an active version.")
         return resource.active_version
 
 
@@ -172,5 +172,5 @@ class PromptVersion(models.Model):
             ValueError: on an attempt to change one.
         """
         if not self._state.adding:
-            raise ValueError("A prompt version is never changed; add a new one.")
+            raise ValueError("A prompt version can't be changed. Add a new version.")
         super().save(*args, **kwargs)

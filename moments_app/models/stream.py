@@ -272,7 +272,9 @@ class MemoryStream(models.Model):
     def clean(self) -> None:
         """Check the constraints, to tell them in words; and that settings allow the model."""
         if self.extraction_model and self.extraction_model not in _models_allowed():
-            raise ValidationError({"extraction_model": "It is none of MEMORY_FORMATION__STREAM_MODELS."})
+            raise ValidationError(
+                {"extraction_model": "Use a model of MEMORY_FORMATION__STREAM_MODELS, or leave it blank."}
+            )
         for kind in ("observation", "fact"):
             if (getattr(self, f"{kind}_min") or 0) > (getattr(self, f"{kind}_max") or 0):
                 raise ValidationError({f"{kind}_min": f"It can't be more than {kind}_max."})

@@ -77,7 +77,7 @@ class WebhookEndpoint(models.Model):
     url = models.CharField(
         "address",
         max_length=2000,
-        validators=[RegexValidator(r"^https?://[^\s/]+", "It begins with https:// and has no spaces.")],
+        validators=[RegexValidator(r"^https?://[^\s/]+", "Enter a URL that starts with https:// and has no spaces.")],
         help_text="Each event is posted there.",
     )
     events = ArrayField(models.CharField(max_length=32, choices=Occasion))
@@ -110,9 +110,11 @@ class WebhookEndpoint(models.Model):
         except ValueError:  # a port that is none, say
             is_address = False
         if not is_address or any(character.isspace() for character in self.url):
-            raise ValidationError({"url": "Nothing can be posted there: name a host and no spaces."})
+            raise ValidationError({"url": "Enter a URL with a host and without spaces."})
         if not self.url.startswith("https://") and not settings.WEBHOOKS.private_addresses:
-            raise ValidationError({"url": "Only https:// is posted to; WEBHOOKS__PRIVATE_ADDRESSES allows others."})
+            raise ValidationError(
+                {"url": "The URL must start with https://, unless WEBHOOKS__PRIVATE_ADDRESSES is true."}
+            )
 
     @property
     def secret(self) -> bytes:

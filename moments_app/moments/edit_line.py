@@ -47,7 +47,7 @@ def restore_line(line: ProfileLine, *, actor: str) -> None:
     """
     user, lines = _profile(line)
     if not ProfileLine.objects.filter(pk=line.pk).exclude(ended_at=None).exists():
-        raise LineMoved("This line stands already.")
+        raise LineMoved("text: the profile already has this line.")
     again = Line(line.text, line.heading, line.joint, line.pk, line.is_pinned)
     instead = [place for place, other in enumerate(lines) if other.key == line.replaced_by_id]
     place = instead[0] if instead else min(line.position, len(lines))
@@ -64,7 +64,7 @@ def _profile(line: ProfileLine) -> tuple[UserProfile, list[Line]]:
 def _place(lines: list[Line], line: ProfileLine) -> int:
     places = [place for place, other in enumerate(lines) if other.key == line.pk]
     if not places:
-        raise LineMoved("This line has ended meanwhile.")
+        raise LineMoved("The line was changed in the meantime. Reload and try again.")
     return places[0]
 
 

@@ -59,56 +59,60 @@ def help_for(purpose: str) -> PromptHelp:
 
 _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
     Purpose.MOMENT_BUILDER: (
-        "Divides older turns of a session into moments, and merges what they tell into the profile.",
+        "Divides older turns of a session into moments, and updates the profile from them.",
         [
             "The turns, numbered from 0, at most about {tokens} tokens a call",
             "The profile so far",
-            "The person's journey up to the turns: as it was told last, and since when it is",
+            "The person's journey before these turns, and its date",
             f"The latest moments before the turns, at most {SHOWN_MOMENTS}",
         ],
         MomentAnswer,
     ),
     Purpose.ROLLING_SUMMARY: (
-        "Carries the summary of a session's latest window on, after each round.",
+        "Updates the summary of a session's latest turns after each answer.",
         [
             "The turns since the last summary, at most about {tokens} tokens",
-            "The summary so far, and its facts that lie in the window",
-            "Where the window begins",
+            "The summary so far, and its facts about turns in the window",
+            "The first turn of the window",
         ],
         SummaryAnswer,
     ),
     Purpose.MEMORY_EXTRACTION: (
-        "Says what of the latest turns goes into which memory stream, as observations and facts.",
+        "Extracts observations and facts from the latest turns, and assigns them to memory streams.",
         [
             f"The turns since the last formation, at most {MAX_TURNS} and about {{tokens}} tokens",
-            "For each stream what it takes in, how many items of how many words, and what it has already",
+            "For each stream: what to remember, limits on items and words, and existing items",
         ],
         FormationShape,
     ),
     Purpose.STREAM_CONSOLIDATION: (
-        "Folds the observations that wait in a stream into its text.",
+        "Merges the waiting observations of a stream into its text.",
         [
-            "What the stream's text is for, in the stream's own words, and how many words it may have",
-            "The lines so far, each with its label, and those written by hand, which stay as they are",
-            f"The observations that wait, oldest first with their dates, at most {MAX_OBSERVATIONS}",
+            "The stream's own instructions for its text, and the maximum number of words",
+            "The current lines with their labels, and lines written by hand, which don't change",
+            f"The waiting observations with their dates, oldest first, at most {MAX_OBSERVATIONS}",
         ],
         ConsolidationAnswer,
     ),
     Purpose.SESSION_DIGEST: (
-        "Makes a short context of a session that pauses or ends, and lessons for the person's later contexts.",
+        "Writes a short summary of a session that pauses or ends, and lessons for the person's later contexts.",
         [
-            f"The latest {SHOWN_TURNS} turns of the live window",
-            "What is known from before it",
-            f"How many words the context may have: {MAX_WORDS}",
+            f"The latest {SHOWN_TURNS} live turns",
+            "What is known from before these turns",
+            f"The maximum number of words: {MAX_WORDS}",
         ],
         DigestAnswer,
     ),
     Purpose.RECALL_QUERY: (
-        "Says what to look up in memory before a message is answered, for contexts with retrieval auto.",
-        ["The latest turns of the session", "The message that is about to be answered"],
+        "Writes the memory search for a message, for contexts with `retrieval=auto`.",
+        ["The latest turns of the session", "The message to answer"],
         QueryAnswer,
     ),
-    Purpose.MEMORY_POLICY: ("Is the first layer of every context, as it stands. No engine reads it here.", [], None),
+    Purpose.MEMORY_POLICY: (
+        "Is the first layer of every context, unchanged. No engine of the platform reads it.",
+        [],
+        None,
+    ),
 }
 
 

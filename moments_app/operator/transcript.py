@@ -15,7 +15,7 @@ from sessions_app.admin.views.base import may_see
 from sessions_app.models import Message
 from sessions_app.retention.read_archived import with_text
 
-BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Digest", CLEARED: "Session cleared"}
+BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Session compacted", CLEARED: "Session cleared"}
 LINKED = (Message.Role.USER, Message.Role.ASSISTANT)
 COLORS = 8  # of moments; neighbours in a chain have different ones
 

@@ -8,12 +8,12 @@ from sessions_app.models import Event
 from sessions_app.refusals import Conflict
 
 MAX_CHARS = 100_000
-NO_WORD = "A prompt without a word would leave the model without instructions."
+NO_WORD = "content: a prompt needs at least one word."
 OPERATOR = "operator:"
 
 
 class NotApproved(Conflict):
-    """A version counts only once another operator than its writer has put it in force."""
+    """A version can only be activated by another operator than its author."""
 
     code = "not_approved"
 
@@ -52,6 +52,6 @@ def put_in_force(version: PromptVersion, *, by: str) -> None:
 def _check_approval(version: PromptVersion, by: str) -> None:
     """Check that who puts a version in force is a person, and not its writer."""
     if not by.startswith(OPERATOR):
-        raise NotApproved(f"A key is no second editor: an operator puts version {version.number} in force.")
+        raise NotApproved(f"An API key can't approve a version. Ask an operator to activate version {version.number}.")
     if version.created_by == by:
-        raise NotApproved(f"You wrote version {version.number}: another editor puts it in force.")
+        raise NotApproved(f"You wrote version {version.number}, so another editor must activate it.")

@@ -39,7 +39,7 @@ _TEXTS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
 
 
 class CannotCorrect(Refusal):
-    """The fact can't be corrected as things are; the message says why."""
+    """The fact can't be corrected. The message says why."""
 
     code = "cannot_correct"
 
@@ -198,37 +198,37 @@ def _held(user: int) -> UserProfile:
 
 def _person_of(fact: MemoryAtom) -> UserProfile:
     if fact.user is None or fact.is_candidate:
-        raise CannotCorrect("It isn't one person's fact: what agents share is released and revoked.")
+        raise CannotCorrect("This fact is shared. Shared facts can't be corrected; revoke the release instead.")
     return fact.user
 
 
 def _refuse(fact: MemoryAtom, order: Order) -> None:
     if fact.is_wrong or fact.state == MemoryAtom.State.EVICTED:
-        raise CannotCorrect("It is not believed any more.")
+        raise CannotCorrect("The fact was already corrected or evicted, so it can't be corrected.")
     if order.kind == Correction.Kind.ENDED:
         if fact.state == MemoryAtom.State.ENDED:
-            raise CannotCorrect("It has ended already.")
+            raise CannotCorrect("The fact has already ended.")
         if order.valid_until and order.valid_until > timezone.now():
-            raise CannotCorrect("It still holds until then.")
+            raise CannotCorrect("valid_until must not be in the future.")
     if order.kind == Correction.Kind.CORRECTED:
         if content_hash(order.after) == fact.content_hash:
-            raise CannotCorrect("It says this already.")
+            raise CannotCorrect("content: the fact already says this.")
         if (
             MemoryAtom.objects.active()
             .filter(stream=fact.stream_id, user=fact.user_id, content_hash=content_hash(order.after))
             .exists()
         ):
-            raise CannotCorrect("The stream has a fact that says so; withdraw this one.")
+            raise CannotCorrect("content: the stream already has a fact with this text. Withdraw this fact instead.")
 
 
 def _refuse_undoing(correction: Correction) -> None:
     if correction.undone_at:
-        raise CannotCorrect("It was undone already.")
+        raise CannotCorrect("The correction was already undone.")
     made = {change.get("made") for change in correction.changes} - {None}
     later = Correction.objects.standing().filter(user=correction.user_id, pk__gt=correction.pk)
     for other in later.order_by("-pk"):
         if made & {change["pk"] for change in other.changes if change["kind"] == FACT}:
-            raise CannotCorrect(f"What it made was corrected since; undo {other.correction_id} first.")
+            raise CannotCorrect(f"Its result was corrected again. Undo the correction {other.correction_id} first.")
 
 
 # --- what says the same ---

@@ -50,7 +50,7 @@ MOST_TURNS = 10_000  # named one by one; a whole session may have more
 
 
 class CannotRetract(Refusal):
-    """The request can't be met as things are; the message says why."""
+    """The turns or items can't be retracted. The message says why."""
 
     code = "cannot_retract"
 
@@ -64,11 +64,11 @@ def sequences_of(text: str) -> list[int]:
     found: set[int] = set()
     for part in text.replace(" ", "").split(","):
         if not re.fullmatch(r"[0-9]{1,18}(-[0-9]{1,18})?", part):
-            raise CannotRetract("Turns are named by their sequences, like 3,4,7-9.")
+            raise CannotRetract("Enter turn numbers, such as 3,4,7-9.")
         first, _, last = part.partition("-")
         sequences = range(int(first), int(last or first) + 1)
         if not sequences or len(found) + len(sequences) > MOST_TURNS:
-            raise CannotRetract(f"A stretch of turns has at least one, and all together at most {MOST_TURNS}.")
+            raise CannotRetract(f"Enter from 1 to {MOST_TURNS} turns, with the smaller number of each range first.")
         found.update(sequences)
     return sorted(found)
 
@@ -182,7 +182,7 @@ def _found(session: Session, sequences: Sequence[int] | None) -> Derived:
     first = min((moment.first_sequence for moment in found.moments), default=session.kept_from_sequence)
     first = 0 if sequences is None else first
     if first < session.kept_from_sequence and session.archives.filter(last_sequence__gte=first).exists():
-        raise CannotRetract(f"Turns from {first} on were archived; restore the session first.")
+        raise CannotRetract(f"sequences: turns from {first} on are archived. Restore the session first.")
     return found
 
 
@@ -196,18 +196,18 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
     if sequences is None:
         if not turns.believed().exists():
             if session.archives.exists():
-                raise CannotRetract("Its turns were archived; restore the session first.")
-            raise CannotRetract("The session has no turn that could be retracted.")
+                raise CannotRetract("The turns of the session are archived. Restore the session first.")
+            raise CannotRetract("The session has no turns that can be retracted.")
         return turns.believed()
     if not sequences:
-        raise CannotRetract("Name at least one turn, or the whole session.")
+        raise CannotRetract("sequences: name at least one turn, or leave it out for the whole session.")
     turns = turns.filter(sequence__in=sequences)
     if missing := sorted(set(sequences) - set(turns.values_list("sequence", flat=True))):
         if session.messages.archived().filter(user_id=session.user_id, sequence=missing[0]).exists():
-            raise CannotRetract(f"Turn {missing[0]} was archived; restore the session first.")
-        raise CannotRetract(f"The session has no turn {missing[0]} in its transcript.")
+            raise CannotRetract(f"sequences: turn {missing[0]} is archived. Restore the session first.")
+        raise CannotRetract(f"sequences: the session has no turn {missing[0]} in its transcript.")
     if retracted := turns.exclude(retracted_at=None).order_by("sequence").first():
-        raise CannotRetract(f"Turn {retracted.sequence} is retracted already.")
+        raise CannotRetract(f"sequences: turn {retracted.sequence} is already retracted.")
     return turns
 
 

@@ -161,9 +161,11 @@ def _found(owner: Owner, named: Named) -> _Found:
     entities = list(named.entities(owner)[: MOST_TURNS + 1])
     missing = named.ids - {item.atom_id for item in items} - {entity.entity_id for entity in entities}
     if missing or not (items or entities):
-        which = f"{min(missing)}" if missing else "such an item"
-        raise CannotRetract(f"Nobody has written {which} directly; what rests on turns goes with them.")
+        which = f"item {min(missing)}" if missing else "item of this writer"
+        raise CannotRetract(
+            f"No {which} was written directly. To retract an item learned from turns, retract the turns."
+        )
     if len(items) + len(entities) > MOST_TURNS:
-        raise CannotRetract(f"These are more than {MOST_TURNS} items; name some of them.")
+        raise CannotRetract(f"There are more than {MOST_TURNS} items, which is the limit. Name fewer.")
     links = EntityLink.objects.filter(Q(from_entity__in=entities) | Q(to_entity__in=entities)).order_by("pk")
     return _Found(items, entities, list(links), in_streams(items))

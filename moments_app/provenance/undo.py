@@ -96,17 +96,17 @@ def _lock(retraction: Retraction) -> None:
 def _refuse(retraction: Retraction) -> None:
     """Raise `CannotRetract` when it can't be undone now."""
     if retraction.undone_at:
-        raise CannotRetract("This retraction was undone already.")
+        raise CannotRetract("This retraction was already undone.")
     if retraction.session is None and retraction.item_ids is None:
-        raise CannotRetract("The session of this retraction is gone.")
+        raise CannotRetract("The session of this retraction was deleted, so it can't be undone.")
     if retraction.turns().count() < retraction.result["turns"]:
-        raise CannotRetract("Some turns of this retraction are no longer in the transcript.")
+        raise CannotRetract("Some turns of this retraction are no longer in the transcript, so it can't be undone.")
     streams = retraction.items.of(MemoryStream).values("object_pk")
     alike = Q(items__model=MemoryStream._meta.label_lower, items__object_pk__in=streams)
     owner = Q(stream_id=retraction.stream_id) if retraction.user_id is None else Q(user_id=retraction.user_id)
     newer = Retraction.objects.standing().filter(owner | alike, pk__gt=retraction.pk)
     if last := newer.order_by("-pk").first():
-        raise CannotRetract(f"A newer retraction came after this one; undo {last.retraction_id} first.")
+        raise CannotRetract(f"There is a newer retraction. Undo {last.retraction_id} first.")
 
 
 def _put_back_all(retraction: Retraction) -> None:

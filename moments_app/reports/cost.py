@@ -218,7 +218,9 @@ def _by_application(calls: QuerySet[EngineCall]) -> list[tuple[int | None, str, 
         whose=Coalesce("job__user__application", "job__stream__application"),
         whose_name=Coalesce("job__user__application__name", "job__stream__application__name"),
     )
-    return [(pk, name or "the site's", used) for pk, name, used in _dearest(_summed(whose, "whose", "whose_name"))]
+    return [
+        (pk, name or "all applications", used) for pk, name, used in _dearest(_summed(whose, "whose", "whose_name"))
+    ]
 
 
 def _dearest(rows: list[tuple[Any, ...]]) -> list[Any]:

@@ -34,7 +34,7 @@ class ProviderState:
         if self.circuits:
             return "open"
         if self.last is None:
-            return "not asked yet"
+            return "not called yet"
         return "answered" if self.last.ok else "failed"
 
 

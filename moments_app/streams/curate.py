@@ -22,10 +22,10 @@ class CannotCurate(Refusal):
 
 
 _WHY_NOT = {
-    MemoryAtom.State.ACTIVE: "It is in memory already.",
-    MemoryAtom.State.ABSORBED: "It is part of its stream's text: undo that consolidation, or take its line out first.",
-    MemoryAtom.State.ENDED: "It has ended, and is kept as what was.",
-    MemoryAtom.State.EVICTED: "It is evicted.",
+    MemoryAtom.State.ACTIVE: "The item is already in memory.",
+    MemoryAtom.State.ABSORBED: "The item is part of its stream's text. Undo that consolidation, or delete its line.",
+    MemoryAtom.State.ENDED: "The fact has ended. Ended facts are kept as history.",
+    MemoryAtom.State.EVICTED: "The item is evicted. Restore it first.",
 }
 
 
@@ -78,9 +78,9 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
             memory.
     """
     if stream.pk == atom.stream_id:
-        raise CannotCurate("It is in this stream.")
+        raise CannotCurate("The item is already in this stream.")
     if stream.user_id != atom.user_id:
-        raise CannotCurate("An item stays with its person: what one said is not shown to others.")
+        raise CannotCurate("This item belongs to one person. It can only be moved between that person's streams.")
     found = _locked(atom, [MemoryAtom.State.ACTIVE], stream.pk)
     _set(found, stream=stream, shown_in=None, is_candidate=False)
     found.stream.touch()
@@ -98,11 +98,11 @@ def _locked(atom: MemoryAtom, states: Sequence[MemoryAtom.State], *streams: int)
     locked_streams = {stream.pk for stream in locked.order_by("pk")}
     found = MemoryAtom.objects.select_for_update(no_key=True).filter(pk=atom.pk).first()
     if found is None or found.stream_id not in locked_streams:
-        raise CannotCurate("It was moved or erased meanwhile.")
+        raise CannotCurate("The item was moved or erased in the meantime. Reload and try again.")
     if found.state not in states:
         raise CannotCurate(_WHY_NOT[MemoryAtom.State(found.state)])
     if Release.objects.filter(atom=found.pk).exists():
-        raise CannotCurate("Others see it by a release: that is revoked, or made anew in other words.")
+        raise CannotCurate("The item is released to others. Revoke or reword the release instead.")
     return found
 
 
@@ -111,7 +111,7 @@ def _set(atom: MemoryAtom, **fields: Any) -> None:
         with transaction.atomic():
             MemoryAtom.objects.filter(pk=atom.pk).update(**fields)
     except IntegrityError as error:
-        raise CannotCurate("The stream has this already.") from error
+        raise CannotCurate("The stream already has an item with this text.") from error
 
 
 def _note_arrival(atom: MemoryAtom, requested_by: str) -> None:

@@ -124,7 +124,7 @@ def extend(narrower: Release, *, actor: str) -> Release:
     found = _standing(narrower)
     stream = found.stream
     if not stream.agent_id:
-        raise CannotRelease("The users of every agent see it already.")
+        raise CannotRelease("It is already released to the users of every agent.")
     kind = found.atom.atom_type if found.atom else MemoryAtom.Type.OBSERVATION
     return _share(shard_for(stream, ""), found.wording, kind, _sources(found), actor=actor, narrower=found)
 
@@ -169,12 +169,12 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
     """
     wording = " ".join(wording.replace("\0", "").split())
     if not wording or len(wording) > LONGEST:
-        raise CannotRelease(f"Write what others are to see, in at most {LONGEST:,} characters.")
+        raise CannotRelease(f"wording: enter the text to share, with at most {LONGEST:,} characters.")
     if has_unseen(wording):
-        raise CannotRelease("It has characters that nobody sees. Write it by hand.")
+        raise CannotRelease("wording: the text has invisible characters. Type it by hand.")
     said = [text for atom in sources for text in (atom.content, *(turn.content for turn in source_turns(atom)))]
     if quotes(wording, said):
-        raise CannotRelease("This repeats, word for word, what the person said. Put it in words that are nobody's.")
+        raise CannotRelease("wording: the text repeats words of the person. Write it in neutral words.")
     return wording
 
 
@@ -226,7 +226,7 @@ def _share(
 ) -> Release:
     atom = MemoryAtom(stream=stream, atom_type=atom_type, content=wording, content_hash=content_hash(wording))
     if not add_atoms(stream, [atom], requested_by=actor):
-        raise CannotRelease(f"{stream.title} says this already.")
+        raise CannotRelease(f"{stream.title} already has an item with this text.")
     made = Release.objects.create(stream=stream, atom=atom, wording=wording, actor=actor, **values)
     ReleaseSource.objects.bulk_create(ReleaseSource(release=made, user_id=user, atom_id=pk) for user, pk in sources)
     log_release("memory_released", made, actor)
@@ -276,5 +276,5 @@ def _review(candidates: Sequence[MemoryAtom]) -> None:
 def _standing(release: Release) -> Release:
     found = Release.objects.select_for_update(of=("self",)).select_related("stream", "atom").get(pk=release.pk)
     if found.revoked_at:
-        raise CannotRelease("It was revoked already.")
+        raise CannotRelease("The release was already revoked.")
     return found

@@ -19,7 +19,7 @@ MAX_TOLD_BY_WORDS = 1_000  # observations compared with lines of which nothing i
 
 
 class CannotUndo(Refusal):
-    """The last consolidation can't be undone; the message says why."""
+    """The last consolidation can't be undone. The message says why."""
 
     code = "cannot_undo"
 
@@ -70,7 +70,7 @@ def undo(stream: MemoryStream) -> StreamVersion:
     if version is None:
         raise CannotUndo("There is no consolidation to undo.")
     if stream.consolidated_content != version.content_after:
-        raise CannotUndo("The text was edited since; undoing would lose that.")
+        raise CannotUndo("The text was edited since. Undoing the consolidation would lose the edit.")
     stream.consolidated_content, stream.last_updated_at = version.content_before, timezone.now()
     stream.save(update_fields=["consolidated_content", "last_updated_at"])
     version.undone_at = timezone.now()

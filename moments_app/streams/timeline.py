@@ -24,8 +24,8 @@ from sessions_app.refusals import Refusal
 SURE = 0.7  # confidence of what ends another fact without anybody being asked
 SELF = ("User", "user")  # subjects by which facts call the person whose they are
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # before who ended it: an engine, or an operator who was asked
-UNCERTAIN = "there may be more than one, or it was another's"
-UNSURE = "whoever said it was not sure"
+UNCERTAIN = "there may be several, or it is about someone else"
+UNSURE = "the speaker was not sure"
 
 
 class CannotDecide(Refusal):
@@ -119,11 +119,13 @@ def decide(question: Contradiction, decision: str, *, requested_by: str) -> None
     locked = Contradiction.objects.select_for_update(of=("self",)).select_related("earlier", "later")
     question = locked.get(pk=question.pk)
     if bool(question.decision) == bool(decision):
-        raise CannotDecide("It was answered already." if decision else "Nobody has answered it.")
+        raise CannotDecide(
+            "This question was already answered." if decision else "This question has no answer to undo."
+        )
     facts = (question.earlier, question.later)
     if decision == Contradiction.Decision.ACCEPTED:
         if any(fact.state != MemoryAtom.State.ACTIVE for fact in facts):
-            raise CannotDecide("One of the facts holds no longer.")
+            raise CannotDecide("One of the facts is no longer true.")
         end(question.earlier, _end_at(*facts), ended_by=f"{BY_ANSWER}{requested_by}")
     elif question.decision == Contradiction.Decision.ACCEPTED and question.earlier.replaced_by_id == question.later_id:
         begin_again([question.earlier])

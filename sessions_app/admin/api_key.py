@@ -20,9 +20,9 @@ from sessions_app.models import ApiKey
 from sessions_app.models.application import DEFAULT
 
 SCOPES = {
-    ApiKey.Scope.READ: "read: load, search, get contexts",
-    ApiKey.Scope.WRITE: "write: also append and edit memory",
-    ApiKey.Scope.ADMIN: "admin: also delete, hold, erase",
+    ApiKey.Scope.READ: "read: load sessions, search, get contexts",
+    ApiKey.Scope.WRITE: "write: also append messages and edit memory",
+    ApiKey.Scope.ADMIN: "admin: also delete, hold and erase",
 }
 
 
@@ -61,7 +61,7 @@ class ApiKeyAdmin(PageAdmin):
     actions = ("revoke",)
     form_page = ApiKeyForm
     views: ClassVar[Sequence[type[OperatorView]]] = (RevokeApiKey,)
-    when_empty = "Without a key no application gets in: add one."
+    when_empty = "No API keys yet. Applications need one to call the API."
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         if obj is None:
@@ -115,9 +115,9 @@ class ApiKeyAdmin(PageAdmin):
         page.setup(request)
         return page.page()
 
-    @admin.action(description="Revoke the selected keys", permissions=["change"])
+    @admin.action(description="Revoke selected keys", permissions=["change"])
     @asks_first(
-        "Whoever uses these keys is refused from now on. It can't be taken back: others have to be made.",
+        "Requests with these keys are rejected from now on. This can't be undone; clients need new keys.",
         button="Revoke these keys",
     )
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
@@ -128,19 +128,19 @@ class ApiKeyAdmin(PageAdmin):
     def state(self, key: ApiKey) -> str:
         return key.state
 
-    @admin.display(description="Begins with")
+    @admin.display(description="Prefix")
     def shown_prefix(self, key: ApiKey) -> str:
         return f"mem_{key.prefix}_…"
 
-    @admin.display(description="Acts for")
+    @admin.display(description="User")
     def acts_for(self, key: ApiKey) -> str:
-        return link_to(key.user) if key.user else "any user it names"
+        return link_to(key.user) if key.user else "any user"
 
-    @admin.display(description="May")
+    @admin.display(description="Scope")
     def shown_scope(self, key: ApiKey) -> str:
         return SCOPES[ApiKey.Scope(key.scope)]
 
-    @admin.display(description="Made", ordering="created_at")
+    @admin.display(description="Created", ordering="created_at")
     def made_at(self, key: ApiKey) -> str:
         return f"{key.created_at:%Y-%m-%d}"
 
@@ -148,6 +148,6 @@ class ApiKeyAdmin(PageAdmin):
     def expiry(self, key: ApiKey) -> str:
         return f"{key.expires_at:%Y-%m-%d}" if key.expires_at else "never"
 
-    @admin.display(description="Last use", ordering="last_used_at")
+    @admin.display(description="Last used", ordering="last_used_at")
     def last_use(self, key: ApiKey) -> str:
         return str(naturaltime(key.last_used_at)) if key.last_used_at else "never"

@@ -42,6 +42,6 @@ class ApplicationAdmin(PageAdmin):
     def keys(self, application: Any) -> Any:
         return application.keys
 
-    @admin.display(description="Made", ordering="created_at")
+    @admin.display(description="Created", ordering="created_at")
     def made_at(self, application: Application) -> str:
         return one_line(application.created_at)

@@ -16,7 +16,7 @@ class ArchiveAdmin(ReadOnlyAdmin):
     list_select_related = ("session", "user")
     search_fields = search_prefixes = ("session__session_id", "user__user_id")
     open_lookups = ("session__id__exact",)
-    search_help_text = "The beginning of a session_id or user_id"
+    search_help_text = "Start of a session_id or user_id"
     ordering = ("-id",)
 
     @admin.display(description="Turns")

@@ -128,7 +128,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         filters = super().get_list_filter(request)
         return (*filters, ApplicationFilter) if self.applications and are_several() else filters
 
-    @admin.display(description="Application", empty_value="the site's")
+    @admin.display(description="Application", empty_value="all applications")
     def application_column(self, row: Any) -> Any:
         return getattr(row, NAMED, None)
 
@@ -148,7 +148,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
             asked.setlist(name, [text.replace("\0", "") for text in texts])
         if (size := len(asked.get(SEARCH_VAR, ""))) > QUERY_MAX_CHARS:
             del asked[SEARCH_VAR]
-            text = f"The search has {size:,} characters; the limit is {QUERY_MAX_CHARS:,}. The list is not searched."
+            text = f"The search has {size:,} characters; the limit is {QUERY_MAX_CHARS:,}. Shorten it and search again."
             messages.error(request, text)
         request.GET = asked  # type: ignore[assignment]  # nobody else changes it
         return super().get_changelist_instance(request)

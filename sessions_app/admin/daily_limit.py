@@ -16,9 +16,9 @@ from sessions_app.models import ApiKey, DailyLimit
 from sessions_app.models.daily_limit import UNITS
 
 HELP = {
-    "requests": "Above it calls are answered 429.",
-    "model_calls": "Above it work waits for the next day.",
-    "usd": "For models with known prices. Above it work waits for the next day.",
+    "requests": "Further requests get status 429.",
+    "model_calls": "Further work waits for the next day.",
+    "usd": "Counts models with known prices. Further work waits for the next day.",
 }
 
 
@@ -30,11 +30,11 @@ class DailyLimitAdmin(PageAdmin):
     applications = ("application", "key__application")
     list_select_related = ("key", "application")
     search_fields = search_prefixes = ("key__name",)
-    search_help_text = "The beginning of a key's name"
+    search_help_text = "Start of a key's name"
     ordering = ("-id",)
     raw_id_fields = ("key",)
     form_page = UsageForm
-    when_empty = "Everybody has the limits of the settings (DAILY_LIMITS__…)."
+    when_empty = "No limits of their own. The settings DAILY_LIMITS__… apply to all keys and applications."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DailyLimit]:
         """Leave out the limits of keys if the operator may not see keys."""
@@ -50,18 +50,18 @@ class DailyLimitAdmin(PageAdmin):
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name in HELP:
-            kwargs["help_text"] = f"{HELP[db_field.name]} Blank: as the settings say. 0: no limit."
+            kwargs["help_text"] = f"{HELP[db_field.name]} Leave blank to use the setting. 0: no limit."
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
-    @admin.display(description="Whose")
+    @admin.display(description="Owner")
     def name(self, limit: DailyLimit) -> str:
         return str(limit)
 
-    @admin.display(description="Whose")
+    @admin.display(description="Owner")
     def whose(self, limit: DailyLimit) -> str:
         return link_to(limit.key or limit.application)
 
-    @admin.display(description="Of a")
+    @admin.display(description="Type")
     def of(self, limit: DailyLimit) -> str:
         return limit.subject.kind.value
 

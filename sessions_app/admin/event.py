@@ -24,11 +24,11 @@ FOUND_BY_NAME = 50
 class ReadingsFilter(admin.SimpleListFilter):
     """Leaves out who read whom, unless that is asked for: it would crowd out all else."""
 
-    title = "readings"
+    title = "access log"
     parameter_name = "readings"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("with", "With the rest"), ("alone", "Alone")]
+        return [("with", "Included"), ("alone", "Only the access log")]
 
     def choices(self, changelist: Any) -> Iterator[Any]:
         """Call the first choice what it is."""
@@ -52,9 +52,9 @@ class EventAdmin(LogAdmin):
     tells_of_people = False
     applications = ("application",)
     search_fields = ("user_pk",)
-    search_help_text = "The beginning of a user_id"
+    search_help_text = "Start of a user_id"
     ordering = ("-created_at", "-id")
-    when_empty = "What processes and people do is noted here."
+    when_empty = "No events yet. Actions of processes, clients and operators are logged here."
     fields = readonly_fields = ("happened_at", "what", "who", "person", "session", "payload_text")
 
     def get_queryset(self, request: HttpRequest) -> Any:
@@ -86,16 +86,16 @@ class EventAdmin(LogAdmin):
     def happened_at(self, event: Event) -> str:
         return one_line(event.created_at)
 
-    @admin.display(description="What")
+    @admin.display(description="Event")
     def what(self, event: Event) -> str:
         return event.type.replace("_", " ")
 
-    @admin.display(description="In short")
+    @admin.display(description="Details")
     def in_short(self, event: Event) -> str:
         line = Truncator(in_short(event.payload)).chars(160)
         return format_html('<span class="rem-op-cell rem-op-broad">{}</span>', line)
 
-    @admin.display(description="Who")
+    @admin.display(description="By")
     def who(self, event: Any) -> str:
         kind, _, job_id = event.actor.partition(":")
         if kind != "job":
@@ -111,7 +111,7 @@ class EventAdmin(LogAdmin):
     def session(self, event: Any) -> str:
         return _link("sessions_app_session", event.session_pk, event.session_name)
 
-    @admin.display(description="In full")
+    @admin.display(description="All details")
     def payload_text(self, event: Event) -> str:
         told = [(name.replace("_", " "), in_words(value)) for name, value in event.payload.items()]
         rows = format_html_join("", "<div><dt>{}</dt><dd>{}</dd></div>", told)

@@ -49,7 +49,7 @@ class LimitForm(forms.models.BaseInlineFormSet):  # type: ignore[type-arg]
         if self.instance.is_superuser and any(
             form.cleaned_data and not form.cleaned_data.get("DELETE") for form in self.forms
         ):
-            raise forms.ValidationError("A superuser sees everything: take that status away first.")
+            raise forms.ValidationError("A superuser sees all applications. Remove the superuser status first.")
 
 
 class LimitInline(TabularInline):  # type: ignore[misc]
@@ -84,7 +84,7 @@ class LoginAdmin(DjangoUserAdmin, PageAdmin):  # type: ignore[type-arg, misc]
     )
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show who works here."""
+        """Show the staff."""
         return cast(HttpResponse, Staff.as_view(admin=self)(request))
 
 

@@ -46,7 +46,7 @@ class RefusalHandler(ExceptionHandler):
         if isinstance(exc, Refusal):
             return api_exception(exc)
         if isinstance(exc, TooManyFieldsSent):
-            return ParseError("The address has too many fields.")
+            return ParseError("The URL has too many query parameters.")
         converted: Exception = super().convert_known_exceptions(exc)
         return converted
 
@@ -86,7 +86,9 @@ def unavailable(request: HttpRequest, refusal: Refusal) -> HttpResponse:
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer 400 before any view has the request: a host that isn't served here."""
     if request.path.startswith(API_PREFIX):
-        return error_response(400, "bad_request", "The request is not served here.")
+        return error_response(
+            400, "bad_request", "This host is not served here. Check the Host header and ALLOWED_HOSTS."
+        )
     return defaults.bad_request(request, exception)
 
 
@@ -100,5 +102,5 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 def server_error(request: HttpRequest) -> HttpResponse:
     """Answer 500 outside the API's views."""
     if request.path.startswith(API_PREFIX):
-        return error_response(500, "error", "A server error occurred.")
+        return error_response(500, "error", "A server error occurred. It has been logged.")
     return defaults.server_error(request)

@@ -183,7 +183,7 @@ class WordsField(TextField):
     """A text that is not only white space."""
 
     refused = ONLY_SPACE
-    default_error_messages = {"blank": "A query has at least one word."}
+    default_error_messages = {"blank": "Enter at least one word."}
 
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
@@ -199,7 +199,7 @@ class PublicIdField(TextField):
     """
 
     pattern = PUBLIC_ID
-    default_error_messages = {"slash": "An id has no slash and is not '.' or '..'."}
+    default_error_messages = {"slash": "An id can't contain a slash, and can't be '.' or '..'."}
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"max_length": PUBLIC_ID_MAX} | kwargs)
@@ -255,8 +255,8 @@ class AwareDateTimeField(Patterned, serializers.DateTimeField):
 
     pattern = TIME
     default_error_messages = {
-        "naive": "A time needs its offset from UTC, e.g. 2026-03-02T08:14:05Z.",
-        "range": "A time must lie from 1970 to the end of 2100.",
+        "naive": "The time needs a UTC offset, such as 2026-03-02T08:14:05Z.",
+        "range": "The time must be between 1970 and the end of 2100.",
     }
 
     def enforce_timezone(self, value: datetime) -> datetime:
@@ -275,10 +275,10 @@ class JsonField(serializers.JSONField):
 
     is_object = False
     default_error_messages = {
-        "depth": f"Nested deeper than {JSON_MAX_DEPTH} levels.",
-        "text": "NUL characters and lone surrogates can't be stored.",
-        "number": "A number is not finite.",
-        "size": f"The strings in it have more than {JSON_MAX_CHARS} characters together.",
+        "depth": f"The JSON is nested deeper than the limit of {JSON_MAX_DEPTH} levels.",
+        "text": "Remove NUL characters and lone surrogates, which can't be stored.",
+        "number": "Numbers must be finite.",
+        "size": f"The strings in the JSON have more than {JSON_MAX_CHARS} characters in total.",
     }
 
     def to_internal_value(self, data: Any) -> Any:
@@ -302,7 +302,7 @@ class JsonObjectField(JsonField):
     """Free-form JSON that is an object."""
 
     is_object = True
-    default_error_messages = {"object": "Expected an object."}
+    default_error_messages = {"object": "Send a JSON object."}
 
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, dict):

@@ -52,13 +52,15 @@ _PARTS = {"type": "array", "items": {"anyOf": [{"type": "string", "pattern": TEX
 class ContentField(TextField):
     """A text; what is sent as a list of parts is made one before."""
 
-    default_error_messages = {"invalid": "The content is neither a text nor a list of parts."}
+    default_error_messages = {"invalid": "Send a text or a list of parts."}
 
 
 class PartsField(JsonField):
     """A list of parts, each a text, or an object with its type as chat models take it."""
 
-    default_error_messages = {"part": "Part {number} is neither a text nor an object with its type, and a text if any."}
+    default_error_messages = {
+        "part": "Part {number} must be a text, or an object with a `type` and an optional `text`."
+    }
 
     def to_internal_value(self, data: Any) -> Any:
         """Return the text of all, and those that are no text, without the data of pictures and files."""
@@ -82,11 +84,14 @@ class MessageInput(StrictSerializer):
     content = ContentField(
         allow_blank=True,
         default="",
-        help_text="A text of at most `MESSAGE_MAX_CHARS` characters, or parts as chat models take them: their texts, a "
-        "line each, are the content, and the others `parts` of the payload, without the data of pictures and files.",
+        help_text="A text of at most `MESSAGE_MAX_CHARS` characters, or a list of parts in the format of chat "
+        "models. Texts of parts become the content, one per line. Other parts are stored as `parts` "
+        "of the payload, without the data of images and files.",
     )
     tool_name = TextField(allow_blank=True, max_length=255, default="")
-    name = TextField(allow_blank=True, max_length=255, default="", help_text="Who speaks, if several people do.")
+    name = TextField(
+        allow_blank=True, max_length=255, default="", help_text="Name of the speaker, if there are several people."
+    )
     payload = JsonField(required=False, allow_null=True, default=None)
     created_at = AwareDateTimeField(required=False, allow_null=True, default=None)
     external_id = ExternalIdField(default=None)
@@ -99,7 +104,7 @@ class MessageInput(StrictSerializer):
     def validate_content(self, content: str) -> str:
         if len(content) > settings.MESSAGE_MAX_CHARS:
             raise serializers.ValidationError(
-                f"A message has at most {settings.MESSAGE_MAX_CHARS} characters; this one has {len(content)}.",
+                f"A message can have at most {settings.MESSAGE_MAX_CHARS} characters; this one has {len(content)}.",
                 "max_length",
             )
         return content
@@ -123,7 +128,9 @@ def _with_text(message: dict[str, Any]) -> dict[str, Any]:
     payload = message.get("payload")
     payload = {} if payload is None else payload
     if not isinstance(payload, dict) or "parts" in payload:
-        reason = "Parts that are no text are kept in it as `parts`: send an object without these, or none."
+        reason = (
+            "The payload must be an object without `parts`, because the non-text parts of the content are stored there."
+        )
         raise serializers.ValidationError({"payload": reason}, CONTRADICTORY)
     return message | {"content": text, "payload": payload | {"parts": others}}
 
@@ -137,8 +144,8 @@ class AppendInput(PersonQuery):
         required=False,
         allow_null=True,
         default=None,
-        help_text="Of the context that the model had, as `context` answered it: it is kept with the answer among these "
-        "messages, in its metadata, and operators see what the model saw.",
+        help_text="The id of the context that the model received, as returned with the context. It is stored "
+        "with the assistant's message, so operators can see what the model saw.",
     )
     messages: serializers.ListSerializer[Any] = serializers.ListSerializer(
         child=MessageInput(), min_length=1, max_length=BATCH_MAX
@@ -147,7 +154,9 @@ class AppendInput(PersonQuery):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         is_answered = any(message["role"] == Message.Role.ASSISTANT for message in attrs["messages"])
         if attrs.get("context_id") and not is_answered:
-            raise serializers.ValidationError({"context_id": "None of the messages is an answer."}, CONTRADICTORY)
+            raise serializers.ValidationError(
+                {"context_id": "context_id needs a message with the role assistant."}, CONTRADICTORY
+            )
         return attrs
 
 
@@ -157,7 +166,7 @@ class MessagesQuery(PersonQuery):
     view = serializers.ChoiceField(
         choices=["live", "all"],
         required=False,
-        help_text="Left out: `all` with `after` or `before`, else `live`.",
+        help_text="Default: `all` with `after` or `before`, otherwise `live`.",
     )
     limit = IntegerField(
         min_value=1, max_value=1000, required=False, help_text=f"Turns; of `view=all` at most {PAGE_MAX}."
@@ -170,11 +179,11 @@ class MessagesQuery(PersonQuery):
         paged = [name for name in ("after", "before") if name in attrs]
         view = attrs.setdefault("view", "all" if paged else "live")
         if view == "live" and paged:
-            raise serializers.ValidationError({paged[0]: "Only view=all has pages."}, CONTRADICTORY)
+            raise serializers.ValidationError({paged[0]: "Use view=all for pages."}, CONTRADICTORY)
         if len(paged) == 2:
-            raise serializers.ValidationError({"before": "Give after or before, not both."}, CONTRADICTORY)
+            raise serializers.ValidationError({"before": "Use after or before, not both."}, CONTRADICTORY)
         if view == "all" and attrs.setdefault("limit", 50) > PAGE_MAX:
-            raise serializers.ValidationError({"limit": f"A page has at most {PAGE_MAX} turns."}, CONTRADICTORY)
+            raise serializers.ValidationError({"limit": f"A page can have at most {PAGE_MAX} turns."}, CONTRADICTORY)
         attrs.setdefault("limit", settings.MOMENT_BUILDER.reload_limit)
         return attrs
 
@@ -184,7 +193,7 @@ SHOWN_KINDS = [Message.Kind.TURN, Message.Kind.PARTITION]
 
 
 class MessageAnswer(serializers.Serializer[Any]):
-    """A turn or a partition event."""
+    """A turn or a boundary."""
 
     sequence = serializers.IntegerField()
     kind = serializers.ChoiceField(choices=SHOWN_KINDS)
@@ -197,12 +206,12 @@ class MessageAnswer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     external_id = serializers.CharField(allow_null=True)
     moment_key = serializers.CharField(allow_null=True)
-    retracted_at = serializers.DateTimeField(allow_null=True, help_text="Since when it is no longer believed.")
+    retracted_at = serializers.DateTimeField(allow_null=True, help_text="When the turn was retracted.")
     metadata = serializers.JSONField()
 
 
 class OmittedAnswer(serializers.Serializer[Any]):
-    """Live turns that came before those returned; a page of `view=all` has them."""
+    """Live turns before the returned ones. Use `view=all` to get them."""
 
     count = serializers.IntegerField()
     from_sequence = serializers.IntegerField()
@@ -212,7 +221,7 @@ class OmittedAnswer(serializers.Serializer[Any]):
 class LiveMessages(serializers.Serializer[Any]):
     messages = MessageAnswer(many=True)
     has_partition_event = serializers.BooleanField()
-    omitted = OmittedAnswer(allow_null=True, help_text="Null: every turn after the boundary is there.")
+    omitted = OmittedAnswer(allow_null=True, help_text="Null: no turn after the boundary was left out.")
     live_from_sequence = serializers.IntegerField()
     message_count = serializers.IntegerField()
 
@@ -227,7 +236,7 @@ class PlacedMessage(serializers.Serializer[Any]):
     external_id = serializers.CharField(allow_null=True)
     created_at = serializers.DateTimeField()
     tokens = serializers.IntegerField()
-    created = serializers.BooleanField(help_text="False: it was there already.")
+    created = serializers.BooleanField(help_text="Whether the message is new. False: it was already stored.")
 
 
 class DueJobAnswer(serializers.Serializer[Any]):
@@ -259,10 +268,11 @@ class MessageViewSet(PersonViewSet[Message]):
 
     @extend_schema(operation_id="messages_append")
     def create(self, request: Request, session_id: str) -> Response:
-        """Appends up to 500 messages, all or none; makes the session if it isn't there.
+        """Append up to 500 messages, all or none. Creates the session if it doesn't exist.
 
-        A message whose `external_id` is in the session already is returned with `created: false`, not added again. If
-        it says something else than that message, nothing is added: 409.
+        A message whose `external_id` is already in the session is not added again; it is returned with
+        `created: false`. If its content differs from the stored message, nothing is added and the request fails
+        with 409.
         """
         messages = [NewMessage(**message) for message in self.validated_data.pop("messages")]
         self.user_id()  # refuses the wrong person before texts are processed
@@ -274,7 +284,10 @@ class MessageViewSet(PersonViewSet[Message]):
         return Response(append_data(appended, self.found_person.user_id), status=code)
 
     def list(self, request: Request, session_id: str) -> Response:
-        """`view=live`: the latest partition event and the newest turns after it. `view=all`: pages by sequence."""
+        """Return messages.
+
+        `view=live`: the latest boundary and the newest turns after it. `view=all`: pages of the whole transcript.
+        """
         with self.transaction():
             session = session_or_404(self.person, session_id)
             if self.validated_data["view"] == "all":

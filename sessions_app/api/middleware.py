@@ -23,11 +23,17 @@ class BodyLimitMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.path.startswith(API_PREFIX):
             if "chunked" in request.headers.get("Transfer-Encoding", "").lower():
-                return error_response(411, "length_required", "Send a Content-Length; chunked bodies are not read.")
+                return error_response(
+                    411, "length_required", "Send a Content-Length header. Chunked bodies are not accepted."
+                )
             length = request.headers.get("Content-Length") or "0"
             if length.isdecimal() and int(length) > settings.API_MAX_BODY_BYTES:
                 limit = settings.API_MAX_BODY_BYTES
-                return error_response(413, "too_large", f"The body has {length} bytes; the limit is {limit}.")
+                return error_response(
+                    413,
+                    "too_large",
+                    f"The body has {length} bytes; the limit is {limit}. Send fewer messages per request.",
+                )
         return self.get_response(request)
 
 

@@ -49,7 +49,7 @@ class RowPagination(BasePagination):
             self.has_more = offset + limit < self.total
             return queryset[offset : offset + limit]
         if offset:
-            raise ValidationError({"offset": "Give after or offset, not both."}, CONTRADICTORY)
+            raise ValidationError({"offset": "Use after or offset, not both."}, CONTRADICTORY)
         rows = list(following(queryset, view.last_row())[: limit + 1])
         self.has_more = len(rows) > limit
         return rows[:limit]

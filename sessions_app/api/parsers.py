@@ -12,12 +12,12 @@ from rest_framework.parsers import BaseParser
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError("A number is too large.")
+        raise ValueError("A number in the JSON is too large.")
     return number
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON.")
+    raise ValueError(f"{name} is not valid JSON.")
 
 
 class StrictJSONParser(BaseParser):

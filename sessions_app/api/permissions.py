@@ -44,7 +44,7 @@ class HasAdminScope(HasScope):
 class IsOfService(BasePermission):
     """The key is a service's: what it asks for is about everybody."""
 
-    message = "This needs a service key."
+    message = "This request needs a service key. The API key belongs to one user."
 
     def has_permission(self, request: Request, view: Any) -> bool:
         return request.auth is not None and key_of(request).user_id is None
@@ -61,4 +61,4 @@ def require_scope(request: Request, scope: str) -> None:
 
 
 def _needs(scope: str) -> str:
-    return f"This needs a key of scope {scope}."
+    return f"This request needs an API key with the scope {scope}."

@@ -13,7 +13,7 @@ from sessions_app.models import ApiKey
 
 
 class PersonQuery(StrictSerializer):
-    """Names the person; a user's key need not."""
+    """Identifies the person. Optional with a user's key."""
 
     user_id = PublicIdField(required=False)
 
@@ -39,7 +39,7 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False, is_
     """
     key = key_of(request)
     if key.user is None and named is None and is_needed:
-        raise ValidationError({"user_id": "A service key names the person it acts for."}, code="required")
+        raise ValidationError({"user_id": "Send a user_id. A service key must name the user."}, code="required")
     foreign = key.user is not None and named not in (None, key.user.user_id)
     if foreign and create:
         raise NotFound

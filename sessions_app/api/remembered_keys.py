@@ -24,7 +24,7 @@ from sessions_app.proven import PROVEN, hash_of
 
 SECONDS = FRESH  # whether anybody has limits of their own is remembered with a key, and no longer than limits are
 MOST = 10_000  # keys
-NOT_VALID = "The API key is not valid."
+NOT_VALID = "The API key is not valid. It may be expired or revoked."
 
 # What a key may do is settled when it is made, so this is all that may have changed. A division by zero is how a
 # message ends before its other statements.

@@ -40,23 +40,23 @@ _ERROR_REF = {"$ref": "#/components/schemas/Error"}
 _RETRY = {
     "Retry-After": {
         "required": True,
-        "description": "Seconds after which to try again.",
+        "description": "Number of seconds to wait before a retry.",
         "schema": {"type": "integer", "minimum": 0},
     }
 }
-_ALLOW = {"Allow": {"required": True, "description": "The methods that it has.", "schema": {"type": "string"}}}
+_ALLOW = {"Allow": {"required": True, "description": "The supported methods.", "schema": {"type": "string"}}}
 _SCHEME = {"WWW-Authenticate": {"required": True, "schema": {"type": "string", "const": "Bearer"}}}
 
 ERROR: Described = {
     "type": "object",
-    "description": "The shape of every error.",
+    "description": "The format of all errors.",
     "required": ["type", "errors"],
     "additionalProperties": False,
     "properties": {
         "type": {
             "type": "string",
             "enum": ["validation_error", "client_error", "server_error"],
-            "description": "`validation_error`: what was sent doesn't fit, and `attr` says where.",
+            "description": "`validation_error`: the request is invalid, and `attr` names the field.",
         },
         "errors": {
             "type": "array",
@@ -66,11 +66,11 @@ ERROR: Described = {
                 "required": ["code", "detail", "attr"],
                 "additionalProperties": False,
                 "properties": {
-                    "code": {"type": "string", "description": "For programs; stable."},
-                    "detail": {"type": "string", "description": "For people."},
+                    "code": {"type": "string", "description": "Stable code for programs."},
+                    "detail": {"type": "string", "description": "Message for people."},
                     "attr": {
                         "type": ["string", "null"],
-                        "description": "The item and the field, such as `messages.3.role`.",
+                        "description": "The field, with the index of its item, such as `messages.3.role`.",
                     },
                 },
             },
@@ -93,24 +93,32 @@ RESPONSES: dict[str, tuple[str, str, Described]] = {  # by status: its name, wha
         f"`{CONTRADICTORY}`: values that fit by themselves, and not together.\n\n" + "\n\n".join(JSON_REFUSALS),
         {},
     ),
-    "401": ("NoKey", "`not_authenticated`: no key; `authentication_failed`: none that is valid.", _SCHEME),
-    "403": ("NotAllowed", "`permission_denied`: the key's scope is less than this needs.", {}),
-    "404": ("NotFound", "`not_found`: there is no such thing, or the key may not see it.", {}),
-    "405": ("NoSuchMethod", "`method_not_allowed`: the address has other methods.", _ALLOW),
-    "406": ("NotAcceptable", "`not_acceptable`: the answer is of none of the types that the client accepts.", {}),
-    "408": ("TooSlow", "`too_slow`: the body did not come in time.", {}),
-    "411": ("NoLength", "`length_required`: the body is sent in chunks, without its length.", {}),
-    "413": ("TooLarge", "`too_large`: the body is over `API_MAX_BODY_BYTES`.", {}),
+    "401": (
+        "NoKey",
+        "`not_authenticated`: the key is missing; `authentication_failed`: the key is not valid.",
+        _SCHEME,
+    ),
+    "403": ("NotAllowed", "`permission_denied`: the request needs a key with another scope.", {}),
+    "404": ("NotFound", "`not_found`: the object doesn't exist, or the key may not see it.", {}),
+    "405": ("NoSuchMethod", "`method_not_allowed`: the URL doesn't support this method.", _ALLOW),
+    "406": ("NotAcceptable", "`not_acceptable`: the client accepts none of the available media types.", {}),
+    "408": ("TooSlow", "`too_slow`: the body did not arrive in time.", {}),
+    "411": ("NoLength", "`length_required`: the request has no Content-Length header.", {}),
+    "413": ("TooLarge", "`too_large`: the body is larger than `API_MAX_BODY_BYTES`.", {}),
     "415": ("NotJson", "`unsupported_media_type`: the body is not `application/json`.", {}),
     "429": (
         "TooMany",
-        "`throttled`: the key, or an IP address without a key, exceeds its rate limit; `budget_used_up`: "
-        "the key or its application occupies threads for longer than its budget allows while others call; "
-        "`daily_limit`: a daily limit is reached.",
+        "`throttled`: the key, or an IP address without a key, exceeds its rate limit; "
+        "`budget_used_up`: the key or its application uses more than its share of server time while "
+        "others call; `daily_limit`: a daily limit is reached.",
         _RETRY,
     ),
-    "500": ("ServerError", "`error`: a mistake of the server's own, which is logged.", {}),
-    "503": ("Unavailable", "`busy`, `unavailable`: not now. Nothing was changed; a later try may succeed.", _RETRY),
+    "500": ("ServerError", "`error`: a server error, which is logged.", {}),
+    "503": (
+        "Unavailable",
+        "`busy`, `unavailable`: the request can't be served right now. Nothing was changed, so you can retry.",
+        _RETRY,
+    ),
 }
 
 

@@ -26,7 +26,9 @@ class SessionInput(PersonQuery):
     title = TextField(allow_blank=True, max_length=255, default="")
     metadata = JsonObjectField(default=dict)
     compact_on_request = BooleanField(
-        default=None, allow_null=True, help_text="Digest before a load or context. Null: as set for all sessions."
+        default=None,
+        allow_null=True,
+        help_text="Whether to compact the session before a load or context. Null: use the setting.",
     )
 
 
@@ -34,18 +36,22 @@ class SessionsQuery(PageQuery):
     """A page of a list of sessions."""
 
     after = PublicIdField(
-        required=False, help_text="Instead of `offset`: the id of the last session of the previous page."
+        required=False, help_text="The id of the last session of the previous page. Use it instead of `offset`."
     )
 
 
 class SessionPatch(PersonQuery):
-    """What can be changed of a session."""
+    """The fields of a session that can be changed."""
 
     title = TextField(allow_blank=True, max_length=255, required=False)
-    legal_hold = BooleanField(required=False, help_text="Nothing of it is archived or deleted. Needs scope admin.")
+    legal_hold = BooleanField(
+        required=False, help_text="Whether to keep the session from being archived or deleted. Needs the scope admin."
+    )
     metadata = JsonObjectField(required=False)
     compact_on_request = BooleanField(
-        required=False, allow_null=True, help_text="Digest before a load or context. Null: as set for all sessions."
+        required=False,
+        allow_null=True,
+        help_text="Whether to compact the session before a load or context. Null: use the setting.",
     )
 
 
@@ -91,11 +97,11 @@ def session_or_404(person: UserProfile | None, session_id: str) -> Session:
 
 
 @extend_schema_view(
-    list=extend_schema(description="Sessions of a person, latest activity first."),
-    retrieve=extend_schema(description="The session with its counters."),
+    list=extend_schema(description="Return the sessions of a person, latest activity first."),
+    retrieve=extend_schema(description="Return a session with its counters."),
     destroy=extend_schema(
-        description="Deletes the session with its transcript and archives; moments derived from it stay. "
-        "Under legal hold: 409."
+        description="Delete a session with its transcript and archives. Moments derived from it stay. Returns 409 "
+        "under legal hold."
     ),
 )
 class SessionViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Session]):
@@ -115,12 +121,12 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Pers
         return session_or_404(self.person, self.kwargs["session_id"])
 
     def create(self, request: Request) -> Response:
-        """Makes a session; answers 200 with the present one when it is there."""
+        """Create a session. If it exists, return it with 200."""
         is_new = insert_unless_there(Session(user=self.person, **self.validated_data))
         return self.created(session_or_404(self.person, self.validated_data["session_id"]), is_new=is_new)
 
     def partial_update(self, request: Request, session_id: str) -> Response:
-        """Changes title, metadata, whether it is digested on request; the legal hold with a key of scope `admin`."""
+        """Change the title, the metadata, `compact_on_request`, or, with a key of scope `admin`, the legal hold."""
         is_held = self.validated_data.pop("legal_hold", None)
         if is_held is not None:
             require_scope(request, "admin")

@@ -14,32 +14,32 @@ from sessions_app.models.daily_limit import UNITS, Kind, Subject, today, tomorro
 
 
 class AmountAnswer(serializers.Serializer[Any]):
-    """An amount, and its limit."""
+    """An amount and its limit."""
 
     used = serializers.IntegerField()
-    limit = serializers.IntegerField(allow_null=True, help_text="Null: there is none.")
+    limit = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
 
 
 class UsdAnswer(serializers.Serializer[Any]):
-    """An amount of money, and its limit."""
+    """An amount in USD and its limit."""
 
     used = serializers.DecimalField(max_digits=16, decimal_places=6)
-    limit = serializers.DecimalField(max_digits=16, decimal_places=6, allow_null=True, help_text="Null: there is none.")
+    limit = serializers.DecimalField(max_digits=16, decimal_places=6, allow_null=True, help_text="Null: no limit.")
 
 
 class StandingAnswer(serializers.Serializer[Any]):
-    """Today's usage, and the limits."""
+    """Today's usage and the limits."""
 
-    requests = AmountAnswer(help_text="Above the limit: 429.")
-    model_calls = AmountAnswer(help_text="Above the limit work waits for the next day.")
-    usd = UsdAnswer(help_text="Above the limit work waits for the next day.")
+    requests = AmountAnswer(help_text="Further requests get 429.")
+    model_calls = AmountAnswer(help_text="Further work waits for the next day.")
+    usd = UsdAnswer(help_text="Further work waits for the next day.")
 
 
 class UsageAnswer(serializers.Serializer[Any]):
-    day = serializers.DateField(help_text="In UTC.")
+    day = serializers.DateField(help_text="Day in UTC.")
     ends_at = serializers.DateTimeField()
     key = StandingAnswer()
-    application = StandingAnswer(allow_null=True, help_text="Null: the key is a person's own.")
+    application = StandingAnswer(allow_null=True, help_text="Usage of the application. Null for a user's key.")
 
 
 class UsageViewSet(PersonViewSet[Any]):
@@ -51,7 +51,7 @@ class UsageViewSet(PersonViewSet[Any]):
     own_transaction = ("retrieve",)
 
     def retrieve(self, request: Request) -> Response:
-        """What the key and its application have used today, with the limits. `user_id` has no effect."""
+        """Return today's usage of the key and its application, with the limits. `user_id` has no effect."""
         key = key_of(request)
         usage = {
             "day": today(),

@@ -29,7 +29,7 @@ class TimezoneField(TextField):
 
     names = sorted(zoneinfo.available_timezones())
     pattern = f"^({'|'.join(names)})$".replace("+", r"\+")
-    default_error_messages = {"invalid_choice": "Not an IANA time zone, like Europe/Berlin."}
+    default_error_messages = {"invalid_choice": "Enter an IANA time zone, such as Europe/Berlin."}
 
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
@@ -39,7 +39,7 @@ class TimezoneField(TextField):
 
 
 class ProfilePatch(StrictSerializer):
-    """What can be changed of a profile."""
+    """The fields of a profile that can be changed."""
 
     summary = TextField(allow_blank=True, max_length=20_000, required=False)
     interests = serializers.ListField(child=TextField(max_length=255), max_length=50, required=False)
@@ -69,12 +69,12 @@ class ProfileAnswer(serializers.ModelSerializer[UserProfile]):
 
 
 class ErasedAnswer(serializers.Serializer[Any]):
-    """What an erasure removed."""
+    """The result of an erasure."""
 
-    erasure_id = serializers.UUIDField(help_text="Of the entry in the event log.")
-    rows = serializers.DictField(child=serializers.IntegerField(), help_text="How many, by what they were.")
+    erasure_id = serializers.UUIDField(help_text="Id of the entry in the event log.")
+    rows = serializers.DictField(child=serializers.IntegerField(), help_text="Number of erased rows by kind.")
     has_files_left = serializers.BooleanField(
-        help_text="The storage of archives failed just now; files are removed when it is back."
+        help_text="Whether the archive storage failed. The files are deleted when it is available again."
     )
 
 
@@ -85,7 +85,7 @@ class ZipRenderer(JSONRenderer):
     format = "zip"
 
 
-@extend_schema_view(retrieve=extend_schema(description="The profile of the person."))
+@extend_schema_view(retrieve=extend_schema(description="Return the profile of a person."))
 class UserViewSet(RetrieveModelMixin, PersonViewSet[UserProfile]):
     """A person: the profile, the export, the erasure."""
 
@@ -104,7 +104,7 @@ class UserViewSet(RetrieveModelMixin, PersonViewSet[UserProfile]):
         return self.found_person
 
     def partial_update(self, request: Request, user_id: str) -> Response:
-        """Corrects the profile."""
+        """Correct a profile."""
         profile = UserProfile.objects.locked().get(pk=self.found_person.pk)
         profile.keep_version(self.actor)
         update(profile, self.validated_data)
@@ -112,7 +112,7 @@ class UserViewSet(RetrieveModelMixin, PersonViewSet[UserProfile]):
 
     @unlimited()
     def destroy(self, request: Request, user_id: str) -> Response:
-        """Erases the person and all stored data about them. This can't be undone."""
+        """Erase a person and all stored data about them. This can't be undone."""
         if self.user_id() is None:
             raise NotFound
         try:
@@ -122,7 +122,7 @@ class UserViewSet(RetrieveModelMixin, PersonViewSet[UserProfile]):
 
     @action(detail=True, renderer_classes=[JSONRenderer, ZipRenderer])
     def export(self, request: Request, user_id: str) -> FileResponse:
-        """All stored data about the person, as a zip."""
+        """Return all stored data about a person as a zip file."""
         if self.user_id() is None:
             raise NotFound
         file = TemporaryFile()  # noqa: SIM115 (the response closes it)

@@ -43,4 +43,4 @@ def recognize(source: Source) -> Format:
         if known.recognizes(source):
             return known
     looked_for = "; ".join(known.LOOKED_FOR for known in FORMATS.values())
-    raise Unreadable(f"{source.path} does not begin like any known format. Looked for: {looked_for}.")
+    raise Unreadable(f"{source.path} has no known format. Known formats: {looked_for}.")

@@ -31,7 +31,7 @@ PENDING_MAX = 5_000
 PENDING_MAX_CHARS = 8_000_000
 STATEMENTS_MAX = 1_000  # that are handed on in one transaction
 _KNOWN_HASH_SQL = f"CASE kind WHEN 'archived' THEN encode(said_hash, 'hex') ELSE {SAID_HASH_SQL} END"
-OTHER_TEXT = "Another message of its session has its external_id, and says something else."
+OTHER_TEXT = "Another message of the session has this external_id and different content."
 
 
 @dataclass(frozen=True)
@@ -320,6 +320,6 @@ def _not_archived(session: Session, new: list[Record]) -> tuple[list[Record], li
     """
     turns = session.messages.turns().filter(user_id=session.user_id)
     until = turns.order_by("sequence").values_list("created_at", flat=True).first() or session.last_activity_at
-    reason = "It has no time: it may be one of its session's turns that were archived."
+    reason = "It has no time, so it may be a copy of an archived turn of the session."
     doubtful = [Rejected(record.where, reason) for record in new if record.message.created_at is None]
     return [record for record in new if record.message.created_at and record.message.created_at > until], doubtful

@@ -53,7 +53,7 @@ class Source:
     def __init__(self, path: Path) -> None:
         self.path = path
         if path.exists() and not path.is_file():
-            raise Unreadable(f"{path}: only a file on disk can be imported, because its beginning is read twice")
+            raise Unreadable(f"{path}: only a file on disk can be imported, because its start is read twice")
         try:
             self._file: IO[bytes] = path.open("rb")
             self.size = path.stat().st_size
@@ -62,7 +62,7 @@ class Source:
         with self._file:
             self.is_zip = self._file.read(2) == b"PK"
         if self.is_zip and not zipfile.is_zipfile(path):
-            raise Unreadable(f"{path}: it begins like a zip file, but its end is missing")
+            raise Unreadable(f"{path}: the zip file is incomplete")
 
     @property
     def position(self) -> int:
@@ -108,7 +108,7 @@ class Source:
         with self._file:
             text = self._file.read(RECORD_MAX + 1)
         if len(text) > RECORD_MAX:
-            yield Rejected("the file", f"It is one value, and longer than {RECORD_MAX // MIB} MiB.")
+            yield Rejected("the file", f"It is one value that is longer than {RECORD_MAX // MIB} MiB.")
         else:
             yield _parsed("the file", text)
 
@@ -212,7 +212,7 @@ class _ArrayReader:
                 raise Unreadable("It is not valid JSON, or the file ends in the middle.")
         self._at += 1
         if self._next():
-            raise Unreadable("There is more after the end of the array.")
+            raise Unreadable("There is text after the end of the array.")
 
     def _next(self) -> str:
         """Return the next character that isn't white space, or a blank string at the end."""

@@ -10,9 +10,7 @@ from sessions_app.models.application import DEFAULT
 
 def add_application(parser: CommandParser) -> None:
     """Let a command be told an application."""
-    parser.add_argument(
-        "--application", metavar="NAME", help="the application; without it, the first one, which every site has"
-    )
+    parser.add_argument("--application", metavar="NAME", help="name of the application; default: the first application")
 
 
 def application_of(options: dict[str, Any]) -> int:

@@ -176,7 +176,7 @@ class ApiKey(models.Model):
     def clean(self) -> None:
         """Refuse a new key that has expired already: nobody could use it."""
         if self._state.adding and self.expires_at is not None and self.expires_at <= timezone.now():
-            raise ValidationError({"expires_at": "This lies in the past."})
+            raise ValidationError({"expires_at": "The time must be in the future."})
 
     def allows(self, scope: str) -> bool:
         """Return True if the key's scope includes this one: admin ⊃ write ⊃ read; a token has the scopes it names."""

@@ -97,7 +97,7 @@ class Standing:
     def told(self, name: str) -> str:
         """Return a limit that is reached in a sentence."""
         most = f"{self.limits[name]:,} {UNITS[name]} a day"
-        return f"The limit {self.policy(name)} is reached: {most} for this {self.subject.kind}."
+        return f"The daily limit {self.policy(name)} is reached: {most} for this {self.subject.kind}."
 
     @property
     def models_used_up(self) -> str:
@@ -116,7 +116,7 @@ class LimitReached(Refusal):
     code, status = "daily_limit", 429
 
     def __init__(self, standing: Standing, name: str) -> None:
-        super().__init__(f"{standing.told(name)} The next day begins at midnight UTC.")
+        super().__init__(f"{standing.told(name)} It resets at midnight UTC.")
         self.retry_after = seconds_left()
 
 
@@ -182,7 +182,7 @@ class DailyLimit(OfSubject):
     def clean(self) -> None:
         """Refuse limits without a subject, or with two."""
         if (self.key_id is None) == (self.application_id is None):
-            raise ValidationError("Name one: a key or an application.")
+            raise ValidationError("Choose a key or an application, not both.")
 
 
 class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):

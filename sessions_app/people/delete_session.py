@@ -13,7 +13,7 @@ DELETED_EVENT = "session_deleted"
 
 
 class CannotDelete(Conflict):
-    """The session has to stay, for now; the message says why."""
+    """The session can't be deleted now. The message says why."""
 
 
 def delete_session(session: Session, *, actor: str) -> None:
@@ -30,10 +30,10 @@ def delete_session(session: Session, *, actor: str) -> None:
     """
     claimed = Session.objects.claim_archive(session.pk)
     if claimed is None:
-        raise CannotDelete("The session is being archived; try again later.")
+        raise CannotDelete("The session is being archived. Try again later.")
     # Locked whole: from now on nobody adds anything that refers to it.
     if Session.objects.select_for_update().get(pk=session.pk).legal_hold:
-        raise CannotDelete("The session is under legal hold.")
+        raise CannotDelete("The session is under legal hold. Release the hold first.")
     Event.objects.create(
         type=DELETED_EVENT,
         actor=actor,

@@ -48,7 +48,7 @@ logger = structlog.get_logger(__name__)
 
 
 class OnHold(Conflict):
-    """Sessions of the person have a legal hold. The message says how many."""
+    """Sessions of the person are under legal hold. The message says how many."""
 
     code = "legal_hold"
 
@@ -132,7 +132,9 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
     # Against every reference to the profile: whoever adds one was done before, or waits and then finds nobody.
     user = UserProfile.objects.select_for_update().get(application=application, user_id=user_id)
     if held := Session.objects.for_user(user).filter(legal_hold=True).count():
-        raise OnHold(f"{held} sessions of this person have a legal hold. Nothing was erased.")
+        raise OnHold(
+            f"{held} sessions of this person are under legal hold. Nothing was erased. Release the holds first."
+        )
     rows = holdings(user)
     for provenance in declared():
         if provenance.erase:

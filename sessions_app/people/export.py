@@ -37,7 +37,7 @@ Keys of the interface are not in it either.
 
 
 class CannotExport(Refusal):
-    """Something of the person can't be read. The message names it."""
+    """Some data of the person can't be read. The message names it."""
 
     code, status = "archive_unreadable", 500
 

@@ -83,7 +83,7 @@ class ExportFile:
             NotAnExport: it is something else.
         """
         self.at = f"{self._path}, manifest.json"
-        without = f"{self._path} is no export of a person: it has no manifest.json."
+        without = f"{self._path} is not an export of a person, because it has no manifest.json."
         with self._opened("manifest.json", without) as opened:
             return self._checked(opened.read(MANIFEST_MAX + 1), Manifest, MANIFEST_MAX)
 
@@ -111,7 +111,7 @@ class ExportFile:
             return shape.model_validate(values)
         except ValidationError as error:
             if error.error_count() > FAULTS_MAX:
-                raise NotAnExport(f"{self.at} has more than {FAULTS_MAX} faults.") from None
+                raise NotAnExport(f"{self.at} has more than {FAULTS_MAX} errors.") from None
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"][:1])
             raise NotAnExport(f"{self.at}: {f'{where}: ' if where else ''}{first['msg']}") from None
@@ -136,7 +136,7 @@ def opened(path: Path) -> Iterator[ExportFile]:
                     f"({type(error).__name__})."
                 ) from error
     except (BadZipFile, zlib.error, EOFError) as error:
-        raise NotAnExport(f"{path} is no whole zip file.") from error
+        raise NotAnExport(f"{path} is not a complete zip file.") from error
     except ZipRefused as error:
         raise NotAnExport(f"{path}: {error}") from None
     except OSError as error:
@@ -245,7 +245,7 @@ def _begin(export: ExportFile, files: dict[str, File], application: int, user_id
     """Restore the profile, with its versions; one that is there already stays as it is."""
     rows = list(islice(export.rows(files["profile"]), 2))
     if len(rows) != 1:
-        raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines in place of one.")
+        raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines instead of one.")
     fields = rows[0].columns | {"application_id": application} | ({"user_id": user_id} if user_id else {})
     profile = UserProfile(**fields)
     if not insert_unless_there(profile):

@@ -68,7 +68,7 @@ def restore_archive(session: Session, *, actor: str, month: date | None = None) 
     """
     with transaction.atomic():
         if Session.objects.claim_archive(session.pk) is None:
-            raise CannotRestore(f"The archives of {session} are being changed; try again later.")
+            raise CannotRestore(f"The archives of {session} are being changed. Try again later.")
         archives = _archives(session, month)
         for archive in archives:
             archive_files.check(archive)

@@ -92,7 +92,7 @@ _OF_TEXT = ("tokens", "words", "notes")
 
 
 class IdTaken(Conflict):
-    """Another message of the session has this `external_id`, and says something else."""
+    """Another message of the session has this `external_id` and different content."""
 
     code = "external_id_taken"
 
@@ -257,8 +257,8 @@ def _placed_in(session: Session, batch: Sequence[NewMessage], known: dict[str | 
     for position, new in enumerate(batch):
         message = known.get(new.external_id) if new.external_id else None
         if message and not _says(message, new, hashes.get(position)):
-            holder = f"message {message.sequence}, which says something else"
-            raise IdTaken(f"messages[{position}]: its external_id is that of {holder}.")
+            holder = f"message {message.sequence}, which has different content"
+            raise IdTaken(f"messages[{position}]: its external_id already belongs to {holder}.")
         placed.append((message, False) if message else (_turn(session, new, added, now), True))
         if not message:
             added += 1

@@ -151,7 +151,7 @@ def test_whoever_lets_an_assistant_in_can_read_what_for_and_is_taken_back_to_it(
     client = Assistant.objects.register("Claude", [there], is_by_itself=True)
     tab.goto(page_url(ApiKey, "authorize", **asked(client, redirect_uri=there)))
     found = barriers(tab)
-    tab.get_by_label("Whose memory: the user_id").fill("ada")
+    tab.get_by_label("User (user_id)").fill("ada")
     tab.get_by_role("button", name="Authorize").click()
     tab.wait_for_url(re.compile(re.escape(f"{there}?code=")))
     assert found == [] and ApiKey.objects.get().user == ada

@@ -17,8 +17,8 @@ def test_an_operator_sees_that_a_job_failed_reads_why_and_retries_it(tab: Page, 
     job = Job.objects.request("build_moments", talk(ada, 60), requested_by="append", force=True)
     Job.objects.update(status="failed", attempts=6, error="The model is away.", finished_at=timezone.now())
     tab.goto("/admin/")
-    expect(tab.get_by_text("1 job failed for good.")).to_be_visible()
-    tab.get_by_role("link", name="Look at them").click()
+    expect(tab.get_by_text("1 job failed permanently.")).to_be_visible()
+    tab.get_by_role("link", name="View details").click()
     tab.get_by_role("link", name="build_moments").first.click()
     expect(tab.locator(".rem-op-error")).to_have_text("The model is away.")
     tab.get_by_role("button", name="Retry now").click()
@@ -51,7 +51,7 @@ def test_an_operator_makes_a_key_copies_it_and_revokes_it(tab: Page, ada: UserPr
     expect(tab.get_by_role("button", name="Copied")).to_be_visible()
     text = str(tab.evaluate("navigator.clipboard.readText()"))
     assert Api(text).get("users/ada").status_code == 200
-    tab.get_by_role("link", name="The key's page").click()
+    tab.get_by_role("link", name="View key").click()
     expect(tab.locator(".rem-badge").first).to_have_text("active")
     tab.get_by_text("Revoke…").click()
     tab.get_by_role("button", name="Revoke this key").click()
@@ -66,5 +66,5 @@ def test_the_charts_are_drawn(tab: Page, ada: UserProfile) -> None:
     canvas = tab.locator("canvas.chart").first
     expect(canvas).to_be_visible()
     tab.wait_for_function("Chart.getChart(document.querySelector('canvas.chart')) !== undefined")
-    tab.get_by_text("The figures of the charts as a table").click()
+    tab.get_by_text("Chart data as a table").click()
     expect(tab.get_by_role("columnheader", name="New sessions")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The editor of prompts and the recall console in a browser."""
+"""The editor of prompts and the search console in a browser."""
 
 import re
 from collections.abc import Callable
@@ -37,12 +37,12 @@ def test_an_operator_edits_tries_and_activates_a_prompt_and_rolls_back(
     text.fill(f"Be brief.\n{text.input_value()}")
     expect(tab.get_by_text("Not saved yet.")).to_be_visible()
 
-    tab.get_by_label("The beginning of a session_id or user_id").press_sequentially("chat")
+    tab.get_by_label("Start of a session_id or user_id").press_sequentially("chat")
     expect(tab.get_by_role("radio")).to_have_count(1)
     tab.get_by_label(re.compile("chat-1")).check()
     model_server.hold()
     tab.get_by_role("button", name="Try it").click()
-    expect(tab.get_by_text("The engine is thinking")).to_be_visible()
+    expect(tab.get_by_text("Waiting for the model")).to_be_visible()
     model_server.wait_for_held(2)
     model_server.release()
     expect(tab.get_by_role("heading", name="The text in the editor")).to_be_visible()
@@ -51,16 +51,16 @@ def test_an_operator_edits_tries_and_activates_a_prompt_and_rolls_back(
     assert EngineCall.objects.filter(purpose="try moment-builder").count() == 2
 
     tab.get_by_label("What changed, and why").fill("Shorter moments")
-    tab.get_by_text("Save and put in force…").click()
-    tab.get_by_role("button", name="Save and put in force", exact=True).click()
-    expect(tab.get_by_text("Version 2 is in force.")).to_be_visible()
+    tab.get_by_text("Save and activate…").click()
+    tab.get_by_role("button", name="Save and activate", exact=True).click()
+    expect(tab.get_by_text("Version 2 is active.")).to_be_visible()
     tab.get_by_role("button", name="Compare", exact=True).click()
     expect(tab.get_by_role("heading", name="From version 1 to version 2")).to_be_visible()
     expect(tab.locator("ins")).to_have_text("Be brief.")
     tab.get_by_role("link", name="← Moment builder").click()
     tab.get_by_text("Roll back to version 1…").click()
     tab.get_by_role("button", name="Roll back to version 1", exact=True).click()
-    expect(tab.get_by_text("Version 1 is in force.")).to_be_visible()
+    expect(tab.get_by_text("Version 1 is active.")).to_be_visible()
     prompt.refresh_from_db()
     assert prompt.active_version and prompt.active_version.number == 1
 
@@ -108,9 +108,9 @@ def test_the_recall_console_shows_ranks_for_a_query_with_a_typo(tab: Page, ada: 
     append(ada, "s1", [NewMessage("user", "The harpsichord came from Lyon."), NewMessage("assistant", "How fine.")])
     count(ada)
     tab.goto("/admin/")
-    tab.get_by_role("link", name="Recall console").click()
-    tab.get_by_label("User, by the application's user_id").fill("ada")
-    tab.get_by_label("Query, as an application sends it").fill("harpsicord")
+    tab.get_by_role("link", name="Search console").click()
+    tab.get_by_label("User (user_id)").fill("ada")
+    tab.get_by_label("Query").fill("harpsicord")
     tab.get_by_role("button", name="Search", exact=True).click()
     first = tab.locator(".rem-result").first
     expect(first).to_contain_text("The harpsichord came from Lyon.")

@@ -51,7 +51,7 @@ def test_an_operator_undoes_a_consolidation_and_adds_moves_and_evicts_a_fact(
     tab.get_by_text("Undo…").click()
     tab.get_by_role("button", name="Undo this consolidation").click()
     expect(tab.get_by_text("the text is as before")).to_be_visible()
-    expect(tab.get_by_role("region", name="Observations that wait")).to_contain_text("Lives in Turin.")
+    expect(tab.get_by_role("region", name="Waiting observations")).to_contain_text("Lives in Turin.")
 
     tab.get_by_role("link", name="Add fact").click()
     tab.get_by_role("textbox", name="Content").fill("Felt wears out in a year.")
@@ -69,7 +69,7 @@ def test_an_operator_undoes_a_consolidation_and_adds_moves_and_evicts_a_fact(
 
     tab.goto(item)
     tab.get_by_role("button", name="Evict").click()
-    expect(tab.get_by_text("no context and no search has it any more")).to_be_visible()
+    expect(tab.get_by_text("Contexts and searches no longer include it")).to_be_visible()
     assert not is_in_context(tab, session)
 
 
@@ -87,7 +87,7 @@ def test_more_facts_come_in_place_on_a_phone(log_in: Callable[..., Page], own: M
     tab.goto(change_url(own))
     facts = tab.get_by_role("region", name="Facts").locator(".rem-item")
     expect(facts).to_have_count(PAGE)
-    tab.get_by_role("link", name="Earlier ones").click()
+    tab.get_by_role("link", name="Earlier items").click()
     expect(facts).to_have_count(PAGE + 3)
     assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 

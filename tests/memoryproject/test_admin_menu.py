@@ -1,32 +1,83 @@
-"""The admin's sidebar, and the headings of the pages that it leads to."""
+"""The admin's sidebar, its tabs, and the headings of the pages that they lead to."""
 
 import re
+from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.test import Client
+from django.urls import reverse
 from django.utils.text import capfirst
 
-from memoryproject.admin_menu import BESIDE_LISTS, ENTRIES, NAVIGATION
+from memoryproject.admin_menu import BESIDE_LISTS, ENTRIES, NAVIGATION, SHARED
+from moments_app.models import Summary
+from sessions_app.models import Session
 from tests.support.operator import operator
-from tests.support.pages import page
+from tests.support.pages import list_url, page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 admin.autodiscover()
 
+MOST_ENTRIES = 18
+
+
+def entries() -> list[dict[str, Any]]:
+    return [entry for section in NAVIGATION for entry in section["items"]]  # type: ignore[attr-defined]
+
+
+def sidebar(client: Client) -> list[str]:
+    """Return the titles of the entries that an operator sees."""
+    shown = page(client, reverse("admin:index")).partition('id="nav-sidebar-apps"')[2].partition("</ol>\n")
+    titles = re.findall(r"<span>([^<]+)</span>", "".join(shown))
+    return [title for title in titles if title in {entry["title"] for entry in entries()}]
+
+
+def tabs(client: Client, url: str) -> list[str]:
+    """Return the titles of a list's tabs."""
+    found = re.search(r'<nav class="rem-tabs" aria-label="Related lists">.*?</nav>', page(client, url), re.DOTALL)
+    return re.findall(r">([^<>]+)</a>", found.group()) if found else []
+
+
+def test_the_sidebar_has_few_entries_and_leads_to_every_list() -> None:
+    assert len(entries()) <= MOST_ENTRIES
+    titles = [entry["title"] for entry in entries()]
+    lists = [*titles, *(capfirst(ENTRIES[model].many) for models in SHARED for model in models[1:])]
+    pages = [str(shown["title"]) for shown in BESIDE_LISTS]
+    # The page of the staff leads to groups.
+    assert sorted(lists) == sorted([*pages, *(capfirst(e.many) for name, e in ENTRIES.items() if name != "auth.group")])
+
 
 @pytest.mark.slow
-def test_each_list_is_headed_by_the_word_that_the_sidebar_has_for_it() -> None:
+def test_each_list_has_the_heading_that_the_sidebar_or_a_tab_names() -> None:
     root = operator()
-    entries = [(entry["title"], str(entry["link"])) for section in NAVIGATION for entry in section["items"]]  # type: ignore[attr-defined]
-    # The page of people leads to groups, which have no entry.
-    assert len(entries) == len(ENTRIES) - 1 + len(BESIDE_LISTS)
-    for title, url in entries:
+    pages = [(str(shown["title"]), str(shown["link"])) for shown in BESIDE_LISTS]
+    lists = [
+        (capfirst(entry.many), reverse(f"admin:{model.replace('.', '_')}_changelist"))
+        for model, entry in ENTRIES.items()
+    ]
+    for title, url in pages + lists:
         shown = page(root, url)
         heading = re.search(r"<h1.*?</h1>", shown, re.DOTALL)
         words = re.sub(r"<[^>]+>", " ", heading.group()).split() if heading else []
         assert words[: len(title.split())] == title.split(), title  # no other name stands before it
         assert re.search(rf"<title>\s*{re.escape(title)} \|", shown), title
+
+
+def test_related_lists_are_tabs_of_each_other() -> None:
+    root = operator()
+    assert tabs(root, list_url(Session)) == ["Sessions", "Summaries", "Served contexts", "Archives"]
+    assert tabs(root, list_url(Summary)) == tabs(root, list_url(Session))
+    assert 'href="/admin/moments_app/summary/" aria-current="page"' in page(root, list_url(Summary))
+
+
+def test_an_operator_sees_the_entries_and_tabs_of_their_permissions() -> None:
+    reader = operator("view_summary", "view_archive")
+    assert sidebar(reader) == ["Sessions"]
+    assert tabs(reader, list_url(Summary)) == ["Summaries", "Archives"]
+    shown = page(reader, reverse("admin:index"))
+    assert 'href="/admin/moments_app/summary/"' in shown  # the first of the entry's lists that they may open
+    assert 'href="/admin/sessions_app/session/"' not in shown
 
 
 def test_the_form_of_a_new_row_is_called_what_the_list_calls_it() -> None:

@@ -81,5 +81,5 @@ def test_who_is_not_served_is_told_in_the_shape_that_clients_of_the_address_read
 def test_a_browser_that_is_not_served_just_now_gets_a_page() -> None:
     start, body = refused_at("/admin/", Refused(503, "busy", "Some words."))
     assert (start["status"], (b"retry-after", b"1") in start["headers"]) == (503, True)
-    assert "<h1>Not just now</h1>" in body
+    assert "<h1>Not available right now</h1>" in body
     assert "Some words." in body

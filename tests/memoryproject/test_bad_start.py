@@ -49,7 +49,7 @@ def test_a_disk_that_is_full_is_named(disk: Disk) -> None:
 
 def test_a_disk_that_is_too_small_for_a_database_is_named_at_once(disk: Disk) -> None:
     folder = disk("4m")
-    assert "there is no room for the database in" in (told := start(folder))
+    assert "not enough space for the database in" in (told := start(folder))
     assert "4 MB are free, and 100 are needed." in told
     assert not (folder / "postgres").exists()
 
@@ -65,4 +65,4 @@ def test_a_command_on_a_database_without_tables_says_what_makes_them(command: li
     with empty_database():
         ended = manage(*command, DATABASE_URL=database_url())
     assert ended.returncode == 1
-    assert ended.stderr.strip() == "Migrations have not been applied; run manage.py migrate."
+    assert ended.stderr.strip() == "Migrations have not been applied. Run manage.py migrate."

@@ -29,8 +29,8 @@ def trouble(ada: UserProfile) -> None:
     for _ in range(3):
         write_event("process_restarted", "run", {"told": "It ended."})
         Change(State.DEGRADED, "", timezone.now(), ["It is slow."]).record()
-    note_refused_providers(["Look at ENGINE__API_KEY."])
-    write_event(PUT_BACK, "watch", {"told": "1 time in moments_app.Job.run_after"})
+    note_refused_providers(["Check ENGINE__API_KEY."])
+    write_event(PUT_BACK, "watch", {"told": "1 timestamp in moments_app.Job.run_after"})
 
 
 def test_a_finding_has_a_name_a_level_and_a_sentence(ada: UserProfile) -> None:
@@ -38,7 +38,7 @@ def test_a_finding_has_a_name_a_level_and_a_sentence(ada: UserProfile) -> None:
     found = {finding.name: finding for finding in findings((*READY, *DEGRADING), Facts())}
     assert list(found) == ["queue", "providers", "restarts", "clocks"]
     assert {finding.level for finding in found.values()} == {Level.DEGRADED}
-    assert found["restarts"].sentence == "Processes died 3 times within 10 minutes, the last: It ended."
+    assert found["restarts"].sentence == "Processes crashed 3 times in 10 minutes. The latest: It ended."
 
 
 def test_a_verdict_takes_no_more_statements_when_there_is_more(
@@ -70,4 +70,4 @@ def test_a_check_that_finds_the_site_down_is_the_last(monkeypatch: pytest.Monkey
 def test_the_dashboard_tells_of_times_that_were_put_back(ada: UserProfile) -> None:
     trouble(ada)
     shown = page(operator(), reverse("admin:index"))
-    assert "Times in the future were set to the present: 1 time in moments_app.Job.run_after." in shown
+    assert "Timestamps in the future were reset to the current time: 1 timestamp in moments_app.Job.run_after." in shown

@@ -170,7 +170,7 @@ def test_row_48_a_correction_degrades_the_site_and_is_logged(ada: UserProfile) -
     Job.objects.request("embed", talk(ada, 3), requested_by="test")
     Job.objects.update(run_after=timezone.now() + DAY)
     put_back(clocks.often())
-    told = f"1 time in moments_app.Job.run_after, up to {timezone.now() + DAY:%Y-%m-%d}"
+    told = f"1 timestamp in moments_app.Job.run_after, up to {timezone.now() + DAY:%Y-%m-%d}"
     assert Event.objects.get(type=PUT_BACK).payload["told"].startswith(told)
     verdict = judge()
     assert verdict.state == State.DEGRADED

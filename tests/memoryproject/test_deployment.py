@@ -92,7 +92,7 @@ def _give_functions_away(administrator: "psycopg.Connection[tuple[object, ...]]"
     assert warned.count("memoryproject.W002") == 2, warned
     with psycopg.connect(administrator.info.dsn, dbname=NAME, autocommit=True) as there:
         for line in told:
-            there.execute(line.partition(" runs here: ")[2].encode())
+            there.execute(line.partition(" runs: ")[2].encode())
 
 
 def _serve_by_own_logins(owners: dict[str, str]) -> None:

@@ -15,7 +15,7 @@ def test_an_operator_gets_a_page_for_an_address_that_leads_nowhere(path: str) ->
     root = operator()
     answer = root.post(path) if path.endswith("/build/") else root.get(path)
     assert answer.status_code == 404
-    assert "<h1>Nothing is here</h1>" in answer.content.decode()
+    assert "<h1>Page not found</h1>" in answer.content.decode()
 
 
 def test_a_client_of_the_api_gets_json(client: Client) -> None:
@@ -26,14 +26,14 @@ def test_a_client_of_the_api_gets_json(client: Client) -> None:
 def test_who_may_not_is_told_so() -> None:
     answer = operator("nothing").get("/admin/sessions_app/session/")
     assert answer.status_code == 403
-    assert "Your login has no right" in answer.content.decode()
+    assert "have permission to see or do this" in answer.content.decode()
 
 
 def test_a_form_that_is_too_old_is_refused_with_what_to_do() -> None:
     client = Client(enforce_csrf_checks=True)
     answer = client.post("/admin/login/", {"username": "x", "password": "x"})
     assert answer.status_code == 403
-    assert "load the page again" in answer.content.decode()
+    assert "reload the page" in answer.content.decode()
 
 
 def test_an_error_has_a_page_that_asks_nothing_of_the_database(
@@ -42,4 +42,4 @@ def test_an_error_has_a_page_that_asks_nothing_of_the_database(
     with django_assert_num_queries(0):
         answer = server_error(rf.get("/admin/"))
     assert answer.status_code == 500
-    assert "Something broke" in answer.content.decode()
+    assert "Server error" in answer.content.decode()

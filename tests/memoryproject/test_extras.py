@@ -33,7 +33,7 @@ def test_settings_of_an_extra_are_known_only_with_it() -> None:
     assert not hasattr(conf.load({"EXTRAS": ""}), "oauth")
     with pytest.raises(ImproperlyConfigured, match="OAUTH__OPEN_REGISTRATION"):
         conf.load({"OAUTH__OPEN_REGISTRATION": "often"})
-    with pytest.raises(ImproperlyConfigured, match=r"EXTRAS: .*there is no extra nothing; there are importers, lab"):
+    with pytest.raises(ImproperlyConfigured, match=r"EXTRAS: .*unknown extra nothing; available are importers, lab"):
         conf.load({"EXTRAS": "oauth,nothing"})
     with pytest.raises(ImproperlyConfigured, match="OAUTH__SITE: its extra isn't installed; add oauth to EXTRAS"):
         conf.load({"EXTRAS": "", "OAUTH__SITE": "https://memory.example.com"})

@@ -20,9 +20,7 @@ from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-TOLD = (
-    "The database is of a newer version of this platform, with the migration sessions_app.9999_later: start that one."
-)
+TOLD = "The database belongs to a newer version, with the migration sessions_app.9999_later. Start that version."
 
 
 @pytest.fixture(autouse=True)

@@ -89,7 +89,7 @@ def test_a_command_gets_the_facts_and_none_of_the_settings(tmp_path: Path, monke
 @pytest.mark.slow
 def test_a_command_that_fails_or_hangs_or_is_not_there_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notify, "SECONDS", 0.2)
-    for command, why in {"false": "status 1", "sleep 60": "did not end", "/nowhere/x; echo": "No such file"}.items():
+    for command, why in {"false": "status 1", "sleep 60": "did not finish", "/nowhere/x; echo": "No such file"}.items():
         with pytest.raises(NotReceived, match=why):
             Command(command).tell(CHANGE)
 

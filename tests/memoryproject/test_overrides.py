@@ -32,6 +32,7 @@ ORIGINALS = {
     "templates/unfold/helpers/navigation_user.html": "4c9ba58b3f215326703c699fff40b582",
     "templates/unfold/helpers/site_icon.html": "e35b87d138cd96c9ed6b1daca5ab6449",
     "templates/unfold/helpers/tab_actions.html": "2883f8c5b35d30858eae7345c25b24d9",
+    "templates/unfold/helpers/tab_list.html": "ff9efc669fc3a20f726005c0e4068418",
     "templates/unfold/helpers/theme_switch.html": "c8e659df65f5aa78f136b862365f1dec",
     "templates/unfold/helpers/theme_switch_dropdown.html": "90421e9a3524b57f4487753acb3380c2",
     "templates/unfold/helpers/welcomemsg.html": "e8eab02522ba2319b937086bbcb6bf2a",

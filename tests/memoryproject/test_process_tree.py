@@ -53,7 +53,7 @@ def test_row_26_when_the_root_is_killed_all_of_it_goes_and_the_next_start_serves
     assert server.running_socket(run.folder / "postgres") is None
     again = Run(run.folder, "--no-demo", port=run.port).serve()
     again.process.send_signal(signal.SIGTERM)
-    told = f"Everything died with process {run.process.pid} since"
+    told = f"All processes stopped when process {run.process.pid} since"
     assert told in again.ended()
     assert of_folder(run.folder) == []
     assert not (run.folder / MARK_FILE).exists()  # it came to its end
@@ -65,11 +65,11 @@ def test_row_26_a_second_start_says_who_holds_the_directory_and_touches_nothing(
     second = Run(run.folder, "--no-demo")
     printed = second.ended()
     assert second.process.returncode == 1
-    assert f"is held by process {run.process.pid} since" in printed
+    assert f"is in use by process {run.process.pid} since" in printed
     assert run.answers()
     assert there <= {process.pid for process in run.members()}
     on_its_port = Run(run.folder, "--no-demo", port=run.port)
-    assert "is held by process" in on_its_port.ended()
+    assert "is in use by process" in on_its_port.ended()
     assert run.answers()
 
 
@@ -93,7 +93,7 @@ def test_row_25_every_member_that_is_killed_comes_again(serve: Callable[[], Run]
             process.kill()
             wait_until(run.answers)
     assert run.process.poll() is None
-    assert "is started again" in run.printed
+    assert "is being restarted" in run.printed
     wait_until(lambda: not [child for child in run.members() if child.status() == psutil.STATUS_ZOMBIE])
     run.process.send_signal(signal.SIGINT)
     assert "Stopping." in run.ended()
@@ -158,7 +158,7 @@ def test_a_child_that_dies_at_once_is_started_again_ever_later() -> None:
 
     wait_until(has_died_again)
     tree.end()
-    assert {text for text, _ in told} == {"The brief one ended with status 3; it is started again."}
+    assert {text for text, _ in told} == {"The brief one exited with status 3 and is being restarted."}
     assert all(later - earlier >= seconds for seconds, ((_, earlier), (_, later)) in enumerate(pairwise(told)))
 
 

@@ -24,14 +24,14 @@ def test_a_provider_that_takes_its_key_is_asked_for_no_work(model_server: OpenAI
 def test_a_wrong_key_is_named_by_its_setting(model_server: OpenAIServer, status: int) -> None:
     model_server.models = error(status)
     [told] = refusals()
-    assert told == f"openai:gpt-4.1-mini answered with status {status}. Look at ENGINE__API_KEY."
+    assert told == f"openai:gpt-4.1-mini answered with status {status}. Check ENGINE__API_KEY."
     assert "sk-marked" not in told
 
 
 def test_a_key_that_fits_no_header_is_named(model_server: OpenAIServer, settings: Settings) -> None:
     settings.ENGINE = settings.ENGINE.model_copy(update={"api_key": SecretStr("sk-markéd")})
     [told] = refusals()
-    assert "Look at ENGINE__API_KEY." in told and "mark" not in told
+    assert "Check ENGINE__API_KEY." in told and "mark" not in told
 
 
 def test_an_endpoint_without_a_list_of_models_is_given_the_smallest_call(embeddings_server: OpenAIServer) -> None:
@@ -45,7 +45,7 @@ def test_an_endpoint_without_a_list_of_models_is_given_the_smallest_call(embeddi
 def test_an_address_where_nobody_is_is_named(settings: Settings) -> None:
     settings.CHAT = settings.CHAT.model_copy(update={"upstream_base_url": "http://127.0.0.1:1/v1"})
     [told] = refusals()
-    assert told.endswith("Look at CHAT__UPSTREAM_BASE_URL.")
+    assert told.endswith("Check CHAT__UPSTREAM_BASE_URL.")
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

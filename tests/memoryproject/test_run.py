@@ -49,8 +49,8 @@ def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(
 ) -> None:
     monkeypatch.setenv("DAILY_LIMITS__KEY_REQUESTS", "1")
     run = Run(folder).serve()
-    [told] = [line for line in run.printed.splitlines() if "ended early" in line]
-    assert re.search(r" was answered 429: The limit key-requests is reached", told)
+    [told] = [line for line in run.printed.splitlines() if "stopped early" in line]
+    assert re.search(r" was answered 429: The daily limit key-requests is reached", told)
     assert run.answers()
     printed = run.stop()
     assert run.process.returncode == 0
@@ -65,7 +65,7 @@ def test_the_embeddings_server_is_started_again_and_ends_with_the_site(monkeypat
         wait_until(lambda: _answers(folder))
         [first] = [process for process in run.members() if "memoryproject.embeddings" in process.cmdline()]
         first.kill()
-        wait_until(lambda: "The embeddings server ended with status -9; it is started again." in run.printed)
+        wait_until(lambda: "The embeddings server exited with status -9 and is being restarted." in run.printed)
         assert run.answers()
         wait_until(lambda: _answers(folder))
         run.stop()
@@ -90,4 +90,4 @@ def test_without_a_model_it_says_that_memory_is_found_by_its_words(monkeypatch: 
         monkeypatch.setenv("PYTHONPATH", str(folder))
         run = Run(folder, "--no-demo").serve()
         assert not any("memoryproject.embeddings" in process.cmdline() for process in run.members())
-        assert "Memory is found by its words alone" in run.stop()
+        assert "Searches use words only" in run.stop()

@@ -70,7 +70,7 @@ def test_row_36_calls_without_a_right_key_are_limited_by_address_at_every_door(
             if door == "chat":
                 assert refused.json()["error"]["code"] == "rate_limited"
             if door == "admin":
-                assert "<h1>Not just now</h1>" in refused.text
+                assert "<h1>Not available right now</h1>" in refused.text
     assert httpx2.get(f"{site}/healthz").status_code == 200
     assert httpx2.get(f"{site}/readyz").status_code == 200
     assert httpx2.get(f"{site}/static/admin/css/base.css").status_code == 200

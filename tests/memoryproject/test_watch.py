@@ -105,7 +105,7 @@ def test_a_change_is_recorded_and_told_with_its_reasons(watched: Watched, receiv
     assert states() == ["up", "degraded"]
     [told] = receiver.told
     assert (told["state"], told["previous"]) == ("degraded", "up")
-    assert told["reasons"][0].startswith("Due work has waited for ")
+    assert told["reasons"][0].startswith("A due job has waited for ")
     Job.objects.all().delete()
     watched.look(AFTER + 5)
     assert states() == ["up", "degraded", "up"]
@@ -221,7 +221,7 @@ def test_work_that_is_held_degrades_the_site(
     Job.objects.update(run_after=later, held_by=held_by, held_since=timezone.now() - timedelta(minutes=2))
     watched.look(AFTER + 5)
     assert receiver.told[0]["state"] == "degraded"
-    assert receiver.told[0]["reasons"][0].startswith(f"1 job waits for {Job.Held(held_by).label}, since ")
+    assert receiver.told[0]["reasons"][0].startswith(f"1 job has been waiting for {Job.Held(held_by).label} since ")
 
 
 def test_processes_that_die_again_and_again_and_refused_keys_degrade_the_site(
@@ -229,11 +229,11 @@ def test_processes_that_die_again_and_again_and_refused_keys_degrade_the_site(
 ) -> None:
     for _ in range(3):
         Event.objects.create(type="process_restarted", actor="run", payload={"told": "The worker ended with status 1."})
-    note_refused_providers(["Look at ENGINE__API_KEY."])
+    note_refused_providers(["Check ENGINE__API_KEY."])
     watched.look(AFTER + 5)
     assert receiver.told[0]["reasons"] == [
-        "Look at ENGINE__API_KEY.",
-        "Processes died 3 times within 10 minutes, the last: The worker ended with status 1.",
+        "Check ENGINE__API_KEY.",
+        "Processes crashed 3 times in 10 minutes. The latest: The worker ended with status 1.",
     ]
 
 
@@ -255,7 +255,7 @@ def test_a_database_that_does_not_take_connections_keeps_nobody_for_long(monkeyp
         address = {"host": "127.0.0.1", "port": silent.getsockname()[1]}
         connection.close()
         monkeypatch.setattr(connection, "get_connection_params", lambda: address)
-        with pytest.raises(Away, match=r"no answer within 0\.3 s"), database(0.3):
+        with pytest.raises(Away, match=r"did not respond within 0\.3 s"), database(0.3):
             connection.ensure_connection()
 
 

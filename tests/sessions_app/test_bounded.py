@@ -128,7 +128,7 @@ def test_no_file_takes_much_memory_and_each_is_told_its_limit(
         with_content(export, "messages.jsonl", unknown_fields, "person-fields"): "has 450,000 fields",
         with_content(export, "summaries.jsonl", faults, "person-faults"): "more than 100 faults",
         with_content(export, "messages.jsonl", times(30, long_and_of_no_session), "person-rows"): "no session",
-        with_content(export, "profile.jsonl", times(150_000), "person-profiles"): "2 lines in place of one",
+        with_content(export, "profile.jsonl", times(150_000), "person-profiles"): "2 lines instead of one",
         chats(tmp_path / "chats.zip"): "1,000,000 values",
         lines(tmp_path / "chats.jsonl"): "1,000,000 values",
     }
@@ -206,7 +206,7 @@ class TestZip:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("conversations-é.json", b"[]")
         path.write_bytes(path.read_bytes().replace("é".encode(), b"\xff\xff"))
-        assert "no whole zip" in refused("import_user", path)
+        assert "not a complete zip" in refused("import_user", path)
         assert "damaged" in refused("import_sessions", path, "--user", "ada", "--format", "claude")
 
 

@@ -77,8 +77,8 @@ def test_a_part_nested_too_deeply_is_refused_with_the_reason(service: Api, level
         deep = [deep]
     message = {"role": "user", "content": [{"type": "image_url", "image_url": deep}]}
     answer = service.post("sessions/s1/messages", user_id="ada", messages=[message])
-    assert answer.status_code == 400 and "Nested deeper" in answer.json()["errors"][0]["detail"]
-    with pytest.raises(ChatError, match="Nested deeper"):
+    assert answer.status_code == 400 and "nested deeper" in answer.json()["errors"][0]["detail"]
+    with pytest.raises(ChatError, match="nested deeper"):
         read_request(json.dumps({"messages": [message]}).encode())
 
 

@@ -44,7 +44,7 @@ class TestRequests:
     def test_as_many_as_the_limit_are_answered_and_one_more_is_not(self, service: Api, key: ApiKey) -> None:
         limit(key, requests=3)
         assert [service.get("sessions", user_id="ada").status_code for _ in range(3)] == [200] * 3
-        told = "The limit key-requests is reached: 3 requests a day for this key."
+        told = "The daily limit key-requests is reached: 3 requests a day for this key."
         assert error_of(service.get("sessions", user_id="ada")).startswith(told)
         assert used(key).requests == 3  # one that is refused doesn't count
 
@@ -124,7 +124,7 @@ class TestApplications:
     def test_all_keys_of_one_share_its_limits(self, service: Api, as_ada: Api, abroad: Api) -> None:
         limit(Application.objects.get(pk=DEFAULT), requests=2)
         assert [say(service).status_code, say(as_ada).status_code] == [201, 201]
-        told = "The limit application-requests is reached: 2 requests a day for this application."
+        told = "The daily limit application-requests is reached: 2 requests a day for this application."
         assert error_of(service.get("sessions", user_id="bo")).startswith(told)
         assert [say(abroad).status_code for _ in range(3)] == [201] * 3
 

@@ -88,7 +88,7 @@ def test_an_operator_gets_a_page_that_says_so(ada: UserProfile) -> None:
     with row_locked(session):
         refused = root.post(f"/admin/sessions_app/session/{session.pk}/hold/", {"held": "on"})
     assert (refused.status_code, refused["Retry-After"]) == (503, "1")
-    assert "<h1>Not just now</h1>" in refused.content.decode()
+    assert "<h1>Not available right now</h1>" in refused.content.decode()
     session.refresh_from_db()
     assert not session.legal_hold
 

@@ -178,14 +178,14 @@ class TestThePersonsPage:
 
     def test_row_35_it_shows_who_read_and_who_exported(self, eve: Client, ada: UserProfile) -> None:
         shown = page(eve, change_url(ada))
-        assert "Nobody yet." in shown
+        assert "No access recorded yet." in shown
         b"".join(eve.get(reverse("admin:sessions_app_userprofile_export", args=[ada.pk])))
         shown = page(operator("view_userprofile", "view_event"), change_url(ada))
-        assert "exported everything" in shown and "operator:view_-read_userprofile" in shown
+        assert "exported all data" in shown and "operator:view_-read_userprofile" in shown
         assert f'href="{change_url(ada)}"' in shown
 
     def test_without_the_right_to_see_events_it_shows_none(self, ada: UserProfile) -> None:
-        assert "Who read of" not in page(operator("view_userprofile"), change_url(ada))
+        assert "Access log" not in page(operator("view_userprofile"), change_url(ada))
 
     def test_an_erasure_leaves_nobody_to_whom_it_leads(self, eve: Client, ada: UserProfile) -> None:
         eve.get(change_url(ada))

@@ -136,7 +136,7 @@ class TestSettingItUp:
         assert client.get(INDEX).status_code == 200  # this session gave a code
         login = User.objects.get(username="view_session")
         assert give(logged_in(login), codes[3]).status_code == 302
-        assert "9 recovery codes are left" in page(client, OWN)
+        assert "You have 9 recovery codes left" in page(client, OWN)
         assert Event.objects.filter(type="second_factor_set_up", actor="operator:view_session").exists()
 
     def test_another_code_an_old_page_or_somebody_elses_turns_nothing_on(self, settings: Settings) -> None:
@@ -164,7 +164,7 @@ class TestSettingItUp:
         assert client.get(INDEX).status_code == 200
         TOTPDevice.objects.update(last_t=-1)
         off = client.post(f"{OWN}off/", {"code": code_of(key)})
-        assert b"Everybody who works here has one." in off.content and TOTPDevice.objects.count() == 1
+        assert b"is required for all staff" in off.content and TOTPDevice.objects.count() == 1
 
 
 class TestTakingItAway:

@@ -1,4 +1,4 @@
-"""People who work here: invited, given a role, kept out."""
+"""Staff: invited, given a role, kept out."""
 
 import re
 from typing import Any
@@ -42,7 +42,7 @@ class TestInviting:
         answer = post(operator(group="administrators"), "invite", username="ida", role="viewer")
         assert answer.status_code == 200
         guest, link = Client(), link_in(answer)
-        assert "Come in" in page(guest, link)
+        assert "Set password and log in" in page(guest, link)
         assert guest.post(link, PASSWORDS).status_code == 302
         assert guest.get(list_url(Session)).status_code == 200
         assert guest.get(list_url(User)).status_code == 403
@@ -95,7 +95,7 @@ class TestInviting:
     def test_a_name_that_is_taken_in_any_case_is_refused(self) -> None:
         ida()
         answer = post(operator(), "invite", username="Ida", role="viewer")
-        assert answer.status_code == 409 and b"There is a login named Ida." in answer.content
+        assert answer.status_code == 409 and b"the login Ida already exists" in answer.content
         assert post(operator(group="administrators"), "invite", username="bo", role="queen").status_code == 400
 
     def test_somebody_is_invited_to_one_application_alone(self) -> None:

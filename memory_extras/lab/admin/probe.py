@@ -16,17 +16,17 @@ from sessions_app.admin.base import PageAdmin, one_line, prefix_search
 from sessions_app.admin.links import link_to
 from sessions_app.admin.views.base import actor_of
 
-MET = {True: ("met", "Met"), False: ("missed", "Missed"), None: ("none", "Not asked yet")}
+MET = {True: ("met", "Met"), False: ("missed", "Missed"), None: ("none", "Not run yet")}
 
 
 class MetFilter(admin.SimpleListFilter):
     """Probes by what came of them last."""
 
-    title = "last time"
+    title = "last result"
     parameter_name = "met"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("1", "Met"), ("0", "Missed"), ("none", "Not asked yet")]
+        return [("1", "Met"), ("0", "Missed"), ("none", "Not run yet")]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         wanted = {"1": True, "0": False, "none": None}
@@ -46,11 +46,11 @@ class ProbeAdmin(PageAdmin):
     paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("user__user_id",)
-    search_help_text = "The beginning of a user_id or session_id"
+    search_help_text = "Start of a user_id or session_id"
     open_lookups = ("user__id__exact", "session__id__exact")
     ordering = ("-id",)
     list_before_template = "operator/probes/over_time.html"
-    when_empty = "Keep one from a turn of a transcript: its question, and the answer expected."
+    when_empty = "No probes yet. To create one, press “save as probe” next to a turn of a transcript."
     actions = ("run_selected",)
     form_page = ProbeForm
     views = (RunPersonsProbes,)
@@ -82,13 +82,13 @@ class ProbeAdmin(PageAdmin):
         """Let whoever may change probes have them asked."""
         return bool(self.has_change_permission(request))
 
-    @admin.action(description="Ask all probes of these people", permissions=["run"])
+    @admin.action(description="Run all probes of these people", permissions=["run"])
     def run_selected(self, request: HttpRequest, queryset: QuerySet[Probe]) -> None:
         """Ask for a run of each person's probes."""
         people = list(queryset.order_by("user_id").values_list("user_id", flat=True).distinct())
         for user_pk in people:
             ask_of(user_pk, actor_of(request))
-        self.message_user(request, f"The probes of {len(people)} people are asked.")
+        self.message_user(request, f"The probes of {len(people)} people are queued.")
 
     @admin.display(description="User")
     def user_link(self, probe: Probe) -> SafeString | str:
@@ -99,7 +99,7 @@ class ProbeAdmin(PageAdmin):
         return link_to(probe.session) if probe.session else "the latest session"
 
     @display(  # type: ignore[untyped-decorator]
-        description="Last time", label={"met": "success", "missed": "danger"}
+        description="Last result", label={"met": "success", "missed": "danger"}
     )
     def state(self, probe: Any) -> tuple[str, str]:
         return MET[probe.was_met]

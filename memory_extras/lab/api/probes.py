@@ -23,28 +23,29 @@ from sessions_app.api.viewsets import PersonViewSet, one_or_404
 from sessions_app.models import Session
 
 EVIDENCE_MOST = 50
-BLANK = {"blank": "It has at least one word."}
+BLANK = {"blank": "Enter at least one word."}
 
 
 class ProbesQuery(PageQuery):
     """Filters of a list of probes."""
 
-    session_id = PublicIdField(required=False, help_text="Where they are asked.")
-    is_met = BooleanField(required=False, help_text="By their last run.")
+    session_id = PublicIdField(required=False, help_text="The session in which the question is asked.")
+    is_met = BooleanField(required=False, help_text="Filter by the latest result.")
 
 
 class ProbePatch(PersonQuery):
-    """What can be changed of a probe."""
+    """The fields of a probe that can be changed."""
 
     expected = WordsField(max_length=EXPECTED_MAX_CHARS, required=False, error_messages=BLANK)
     evidence_session_id = PublicIdField(
-        required=False, help_text="Where the evidence was said; left out: as it is, else where the question is asked."
+        required=False,
+        help_text="The session of the evidence. Default: unchanged, or the session in which the question is asked.",
     )
     evidence_sequences = serializers.ListField(
         child=IntegerField(min_value=0, max_value=SEQUENCE_MAX),
         required=False,
         max_length=EVIDENCE_MOST,
-        help_text="Of the turns that say the answer.",
+        help_text="Sequences of the turns that say the answer.",
     )
 
 
@@ -54,16 +55,16 @@ class ProbeInput(ProbePatch):
     question = WordsField(max_length=QUESTION_MAX_CHARS, error_messages=BLANK)
     expected = WordsField(max_length=EXPECTED_MAX_CHARS, error_messages=BLANK)
     session_id = PublicIdField(
-        required=False, help_text="Where it is asked; left out: in the session that the person was in last."
+        required=False, help_text="The session in which the question is asked. Default: the person's latest session."
     )
 
 
 class ProbeAnswer(serializers.ModelSerializer[Probe]):
-    """A question, the answer expected, and whether the context had it last."""
+    """A question, the expected answer, and the latest result."""
 
     session_id = serializers.CharField(source="session.session_id", default=None, allow_null=True)
     evidence_session_id = serializers.CharField(source="source_session.session_id", default=None, allow_null=True)
-    run_at = serializers.DateTimeField(default=None, allow_null=True, help_text="When it was asked last.")
+    run_at = serializers.DateTimeField(default=None, allow_null=True, help_text="Time of the latest run.")
     is_met = serializers.BooleanField(source="was_met", default=None, allow_null=True)
 
     class Meta:
@@ -84,13 +85,14 @@ class ProbeAnswer(serializers.ModelSerializer[Probe]):
 
 
 class ProbeResultAnswer(serializers.ModelSerializer[ProbeResult]):
-    """What of an answer stood in the context."""
+    """How much of the expected answer the context contained."""
 
     probe_id = serializers.UUIDField(source="probe.probe_id")
     refs = serializers.DictField(
-        child=serializers.ListField(child=serializers.CharField()), help_text="What stood in the context, by layer."
+        child=serializers.ListField(child=serializers.CharField()),
+        help_text="Addresses of the items of the context, by layer.",
     )
-    setup = serializers.DictField(help_text="The prompts' versions in force, and settings that matter.")
+    setup = serializers.DictField(help_text="Active prompt versions and relevant settings.")
 
     class Meta:
         model = ProbeResult
@@ -112,15 +114,15 @@ class ProbeResultAnswer(serializers.ModelSerializer[ProbeResult]):
 
 
 class RunInput(PersonQuery):
-    """Which probes are asked."""
+    """The probes to run."""
 
-    session_id = PublicIdField(required=False, help_text="Those that are asked in this session; left out: all.")
+    session_id = PublicIdField(required=False, help_text="Only the probes asked in this session. Default: all.")
 
 
 @extend_schema_view(
-    list=extend_schema(description="Probes of a person, newest first, each with its latest result."),
-    retrieve=extend_schema(description="The probe with its latest result."),
-    destroy=extend_schema(description="Deletes the probe and its results."),
+    list=extend_schema(description="Return the probes of a person, newest first, each with its latest result."),
+    retrieve=extend_schema(description="Return a probe with its latest result."),
+    destroy=extend_schema(description="Delete a probe and its results."),
 )
 class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Probe]):
     """A person's probes."""
@@ -140,7 +142,7 @@ class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Person
         return rows.with_latest()
 
     def create(self, request: Request) -> Response:
-        """Keeps one; answers 200 with the present one when the question is kept for that session."""
+        """Create a probe. If the session already has one with this question, return it with 200."""
         session = self.session("session_id")
         draft = Draft(
             self.validated_data["question"],
@@ -153,7 +155,7 @@ class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Person
         return self.created(one_or_404(self.get_queryset(), pk=probe.pk), is_new=is_new)
 
     def partial_update(self, request: Request, probe_id: uuid.UUID) -> Response:
-        """Changes the answer expected, or the evidence."""
+        """Change the expected answer or the evidence."""
         probe = self.get_object()
         draft = Draft(
             probe.question,
@@ -167,9 +169,9 @@ class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Person
 
     @action(detail=False, methods=["post"])
     def run(self, request: Request) -> Response:
-        """Asks a person's probes, in a job: no model is called, and the context alone is looked at.
+        """Queue a run of a person's probes. No model is called; only the contexts are checked.
 
-        The job's `result` says how many were met; `run_id` of the results is its `job_id`.
+        The job's `result` has the number of probes that were met. The `run_id` of the results is the `job_id`.
         """
         person, session = self.found_person, self.session("session_id")
         return accepted(
@@ -181,7 +183,7 @@ class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Person
         return session_or_404(self.person, self.validated_data[name]) if name in self.validated_data else None
 
 
-@extend_schema_view(list=extend_schema(description="The results of a probe, newest first."))
+@extend_schema_view(list=extend_schema(description="Return the results of a probe, newest first."))
 class ProbeResultViewSet(ListModelMixin, PersonViewSet[ProbeResult]):
     """The results of a probe."""
 

@@ -23,25 +23,28 @@ from sessions_app.models import Session
 
 
 class TryInput(PersonQuery):
-    """A text, and the person's session or stream that it is tried on."""
+    """A prompt text, and the session or stream to try it on."""
 
-    version = IntegerField(min_value=1, max_value=NUMBER_MAX, required=False, help_text="A version that is saved.")
+    version = IntegerField(min_value=1, max_value=NUMBER_MAX, required=False, help_text="Number of a saved version.")
     content = WordsField(
-        max_length=MAX_CHARS, required=False, error_messages={"blank": NO_WORD}, help_text="Instead: a text that isn't."
+        max_length=MAX_CHARS,
+        required=False,
+        error_messages={"blank": NO_WORD},
+        help_text="An unsaved text, instead of a version.",
     )
     session_id = PublicIdField(required=False)
-    stream_id = UUIDField(required=False, help_text="Instead, for consolidations.")
+    stream_id = UUIDField(required=False, help_text="The stream, for consolidation prompts, instead of a session.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check that one text is named, and one thing to try it on."""
         for one, other in (("version", "content"), ("session_id", "stream_id")):
             if (one in attrs) == (other in attrs):
-                raise serializers.ValidationError(f"Name {one} or {other}.", CONTRADICTORY)
+                raise serializers.ValidationError(f"Send {one} or {other}.", CONTRADICTORY)
         return attrs
 
 
 class PartAnswer(serializers.Serializer[Any]):
-    """A part of what an engine made."""
+    """A part of an engine's result."""
 
     heading = serializers.CharField()
     text = serializers.CharField()
@@ -49,23 +52,27 @@ class PartAnswer(serializers.Serializer[Any]):
 
 
 class SideAnswer(serializers.Serializer[Any]):
-    """What an engine made with one text."""
+    """The result with one prompt text."""
 
-    version = serializers.IntegerField(source="version.number", allow_null=True, help_text="Null: it isn't saved.")
-    is_active = serializers.BooleanField(help_text="It is in force.")
-    error = serializers.CharField(help_text="Why nothing came of it; else blank.")
+    version = serializers.IntegerField(
+        source="version.number", allow_null=True, help_text="Number of the version. Null: the text is not saved."
+    )
+    is_active = serializers.BooleanField(help_text="Whether the version is active.")
+    error = serializers.CharField(help_text="Why it failed. Blank if it succeeded.")
     seconds = serializers.FloatField()
     tokens = serializers.IntegerField()
     parts = PartAnswer(many=True)
 
 
 class TrialAnswer(serializers.Serializer[Any]):
-    """What came of a trial; nothing of it is kept."""
+    """The result of a trial. It is not stored."""
 
     process = serializers.CharField()
-    given = serializers.CharField(help_text="What of the session or stream the engine was given.")
-    is_again = serializers.BooleanField(help_text="Nothing was waiting, so what was done last was done again.")
-    sides = SideAnswer(many=True, help_text="The version in force first; one alone where the text is the same.")
+    given = serializers.CharField(help_text="The input of the engine.")
+    is_again = serializers.BooleanField(
+        help_text="Whether the trial repeated the latest work, because no work was waiting."
+    )
+    sides = SideAnswer(many=True, help_text="The active version first. Only one side if the texts are the same.")
 
 
 class PromptTrialViewSet(PersonViewSet[PromptResource], OfPromptViewSet[PromptResource]):
@@ -81,9 +88,9 @@ class PromptTrialViewSet(PersonViewSet[PromptResource], OfPromptViewSet[PromptRe
     @extend_schema(operation_id="prompts_try")
     @action(detail=True, methods=["post"], url_path="try")
     def try_text(self, request: Request, name: str) -> Response:
-        """Has the model work on a session or stream with a text and with the version in force; nothing is kept of it.
+        """Run the model on a session or stream with a new text and with the active version. The results are not stored.
 
-        It takes as long as the model does, and costs what its calls do.
+        The request waits for the model, and its calls are billed.
         """
         with unlimited():
             version = self._version(self.prompt(name))
@@ -112,7 +119,7 @@ class PromptTrialViewSet(PersonViewSet[PromptResource], OfPromptViewSet[PromptRe
         """
         if is_about_streams(prompt) != ("stream_id" in self.validated_data):
             raise serializers.ValidationError(
-                "Consolidations are tried on streams, all else on sessions.", CONTRADICTORY
+                "Send a stream_id for a consolidation prompt, and a session_id for all others.", CONTRADICTORY
             )
         if "session_id" in self.validated_data:
             return session_or_404(self.person, self.validated_data["session_id"])

@@ -17,7 +17,7 @@ from sessions_app.models import Session, UserProfile
 QUESTION_MAX_CHARS = 4_000
 EXPECTED_MAX_CHARS = 4_000
 KEPT_DAYS = 400  # that results are kept
-NO_WORD = "It has no word that could be looked for."
+NO_WORD = "Enter at least one word that can be searched for."
 
 
 class ProbeQuerySet(models.QuerySet["Probe"]):
@@ -104,7 +104,7 @@ class Probe(models.Model):
             raise ValidationError({"expected": NO_WORD})
         same = Probe.objects.filter(user=self.user_id, session=self.session_id)
         if same.filter(question_hash=content_hash(self.question)).exclude(pk=self.pk).exists():
-            raise ValidationError({"question": "There is a probe with this question."})
+            raise ValidationError({"question": "This person already has a probe with this question."})
 
 
 class ProbeResultQuerySet(models.QuerySet["ProbeResult"]):

@@ -15,13 +15,13 @@ MOST = 100  # probes of one person
 
 
 class CannotProbe(Refusal):
-    """The probe has nothing that could be looked for, or names turns that aren't there; the message says which."""
+    """The probe has no words to search for, or names turns that don't exist. The message says which."""
 
     code = "cannot_probe"
 
 
 class TooManyProbes(Conflict):
-    """The person has as many probes as one may."""
+    """The person has the maximum number of probes."""
 
     code = "too_many_probes"
 
@@ -96,7 +96,7 @@ def keep_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Pro
     there = Probe.objects.for_user(user)
     same = there.filter(session=draft.session, question_hash=probe.question_hash)
     if not same.exists() and there.count() >= MOST:
-        raise TooManyProbes(f"A person has at most {MOST} probes.")
+        raise TooManyProbes(f"A person can have at most {MOST} probes. Delete one first.")
     return (probe, True) if insert_unless_there(probe) else (same.get(), False)
 
 
@@ -124,11 +124,11 @@ def _turns(probe: Probe, sequences: set[int]) -> list[int]:
     if not sequences:
         return []
     if probe.source_session is None:
-        raise CannotProbe("Name the session whose turns are the evidence.")
+        raise CannotProbe("session_id: send the session of the evidence turns.")
     turns = Message.objects.filter(session=probe.source_session, user=probe.user, retracted_at=None)
     found = dict(
         turns.exclude(kind=Message.Kind.PARTITION).filter(sequence__in=sequences).values_list("sequence", "pk")
     )
     if missing := sorted(sequences - set(found)):
-        raise CannotProbe(f"The session has no turn {missing[0]} that is believed.")
+        raise CannotProbe(f"evidence_sequences: the session has no turn {missing[0]}, or it was retracted.")
     return [found[sequence] for sequence in sorted(sequences)]

@@ -21,7 +21,7 @@ from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session
 from sessions_app.row_security import acting_for
 
-NO_SESSION = "The person has no session to ask in."
+NO_SESSION = "The person has no session to ask the question in."
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RunProbes(Process[ProbesInput, None]):
         """Count what came of it."""
         results = ProbeResult.objects.filter(run_id=job.job_id, user=job.user_id)
         found = ProbesInput(None, results.count(), results.filter(is_met=True).count())
-        return found if found.probes else Skipped("there is no probe")
+        return found if found.probes else Skipped("there are no probes")
 
     def think(self, input: ProbesInput, engine: None, progress: Progress) -> None:
         """There is nobody to ask."""

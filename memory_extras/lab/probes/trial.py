@@ -24,7 +24,7 @@ from moments_app.recall.request import RecallRequest
 from sessions_app.models import Session
 
 MOST = 10  # probes: the session is locked meanwhile
-NOT_KEPT = "What it made could not be kept over what is there, so there is no context to look at."
+NOT_KEPT = "The result conflicts with current memory, so no context could be built from it."
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _as_if_kept(trial: Trial, answer: Any, subject: Session | MemoryStream) -> I
     with transaction.atomic():
         job = _running_job(process.name, subject)
         if _version_of(subject) != _version_of(job.stream or session_of(job)):
-            raise Moved("What was tried has gone on meanwhile.")
+            raise Moved("The session changed during the trial. Try again.")
         if trial.is_again:
             _set_back(process, job)
         input = process.claim(job)  # which may begin what the commit ends

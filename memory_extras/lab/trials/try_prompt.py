@@ -29,7 +29,7 @@ _running = BoundedSemaphore(AT_ONCE)
 
 
 class CannotTry(Refusal):
-    """There is nothing to try it on, nobody to ask, or no room; the message says which."""
+    """There is nothing to try, no model is set, or too many trials are running. The message says which."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
     """
     process = process_for_purpose(version.resource.purpose)
     if process is None or not settings.ENGINE.uses_model:
-        raise CannotTry("No engine reads this prompt.")
+        raise CannotTry("This prompt can't be tried, because no engine reads it.")
     job = _unsaved_job(process, subject)
     caller = process.caller(job)
     assert caller is not None  # each process that reads a prompt has one
@@ -123,7 +123,7 @@ def room() -> Iterator[None]:
         CannotTry: all are taken.
     """
     if not _running.acquire(blocking=False):
-        raise CannotTry(f"{AT_ONCE} trials are running already: wait until one has ended.")
+        raise CannotTry(f"{AT_ONCE} trials are already running, which is the limit. Wait until one has finished.")
     try:
         yield
     finally:

@@ -78,7 +78,7 @@ class Playground(OperatorPage):
         """Make a test person, or go on to the one of this name."""
         form = PersonForm(request.POST)
         if not form.is_valid():
-            return self.page(status=400, problem="A name has 1 to 100 characters and no slash.")
+            return self.page(status=400, problem="name: enter 1 to 100 characters without a slash.")
         chosen = form.cleaned_data["application"]
         try:
             person = named_test_person(form.cleaned_data["name"], chosen.pk if chosen else DEFAULT)
@@ -120,7 +120,7 @@ class Chat(TestPersonView):
         """Say something through the endpoint, and show the answer."""
         form = SayForm(request.POST)
         if not form.is_valid():
-            return self.page(status=400, problem="Write something, and name a model of the upstream.")
+            return self.page(status=400, problem="Enter a message and the name of a model.")
         given = form.cleaned_data
         session_id = given["session"] or f"playground-{uuid4().hex[:8]}"
         problem = self._said(session_id, given["text"], given["model"])
@@ -177,7 +177,7 @@ class Remember(TestPersonView, RowAction[UserProfile]):
             for session in sessions:
                 for process in (BuildMoments.name, FormMemories.name):
                     Job.objects.request(process, session, requested_by=self.actor, force=True)
-        self.log(person, "Asked for all to be remembered.", "A worker makes moments and facts of what was said now.")
+        self.log(person, "Queued a memory update.", "A worker is building moments and facts from the messages.")
         return page_url(UserProfile, Chat.name, person.pk)
 
 
@@ -194,7 +194,7 @@ class EraseTestPerson(TestPersonView, RowAction[UserProfile]):
         except (OnHold, UserProfile.DoesNotExist) as error:
             messages.error(self.request, str(error))
         else:
-            messages.success(self.request, f"{person} and all that was said are gone.")
+            messages.success(self.request, f"Erased {person} and all their messages.")
         return page_url(UserProfile, Playground.name)
 
     def people(self) -> Collection[int]:

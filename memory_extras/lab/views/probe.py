@@ -110,7 +110,7 @@ class RunPersonsProbes(RowAction[Probe]):
 
     def change(self, probe: Probe) -> str:
         job = ask_of(probe.user_id, self.actor)
-        self.log(probe, "Asked.", f"The probes of {probe.user} are asked: job {job.job_id}.")
+        self.log(probe, "Asked.", f"The probes of {probe.user} are queued as job {job.job_id}.")
         return change_url(probe)
 
 
@@ -161,9 +161,9 @@ class KeepProbe(SessionPage):
         except Refusal as error:
             return self.page(status=error.status, problem=str(error))
         if is_new:
-            self.log(self.row, f"Kept as probe {probe.probe_id}.", "Kept. Its answer is looked for when it is asked.")
+            self.log(self.row, f"Saved as probe {probe.probe_id}.", "Probe saved. The next run checks it.")
         else:
-            messages.info(request, "There is a probe with this question.")
+            messages.info(request, "question: this person already has a probe with this question.")
         return HttpResponseRedirect(change_url(probe))
 
     @transaction.atomic

@@ -28,14 +28,14 @@ from sessions_app.models.application import DEFAULT
 
 BAR = 1000  # width of the bar, in its own units
 PEOPLE = 20  # offered at once
-MODE_LABELS = {"hybrid": "words and meaning", "semantic": "meaning alone", "text": "words alone"}
+MODE_LABELS = {"hybrid": "words and meaning", "semantic": "meaning only", "text": "words only"}
 STEP_LABELS = {
-    "embedding": "embedding the query",
-    "words": "looking up its words",
+    "embedding": "embed query",
+    "words": "look up words",
     "search by text": "search by words",
     "search by semantic": "search by meaning",
     "fusion": "fusion",
-    "reading": "reading what was found",
+    "reading": "read results",
 }
 
 
@@ -47,7 +47,7 @@ class RecallForm(forms.Form):
     query = forms.CharField(label="Query", max_length=QUERY_MAX_CHARS)
     mode = forms.ChoiceField(label="Search by", choices=[(mode, MODE_LABELS[mode]) for mode in MODES], required=False)
     kinds = forms.MultipleChoiceField(label="Kinds", choices=[(kind, f"{kind}s") for kind in KINDS], required=False)
-    since = forms.DateTimeField(label="Said since, UTC", required=False)
+    since = forms.DateTimeField(label="Said since (UTC)", required=False)
     agent_id = forms.CharField(label="Agent", max_length=255, required=False)
     most = forms.IntegerField(label="Results", min_value=1, max_value=MATCH_COUNT_MAX, required=False)
 
@@ -73,7 +73,7 @@ class Recall(ConsoleView, OperatorPage):
 
     route, name = "recall/", "recall"
     template_name = "operator/recall/console.html"
-    title = "Recall console"
+    title = "Search console"
     asked: UserProfile | None = None
 
     def context(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class BeginSample(TriesPrompt):
         form = SampleForm(request.POST)
         chosen = sample.sample_of(self.row, form.cleaned_data["size"]) if form.is_valid() else []
         if not chosen:
-            messages.error(request, "There is nothing to try it on yet.")
+            messages.error(request, "There is no session or stream to try it on yet.")
             return self.go_back(version)
         trial = sample.begin(version, len(chosen), requested_by=self.actor)
         return HttpResponseRedirect(url_of(trial, chosen))
@@ -110,7 +110,7 @@ class TryOneOfSample(ShowTrial):
         form = SampleSubjectForm(self.request.POST)
         subject = subjects.subject_with(self.row, form.cleaned_data["subject"]) if form.is_valid() else None
         if subject is None:
-            return {"problem": "What was chosen is not there any more."}
+            return {"problem": "The session or stream no longer exists. Choose another."}
         try:
             made = try_prompt(self.trial.version, subject)
         except CannotTry as error:
@@ -120,5 +120,5 @@ class TryOneOfSample(ShowTrial):
         sides = subjects.sides(made, self.row.active_version)
         outcome = sample.compared(sides)
         if not sample.note(self.trial, made, outcome, probes):
-            return {"subject": subject, "problem": "All of this sample was tried already."}
+            return {"subject": subject, "problem": "All trials of this sample are done."}
         return {"subject": subject, "sides": sides, "outcome": outcome, "given": given(made.input)}

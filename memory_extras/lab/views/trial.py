@@ -27,7 +27,7 @@ class TrialForm(TextForm):
     """A text, and what it is tried on."""
 
     subject = forms.IntegerField(
-        label="Try on", min_value=1, max_value=2**62, error_messages={"required": "Choose one of the list."}
+        label="Try on", min_value=1, max_value=2**62, error_messages={"required": "Choose one from the list."}
     )
 
 
@@ -91,7 +91,7 @@ class TryPrompt(TriesPrompt):
             return {"problem": " ".join(f"{field.label}: {error}" for field in form for error in field.errors)}
         subject = subjects.subject_with(self.row, form.cleaned_data["subject"])
         if subject is None:
-            return {"problem": "What was chosen is not there any more."}
+            return {"problem": "The session or stream no longer exists. Choose another."}
         try:
             trial = try_prompt(self._version_with(form.cleaned_data["content"]), subject)
         except CannotTry as error:

@@ -16,9 +16,9 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("owner", help="The role that owns the tables, by which `migrate` is run.")
-        parser.add_argument("--web", default="", metavar="NAME", help="A login for WEB_DATABASE_URL.")
-        parser.add_argument("--worker", default="", metavar="NAME", help="A login for WORKER_DATABASE_URL.")
+        parser.add_argument("owner", help="role that owns the tables and runs migrate")
+        parser.add_argument("--web", default="", metavar="NAME", help="login for WEB_DATABASE_URL")
+        parser.add_argument("--worker", default="", metavar="NAME", help="login for WORKER_DATABASE_URL")
 
     def handle(self, *args: Any, **options: Any) -> str:
         return administrators_sql(options["owner"], web=options["web"], worker=options["worker"])

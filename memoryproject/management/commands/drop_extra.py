@@ -11,14 +11,14 @@ from memoryproject.settings import CONF
 
 
 class Command(BaseCommand):
-    help = "Drop the tables of an extra with all that is in them. Then take the extra out of EXTRAS and restart."
+    help = "Drop the tables of an extra with all their rows. Then remove the extra from EXTRAS and restart."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", choices=CONF.extras, help="of an extra that EXTRAS names")
-        parser.add_argument("--yes", action="store_true", required=True, help="it can't be undone")
+        parser.add_argument("name", choices=CONF.extras, help="name of an extra in EXTRAS")
+        parser.add_argument("--yes", action="store_true", required=True, help="confirm; this can't be undone")
 
     def handle(self, *args: Any, **options: Any) -> str:
         name = options["name"]
         [app] = [config for config in apps.get_app_configs() if config.name == f"{PACKAGE}.{name}"]
         call_command("migrate", app.label, "zero", verbosity=0)
-        return f"The tables of {name} are gone. Take it out of EXTRAS and restart, or migrate makes them again."
+        return f"The tables of {name} are dropped. Remove it from EXTRAS, or migrate creates them again."

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 
 class Command(BaseCommand):
-    help = "Serve embeddings by the OpenAI protocol, without a key: only your own hosts should reach the port."
+    help = "Serve embeddings with the OpenAI protocol, without a key. Only your own hosts should reach the port."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", default="127.0.0.1")

@@ -28,7 +28,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Command(BaseCommand):
-    help = "Works off jobs and runs what is scheduled, until stopped."
+    help = "Run jobs and schedules until stopped."
 
     def handle(self, *args: Any, **options: Any) -> None:
         die_with_parent()
@@ -40,7 +40,7 @@ class Command(BaseCommand):
         connections.close_all()  # none is shared by the forks
         number = settings.JOBS.workers
         workers: list[Child] = [Fork(f"Worker {n}", partial(_watched, worker.serve, n, number)) for n in range(number)]
-        beside = [Fork("The clock", partial(_watched, worker.keep_schedules)), Fork("The watch", watch.serve)]
+        beside = [Fork("The scheduler", partial(_watched, worker.keep_schedules)), Fork("The watchdog", watch.serve)]
         tree = Tree([*beside, *workers], _tell)
         try:
             tree.start()

@@ -10,7 +10,7 @@ class Command(BackupCommand):
         "Restore a backup file into a database without tables. If the command is interrupted, run it again with the "
         "same file."
     )
-    done = "{what} are restored. Now: manage.py verify"
+    done = "Restored {what}. Next, run manage.py verify"
 
     def act(self, path: Path, say: Say, passphrase: str) -> Manifest:
         return restore(path, say, passphrase)

@@ -40,11 +40,11 @@ PATIENCE = 5  # seconds that a run which was killed may take to close its databa
 
 
 class Command(BaseCommand):
-    help = "Prepare the database, start web server and worker, show the demonstration on a new site, and serve."
+    help = "Prepare the database and start the web server and workers. On a new site, show a demonstration first."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, default=8000)
-        parser.add_argument("--no-demo", action="store_true", help="no demonstration on a new site")
+        parser.add_argument("--no-demo", action="store_true", help="skip the demonstration on a new site")
 
     def handle(self, *args: Any, **options: Any) -> None:
         die_with_parent()  # of a drill's own installation
@@ -85,12 +85,12 @@ class Command(BaseCommand):
     def _say_how_it_finds(self) -> None:
         """Say that memory is found by its words alone, if there is no model for anything else."""
         if not settings.EMBEDDING.is_on and not embeddings.is_packaged():
-            self._say(f"Memory is found by its words alone: {embeddings.PACKAGE} is not installed (docs/engines.md).")
+            self._say(f"Searches use words only, because {embeddings.PACKAGE} is not installed (docs/engines.md).")
 
     def _note_killed(self, left: str) -> None:
         """Say that the run before this one didn't come to its end, as of any process that is started again."""
         if left:
-            sentence = f"Everything died with {left}; it is started again."
+            sentence = f"All processes stopped when {left} exited. They are being restarted."
             self._say(sentence)
             note_restart(sentence, "run")
 
@@ -108,14 +108,14 @@ class Command(BaseCommand):
 
     def _demonstrate(self, base_url: str) -> None:
         """Show the demonstration. A step that fails is reported in one line, and the site stays up."""
-        self._say("\nThe demonstration: a conversation goes in through the API, memory comes back")
+        self._say("\nDemonstration: a conversation is sent to the API, and memory comes back")
         try:
             with _key_of_demonstration() as key:
                 Demonstration(base_url, key, self._say).run()
         except StepFailed as error:
-            self._say(f"The demonstration ended early: {error}")
+            self._say(f"The demonstration stopped early: {error}")
         except DatabaseError as error:
-            self._say(f"The demonstration ended early: the database doesn't answer ({type(error).__name__}).")
+            self._say(f"The demonstration stopped early: the database does not respond ({type(error).__name__}).")
         finally:
             connection.close()
 
@@ -160,7 +160,7 @@ def _check_port(port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise CommandError(f"Port {port} can't be used ({error.strerror}); name another: --port.") from error
+            raise CommandError(f"Port {port} can't be used ({error.strerror}). Choose another with --port.") from error
 
 
 @contextmanager
@@ -186,7 +186,7 @@ def _children(port: int) -> list[Child]:
         children.insert(0, Program("The embeddings server", command, is_required=False))
     if settings.DATABASE_IS_EMBEDDED:
         keeper = ["-m", "memoryproject.embedded.keeper", str(settings.DATA_DIR)]
-        children.insert(0, Program("The keeper of the database", keeper))
+        children.insert(0, Program("The database supervisor", keeper))
     return children
 
 

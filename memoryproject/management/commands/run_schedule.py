@@ -6,11 +6,11 @@ from memoryproject.schedules import UnknownSchedule, schedule_named
 
 
 class Command(BaseCommand):
-    help = "Runs here and now what runs by itself under a name; `manage.py schedules` lists the names."
+    help = "Run a schedule now. `manage.py schedules` lists the names."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", help="of the schedule")
-        parser.add_argument("--dry-run", action="store_true", help="find and count the same, and change nothing")
+        parser.add_argument("name", help="name of the schedule")
+        parser.add_argument("--dry-run", action="store_true", help="only count, and change nothing")
 
     def handle(self, *args: Any, **options: Any) -> str:
         try:

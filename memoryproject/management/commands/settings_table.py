@@ -10,7 +10,7 @@ from memoryproject.conf import BASE_DIR, variables, variables_of
 
 
 class Command(BaseCommand):
-    help = "Print the tables of all settings for docs/settings.md: those of the core, then those of each extra."
+    help = "Print the tables of all settings for docs/settings.md: the core, then each extra."
 
     def handle(self, *args: Any, **options: Any) -> str:
         tables = [_table(variables())]

@@ -8,10 +8,10 @@ from memoryproject.verification import verify
 
 
 class Command(BaseCommand):
-    help = "Says whether everything is whole: tables, policies, archives, turns; with FILE, whether it has all of that."
+    help = "Check tables, policies, archives and turns for damage. With FILE, compare a backup with the database."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, nargs="?", help="A backup to compare with.")
+        parser.add_argument("file", type=Path, nargs="?", help="backup to compare with")
 
     def handle(self, *args: Any, **options: Any) -> str:
         wrong = list(verify())
@@ -21,4 +21,4 @@ class Command(BaseCommand):
             wrong.append(str(error))
         if wrong:
             raise CommandError("\n".join(wrong))
-        return "Everything is whole."
+        return "No problems found."

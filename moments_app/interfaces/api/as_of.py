@@ -16,7 +16,7 @@ class AsOfField(Patterned, serializers.CharField):
 
     pattern = rf"({TIME})|^{DATE}$"
     default_error_messages = {
-        "no_time": "Not a time: a date, such as 2026-03-02, or a time with its offset, such as 2026-03-02T08:14:05Z.",
+        "no_time": "Enter a date, such as 2026-03-02, or a time with a UTC offset, such as 2026-03-02T08:14:05Z.",
     }
 
     def to_internal_value(self, data: Any) -> datetime:  # type: ignore[override]  # a text is sent and a time meant

@@ -28,34 +28,40 @@ class AtomsQuery(PageQuery):
 
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices, required=False)
     state = serializers.ChoiceField(choices=MemoryAtom.State.choices, default=MemoryAtom.State.ACTIVE)
-    related_user = PublicIdField(required=False, help_text="Of this person's items, those about another.")
+    related_user = PublicIdField(
+        required=False, help_text="Only items of this person that are about this other person."
+    )
 
 
 class AtomInput(PersonQuery):
-    """An atom written directly."""
+    """An item that the client writes directly."""
 
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices)
     content = TextField(max_length=4_000)
     external_id = ExternalIdField(
-        help_text="Your own id of it. What has one can be sent again after a lost answer, whatever became of it since.",
+        help_text="Your own id of the item. It makes retries idempotent.",
     )
     formed_at = AwareDateTimeField(required=False)
-    is_pinned = BooleanField(default=False, help_text="Neither consolidated nor evicted.")
+    is_pinned = BooleanField(
+        default=False, help_text="Whether the item is kept word for word, and never consolidated or evicted."
+    )
     related_users = serializers.ListField(
         child=PublicIdField(),
         required=False,
         max_length=RELATED_MOST,
-        help_text="`user_id`s of others whom it is about. To be named lets nobody see it; what is shared names nobody.",
+        help_text="`user_id`s of other people that the item is about. They can't see the item because of it. "
+        "Shared items can't name people.",
     )
 
 
 class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
-    """One extracted item."""
+    """A fact or observation."""
 
     session_id = serializers.CharField(source="source_session.session_id", default=None, allow_null=True)
-    rag_indexed = serializers.BooleanField(default=False, help_text="Found by meaning as well as by words.")
+    rag_indexed = serializers.BooleanField(default=False, help_text="Whether searches by meaning find it.")
     is_shared = serializers.SerializerMethodField(
-        help_text="All who see the shard see it. False: this person's alone, until an operator releases it."
+        help_text="Whether all users of the shard see the item. If false, only this person does, until an "
+        "operator releases it."
     )
 
     class Meta:
@@ -85,15 +91,15 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
 
 
 class NamesPeople(Refusal):
-    """What would be shared with others names people."""
+    """An item that would be shared names people."""
 
     code = "names_people"
 
 
 @extend_schema_view(
     list=extend_schema(
-        description="Facts and observations, newest first. "
-        "Of a shard: what is shared, and what was learned from this person."
+        description="Return facts and observations, newest first. For a shard: shared items, and items learned "
+        "from this person."
     )
 )
 class AtomViewSet(ListModelMixin, OfStreamViewSet[MemoryAtom]):
@@ -113,10 +119,11 @@ class AtomViewSet(ListModelMixin, OfStreamViewSet[MemoryAtom]):
         return seen.with_rag_indexed().select_related("source_session").newest_first()
 
     def create(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """Adds one directly; answers 200 with the present one when the stream has it.
+        """Add a fact or observation directly. If the stream already has it, return it with 200.
 
-        It has one whose `external_id` this is, whatever became of that, and one in force that says the same.
-        In a shard it is this person's alone until an operator releases it; with a key of scope `admin` it is shared.
+        The stream has an item if one has the same `external_id`, or if a current one has the same text.
+        In a shard, only this person sees the item until an operator releases it. With a key of scope `admin`, it is
+        shared.
         """
         stream = self.changeable()
         shares = stream.is_shard and key_of(request).allows("admin")
@@ -165,7 +172,7 @@ def _sent_before(atom: MemoryAtom) -> MemoryAtom | None:
         return None
     sent = MemoryAtom.objects.filter(stream=atom.stream_id, user=atom.user_id, external_id=atom.external_id).first()
     if sent and (sent.atom_type, sent.content_hash) != (atom.atom_type, atom.content_hash):
-        raise IdTaken("The external_id is that of another item, which says something else.")
+        raise IdTaken("This external_id already belongs to an item with different content.")
     return sent
 
 

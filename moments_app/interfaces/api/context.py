@@ -26,38 +26,41 @@ from sessions_app.models.session import DEFAULT_AGENT
 
 
 class ContextInput(PersonQuery):
-    """What the context is for, and how large it may be."""
+    """The subject and the size of a context."""
 
-    session_id = PublicIdField(help_text="The session, which need not have begun; as `chat_id`, too.")
+    session_id = PublicIdField(help_text="The session, which may be new. `chat_id` is accepted too.")
     agent_id = PublicIdField(
-        default=DEFAULT_AGENT, help_text="The agent of a session that has not begun; one that has has its own."
+        default=DEFAULT_AGENT, help_text="The agent of a new session. Existing sessions use their own agent."
     )
     query = TextField(max_length=QUERY_MAX_CHARS, allow_blank=True, default="", help_text="The current message.")
     max_tokens = IntegerField(
-        min_value=1, max_value=1_000_000_000, required=False, help_text="At most MEMORY_CONTEXT__MAX_TOKENS holds."
+        min_value=1,
+        max_value=1_000_000_000,
+        required=False,
+        help_text="Token budget. Limited by MEMORY_CONTEXT__MAX_TOKENS.",
     )
     format = serializers.ChoiceField(choices=sorted(FORMATS), default="xml")
     layers = serializers.ListField(
         child=serializers.ChoiceField(choices=ORDER),
         default=list(DEFAULT),
-        help_text="Wanted ones; in a query by comma.",
+        help_text="The layers to include. In a query string, separate them by commas.",
     )
-    refresh = BooleanField(default=False, help_text="Make the kept parts anew.")
+    refresh = BooleanField(default=False, help_text="Rebuild the cached parts of the context.")
     retrieval = serializers.ChoiceField(
         choices=RETRIEVAL,
         default="query",
-        help_text="`query`: memory is searched for the query; `auto`: for what an engine makes of it; `off`: it isn't.",
+        help_text="`query`: search memory for the query. `auto`: an engine writes the search. `off`: don't search.",
     )
     plan = serializers.ChoiceField(
         choices=PLANS,
         default="query",
-        help_text="`query`: what answers the query has at least half of the budget; `stable`: nothing is searched, and "
-        "the text stays the same until memory changes, for providers' prompt caches.",
+        help_text="`query`: search results get at least half of the budget. `stable`: memory is not searched, "
+        "and the text stays the same until memory changes, so providers can cache the prompt.",
     )
 
     as_of = AsOfField(
         required=False,
-        help_text="Memory as it was then: what was known to hold, from what was said by then. A date is its end.",
+        help_text="Return memory as it was at this time. A date means the end of that day.",
     )
 
     def to_internal_value(self, data: Any) -> Any:
@@ -71,19 +74,21 @@ class ContextInput(PersonQuery):
             if isinstance(data.get("layers"), str):
                 data["layers"] = data["layers"].split(",") if data["layers"] or not is_text(self) else []
             if "chat_id" in data and data.setdefault("session_id", data["chat_id"]) != data.pop("chat_id"):
-                raise serializers.ValidationError({"session_id": "Say session_id or chat_id, not two."}, CONTRADICTORY)
+                raise serializers.ValidationError(
+                    {"session_id": "Send session_id or chat_id, not two different ones."}, CONTRADICTORY
+                )
         return super().to_internal_value(data)
 
 
 class ContextItem(serializers.Serializer[Any]):
-    """A line of memory and where it comes from."""
+    """A line of memory and its source."""
 
     text = serializers.CharField()
     tokens = serializers.IntegerField()
     ref = serializers.CharField()
     sequence_range = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
     time = serializers.DateTimeField(allow_null=True)
-    role = serializers.CharField(required=False, help_text="Of a turn.")
+    role = serializers.CharField(required=False, help_text="Role of the turn.")
 
 
 class ContextLayer(serializers.Serializer[Any]):
@@ -95,7 +100,7 @@ class ContextLayer(serializers.Serializer[Any]):
 
 
 class ContextBudget(serializers.Serializer[Any]):
-    """Tokens."""
+    """Token counts."""
 
     requested = serializers.IntegerField(allow_null=True)
     applied = serializers.IntegerField()
@@ -103,7 +108,7 @@ class ContextBudget(serializers.Serializer[Any]):
 
 
 class ContextTrimmed(serializers.Serializer[Any]):
-    """What the budget had no room for."""
+    """Items left out because of the budget."""
 
     layer = serializers.CharField()
     count = serializers.IntegerField()
@@ -112,18 +117,18 @@ class ContextTrimmed(serializers.Serializer[Any]):
 
 
 class ContextAnswer(serializers.Serializer[Any]):
-    """A context with its accounts."""
+    """A context with its sources and sizes."""
 
     context_id = serializers.UUIDField()
     budget = ContextBudget()
-    sources = serializers.DictField(child=serializers.IntegerField(), help_text="Items that made it in, by layer.")
+    sources = serializers.DictField(child=serializers.IntegerField(), help_text="Included items by layer.")
     trimmed = ContextTrimmed(many=True)
     layers = ContextLayer(many=True)
     has_partition_event = serializers.BooleanField()
     cached = serializers.BooleanField()
     degraded = serializers.BooleanField()
     context = serializers.JSONField(  # type: ignore[assignment]  # a field of that name hides one of the base's
-        help_text="Text; for `messages` a list of messages; blank for `json`."
+        help_text="The text. For `messages`, a list of messages; for `json`, blank."
     )
 
 
@@ -138,12 +143,12 @@ class ContextViewSet(PersonViewSet[Any]):
 
     @extend_schema(operation_id="context_get")
     def read(self, request: Request) -> Response:
-        """Memory for the next call of a model: bounded, in layers, each line with its address."""
+        """Return memory for the next model call, within a token budget. Each line has its address."""
         return Response(served_context(self.user_id(), self.validated_data, application=self.application))
 
     @extend_schema(operation_id="context_post")
     def read_long(self, request: Request) -> Response:
-        """The same, for queries too long for an address."""
+        """Return a context, like `GET`. Use it for queries that are too long for a URL."""
         return self.read(request)
 
 

@@ -11,19 +11,21 @@ from sessions_app.api.viewsets import PersonViewSet
 
 
 class CoverageAnswer(serializers.Serializer[Any]):
-    """How many turns are where."""
+    """Number of turns in each state of memory."""
 
     in_moments = serializers.IntegerField()
     live = serializers.IntegerField()
-    digested = serializers.IntegerField(help_text="Behind a digest; in the moments of the next build.")
+    digested = serializers.IntegerField(
+        help_text="Replaced by a session summary; the next build includes them in moments."
+    )
     queued = serializers.IntegerField()
-    held = serializers.IntegerField(help_text="In a job that waits for a back-off or an engine.")
+    held = serializers.IntegerField(help_text="In a job that waits for a retry or for its engine.")
     failed = serializers.IntegerField()
-    left_out = serializers.IntegerField(help_text="Of a moment that was deleted.")
+    left_out = serializers.IntegerField(help_text="In a deleted moment.")
     archived = serializers.IntegerField()
     retracted = serializers.IntegerField()
-    missing = serializers.IntegerField(help_text="Nowhere. Must be 0.")
-    miscounted = serializers.IntegerField(help_text="Sessions whose counters disagree with their rows. Must be 0.")
+    missing = serializers.IntegerField(help_text="In no state. Must be 0.")
+    miscounted = serializers.IntegerField(help_text="Number of sessions with wrong counters. Must be 0.")
     oldest_waiting = serializers.DateTimeField(allow_null=True)
     jobs_with_nothing = serializers.IntegerField()
 
@@ -39,10 +41,10 @@ class CoverageViewSet(PersonViewSet[Any]):
     answers = {"retry": {202: JobsAsked}}
 
     def retrieve(self, request: Request) -> Response:
-        """How many turns are in moments, live, waiting, archived, retracted; `missing` and `miscounted` must be 0."""
+        """Return the number of turns in each state of memory. `missing` and `miscounted` must be 0."""
         return self.answer(coverage(self.found_person))
 
     def retry(self, request: Request) -> Response:
-        """Asks again for moments of turns whose job has failed, or that are nowhere."""
+        """Queue moments again for turns that are missing or whose job failed."""
         jobs = queue_again(self.found_person, requested_by=self.actor)
         return self.answer({"job_ids": [job.job_id for job in jobs]}, status.HTTP_202_ACCEPTED)

@@ -33,11 +33,11 @@ class EntitiesQuery(PageQuery):
 
     kind = serializers.ChoiceField(choices=Entity.Kind.choices, required=False)
     status = serializers.ChoiceField(choices=Entity.Status.choices, required=False)
-    text = TextField(max_length=1000, required=False, help_text="Words of title or body.")
+    text = TextField(max_length=1000, required=False, help_text="Words of the title or body.")
 
 
 class EntityPatch(PersonQuery):
-    """What can be changed of an entity."""
+    """The fields of an entity that can be changed."""
 
     kind = serializers.ChoiceField(choices=Entity.Kind.choices, required=False)
     title = TextField(max_length=255, required=False)
@@ -52,9 +52,9 @@ class EntityInput(EntityPatch):
     kind = serializers.ChoiceField(choices=Entity.Kind.choices)
     title = TextField(max_length=255)
     external_id = ExternalIdField(
-        help_text="Your own id of it. What has one can be sent again after a lost answer, whatever was changed since.",
+        help_text="Your own id of the entity. It makes retries idempotent.",
     )
-    session_id = PublicIdField(required=False, help_text="The session it came up in.")
+    session_id = PublicIdField(required=False, help_text="The session in which the entity was mentioned.")
 
 
 class EntityAnswer(serializers.ModelSerializer[Entity]):
@@ -81,7 +81,7 @@ class EntityAnswer(serializers.ModelSerializer[Entity]):
 
 
 class LinkQuery(PersonQuery):
-    """Names a link of an entity."""
+    """Identifies a link of an entity."""
 
     to = UUIDField(help_text="The other entity.")
     relation = serializers.ChoiceField(choices=EntityLink.Relation.choices, default=EntityLink.Relation.RELATES_TO)
@@ -96,9 +96,9 @@ class LinkAnswer(serializers.Serializer[EntityLink]):
 
 
 @extend_schema_view(
-    list=extend_schema(description="Tasks, goals and problems of a person, latest change first."),
-    retrieve=extend_schema(description="The whole entity."),
-    destroy=extend_schema(description="Deletes the entity and its links."),
+    list=extend_schema(description="Return the tasks, goals and problems of a person, most recently changed first."),
+    retrieve=extend_schema(description="Return an entity."),
+    destroy=extend_schema(description="Delete an entity and its links."),
 )
 class EntityViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Entity]):
     """A person's entities."""
@@ -118,7 +118,7 @@ class EntityViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
         return rows.defer("search_vector") if self.action == "list" else rows
 
     def create(self, request: Request) -> Response:
-        """Adds one; answers 200 with the one whose `external_id` this is, as it stands."""
+        """Add an entity. If one with the same `external_id` exists, return it unchanged with 200."""
         session_id = self.validated_data.pop("session_id", None)
         session = session_or_404(self.person, session_id) if session_id else None
         fields = self.validated_data | {"source_session": session, "written_by": self.actor}
@@ -129,13 +129,13 @@ class EntityViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
         return self.created(entity, is_new=is_new)
 
     def partial_update(self, request: Request, entity_id: uuid.UUID) -> Response:
-        """Changes it: `status` `done` or `dropped` takes it out of contexts."""
+        """Update an entity. With the `status` `done` or `dropped`, contexts no longer include it."""
         entity = self.get_object()
         update(entity, self.validated_data)
         return self.answer(entity)
 
 
-@extend_schema_view(list=extend_schema(description="Links in both directions."))
+@extend_schema_view(list=extend_schema(description="Return the links of an entity in both directions."))
 class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
     """The links of an entity."""
 
@@ -150,13 +150,13 @@ class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
         return links.select_related("from_entity", "to_entity").order_by("id")
 
     def create(self, request: Request, entity_id: uuid.UUID) -> Response:
-        """Links it to another of the same person; answers 200 when the link is there."""
+        """Link an entity to another one of the same person. If the link exists, return it with 200."""
         link = EntityLink(user=self.person, **self._ends(entity_id))
         is_new = insert_unless_there(link)
         return self.created(link, is_new=is_new)
 
     def destroy(self, request: Request, entity_id: uuid.UUID) -> Response:
-        """Takes a link away."""
+        """Delete a link."""
         if not EntityLink.objects.filter(user=self.person, **self._ends(entity_id)).delete()[0]:
             raise NotFound
         return Response(status=status.HTTP_204_NO_CONTENT)
@@ -169,5 +169,5 @@ class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
         """Return the link that a valid request names, as the fields of its row."""
         to, relation = self.validated_data["to"], self.validated_data["relation"]
         if entity_id == to:
-            raise ValidationError({"to": "An entity can't be linked to itself."}, CONTRADICTORY)
+            raise ValidationError({"to": "to_entity must be another entity."}, CONTRADICTORY)
         return {"from_entity": self.entity(entity_id), "to_entity": self.entity(to), "relation": relation}

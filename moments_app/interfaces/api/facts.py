@@ -51,35 +51,37 @@ class FactsQuery(PersonQuery):
     state = serializers.ChoiceField(
         choices=(HOLDING, ENDED, ALL),
         default=HOLDING,
-        help_text="Beside `as_of` it says nothing: then what held is listed.",
+        help_text="Ignored if `as_of` is set.",
     )
     as_of = AsOfField(
         required=False,
-        help_text="What was known then to hold: said by then, and nobody had said that it ended. A date is its end.",
+        help_text="Return the facts known to be true at this time. A date means the end of that day.",
     )
     atom_type = serializers.ChoiceField(
         choices=MemoryAtom.Type.choices,
         required=False,
-        help_text="Left out: facts, and observations that wait or were consolidated.",
+        help_text="Default: facts, and observations that wait or were consolidated.",
     )
-    subject = TextField(max_length=255, required=False, help_text="Whose attribute.")
+    subject = TextField(max_length=255, required=False, help_text="The person or thing that has the attribute.")
     attribute = TextField(
-        max_length=64, required=False, help_text="`home`, `work`, `name`, `age`, `relationship`, `daughter`, …"
+        max_length=64,
+        required=False,
+        help_text="For example `home`, `work`, `name`, `age`, `relationship` or `daughter`.",
     )
     limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
     after = UUIDField(required=False, help_text="The id of the last fact of the previous page.")
 
 
 class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
-    """Something that was said of a person, and when it held."""
+    """A fact about a person, and when it was true."""
 
     fact_id = serializers.UUIDField(source="atom_id")
     said_at = serializers.DateTimeField(source="formed_at")
     session_id = serializers.CharField(source="source_session.session_id", default=None, allow_null=True)
     replaced_by = serializers.UUIDField(
-        source="replaced_by.atom_id", default=None, allow_null=True, help_text="The fact that ended it."
+        source="replaced_by.atom_id", default=None, allow_null=True, help_text="The fact that replaced it."
     )
-    sources = serializers.IntegerField(source="source_count", help_text="Number of turns that it comes from.")
+    sources = serializers.IntegerField(source="source_count", help_text="Number of source turns.")
 
     class Meta:
         model = MemoryAtom
@@ -108,27 +110,27 @@ class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
             "created_at",
         )
         extra_kwargs = {
-            "is_wrong": {"help_text": "It was corrected: it never held."},
-            "corrected_at": {"help_text": "When it took the place of one that never held."},
-            "ended_at": {"help_text": "When it was said, or decided, that it no longer holds."},
+            "is_wrong": {"help_text": "Whether the fact was corrected, because it was never true."},
+            "corrected_at": {"help_text": "When it replaced a fact that was never true."},
+            "ended_at": {"help_text": "When it was said or decided that the fact is no longer true."},
         }
 
 
 class FactList(serializers.Serializer[Any]):
-    """Facts, what was said last first."""
+    """Facts, latest first."""
 
     facts = FactAnswer(many=True)
     has_more = serializers.BooleanField()
 
 
 class FactSource(MessageAnswer):
-    """A turn that a fact comes from."""
+    """A source turn of a fact."""
 
     session_id = serializers.CharField()
 
 
 class FactSources(serializers.Serializer[Any]):
-    """The turns that a fact comes from, in their order; those that are gone are left out."""
+    """The source turns of a fact in order, without deleted ones."""
 
     sources = FactSource(many=True)
 
@@ -169,46 +171,48 @@ def fact_or_404(user: UserProfile | None, fact_id: uuid.UUID) -> MemoryAtom:
 
 
 class FactPatch(PersonQuery):
-    """What is right in place of a fact, or that it ended."""
+    """A correction or the end of a fact."""
 
-    content = TextField(max_length=4_000, required=False, help_text="What is right: what it said never held.")
-    state = serializers.ChoiceField(choices=(ENDED,), required=False, help_text="It held, and holds no longer.")
-    valid_until = AwareDateTimeField(required=False, help_text="Until when it held. Left out: until now.")
-    preview = BooleanField(default=False, help_text="Only show what says the same; nothing is changed.")
+    content = TextField(max_length=4_000, required=False, help_text="The correct text. The old text was never true.")
+    state = serializers.ChoiceField(
+        choices=(ENDED,), required=False, help_text="Send `ended` if the fact was true and no longer is."
+    )
+    valid_until = AwareDateTimeField(required=False, help_text="When the fact ended. Default: now.")
+    preview = BooleanField(default=False, help_text="Only return the matching items. Nothing is changed.")
     leave = serializers.ListField(
         child=TextField(max_length=1_000),
         default=list,
         max_length=500,
-        help_text="Addresses (`ref`) of what is left as it is, though it says the same.",
+        help_text="Addresses (`ref`) of matching items that should stay unchanged.",
     )
 
     def validate(self, values: dict[str, Any]) -> dict[str, Any]:
         """Refuse a patch that says neither what is right nor that it ended, or both."""
         if ("content" in values) == ("state" in values):
-            raise serializers.ValidationError({"content": "Say content, or state ended."}, CONTRADICTORY)
+            raise serializers.ValidationError({"content": "Send either content or state=ended."}, CONTRADICTORY)
         if "valid_until" in values and "state" not in values:
-            raise serializers.ValidationError({"valid_until": "Only what ended has an end."}, CONTRADICTORY)
+            raise serializers.ValidationError({"valid_until": "valid_until needs state=ended."}, CONTRADICTORY)
         return values
 
 
 class WithdrawQuery(PersonQuery):
     """How a fact is withdrawn."""
 
-    preview = BooleanField(default=False, help_text="Only show what says the same; nothing is changed.")
+    preview = BooleanField(default=False, help_text="Only return the matching items. Nothing is changed.")
 
 
 class ChangeAnswer(serializers.Serializer[Any]):
-    """A text that says the same, before and after."""
+    """A matching text, before and after the change."""
 
     kind = serializers.ChoiceField(choices=CHANGED)
     ref = serializers.CharField()
     field = serializers.CharField()
-    before = serializers.JSONField(help_text="The text, or a list of short ones; of a turn the words that are wrong.")
-    after = serializers.JSONField(help_text="Blank: nothing is left, or it holds no longer.")
+    before = serializers.JSONField(help_text="The text, or a list of short texts. For a turn: the wrong words.")
+    after = serializers.JSONField(help_text="The new text. Blank if nothing is left or the fact has ended.")
 
 
 class CorrectionAnswer(serializers.ModelSerializer[Correction]):
-    """A fact corrected, ended or withdrawn, with all that said the same."""
+    """A corrected, ended or withdrawn fact, with all matching items."""
 
     fact_id = serializers.UUIDField(source="fact.atom_id", default=None, allow_null=True)
     changes = ChangeAnswer(many=True)
@@ -288,11 +292,11 @@ class CorrectionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Correc
 
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, correction_id: uuid.UUID) -> Response:
-        """Undoes a correction and restores what it changed. Later changes by people are kept."""
+        """Undo a correction and restore what it changed. Later changes by people are kept."""
         return self.answer(undo_correction(self.get_object(), requested_by=self.actor))
 
 
-@extend_schema_view(retrieve=extend_schema(description="The fact, whether valid or not."))
+@extend_schema_view(retrieve=extend_schema(description="Return a fact, whether it is still true or not."))
 class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
     """A person's facts."""
 
@@ -312,27 +316,28 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
         return fact_or_404(self.person, self.kwargs["fact_id"])
 
     def list(self, request: Request) -> Response:
-        """What was said of a person, the latest first: what holds, what ended, or what held at a time."""
+        """Return facts about a person, latest first: current ones, ended ones, or those true at a given time."""
         return Response(facts_of(self.person, self.validated_data))
 
     @extend_schema(operation_id="facts_correct")
     def partial_update(self, request: Request, fact_id: uuid.UUID) -> Response:
-        """Corrects or ends a fact, and with it all that says the same; `preview` only shows what that is.
+        """Correct or end a fact, with all matching items. With `preview`, only return the matching items.
 
-        Other facts, moments, the profile and texts of streams are changed. Turns stay as they were said and are marked:
-        nothing wrong is made of them again. An ending leaves moments and turns alone, for they tell of their time.
+        This changes other facts, moments, the profile and texts of streams. Turns stay unchanged but are marked, so the
+        error is not extracted again. Ending a fact doesn't change moments and turns, because they describe their own
+        time.
         """
         return self._changed(order_of(self.validated_data))
 
     @extend_schema(operation_id="facts_withdraw")
     def destroy(self, request: Request, fact_id: uuid.UUID) -> Response:
-        """Withdraws a fact that never held, and with it all that says the same; it can be undone."""
+        """Withdraw a fact that was never true, with all matching items. This can be undone."""
         return self._changed(withdrawing())
 
     @extend_schema(operation_id="sources_list")
     @action(detail=True)
     def sources(self, request: Request, fact_id: uuid.UUID) -> Response:
-        """The turns that a fact comes from, word for word; at most a hundred."""
+        """Return the source turns of a fact, at most 100."""
         return Response({"sources": sources_of(self.found_person, self.get_object())})
 
     def _changed(self, order: Order) -> Response:

@@ -25,7 +25,9 @@ class JobsQuery(PageQuery):
     session_id = PublicIdField(required=False)
     process = TextField(max_length=32, required=False)
     status = serializers.ChoiceField(choices=Job.Status.choices, required=False)
-    after = UUIDField(required=False, help_text="Instead of `offset`: the id of the last job of the previous page.")
+    after = UUIDField(
+        required=False, help_text="The id of the last job of the previous page. Use it instead of `offset`."
+    )
 
 
 class Accepted(serializers.Serializer[Any]):
@@ -69,8 +71,8 @@ def accepted(job: Job) -> Response:
 
 
 @extend_schema_view(
-    list=extend_schema(description="Jobs about a person, newest first."),
-    retrieve=extend_schema(description="The job with its progress, and its results or error."),
+    list=extend_schema(description="Return the jobs of a person, newest first."),
+    retrieve=extend_schema(description="Return a job with its progress, and its results or error."),
 )
 class JobViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Job]):
     """Jobs about a person."""
@@ -93,7 +95,7 @@ class JobViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Job]):
 
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, job_id: uuid.UUID) -> Response:
-        """Gives a failed job a new set of attempts."""
+        """Retry a failed job with a new set of attempts."""
         job = self.get_object()
         if job.user_id is None:
             let_everybodys_change()

@@ -37,17 +37,17 @@ class TagList(serializers.ListField):
 
 
 class BuildInput(PersonQuery):
-    """Asks for moments of a session."""
+    """A request to build the moments of a session."""
 
     rules = {"dependentSchemas": {"lag": {"required": ["force"], "properties": {"force": {"const": True}}}}}
 
     session_id = PublicIdField()
-    force = BooleanField(default=False, help_text="Build whatever the thresholds say.")
-    lag = IntegerField(min_value=0, max_value=1_000_000, required=False, help_text="Turns to keep live.")
+    force = BooleanField(default=False, help_text="Build regardless of the thresholds.")
+    lag = IntegerField(min_value=0, max_value=1_000_000, required=False, help_text="Number of turns to keep live.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if "lag" in attrs and not attrs["force"]:
-            raise serializers.ValidationError({"lag": "A lag can be given for a forced build only."}, CONTRADICTORY)
+            raise serializers.ValidationError({"lag": "lag needs force=true."}, CONTRADICTORY)
         return attrs
 
 
@@ -59,9 +59,9 @@ class MomentsQuery(PageQuery):
     topic = TextField(max_length=255, required=False)
     since = AwareDateTimeField(required=False, help_text="Moments that end at this time or later.")
     until = AwareDateTimeField(required=False, help_text="Moments that start at this time or earlier.")
-    text = TextField(max_length=1000, required=False, help_text="Words of name, summary or detail.")
+    text = TextField(max_length=1000, required=False, help_text="Words of the name, summary or detail.")
     after = PublicIdField(
-        required=False, help_text="Instead of `offset`: the key of the last moment of the previous page."
+        required=False, help_text="The key of the last moment of the previous page. Use it instead of `offset`."
     )
 
 
@@ -72,7 +72,7 @@ class ChainQuery(PersonQuery):
 
 
 class MomentPatch(PersonQuery):
-    """What can be corrected in a moment."""
+    """The fields of a moment that can be corrected."""
 
     name = TextField(max_length=255, required=False)
     category = TextField(max_length=64, required=False)
@@ -128,9 +128,11 @@ class MomentChain(serializers.Serializer[Any]):
 
 
 @extend_schema_view(
-    list=extend_schema(description="Moments of a person, newest first."),
-    retrieve=extend_schema(description="The whole moment."),
-    destroy=extend_schema(description="Deletes the moment; the turns stay, and the chain closes over the gap."),
+    list=extend_schema(description="Return the moments of a person, newest first."),
+    retrieve=extend_schema(description="Return a moment."),
+    destroy=extend_schema(
+        description="Delete a moment. Its turns stay, and the moments before and after it are linked."
+    ),
 )
 class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Moment]):
     """A person's moments."""
@@ -156,7 +158,7 @@ class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
         return rows if self.action == "list" else rows.select_related("source_session")
 
     def partial_update(self, request: Request, key: str) -> Response:
-        """Corrects the moment; its key and its turns stay."""
+        """Correct a moment. Its key and its turns don't change."""
         moment = self.get_object()
         update(moment, self.validated_data)
         Event.objects.create(
@@ -173,14 +175,14 @@ class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
 
     @action(detail=True)
     def chain(self, request: Request, key: str) -> Response:
-        """The moments before this one, nearest first."""
+        """Return the moments before this one, nearest first."""
         depth = self.validated_data["depth"]
         found = Moment.objects.chain_from(self.get_object(), depth + 1)
         return self.answer({"moments": found[:depth], "has_more": len(found) > depth})
 
     @action(detail=False, methods=["post"])
     def build(self, request: Request) -> Response:
-        """Queues a build. If the session already has an open one, returns it."""
+        """Queue a build of moments. If the session already has an open job for this, return it."""
         session = session_or_404(self.person, self.validated_data["session_id"])
         params = {"lag": self.validated_data["lag"]} if "lag" in self.validated_data else {}
         force = self.validated_data["force"]

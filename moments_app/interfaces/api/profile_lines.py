@@ -19,11 +19,11 @@ from sessions_app.models import Message
 class LinesQuery(PageQuery):
     """Which lines."""
 
-    ended = BooleanField(default=False, help_text="Those that stood there before, the latest first.")
+    ended = BooleanField(default=False, help_text="Return earlier lines instead, latest first.")
 
 
 class LineSource(serializers.Serializer[Any]):
-    """A turn that a line comes from."""
+    """A source turn of a line."""
 
     session_id = serializers.CharField()
     sequence = serializers.IntegerField()
@@ -32,10 +32,12 @@ class LineSource(serializers.Serializer[Any]):
 class LineRow(serializers.ModelSerializer[ProfileLine]):
     """A line of a profile."""
 
-    sources = LineSource(many=True, help_text="Turns that are still there; none where it isn't known, or by hand.")
-    end_reason = serializers.CharField(help_text="changed, ended, by hand; blank while it stands.")
+    sources = LineSource(
+        many=True, help_text="Source turns that still exist. Empty if they are unknown or the line was written by hand."
+    )
+    end_reason = serializers.CharField(help_text="Why the line ended: changed, ended, by hand. Blank if it is current.")
     replaced_by = serializers.UUIDField(
-        source="replaced_by.line_id", default=None, allow_null=True, help_text="The line that took its place."
+        source="replaced_by.line_id", default=None, allow_null=True, help_text="The line that replaced it."
     )
 
     class Meta:
@@ -55,7 +57,7 @@ class LineRow(serializers.ModelSerializer[ProfileLine]):
 
 
 @extend_schema_view(
-    list=extend_schema(description="The lines of a profile's summary, in order, each with its source turns.")
+    list=extend_schema(description="Return the lines of a profile's summary in order, each with its source turns.")
 )
 class ProfileLineViewSet(ListModelMixin, PersonViewSet[ProfileLine]):
     """The lines of a profile."""

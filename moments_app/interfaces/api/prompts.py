@@ -41,13 +41,13 @@ NAME_MAX = 255 - len(ADDRESS)
 
 
 class PromptThere(Conflict):
-    """The application has a prompt of that name."""
+    """The application already has a prompt with this name."""
 
     code = "already_there"
 
 
 class PromptOfSite(Conflict):
-    """The prompt is the site's, and there are several applications: make one of that name for yours."""
+    """The prompt is site-wide, and there are several applications. Create a prompt with the same name for yours."""
 
     code = "prompt_of_site"
 
@@ -67,49 +67,54 @@ class VersionInput(StrictSerializer):
         min_value=0,
         max_value=NUMBER_MAX,
         required=False,
-        help_text="The newest version that its writer has seen. If there is a newer one: 409 (`newer_version`).",
+        help_text="The latest version that the author has seen. If there is a newer one, the request fails with "
+        "409 (`newer_version`).",
     )
-    activate = BooleanField(default=False, help_text="Put it in force at once.")
+    activate = BooleanField(default=False, help_text="Whether to activate the version now.")
 
 
 class PromptInput(StrictSerializer):
     """A new prompt with its first version."""
 
-    name = PublicIdField(max_length=NAME_MAX, help_text="Its address is `rem://prompts/{name}`.")
+    name = PublicIdField(max_length=NAME_MAX, help_text="Name of the prompt. Its address is `rem://prompts/{name}`.")
     purpose = serializers.ChoiceField(
         choices=PromptResource.Purpose.choices,
         required=False,
-        help_text="Left out: that of the site's prompt of this name, or the name itself.",
+        help_text="Default: the purpose of the site-wide prompt with this name, or the name itself.",
     )
-    title = TextField(max_length=255, required=False, help_text="Left out: that of the site's, or the name.")
+    title = TextField(
+        max_length=255, required=False, help_text="Default: the title of the site-wide prompt, or the name."
+    )
     content = WordsField(max_length=MAX_CHARS, error_messages={"blank": NO_WORD})
-    note = TextField(max_length=255, allow_blank=True, default="", help_text="What it is for.")
-    activate = BooleanField(default=False, help_text="Put it in force at once.")
+    note = TextField(max_length=255, allow_blank=True, default="", help_text="Why this version was written.")
+    activate = BooleanField(default=False, help_text="Whether to activate the version now.")
 
 
 class ActivateInput(StrictSerializer):
-    """Which version is to count."""
+    """The version to activate."""
 
     version = IntegerField(min_value=1, max_value=NUMBER_MAX)
 
 
 class PromptAnswer(serializers.ModelSerializer[PromptResource]):
-    """A prompt, and which of its versions is in force."""
+    """A prompt and its active version."""
 
     name = serializers.SerializerMethodField()
     title = serializers.CharField(source="name")
-    is_site = serializers.SerializerMethodField(help_text="Every application's that has none of its own.")
+    is_site = serializers.SerializerMethodField(
+        help_text="Whether the prompt is site-wide. It is used by applications without their own."
+    )
     active_version = serializers.IntegerField(
         source="active_version.number",
         default=None,
         allow_null=True,
-        help_text="Null: none is, and an application's own gives way to the site's.",
+        help_text="Number of the active version. Null: none, so the site-wide prompt is used.",
     )
     previous_version = serializers.IntegerField(
         source="previous_version.number",
         default=None,
         allow_null=True,
-        help_text="In force before; to put it in force is to roll back.",
+        help_text="The version that was active before. Activate it to roll back.",
     )
 
     class Meta:
@@ -133,10 +138,13 @@ class PromptAnswer(serializers.ModelSerializer[PromptResource]):
 
 
 class PromptDetail(PromptAnswer):
-    """A prompt with its text in force."""
+    """A prompt with its active text."""
 
     content = serializers.CharField(
-        source="active_version.content", default=None, allow_null=True, help_text="In force; null: no version is."
+        source="active_version.content",
+        default=None,
+        allow_null=True,
+        help_text="Text of the active version. Null: none is active.",
     )
     newest_version = serializers.SerializerMethodField()
 
@@ -152,8 +160,8 @@ class VersionRow(serializers.ModelSerializer[PromptVersion]):
     """A version without its text."""
 
     version = serializers.IntegerField(source="number")
-    is_active = serializers.SerializerMethodField(help_text="It is in force.")
-    is_tried = serializers.BooleanField(help_text="An operator tried it over a sample.")
+    is_active = serializers.SerializerMethodField(help_text="Whether the version is active.")
+    is_tried = serializers.BooleanField(help_text="Whether an operator tried the version on a sample.")
 
     class Meta:
         model = PromptVersion
@@ -164,7 +172,7 @@ class VersionRow(serializers.ModelSerializer[PromptVersion]):
 
 
 class VersionAnswer(VersionRow):
-    """A version with its text."""
+    """Return a version with its text."""
 
     class Meta(VersionRow.Meta):
         fields = (*VersionRow.Meta.fields, "content")
@@ -197,7 +205,7 @@ class OfPromptViewSet(ApiViewSet[M]):
         """
         prompt = self.prompt(name)
         if prompt.application_id is None and self.owner() is not None:
-            raise PromptOfSite(f"{prompt.uri} is the site's: POST prompts makes one for your application.")
+            raise PromptOfSite(f"{prompt.uri} is site-wide. Use POST prompts to create one for your application.")
         return prompt
 
     def owner(self) -> int | None:
@@ -216,9 +224,10 @@ class OfPromptViewSet(ApiViewSet[M]):
 
 @extend_schema_view(
     list=extend_schema(
-        description="Prompts of the key's application, ordered by address. Site-wide prompts fill in for missing ones."
+        description="Return the prompts of the key's application, ordered by address. Site-wide prompts fill in "
+        "for missing ones."
     ),
-    retrieve=extend_schema(description="The prompt with its active text."),
+    retrieve=extend_schema(description="Return a prompt with its active text."),
 )
 class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptResource]):
     """The prompts of an application."""
@@ -239,10 +248,10 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
 
     @transaction.atomic
     def create(self, request: Request) -> Response:
-        """Makes a prompt with its first version, which takes the place of the site's once it is in force."""
+        """Create a prompt with its first version. Once that is active, it replaces the site-wide prompt."""
         prompt = self._drafted()
         if not insert_unless_there(prompt):
-            raise PromptThere(f"There is a prompt {prompt.uri}.")
+            raise PromptThere(f"Your application already has a prompt {prompt.uri}.")
         self.added(prompt)
         return self.created(self.prompt(self.validated_data["name"]), is_new=True)
 
@@ -258,22 +267,25 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
         known = site.purpose if site else name
         purpose = purpose or known
         if purpose not in PromptResource.Purpose.values or (site and purpose != known):
-            raise serializers.ValidationError({"purpose": "Say what it is for; the site's has its own."}, CONTRADICTORY)
+            raise serializers.ValidationError(
+                {"purpose": "Send a known purpose. If a site-wide prompt has this name, send its purpose, or none."},
+                CONTRADICTORY,
+            )
         title = self.validated_data.get("title") or (site.name if site else name)
         return PromptResource(uri=uri, purpose=purpose, name=title, application_id=self.owner())
 
     @action(detail=True, methods=["post"])
     @transaction.atomic
     def activate(self, request: Request, name: str) -> Response:
-        """Activates a version, starting with the next job. To roll back, activate `previous_version`."""
+        """Activate a version, starting with the next job. To roll back, activate `previous_version`."""
         prompt = self.changeable(name)
         put_in_force(one_or_404(prompt.versions.all(), number=self.validated_data["version"]), by=self.actor)
         return self.answer(self.prompt(name))
 
 
 @extend_schema_view(
-    list=extend_schema(description="Versions of a prompt without their texts, newest first."),
-    retrieve=extend_schema(description="A version with its text."),
+    list=extend_schema(description="Return the versions of a prompt without their texts, newest first."),
+    retrieve=extend_schema(description="Return a version with its text."),
 )
 class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptVersion]):
     """The versions of a prompt."""
@@ -292,6 +304,6 @@ class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[P
 
     @transaction.atomic
     def create(self, request: Request, name: str) -> Response:
-        """Adds a version. `activate` also activates it, starting with the next job; if that fails, nothing is added."""
+        """Add a version. `activate` also activates it, starting with the next job; if that fails, nothing is added."""
         number = self.added(self.changeable(name)).number
         return self.created(one_or_404(self.get_queryset(), number=number), is_new=True)

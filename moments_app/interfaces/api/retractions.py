@@ -40,7 +40,7 @@ NAMES_OF_ITEMS = ("atom_ids", "entity_ids", "written_by")
 
 
 class RetractionInput(PersonQuery):
-    """What is no longer to be believed."""
+    """The turns or items to retract."""
 
     session_id = PublicIdField(required=False)
     sequences = serializers.ListField(
@@ -50,14 +50,14 @@ class RetractionInput(PersonQuery):
         required=False,
         allow_null=True,
         default=None,
-        help_text="Of the turns; left out: all the session has.",
+        help_text="Sequences of the turns. Default: all turns of the session.",
     )
     atom_ids = serializers.ListField(
         child=UUIDField(),
         min_length=1,
         max_length=MOST_TURNS,
         required=False,
-        help_text="Items that somebody wrote directly, instead of turns.",
+        help_text="Directly written items, instead of turns.",
     )
     entity_ids = serializers.ListField(
         child=UUIDField(),
@@ -67,26 +67,28 @@ class RetractionInput(PersonQuery):
         help_text="Tasks, goals and problems, instead of turns.",
     )
     written_by = PublicIdField(
-        required=False, help_text="Instead: all that this key or operator wrote directly, as `written_by` names it."
+        required=False,
+        help_text="Retract everything that this key or operator wrote directly, instead of turns. Use the value "
+        "of `written_by`.",
     )
-    reason = TextField(max_length=2_000, help_text="For whoever reads about it later.")
-    preview = BooleanField(default=False, help_text="Only say what would be withdrawn.")
+    reason = TextField(max_length=2_000, help_text="Reason for the retraction.")
+    preview = BooleanField(default=False, help_text="Only return what would be withdrawn.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check that one thing is named: turns, items or their writer."""
         named = [name for name in ("session_id", *NAMES_OF_ITEMS) if name in attrs]
         if len(named) != 1 or (attrs["sequences"] is not None and named != ["session_id"]):
-            told = "Name a session, with sequences or without; or items; or who wrote them."
+            told = "Send session_id (with or without sequences), items, entities or written_by."
             raise serializers.ValidationError(told, CONTRADICTORY)
         return attrs
 
 
 class RetractionAnswer(serializers.ModelSerializer[Retraction]):
-    """What was retracted, and how much was withdrawn with it."""
+    """A retraction and the number of withdrawn rows."""
 
     user_id = serializers.CharField(source="user.user_id", default=None, allow_null=True)
     stream_id = serializers.UUIDField(
-        source="stream.stream_id", default=None, allow_null=True, help_text="Of the shard in which everybody saw them."
+        source="stream.stream_id", default=None, allow_null=True, help_text="The shard of the shared items."
     )
     session_id = serializers.CharField(source="session.session_id", default=None, allow_null=True)
     atom_ids = serializers.ListField(source="item_ids", child=serializers.UUIDField(), allow_null=True)
@@ -114,18 +116,18 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
 
 
 class RetractionPreview(serializers.Serializer[Any]):
-    """What a retraction would withdraw, and about what it costs to make the rest anew."""
+    """What a retraction would withdraw, and the estimated cost of rebuilding the rest."""
 
     turns = serializers.IntegerField()
-    items = serializers.IntegerField(help_text="Those that were written directly.")
+    items = serializers.IntegerField(help_text="Number of directly written items.")
     moment_keys = serializers.ListField(child=serializers.CharField())
-    withdrawn = serializers.DictField(child=serializers.IntegerField(), help_text="Rows by kind.")
+    withdrawn = serializers.DictField(child=serializers.IntegerField(), help_text="Number of withdrawn rows by kind.")
     engine_calls = serializers.IntegerField()
 
 
 @extend_schema_view(
-    list=extend_schema(description="Retractions of a person, newest first."),
-    retrieve=extend_schema(description="The retraction: what it withdrew, why, and whether it was undone."),
+    list=extend_schema(description="Return the retractions of a person, newest first."),
+    retrieve=extend_schema(description="Return a retraction: what it withdrew, why, and whether it was undone."),
 )
 class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retraction]):
     """A person's retractions."""
@@ -143,7 +145,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
 
     @unlimited()
     def create(self, request: Request) -> Response:
-        """Retracts turns or directly written items. With `preview`, only returns what would be withdrawn (200)."""
+        """Retract turns or directly written items. With `preview`, only return what would be withdrawn (200)."""
         self.find_person()
         if "session_id" not in self.validated_data:
             return answer_items(self.found_person, self.validated_data, self.actor)
@@ -156,7 +158,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
     @action(detail=True, methods=["post"])
     @unlimited()
     def undo(self, request: Request, retraction_id: uuid.UUID) -> Response:
-        """Undoes a retraction and restores what it withdrew. The newest retraction must be undone first."""
+        """Undo a retraction and restore what it withdrew. The newest retraction must be undone first."""
         self.find_person()
         return self.answer(undo_retraction(self.get_object(), requested_by=self.actor))
 

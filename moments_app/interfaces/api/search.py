@@ -27,55 +27,61 @@ MATCH_COUNT_MAX = 100
 
 
 class SearchInput(PersonQuery):
-    """What is looked for."""
+    """A search."""
 
-    agent_id = PublicIdField(required=False, help_text="Whose shards are searched too; left out: every agent's.")
+    agent_id = PublicIdField(required=False, help_text="The agent whose shards are searched too. Default: every agent.")
     query = WordsField(max_length=QUERY_MAX_CHARS)
     kinds = serializers.ListField(
-        child=serializers.ChoiceField(choices=KINDS), default=list(KINDS), min_length=1, help_text="Left out: all."
+        child=serializers.ChoiceField(choices=KINDS), default=list(KINDS), min_length=1, help_text="Default: all kinds."
     )
-    match_count = IntegerField(min_value=1, max_value=MATCH_COUNT_MAX, required=False, help_text="Left out: 5.")
+    match_count = IntegerField(
+        min_value=1, max_value=MATCH_COUNT_MAX, required=False, help_text="Number of results. Default: 5."
+    )
     mode = serializers.ChoiceField(
-        choices=MODES, default="hybrid", help_text="By words (`text`), by meaning (`semantic`), or by both."
+        choices=MODES,
+        default="hybrid",
+        help_text="Search by words (`text`), by meaning (`semantic`), or by both (`hybrid`).",
     )
-    since = AwareDateTimeField(required=False, help_text="What was said at this time or later.")
+    since = AwareDateTimeField(required=False, help_text="Only results from this time or later.")
     as_of = AsOfField(
         required=False,
-        help_text="What was said by then, and of facts what was known then to hold. A date is its end.",
+        help_text="Only results up to this time, and facts known to be true then. A date means the end of that day.",
     )
 
 
 class SearchRanks(serializers.Serializer[Any]):
-    """The place in each search, from 1; null where that search didn't find it."""
+    """The rank in each search, from 1. Null if that search didn't find it."""
 
     semantic = serializers.IntegerField(default=None, allow_null=True)
     text = serializers.IntegerField(default=None, allow_null=True)
 
 
 class SearchResult(serializers.Serializer[Any]):
-    """One thing that was found."""
+    """A search result."""
 
     kind = serializers.ChoiceField(choices=KINDS)
     ref = serializers.CharField()
-    content = serializers.CharField(help_text="Its text, or the beginning of a long one.")
+    content = serializers.CharField(help_text="The text, shortened if it is long.")
     session_id = serializers.CharField(allow_null=True)
-    sequence = serializers.IntegerField(allow_null=True, help_text="Of a turn; of a moment the first it covers.")
-    role = serializers.CharField(help_text="Whose turn it is; blank for what is no turn.")
+    sequence = serializers.IntegerField(
+        allow_null=True, help_text="Sequence of the turn, or of the first turn of a moment."
+    )
+    role = serializers.CharField(help_text="Role of the turn. Blank for other kinds.")
     time = serializers.DateTimeField()
-    valid_from = serializers.DateTimeField(allow_null=True, help_text="Of a fact: since when, where that was said.")
+    valid_from = serializers.DateTimeField(allow_null=True, help_text="For a fact: when it became true, if known.")
     valid_until = serializers.DateTimeField(
-        allow_null=True, help_text="Of a fact: until when it held. Null: as far as is known, it does."
+        allow_null=True, help_text="For a fact: when it ended. Null: it is still true, as far as is known."
     )
     score = serializers.FloatField()
     ranks = SearchRanks()
 
 
 class SearchAnswer(serializers.Serializer[Any]):
-    """What was found, best first."""
+    """Search results, best first."""
 
     results = SearchResult(many=True)
-    mode = serializers.ChoiceField(choices=MODES, help_text="What was searched by.")
-    degraded = serializers.BooleanField(help_text="By words alone, though meaning was asked for.")
+    mode = serializers.ChoiceField(choices=MODES, help_text="The search mode that was used.")
+    degraded = serializers.BooleanField(help_text="True if the search used words only, although meaning was requested.")
 
 
 class SearchViewSet(PersonViewSet[Any]):
@@ -88,7 +94,7 @@ class SearchViewSet(PersonViewSet[Any]):
 
     @action(detail=False, methods=["post"])
     def search(self, request: Request) -> Response:
-        """Facts, moments and turns, best first, each with its address."""
+        """Search facts, moments and turns. Returns the best results first, each with its address."""
         return Response(search_data(self.user_id(), self.validated_data, application=self.application))
 
 

@@ -27,23 +27,25 @@ from sessions_app.limited_operators import unlimited
 
 
 class ShardRetractionInput(StrictSerializer):
-    """What is no longer to be believed of a shard."""
+    """The shared items to retract."""
 
     atom_ids = serializers.ListField(
-        child=UUIDField(), min_length=1, max_length=MOST_TURNS, required=False, help_text="Items that everybody sees."
+        child=UUIDField(), min_length=1, max_length=MOST_TURNS, required=False, help_text="Shared items."
     )
-    written_by = PublicIdField(required=False, help_text="Instead: all that this key or operator wrote there directly.")
-    reason = TextField(max_length=2_000, help_text="For whoever reads about it later.")
-    preview = BooleanField(default=False, help_text="Only say what would be withdrawn.")
+    written_by = PublicIdField(
+        required=False, help_text="Retract everything that this key or operator wrote directly into the shard."
+    )
+    reason = TextField(max_length=2_000, help_text="Reason for the retraction.")
+    preview = BooleanField(default=False, help_text="Only return what would be withdrawn.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check that one thing is named: items or their writer."""
         if ("atom_ids" in attrs) == ("written_by" in attrs):
-            raise serializers.ValidationError("Name items, or who wrote them.", CONTRADICTORY)
+            raise serializers.ValidationError("Send items or written_by.", CONTRADICTORY)
         return attrs
 
 
-@extend_schema_view(list=extend_schema(description="Retractions of shared items of a shard, newest first."))
+@extend_schema_view(list=extend_schema(description="Return the retractions of shared items of a shard, newest first."))
 class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
     """The retractions of a shard of the key's application. A shard belongs to no person."""
 
@@ -64,12 +66,12 @@ class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
         return Retraction.objects.of_shard(self.shard()).select_related("stream").newest_first()
 
     def create(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """Retracts what was written into a shard for all; with `preview` only says what that would withdraw (200)."""
+        """Retract shared items of a shard. With `preview`, only return what would be withdrawn (200)."""
         return answer_items(self.shard(), self.validated_data, self.actor)
 
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, stream_id: uuid.UUID, retraction_id: uuid.UUID) -> Response:
-        """Everybody sees the items again; the newest retraction goes first."""
+        """Undo a retraction and share the items again. The newest retraction must be undone first."""
         return self.answer(undo_retraction(self.get_object(), requested_by=self.actor))
 
     def shard(self) -> MemoryStream:

@@ -54,7 +54,7 @@ STREAM_FIELDS = (
 
 
 PROMPTS = ("extraction_prompt", "consolidation_prompt")
-HIDDEN = "Null for a shard if a user's key reads it."
+HIDDEN = "Null for a shard if the key belongs to a user."
 
 
 class StreamsQuery(PageQuery):
@@ -73,7 +73,7 @@ class Count(IntegerField):
 
 
 class StreamPatch(PersonQuery):
-    """What can be changed of a stream."""
+    """The fields of a stream that can be changed."""
 
     is_active = BooleanField(required=False)
     extraction_prompt = TextField(max_length=10_000, required=False)
@@ -89,7 +89,7 @@ class StreamPatch(PersonQuery):
         max_length=255,
         allow_blank=True,
         required=False,
-        help_text="Blank: ENGINE__MODEL; else one of MEMORY_FORMATION__STREAM_MODELS.",
+        help_text="One of MEMORY_FORMATION__STREAM_MODELS. Blank: ENGINE__MODEL.",
     )
     consolidation_prompt = TextField(max_length=10_000, allow_blank=True, required=False)
     consolidation_trigger = Count()
@@ -104,7 +104,7 @@ class ShardInput(StreamPatch):
     """A new shard."""
 
     name = TextField(max_length=64)
-    agent_id = PublicIdField(required=False, help_text="Left out: every agent's.")
+    agent_id = PublicIdField(required=False, help_text="The agent of the shard. Default: every agent.")
     extraction_prompt = TextField(max_length=10_000)
 
 
@@ -139,11 +139,15 @@ class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
 
 
 class StreamLine(serializers.Serializer[Any]):
-    """A line of a stream's text, and what it rests on."""
+    """A line of a stream's text and its sources."""
 
     text = serializers.CharField()
-    is_by_hand = serializers.BooleanField(help_text="Consolidations keep it word for word.")
-    observations = serializers.ListField(child=serializers.CharField(), help_text="Addresses of those it carries.")
+    is_by_hand = serializers.BooleanField(
+        help_text="Whether the line was written by hand. Consolidations keep such lines word for word."
+    )
+    observations = serializers.ListField(
+        child=serializers.CharField(), help_text="Addresses of the observations in the line."
+    )
 
 
 class StreamDetail(StreamAnswer):
@@ -171,7 +175,7 @@ class StreamDetail(StreamAnswer):
 
 
 class AlreadyThere(Conflict):
-    """There is a shard of that name."""
+    """A shard with this name already exists."""
 
     code = "already_there"
 
@@ -186,7 +190,7 @@ def streams_seen_by(person: UserProfile | None, application: int) -> QuerySet[Me
 class ServiceChangesShards(BasePermission):
     """Only a service key may change a shard."""
 
-    message = "A user's key can't change what all users of an agent share."
+    message = "A user's API key can't change a shard, which all users of an agent share. Use a service key."
 
     def has_object_permission(self, request: Request, view: Any, obj: MemoryStream) -> bool:
         return request.method in SAFE_METHODS or not obj.is_shard or key_of(request).user_id is None
@@ -217,9 +221,11 @@ class OfStreamViewSet(PersonViewSet[M]):
 
 
 @extend_schema_view(
-    list=extend_schema(description="Streams of a person and the shards of all agents, latest change first."),
+    list=extend_schema(
+        description="Return the streams of a person and the shards of all agents, most recently changed first."
+    ),
     retrieve=extend_schema(
-        description="The stream with its settings, its text, and the sources of each line of the text."
+        description="Return a stream with its settings, its text, and the sources of each line of the text."
     ),
 )
 class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemoryStream]):
@@ -239,7 +245,7 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
         return streams_seen_by(self.person, self.application).order_by("-last_updated_at", "-id")
 
     def create(self, request: Request) -> Response:
-        """Creates a shard: memory that all users of an agent share. Returns 409 if the name is taken."""
+        """Create a shard, which is memory shared by all users of an agent. Returns 409 if the name is taken."""
         defaults = LESSONS_DEFAULTS if self.validated_data["name"] == LESSONS else SHARD_DEFAULTS
         scope = {"stream_type": MemoryStream.Type.AGENT, "application_id": self.application}
         stream = MemoryStream(**scope, **asdict(defaults) | self.validated_data)
@@ -247,11 +253,11 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
         let_everybodys_change()
         _check_limits(stream)
         if not insert_unless_there(stream):
-            raise AlreadyThere(f"There is a shard {stream.name} of this agent.")
+            raise AlreadyThere(f"This agent already has a shard {stream.name}.")
         return self.created(stream, is_new=True)
 
     def partial_update(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """Changes its settings or its text."""
+        """Change the settings or the text of a stream."""
         stream = self.changeable()
         for name, value in self.validated_data.items():
             setattr(stream, name, value)
@@ -261,13 +267,13 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
 
     @action(detail=True, methods=["post"])
     def consolidate(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """Queues a consolidation, no matter how few observations wait."""
+        """Queue a consolidation, no matter how few observations wait."""
         stream = self.changeable()
         return accepted(Job.objects.request(Consolidate.name, None, stream=stream, requested_by=self.actor, force=True))
 
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """Undoes the last consolidation: restores the earlier text, and the absorbed observations wait again."""
+        """Undo the last consolidation and restore the earlier text. The absorbed observations wait again."""
         undo(self.changeable())
         return self.answer(self.stream())
 

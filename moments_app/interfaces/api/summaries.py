@@ -19,24 +19,26 @@ from sessions_app.models import Session
 
 
 class SummaryFact(serializers.Serializer[Any]):
-    """One thing a summary holds, and the turns that say it."""
+    """A fact of a summary and its source turns."""
 
     fact = serializers.CharField()
-    message_indexes = serializers.ListField(child=serializers.IntegerField(), help_text="Sequences.")
+    message_indexes = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Sequences of the source turns."
+    )
 
 
 class SummaryRow(serializers.ModelSerializer[Summary]):
-    """One version of a session's rolling summary."""
+    """A version of a session's rolling summary."""
 
     facts = SummaryFact(many=True)
     source_sequences = serializers.ListField(
-        child=serializers.IntegerField(), help_text="Of the turns it was made of that are still there."
+        child=serializers.IntegerField(), help_text="Sequences of the source turns that still exist."
     )
     base_end_sequence = serializers.IntegerField(
         source="base.end_sequence",
         default=None,
         allow_null=True,
-        help_text="Of the version it carries on; null for the first.",
+        help_text="Last sequence of the version that this one continues. Null for the first version.",
     )
 
     class Meta:
@@ -59,7 +61,8 @@ class SummaryRow(serializers.ModelSerializer[Summary]):
 
 @extend_schema_view(
     list=extend_schema(
-        description="Versions of a session's rolling summary, newest first; `completed` ones form a chain."
+        description="Return the versions of a session's rolling summary, newest first. Each completed version "
+        "continues the one before."
     )
 )
 class SummaryViewSet(ListModelMixin, PersonViewSet[Summary]):
@@ -82,6 +85,6 @@ class CompactViewSet(PersonViewSet[Session]):
 
     @action(detail=True, methods=["post"])
     def compact(self, request: Request, session_id: str) -> Response:
-        """Asks for a digest of the whole live window: the next load begins with it."""
+        """Queue a compaction of the session. The next load starts with the summary instead of the live turns."""
         session = session_or_404(self.person, session_id)
         return accepted(Job.objects.request(DigestSession.name, session, requested_by=self.actor, force=True))

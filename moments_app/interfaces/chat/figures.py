@@ -2,4 +2,6 @@
 
 from prometheus_client import Counter
 
-FAILURES = Counter("memory_chat_failures", "Calls without memory, without a spool, or not stored.", ["what"])
+FAILURES = Counter(
+    "memory_chat_failures", "Chat calls that ran without memory, were not spooled, or were not stored.", ["what"]
+)

@@ -52,11 +52,11 @@ async def authenticated(headers: Headers) -> ApiKey:
     if key is None:
         raise ChatError(401, "invalid_api_key", "The API key is missing or not valid.", {"WWW-Authenticate": "Bearer"})
     if not key.allows(CHAT):
-        raise ChatError(403, "insufficient_scope", "This needs a key of scope write.")
+        raise ChatError(403, "insufficient_scope", "This request needs an API key with the scope write.")
     throttle = KeyRateThrottle()
     if not throttle.allow_request(cast(Request, SimpleNamespace(auth=key)), cast(Any, None)):
         wait = str(max(1, round(throttle.wait() or 1)))
-        raise ChatError(429, "rate_limited", f"Too many calls; try again in {wait} s.", {"Retry-After": wait})
+        raise ChatError(429, "rate_limited", f"Too many requests. Try again in {wait} s.", {"Retry-After": wait})
     return key
 
 
@@ -68,7 +68,7 @@ async def _verified(text: str) -> ApiKey | None:
     except (DatabaseError, TimeoutError):
         cached: ApiKey | None = cache.get(place)
         if cached is None or not cached.is_valid():
-            text = "The key can't be checked: the database is away."
+            text = "The API key can't be checked, because the database does not respond. Try again in a moment."
             raise ChatError(503, "unavailable", text, {"Retry-After": "1"}) from None
         return cached
     cache.set(place, key, CACHE_SECONDS)
@@ -94,13 +94,13 @@ def chat_session_of(key: ApiKey, headers: Headers, request: ChatRequest) -> Chat
     # What a user's key says of anybody in the body is for the upstream.
     user_id = _id(headers, "X-User-Id") or own or _named("user", request.body.get("user"))
     if not user_id:
-        text = "X-User-Id is missing, and so is user: a service key names the person it acts for."
+        text = "Send X-User-Id, or user in the body. A service key must name the user."
         raise ChatError(400, "missing_user_id", text)
     if own and user_id != own:
         raise ChatError(404, "not_found", "Not found.")
     session_id = _id(headers, "X-Session-Id") or _named("conversation", request.conversation)
     if not session_id:
-        raise ChatError(400, "missing_session_id", "X-Session-Id is missing: it names the conversation.")
+        raise ChatError(400, "missing_session_id", "Send X-Session-Id, the id of the conversation.")
     return ChatSession(user_id, session_id, _id(headers, "X-Agent-Id"), key.application_id)
 
 
@@ -111,7 +111,7 @@ def _named(field: str, value: Any) -> str:
     try:
         text: str = _public_id.run_validation(value)
     except ValidationError:
-        raise ChatError(400, f"invalid_{field}", f"{field} has to be 1 to 255 characters, without a slash.") from None
+        raise ChatError(400, f"invalid_{field}", f"{field} must have 1 to 255 characters and no slash.") from None
     return text
 
 
@@ -123,7 +123,5 @@ def _id(headers: Headers, name: str) -> str:
     try:
         text: str = _public_id.run_validation(value.encode("latin-1").decode())
     except (UnicodeDecodeError, ValidationError):
-        raise ChatError(
-            400, "invalid_header", f"{name} has to be 1 to 255 characters in UTF-8, without a slash."
-        ) from None
+        raise ChatError(400, "invalid_header", f"{name} must have 1 to 255 characters in UTF-8 and no slash.") from None
     return text

@@ -33,7 +33,7 @@ class Passed:
     @property
     def error(self) -> str:
         """The reason why there is no answer; blank where there is one. An upstream's own text may quote anything."""
-        return "" if self.status < 400 else f"There is no answer: status {self.status}."
+        return "" if self.status < 400 else f"No answer: status {self.status}."
 
 
 def pass_on(session: ChatSession, body: dict[str, Any]) -> Passed:

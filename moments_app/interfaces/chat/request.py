@@ -120,7 +120,7 @@ def read_request(data: bytes) -> ChatRequest:
     body = read_body(data)
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise ChatError(400, "invalid_messages", "messages is missing, or not a list of messages.")
+        raise ChatError(400, "invalid_messages", "Send messages as a list with at least one message.")
     turns = list(read_turns((f"messages[{number}]", message) for number, message in enumerate(messages)))
     return ChatRequest(body, data, [Entry(message["role"], [message]) for message in messages], turns)
 
@@ -159,7 +159,7 @@ def _turn(place: str, message: Any, tools: dict[str, str]) -> NewMessage:
         return new_message(message, tools)
     except InvalidMessage as error:
         field = next(map(str, error.errors()[0]["loc"]), "it")  # what follows is one of the forms that it may have
-        reason = f"{field} is not as a chat message has it."
+        reason = f"{field} does not match the format of a chat message."
     except ValidationError as error:
         field, [detail, *_] = next(iter(cast(dict[str, list[Any]], error.detail).items()))
         reason = f"{field}: {detail}"

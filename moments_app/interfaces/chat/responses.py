@@ -53,11 +53,11 @@ def read_request(data: bytes) -> ResponsesRequest:
     """
     body = read_body(data)
     if body.get("background"):
-        raise ChatError(400, "background", "background is not served: an answer is waited for.")
+        raise ChatError(400, "background", "background=true is not supported. Send the request without it.")
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items:
-        raise ChatError(400, "invalid_input", "input is missing, or neither a text nor a list of items.")
+        raise ChatError(400, "invalid_input", "Send input as a text or a list of items.")
     grouped = _grouped(items)
     places = accumulate((len(parts) for _message, parts in grouped), initial=0)
     turns = list(read_turns((f"input[{place}]", message) for place, (message, _) in zip(places, grouped, strict=False)))
@@ -97,7 +97,7 @@ def _message(number: int, item: Any) -> dict[str, Any] | None:
         ChatError: it is no item.
     """
     if not isinstance(item, dict):
-        raise ChatError(400, "invalid_input", f"input[{number}] is no item.")
+        raise ChatError(400, "invalid_input", f"input[{number}] must be an object.")
     kind = item.get("type", "message")
     if kind in CALLS:
         return {"role": "assistant", "content": "", "tool_calls": [_call(item)]}

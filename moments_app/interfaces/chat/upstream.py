@@ -38,7 +38,7 @@ async def opened(method: str, path: str, body: bytes | None = None) -> AsyncIter
     """
     conf = settings.CHAT
     if not conf.upstream_base_url:
-        raise ChatError(503, "no_upstream", "No upstream is configured: CHAT__UPSTREAM_BASE_URL is not set.")
+        raise ChatError(503, "no_upstream", "No model endpoint is configured. Set CHAT__UPSTREAM_BASE_URL.")
     try:
         request = _client().build_request(
             method, f"{conf.upstream_base_url.rstrip('/')}{path}", content=body, headers=_headers(), timeout=_timeout()
@@ -48,7 +48,11 @@ async def opened(method: str, path: str, body: bytes | None = None) -> AsyncIter
         raise broken(error) from None
     try:
         if response.is_redirect:
-            raise ChatError(502, "upstream_redirects", "The upstream redirects, which is not followed.")
+            raise ChatError(
+                502,
+                "upstream_redirects",
+                "The model endpoint answered with a redirect, which is not followed. Check CHAT__UPSTREAM_BASE_URL.",
+            )
         yield response
     finally:
         await response.aclose()
@@ -57,8 +61,12 @@ async def opened(method: str, path: str, body: bytes | None = None) -> AsyncIter
 def broken(error: Exception) -> ChatError:
     """Return the error of an upstream that can't be reached: its kind, never its text."""
     if isinstance(error, httpx2.TimeoutException):
-        return ChatError(504, "upstream_timeout", "The upstream did not answer in time.")
-    return ChatError(502, "upstream_unavailable", f"The upstream can't be reached ({type(error).__name__}).")
+        return ChatError(504, "upstream_timeout", "The model endpoint did not respond in time.")
+    return ChatError(
+        502,
+        "upstream_unavailable",
+        f"The model endpoint can't be reached ({type(error).__name__}). Check CHAT__UPSTREAM_BASE_URL.",
+    )
 
 
 def passed_on(response: httpx2.Response) -> dict[str, str]:

@@ -63,7 +63,7 @@ class Connection:
             NotFound: the key may not see the person; or what was written is about something that was deleted meanwhile.
         """
         if not ApiKey(scope=self.scope).allows(ApiKey.Scope.WRITE):
-            raise PermissionDenied("This needs a key of scope write.")
+            raise PermissionDenied("This tool needs an API key with the scope write.")
         create = self.user_id is not None
         entered = acting_for(self.user_id, application=self.application, create=create, holding=True)
         with gone_is_not_found(), entered as user:

@@ -11,21 +11,21 @@ from sessions_app.models import Session
 
 
 class Command(RefusingCommand):
-    help = "Builds the moments of one session, here and now."
+    help = "Build the moments of one session now."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--user", required=True, help="the user_id")
-        parser.add_argument("--session", required=True, help="the session_id")
+        parser.add_argument("--user", required=True, help="user_id of the person")
+        parser.add_argument("--session", required=True, help="session_id of the session")
         add_application(parser)
-        parser.add_argument("--force", action="store_true", help="whatever the thresholds say")
-        parser.add_argument("--lag", type=int, help="turns to keep live, with --force")
+        parser.add_argument("--force", action="store_true", help="build regardless of the thresholds")
+        parser.add_argument("--lag", type=int, help="number of turns to keep live; needs --force")
 
     def handle(self, *args: Any, **options: Any) -> str:
         session = Session.objects.named(options["session"], options["user"], application_of(options)).first()
         if session is None:
             raise CommandError(f"User {options['user']!r} has no session {options['session']!r}.")
         if options["lag"] is not None and (options["lag"] < 0 or not options["force"]):
-            raise CommandError("--lag takes a number from 0 and goes with --force.")
+            raise CommandError("--lag must be 0 or more, and needs --force.")
         params = {} if options["lag"] is None else {"lag": options["lag"]}
         asked = Job.objects.request(
             BuildMoments.name, session, requested_by="command", force=options["force"], params=params
@@ -41,10 +41,10 @@ class Command(RefusingCommand):
 def _not_taken(job: Job) -> str:
     """Say why a job can't be run now."""
     if job.is_held:
-        return f"Job {job.job_id} waits for its engine. {job.error}"
+        return f"Job {job.job_id} is waiting for its engine. {job.error}"
     if job.status == Job.Status.QUEUED:
         until = f"{job.run_after:%Y-%m-%d %H:%M:%S} UTC"
-        return f"Job {job.job_id} waits until {until}, because of its last attempt: {job.error}"
+        return f"Job {job.job_id} is waiting until {until}, because its last attempt failed: {job.error}"
     if job.status == Job.Status.PROCESSING:
-        return f"Job {job.job_id} is being worked on already."
-    return f"Job {job.job_id} has just been {job.status} by a worker."
+        return f"A worker is already running job {job.job_id}."
+    return f"A worker has just {job.status} job {job.job_id}."

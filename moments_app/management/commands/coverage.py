@@ -11,22 +11,22 @@ from sessions_app.several_servers import read_as_of_now
 
 
 class Command(RefusingCommand):
-    help = "Says where every turn is; fails when one is nowhere."
+    help = "Report how many turns are in each state of memory. Fails if a turn is in none."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--user", metavar="USER_ID", help="Only this person's.")
+        parser.add_argument("--user", metavar="USER_ID", help="only this person")
         add_application(parser)
-        parser.add_argument("--queue", action="store_true", help="Ask again for what has failed or is nowhere.")
+        parser.add_argument("--queue", action="store_true", help="queue failed and missing work again")
 
     def handle(self, *args: Any, **options: Any) -> str:
         user = self._user(options["user"], application_of(options))
         if options["queue"]:
-            return f"asked for: {len(queue_again(user, requested_by='coverage'))}"
+            return f"queued: {len(queue_again(user, requested_by='coverage'))}"
         found, sessions = read_as_of_now(lambda: (coverage(user), uncovered(user)))
         lines = [f"{name.replace('_', ' ')}: {value}" for name, value in asdict(found).items()]
         lines += [f"see session {session.session_id} of {session.user.user_id}" for session in sessions]
         if not found.is_whole:
-            raise CommandError("\n".join([*lines, "Some turns are nowhere, or counters disagree with rows."]))
+            raise CommandError("\n".join([*lines, "Some turns are in no state of memory, or counters are wrong."]))
         return "\n".join(lines)
 
     def _user(self, user_id: str | None, application: int) -> UserProfile | None:

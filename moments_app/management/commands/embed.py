@@ -25,14 +25,16 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--model", help="Its name at the endpoint; left out: the one in use.")
-        parser.add_argument("--dimensions", type=int, help="Width of its vectors.")
-        parser.add_argument("--refused", action="store_true", help="Send texts that the endpoint refused once more.")
-        parser.add_argument("--activate", action="store_true", help="Switch searches to it when it is complete.")
+        parser.add_argument("--model", help="name of the model at the endpoint; default: the model in use")
+        parser.add_argument("--dimensions", type=int, help="number of dimensions of its vectors")
+        parser.add_argument("--refused", action="store_true", help="resend texts that the endpoint rejected")
+        parser.add_argument(
+            "--activate", action="store_true", help="switch searches to this model when all texts have a vector"
+        )
 
     def handle(self, *args: Any, **options: Any) -> str:
         if not settings.EMBEDDING.is_on:
-            raise CommandError("No embeddings provider is set: EMBEDDING__BASE_URL or EMBEDDING__API_KEY.")
+            raise CommandError("No embeddings provider is set. Set EMBEDDING__BASE_URL or EMBEDDING__API_KEY.")
         model = self._model(options["model"], options["dimensions"], wants_new=options["activate"])
         if options["refused"]:
             model.ask_refused_again()
@@ -52,7 +54,7 @@ class Command(BaseCommand):
         parts = [f"{waiting:,} waiting"] if waiting else []
         if refused:
             said = " ".join(embed.refusals(model))
-            parts.append(f"{refused:,} refused, which --refused sends again{f' ({said})' if said else ''}")
+            parts.append(f"{refused:,} rejected (resend them with --refused){f' ({said})' if said else ''}")
         return ", ".join(parts) or "complete"
 
     def _model(self, name: str | None, dimensions: int | None, *, wants_new: bool) -> EmbeddingModel:
@@ -63,9 +65,9 @@ class Command(BaseCommand):
                 return model
             name, dimensions = model.name, model.dimensions
         if not name or not dimensions:
-            raise CommandError("Name both --model and --dimensions, or neither.")
+            raise CommandError("Use --model and --dimensions together, or neither.")
         if not 1 <= dimensions <= 4_000:
-            raise CommandError(f"--dimensions is from 1 to 4000, not {dimensions}.")
+            raise CommandError(f"--dimensions must be from 1 to 4000, not {dimensions}.")
         return EmbeddingModel.objects.ensure(name, dimensions, concurrently=True)
 
     def _say_cost(self, model: EmbeddingModel) -> None:
@@ -78,7 +80,7 @@ class Command(BaseCommand):
             texts += number
             tokens += number * fmean(sample or [0])
         cost = cost_of(embedder_name(model.name), round(tokens), 0)
-        price = "of unknown price" if cost is None else f"{cost:.2f} USD"
+        price = "price unknown" if cost is None else f"{cost:.2f} USD"
         self.stdout.write(f"{texts:,} texts to embed, about {tokens:,.0f} tokens, {price}.")
         self.stdout.flush()
 
@@ -107,6 +109,8 @@ class Command(BaseCommand):
             if answered.error:
                 tries += 1
                 if tries == TRIES or answered.error.kind == "invalid_answer":
-                    raise CommandError(f"{answered.error} What is embedded is kept; run this again to go on.")
+                    raise CommandError(
+                        f"{answered.error} Finished vectors are stored. Run the command again to continue."
+                    )
                 time.sleep(answered.error.retry_after or PAUSE)
             texts = answered.left

@@ -10,12 +10,12 @@ from sessions_app.several_servers import read_as_of_now
 
 
 class Command(RefusingCommand):
-    help = "Says how many calls, tokens and how much money the memory of what waits would take."
+    help = "Estimate the model calls, tokens and cost of pending memory work."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--user", metavar="USER_ID", help="Only this person's sessions.")
+        parser.add_argument("--user", metavar="USER_ID", help="only the sessions of this person")
         add_application(parser)
-        parser.add_argument("--everything", action="store_true", help="As if nothing had been made yet.")
+        parser.add_argument("--everything", action="store_true", help="estimate all work, including finished work")
 
     def handle(self, *args: Any, **options: Any) -> str:
         user = UserProfile.objects.named(options["user"], application_of(options)) if options["user"] else None

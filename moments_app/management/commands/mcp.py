@@ -11,7 +11,7 @@ from sessions_app.models.session import DEFAULT_AGENT
 
 
 class Command(RefusingCommand):
-    help = "Serves one person's memory to an assistant on this machine: the Model Context Protocol over stdio."
+    help = "Serve one person's memory to an assistant on this machine with the Model Context Protocol over stdio."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--user", required=True, help="user_id of the person")

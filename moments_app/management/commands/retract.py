@@ -20,16 +20,27 @@ class Command(RefusingCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("user", nargs="?", help="The user_id.")
-        parser.add_argument("session", nargs="?", help="The session_id.")
+        parser.add_argument("user", nargs="?", help="user_id of the person")
+        parser.add_argument("session", nargs="?", help="session_id of the session")
         add_application(parser)
-        parser.add_argument("--sequences", help="Of the turns, like 3,4,7-9; left out: all the session has.")
-        parser.add_argument("--item", action="append", metavar="ID", help="Instead of a session: written directly.")
-        parser.add_argument("--entity", action="append", metavar="ID", help="Instead: a task, goal or problem.")
-        parser.add_argument("--written-by", metavar="WHO", help="Instead: all that key:… or operator:… wrote directly.")
-        parser.add_argument("--reason", default="", help="For whoever reads about it later.")
-        parser.add_argument("--dry-run", action="store_true", help="Only say what would be withdrawn.")
-        parser.add_argument("--undo", metavar="ID", help="Of a retraction: put back what it withdrew.")
+        parser.add_argument("--sequences", help="turn numbers, such as 3,4,7-9; default: all turns of the session")
+        parser.add_argument(
+            "--item",
+            action="append",
+            metavar="ID",
+            help="id of an item that was written directly, instead of a session",
+        )
+        parser.add_argument(
+            "--entity", action="append", metavar="ID", help="id of a task, goal or problem, instead of a session"
+        )
+        parser.add_argument(
+            "--written-by",
+            metavar="WHO",
+            help="retract everything that key:… or operator:… wrote directly, instead of a session",
+        )
+        parser.add_argument("--reason", default="", help="reason, shown with the retraction")
+        parser.add_argument("--dry-run", action="store_true", help="only count what would be withdrawn")
+        parser.add_argument("--undo", metavar="ID", help="id of a retraction to undo")
 
     def handle(self, *args: Any, **options: Any) -> str:
         return _undone(options["undo"]) if options["undo"] else _retracted(options)
@@ -56,7 +67,7 @@ def _turns_retracted(options: dict[str, Any]) -> str:
 def _items_retracted(options: dict[str, Any]) -> str:
     user = UserProfile.objects.named(options["user"], application_of(options))
     if user is None or options["session"]:
-        raise CannotRetract("Name a user, and no session." if user else f"There is no user {options['user']!r}.")
+        raise CannotRetract("Use --user without --session." if user else f"There is no user {options['user']!r}.")
     atoms, entities = ([_uuid(text) for text in options[name] or ()] for name in ("item", "entity"))
     named = Named(atoms, entities, options["written_by"] or "")
     if options["dry_run"]:
@@ -69,7 +80,7 @@ def _items_retracted(options: dict[str, Any]) -> str:
 def _reason(options: dict[str, Any]) -> str:
     reason: str = options["reason"]
     if not reason.strip():
-        raise CannotRetract("Give a --reason.")
+        raise CannotRetract("Add a --reason.")
     return reason
 
 
@@ -82,14 +93,14 @@ def _uuid(text: str) -> uuid.UUID:
     try:
         return uuid.UUID(text)
     except ValueError:
-        raise CannotRetract(f"{text!r} is no id of an item.") from None
+        raise CannotRetract(f"{text!r} is not the id of an item.") from None
 
 
 def _undone(retraction_id: str) -> str:
     try:
         retraction = Retraction.objects.filter(retraction_id=retraction_id).first()
     except ValidationError as error:
-        raise CannotRetract(f"{retraction_id!r} is no id of a retraction.") from error
+        raise CannotRetract(f"{retraction_id!r} is not the id of a retraction.") from error
     if retraction is None:
         raise CannotRetract(f"There is no retraction {retraction_id}.")
     undo_retraction(retraction, requested_by="command")

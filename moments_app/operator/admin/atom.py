@@ -38,8 +38,8 @@ class MemoryAtomAdmin(PageAdmin):
     paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("content",)
-    search_help_text = f"Words in the newest {SEARCHED:,}, or the beginning of a user_id"
-    when_empty = "Facts and observations appear as conversations are formed into streams."
+    search_help_text = f"Words (newest {SEARCHED:,} items), or the start of a user_id"
+    when_empty = "No facts or observations yet. They are formed from conversations."
     list_before_template = "operator/facts/of_stream.html"
     form_page = AtomForm
     views = (EvictAtom, RestoreAtom, MoveAtom, SaidElsewhere, CorrectFact, RetractItems)

@@ -25,7 +25,7 @@ class CircuitAdmin(ReadOnlyAdmin):
     actions = ("try_now", "close")
     views = (TryCircuit, CloseCircuit)
     form_page = CircuitForm
-    when_empty = "An engine appears here when it fails for the first time."
+    when_empty = "No circuits yet. A model or endpoint appears here when it fails for the first time."
     fieldsets = ((None, {"fields": (("engine", "work"),)}),)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -35,14 +35,14 @@ class CircuitAdmin(ReadOnlyAdmin):
         """Let whoever may change circuits steer them; nobody edits their rows."""
         return request.user.has_perm("moments_app.change_circuit")
 
-    @admin.action(description="Try the selected circuits now", permissions=["steer"])
+    @admin.action(description="Try selected circuits now", permissions=["steer"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Circuit]) -> None:
         """Send out the next probe of each at once."""
         TryCircuit.change_each(self, request, queryset)
 
-    @admin.action(description="Close the selected circuits", permissions=["steer"])
+    @admin.action(description="Close selected circuits", permissions=["steer"])
     @asks_first(
-        "Their engines are asked as usual, and all jobs that they hold are due at once.",
+        "Their engines are called as usual again, and all held jobs become due.",
         button="Close these circuits",
     )
     def close(self, request: HttpRequest, queryset: QuerySet[Circuit]) -> None:
@@ -61,7 +61,7 @@ class CircuitAdmin(ReadOnlyAdmin):
     def why_open(self, circuit: Circuit) -> str:
         return format_html('<span class="rem-op-cell">{}</span>', circuit.error or "–")
 
-    @admin.display(description="Jobs held")
+    @admin.display(description="Held jobs")
     def held_jobs(self, circuit: Any) -> str:
         if not circuit.held:
             return "0"

@@ -26,7 +26,7 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     paginator = InfinitePaginator
     tells_of_people = False
     search_fields = search_prefixes = ("session__session_id", "user__user_id")
-    search_help_text = "The beginning of a session_id or user_id"
+    search_help_text = "Start of a session_id or user_id"
     ordering = ("-created_at", "-id")
     form_page = ReceiptForm
 

@@ -29,8 +29,8 @@ class CorrectionAdmin(AskedForAdmin):
     applications = ("user__application",)
     list_filter = ("kind", ("undone_at", admin.EmptyFieldListFilter))
     search_fields = search_prefixes = ("user__user_id",)
-    search_help_text = "The beginning of a user_id"
-    when_empty = "Corrections appear when somebody corrects, ends or withdraws a fact."
+    search_help_text = "Start of a user_id"
+    when_empty = "No corrections yet. Each corrected, ended or withdrawn fact is listed here."
     ordering = ("-id",)
     form_page = CorrectionForm
     views = (UndoCorrection,)
@@ -50,8 +50,8 @@ class ContradictionAdmin(ReadOnlyAdmin):
     applications = ("user__application",)
     list_filter = (("decision", admin.EmptyFieldListFilter),)
     search_fields = search_prefixes = ("user__user_id",)
-    search_help_text = "The beginning of a user_id"
-    when_empty = "Facts that may contradict each other wait here for somebody to decide."
+    search_help_text = "Start of a user_id"
+    when_empty = "No contradictions. Facts that may contradict each other wait here for your decision."
     ordering = ("-id",)
     form_page = ContradictionForm
     views = (AcceptContradiction, DeclineContradiction, TakeAnswerBack)

@@ -17,7 +17,7 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     list_display = ("name", "dimensions", "is_active", "created_at")
     sortable_by = ()
     ordering = ("-id",)
-    when_empty = "The first model appears when a text is embedded."
+    when_empty = "No embedding models yet. The first one appears when a text is embedded."
     list_before_template = "operator/embeddings/list.html"
     views = (SendRefused,)
     form_page = EmbeddingModelForm

@@ -71,11 +71,11 @@ class EngineCallAdmin(LogAdmin):
     list_filter_submit = True
     list_before_template = "operator/calls/ways.html"
     ordering = ("-created_at", "-id")
-    when_empty = "Calls appear here once a language or embedding model is set and asked."
+    when_empty = "No model calls yet. Calls are listed here once a language or embedding model is set."
     list_select_related = ("job",)
     fieldsets = (
         (None, {"fields": (("called_at", "took"), ("purpose", "engine"), ("ok", "error_kind", "job_link"), "error")}),
-        ("What it used", {"fields": (("tokens", "cost"), "prompt_version")}),
+        ("Usage", {"fields": (("tokens", "cost"), "prompt_version")}),
     )
     form_page = CallForm
     views = (SiteCost,)
@@ -92,11 +92,11 @@ class EngineCallAdmin(LogAdmin):
     @admin.display(description="Tokens in, out")
     def tokens(self, call: EngineCall) -> str:
         if call.is_part:
-            return "with a combined call"
+            return "in a combined call"
         numbers = [f"{tokens:,}" if tokens is not None else "–" for tokens in (call.input_tokens, call.output_tokens)]
         return format_html('<span class="rem-op-time">{}</span>', ", ".join(numbers))
 
-    @admin.display(description="Took")
+    @admin.display(description="Duration")
     def took(self, call: EngineCall) -> str:
         return f"{call.latency_ms / 1000:,.1f} s"
 

@@ -47,7 +47,7 @@ class EntityAdmin(PageAdmin):
     paginator = InfinitePaginator
     search_fields = ("title",)
     open_lookups = ("user__id__exact",)
-    search_help_text = "Words of title or body, or the beginning of a user_id"
+    search_help_text = "Words of the title or body, or the start of a user_id"
     ordering = ("-id",)
     fields = (
         "title",
@@ -82,6 +82,6 @@ class EntityAdmin(PageAdmin):
     def user_link(self, entity: Entity) -> SafeString | str:
         return link_to(entity.user)
 
-    @admin.display(description="Said in")
+    @admin.display(description="Session")
     def session_link(self, entity: Entity) -> SafeString | str:
         return link_to(entity.source_session)

@@ -15,7 +15,7 @@ from moments_app.reports.providers import lane_states, provider_states
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
 from sessions_app.admin.views.base import may_see
 
-STATES = {"undone": "danger", "over": "success", "muted": "warning"}
+STATES = {"unfinished": "danger", "resolved": "success", "muted": "warning"}
 
 
 class MutedFilter(admin.SimpleListFilter):
@@ -45,7 +45,7 @@ class FailureGroupAdmin(ReadOnlyAdmin):
     views = (RetryFailure, MuteFailure, UnmuteFailure)
     form_page = FailureForm
     tells_of_people = False
-    when_empty = "Nothing has failed. Calls and jobs that fail are put together here by their cause."
+    when_empty = "Nothing has failed. Failed calls and jobs are grouped here by cause."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).with_stalled()  # type: ignore[no-any-return]
@@ -73,9 +73,9 @@ class FailureGroupAdmin(ReadOnlyAdmin):
 
     @display(description="State", label=STATES)  # type: ignore[untyped-decorator]
     def state(self, failure: Any) -> str:
-        return "muted" if failure.muted_at else "undone" if failure.stalled else "over"
+        return "muted" if failure.muted_at else "unfinished" if failure.stalled else "resolved"
 
-    @admin.display(description="Jobs undone")
+    @admin.display(description="Unfinished jobs")
     def stalled_jobs(self, failure: Any) -> str:
         return f"{failure.stalled:,}"
 
@@ -83,7 +83,7 @@ class FailureGroupAdmin(ReadOnlyAdmin):
     def whom(self, failure: Any) -> str:
         return f"{failure.people:,}"
 
-    @admin.display(description="Times")
+    @admin.display(description="Count")
     def times(self, failure: FailureGroup) -> str:
         return f"{failure.count:,}"
 
@@ -91,10 +91,10 @@ class FailureGroupAdmin(ReadOnlyAdmin):
     def last_error(self, failure: FailureGroup) -> str:
         return format_html('<span class="rem-op-why">{}</span>', failure.error)
 
-    @admin.display(description="Last")
+    @admin.display(description="Last seen")
     def seen_last(self, failure: FailureGroup) -> str:
         return one_line(failure.last_seen_at)
 
-    @admin.display(description="First")
+    @admin.display(description="First seen")
     def seen_first(self, failure: FailureGroup) -> str:
         return one_line(failure.first_seen_at)

@@ -33,14 +33,14 @@ STATE_LABELS = {
 }
 STATES: dict[str, tuple[str, Callable[[JobQuerySet], JobQuerySet]]] = {
     "due": ("Due", lambda jobs: jobs.due()),
-    "waiting": ("Waits for a later attempt", lambda jobs: jobs.later()),
+    "waiting": ("Waiting for retry", lambda jobs: jobs.later()),
     "held": ("Held by a circuit", lambda jobs: jobs.held()),
     "running": ("Running", lambda jobs: jobs.filter(status=Job.Status.PROCESSING)),
-    "stuck": ("Running, but silent", lambda jobs: jobs.stale()),
+    "stuck": ("Stuck: no heartbeat", lambda jobs: jobs.stale()),
     "failed": ("Failed", lambda jobs: jobs.filter(status=Job.Status.FAILED)),
     "completed": ("Completed", lambda jobs: jobs.filter(status=Job.Status.COMPLETED)),
     "cancelled": ("Cancelled", lambda jobs: jobs.cancelled()),
-    "skipped": ("Skipped, or cancelled", lambda jobs: jobs.filter(status=Job.Status.SKIPPED)),
+    "skipped": ("Skipped or cancelled", lambda jobs: jobs.filter(status=Job.Status.SKIPPED)),
 }
 
 COUNTED = 100  # failed jobs
@@ -83,14 +83,14 @@ class JobAdmin(LogAdmin):
         "circuit__id__exact",
         "failure__id__exact",
     )
-    search_help_text = "A whole job_id, or the beginning of a user_id or session_id"
+    search_help_text = "Complete job_id, or the start of a user_id or session_id"
     ordering = ("-id",)
     actions = ("retry", "cancel")
     form_page = JobForm
     views = (RetryJob, CancelJob)
-    when_empty = "Work appears here when an append, a schedule or somebody asks for it."
+    when_empty = "No jobs yet. New messages, schedules and operators queue jobs."
     fieldsets = (
-        ("As it is stored", {"classes": ("collapse",), "fields": ("job_id", "status", "worker", "params", "result")}),
+        ("Raw data", {"classes": ("collapse",), "fields": ("job_id", "status", "worker", "params", "result")}),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -107,18 +107,18 @@ class JobAdmin(LogAdmin):
         """Let whoever may change jobs steer them; nobody edits their rows."""
         return request.user.has_perm("moments_app.change_job")
 
-    @admin.action(description="Retry the selected jobs that failed or were cancelled", permissions=["steer"])
+    @admin.action(description="Retry selected failed or cancelled jobs", permissions=["steer"])
     @asks_first(
-        "Each that failed or was cancelled gets a new set of attempts, and is queued at once.",
+        "Failed and cancelled jobs are queued again now, with a new set of attempts.",
         button="Retry these jobs",
     )
     def retry(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
         """Give each a new set of attempts; say which could not be retried, and why."""
         RetryJob.change_each(self, request, queryset)
 
-    @admin.action(description="Cancel the selected jobs that are queued or running", permissions=["steer"])
+    @admin.action(description="Cancel selected queued or running jobs", permissions=["steer"])
     @asks_first(
-        "Each that is queued or running ends as skipped, and nothing of what it works on is kept.",
+        "Queued and running jobs end as cancelled, and their results are discarded.",
         button="Cancel these jobs",
     )
     def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
@@ -138,7 +138,7 @@ class JobAdmin(LogAdmin):
         named = [(part,) for part in (job.user, job.session, job.stream) if part]
         return format_html_join("", '<span class="rem-op-cell rem-op-narrow">{}</span>', named) or "–"
 
-    @admin.display(description="Asked for")
+    @admin.display(description="Queued")
     def asked_at(self, job: Job) -> str:
         return one_line(job.queued_at)
 
@@ -148,7 +148,7 @@ class JobAdmin(LogAdmin):
             '<span class="rem-op-cell rem-op-narrow">{}</span>', named_actor(job.requested_by, job.key_name)
         )
 
-    @admin.display(description="Took")
+    @admin.display(description="Duration")
     def took(self, job: Job) -> str:
         if job.started_at is None or job.finished_at is None:
             return "–"

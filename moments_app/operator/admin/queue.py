@@ -30,7 +30,7 @@ class QueueAdmin(ReadOnlyAdmin):
     """Entries that wait, or that a worker has taken. What matters of a job is in Jobs."""
 
     list_display = ("id", "task", "job", "state", "since")
-    when_empty = "Nothing waits."
+    when_empty = "The queue is empty."
     fields = readonly_fields = ("task", "job", "state", "since")
     ordering = ("id",)
 
@@ -46,11 +46,11 @@ class QueueAdmin(ReadOnlyAdmin):
         url = reverse("admin:moments_app_job_changelist")
         return format_html('<a class="rem-link" href="{}?q={}">{}</a>', url, job_id, job_id)
 
-    @display(description="State", label={"waits": "info", "taken": "success"})  # type: ignore[untyped-decorator]
+    @display(description="State", label={"waiting": "info", "running": "success"})  # type: ignore[untyped-decorator]
     def state(self, entry: OrmQ) -> str:
-        return "taken" if entry.lock and entry.lock > timezone.now() else "waits"
+        return "running" if entry.lock and entry.lock > timezone.now() else "waiting"
 
-    @admin.display(description="Since, or taken until")
+    @admin.display(description="Since, or reserved until")
     def since(self, entry: OrmQ) -> str:
         return one_line(entry.lock)
 
@@ -60,7 +60,7 @@ class FailureAdmin(ReadOnlyAdmin):
     """Tasks that ended in an error of their own; a failed job is no such error."""
 
     list_display = ("task", "ended_at", "last_line")
-    when_empty = "No task of the queue has ended in an error."
+    when_empty = "No queue task has failed."
     fields = readonly_fields = ("task", "arguments", "ended_at", "traceback")
     ordering = ("-stopped",)
 
@@ -81,7 +81,7 @@ class FailureAdmin(ReadOnlyAdmin):
     def arguments(self, task: Failure) -> str:
         return ", ".join(map(str, task.args or ())) or "–"
 
-    @admin.display(description="Error in full")
+    @admin.display(description="Full error")
     def traceback(self, task: Failure) -> str:
         return format_html('<pre class="rem-op-error" tabindex="0">{}</pre>', task.result or "–")
 
@@ -99,15 +99,15 @@ class ScheduleAdmin(ReadOnlyAdmin):
         """Let whoever may change schedules steer them; what they run is changed by nobody."""
         return request.user.has_perm("django_q.change_schedule")
 
-    @admin.action(description="Pause the selected schedules", permissions=["steer"])
+    @admin.action(description="Pause selected schedules", permissions=["steer"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Keep the schedules from running until somebody lets them."""
         self._set_repeats(request, queryset, PAUSED, "Paused.")
 
-    @admin.action(description="Let the selected schedules run again", permissions=["steer"])
+    @admin.action(description="Resume selected schedules", permissions=["steer"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Let the schedules run from their next time on."""
-        self._set_repeats(request, queryset, FOR_EVER, "Let run again.")
+        self._set_repeats(request, queryset, FOR_EVER, "Resumed.")
 
     def _set_repeats(self, request: HttpRequest, queryset: QuerySet[Any], repeats: int, entry: str) -> None:
         for schedule in queryset.exclude(repeats=repeats):
@@ -116,19 +116,19 @@ class ScheduleAdmin(ReadOnlyAdmin):
             self.log_change(request, schedule, entry)
             messages.success(request, f"{schedule.name}: {entry}")
 
-    @admin.display(description="What it does")
+    @admin.display(description="Purpose")
     def does(self, schedule: Any) -> str:
         try:
             import_string(schedule.func)
             return schedule_named(schedule.name).does
         except (ImportError, UnknownSchedule):
-            return "Its function is gone; manage.py migrate brings the table up to date."
+            return "Its function no longer exists. Run manage.py migrate to update the table."
 
-    @admin.display(description="Next time")
+    @admin.display(description="Next run")
     def next_time(self, schedule: Any) -> str:
         return one_line(schedule.next_run)
 
-    @admin.display(description="Runs")
+    @admin.display(description="Frequency")
     def every(self, schedule: Any) -> str:
         if schedule.schedule_type == Schedule.MINUTES:
             return f"every {schedule.minutes} min"

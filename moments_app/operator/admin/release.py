@@ -20,7 +20,7 @@ from moments_app.operator.views.release import (
 from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import ReadOnlyAdmin
 
-STATES = {"stands": "success", "revoked": "warning", "signature doesn't fit": "danger"}  # colours
+STATES = {"active": "success", "revoked": "warning", "invalid signature": "danger"}  # colours
 
 
 @admin.register(Release)
@@ -31,9 +31,9 @@ class ReleaseAdmin(ReadOnlyAdmin):
     applications = ("stream__application",)
     list_filter = (("revoked_at", admin.EmptyFieldListFilter),)
     search_fields = search_prefixes = ("wording", "actor")
-    search_help_text = "The beginning of a wording, or of who decided"
+    search_help_text = "Start of the shared text, or of the operator"
     ordering = ("-id",)
-    when_empty = "Nothing that a person said is shared. What was learned and may be waits for a decision."
+    when_empty = "Nothing is shared with others yet. Items that could be shared wait under Pending decisions."
     list_before_template = "operator/releases/list.html"
     actions = ("revoke_selected",)
     form_page = ReleaseForm
@@ -53,7 +53,7 @@ class ReleaseAdmin(ReadOnlyAdmin):
     def shard(self, release: Release) -> str:
         return release.stream.title
 
-    @admin.display(description="People it is from")
+    @admin.display(description="Source people")
     def people(self, release: Release) -> Any:
         return release.people  # type: ignore[attr-defined]
 
@@ -61,11 +61,11 @@ class ReleaseAdmin(ReadOnlyAdmin):
     def state(self, release: Release) -> str:
         if release.revoked_at:
             return "revoked"
-        return "stands" if release.is_signed else "signature doesn't fit"
+        return "active" if release.is_signed else "invalid signature"
 
-    @admin.action(description="Revoke the selected releases", permissions=["release"])
+    @admin.action(description="Revoke selected releases", permissions=["release"])
     @asks_first(
-        "Nobody else sees them any more, in no context, search or text. To share them again takes other releases.",
+        "Contexts and searches of other people no longer include them. To share them again, create new releases.",
         button="Revoke these releases",
     )
     def revoke_selected(self, request: HttpRequest, queryset: QuerySet[Release]) -> None:

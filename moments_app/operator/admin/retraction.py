@@ -19,7 +19,7 @@ class RetractionAdmin(AskedForAdmin):
     applications = ("user__application", "stream__application")
     list_filter = (("undone_at", admin.EmptyFieldListFilter),)
     search_fields = search_prefixes = ("session__session_id", "user__user_id")
-    search_help_text = "The beginning of a session_id or user_id"
+    search_help_text = "Start of a session_id or user_id"
     ordering = ("-id",)
     actions = ("undo_selected",)
     form_page = RetractionForm
@@ -40,9 +40,9 @@ class RetractionAdmin(AskedForAdmin):
         """Let whoever may change retractions undo them."""
         return request.user.has_perm("moments_app.change_retraction")
 
-    @admin.action(description="Undo the selected retractions", permissions=["undo"])
+    @admin.action(description="Undo selected retractions", permissions=["undo"])
     @asks_first(
-        "The turns are believed again, and what was made from them is back in contexts and searches.",
+        "The turns count again, and contexts and searches include what was derived from them.",
         button="Undo these retractions",
     )
     def undo_selected(self, request: HttpRequest, queryset: QuerySet[Retraction]) -> None:

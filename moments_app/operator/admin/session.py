@@ -55,7 +55,7 @@ class SessionAdmin(PageAdmin):
     )
     list_filter_submit = True
     search_fields = ("session_id",)
-    search_help_text = "The beginning of a session_id or user_id, or words that were said or stand in a title"
+    search_help_text = "Start of a session_id or user_id, or words of a turn or title"
     ordering = ("-last_activity_at", "-id")
     change_page = Transcript
     form_page = SessionForm
@@ -181,7 +181,7 @@ def _said_column(request: HttpRequest) -> Callable[[Session], str]:
     """Make a column of the list: the newest turn with the words that were searched for."""
     words = lexemes.whole_words(request.GET[SEARCH_VAR])
 
-    @admin.display(description="Said")
+    @admin.display(description="Matching turn")
     def said(session: Session) -> str:
         found: Mention | None = getattr(request, "said", {}).get(session.pk)
         if found is None:

@@ -46,7 +46,7 @@ class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
         self.instance.application_id = application = getattr(cleaned.get("application"), "pk", DEFAULT)
         shards = MemoryStream.objects.filter(stream_type=MemoryStream.Type.AGENT, application=application)
         if shards.filter(agent_id=cleaned.get("agent_id", ""), name=cleaned.get("name")).exists():
-            self.add_error("name", "The agent has a shard of this name.")
+            self.add_error("name", "This agent already has a shard with this name. Choose another name.")
         return cleaned
 
 
@@ -82,16 +82,19 @@ class MemoryStreamAdmin(PageAdmin):
     sortable_by = ()
     search_fields = search_prefixes = ("name", "agent_id", "user__user_id", "session__session_id")
     open_lookups = ("session__id__exact", "user__id__exact")
-    search_help_text = "The beginning of a shard's name, an agent_id, user_id or session_id"
+    search_help_text = "Start of a shard's name, an agent_id, user_id or session_id"
     ordering = ("-id",)
-    when_empty = "Streams appear with the first conversations. Shards are made here, or over the API."
+    when_empty = (
+        "No streams yet. A stream is a text that memory keeps up to date about a person, a session or an agent. "
+        "Streams appear with the first conversations. Add shared ones (shards) here or over the API."
+    )
     actions = ("consolidate", "undo")
     form_page = StreamForm
     views = (ConsolidateStream, UndoConsolidation, StreamItems, StreamVersions, StreamVersionPage)
     fieldsets = (
         ("Edit the text", {"classes": ("collapse",), "fields": ("pinned_content", "consolidated_content")}),
         (
-            "What it takes in",
+            "What is remembered",
             {
                 "classes": ("collapse",),
                 "fields": (
@@ -104,7 +107,7 @@ class MemoryStreamAdmin(PageAdmin):
             },
         ),
         (
-            "How it is consolidated",
+            "Consolidation",
             {
                 "classes": ("collapse",),
                 "fields": (
@@ -115,7 +118,7 @@ class MemoryStreamAdmin(PageAdmin):
         ),
     )
     add_fieldsets = (
-        ("A shard: memory that all users of an agent share", {"fields": (("name", "agent_id"),)}),
+        ("Shard: memory shared by all users of an agent", {"fields": (("name", "agent_id"),)}),
         *((name, {"fields": options["fields"]}) for name, options in fieldsets[1:]),
     )
 
@@ -123,7 +126,7 @@ class MemoryStreamAdmin(PageAdmin):
         """Ask for a shard's application, where there are several."""
         if obj is not None or not are_several():
             return super().get_fieldsets(request, obj)
-        return (("Whose it is", {"fields": ("application",)}), *self.add_fieldsets)
+        return (("Application", {"fields": ("application",)}), *self.add_fieldsets)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamList]:
         return StreamList
@@ -181,18 +184,18 @@ class MemoryStreamAdmin(PageAdmin):
     def consolidated(self, stream: MemoryStream) -> Any:
         return stream.consolidated_at  # type: ignore[attr-defined]
 
-    @admin.action(description="Consolidate the selected streams", permissions=["consolidate"])
+    @admin.action(description="Consolidate selected streams", permissions=["consolidate"])
     @asks_first(
-        "The text of each is written anew by its engine, however few observations wait.",
+        "The engine rewrites the text of each selected stream, even if only a few observations wait.",
         button="Consolidate these streams",
     )
     def consolidate(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:
         """Ask for it, however few observations wait."""
         ConsolidateStream.change_each(self, request, queryset)
 
-    @admin.action(description="Undo the last consolidation of the selected streams", permissions=["consolidate"])
+    @admin.action(description="Undo last consolidation of selected streams", permissions=["consolidate"])
     @asks_first(
-        "Each text is what it was before, and the observations wait again.",
+        "Each text returns to its previous version, and the observations wait again.",
         button="Undo these consolidations",
     )
     def undo(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:

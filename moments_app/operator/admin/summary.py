@@ -25,7 +25,7 @@ class StatusFilter(admin.SimpleListFilter):
     parameter_name = "status"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [*Summary.Status.choices, (STUCK, "Stuck: begun long ago, no job")]
+        return [*Summary.Status.choices, (STUCK, "Stuck (no job is working on it)")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Summary]) -> QuerySet[Summary]:
         if self.value() == STUCK:
@@ -44,7 +44,7 @@ class SummaryAdmin(ReadOnlyAdmin):
     paginator = InfinitePaginator
     search_fields = search_prefixes = ("session__session_id", "user__user_id")
     open_lookups = ("session__id__exact", "user__id__exact")
-    search_help_text = "The beginning of a session_id or user_id"
+    search_help_text = "Start of a session_id or user_id"
     ordering = ("-id",)
     form_page = SummaryForm
     views = (RetrySummary,)
@@ -80,7 +80,7 @@ class SummaryAdmin(ReadOnlyAdmin):
     def user_link(self, summary: Summary) -> SafeString | str:
         return link_to(summary.user)
 
-    @admin.display(description="Carries on")
+    @admin.display(description="Continues")
     def base_link(self, summary: Summary) -> SafeString | str:
         return link_to(summary.base, self.window(summary.base)) if summary.base else "–"
 
@@ -88,7 +88,7 @@ class SummaryAdmin(ReadOnlyAdmin):
     def sources(self, summary: Summary) -> int:
         return len(summary.source_message_ids)
 
-    @admin.display(description="Took")
+    @admin.display(description="Duration")
     def took(self, summary: Summary) -> SafeString | str:
         milliseconds = summary.generation_time_ms
         return "–" if milliseconds is None else format_html('<span class="rem-nowrap">{} ms</span>', milliseconds)

@@ -47,7 +47,7 @@ class UserProfileAdmin(PageAdmin):
     list_filter = ("is_test",)
     paginator = InfinitePaginator
     search_fields = ("user_id",)
-    search_help_text = "The beginning of a user_id, or words of a user_id or a summary"
+    search_help_text = "Start of a user_id, or words of a user_id or summary"
     ordering = ("-updated_at",)
     readonly_fields = ("created_at", "updated_at")
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))

@@ -27,7 +27,9 @@ class WebhookEndpointAdmin(PageAdmin):
     search_fields = search_prefixes = ("name",)
     ordering = ("name", "-id")
     form_page = WebhookForm
-    when_empty = "Add one to have another system told of moments, settled sessions, failures and erasures."
+    when_empty = (
+        "No webhooks yet. Add one to notify another system of moments, cleared sessions, failures and erasures."
+    )
 
     def get_fields(self, request: HttpRequest, obj: WebhookEndpoint | None = None) -> Any:
         whose = ("application",) if are_several() else ()
@@ -42,7 +44,7 @@ class WebhookEndpointAdmin(PageAdmin):
     def state(self, webhook: WebhookEndpoint) -> str:
         return "off" if not webhook.is_active else "failing" if webhook.failures else "active"
 
-    @admin.display(description="Told of")
+    @admin.display(description="Events")
     def told_of(self, webhook: WebhookEndpoint) -> str:
         return ", ".join(map(told_as, webhook.events))
 
@@ -59,23 +61,23 @@ class WebhookDeliveryAdmin(LogAdmin):
     ordering = ("-id",)
     actions = ("resend",)
     views = (ResendDelivery,)
-    when_empty = "What webhooks are told is listed here."
+    when_empty = "No deliveries yet. Each notification to a webhook is listed here."
     fields = readonly_fields = ("queued", "called", "endpoint", "how", "attempts", "last_error", "sent", "next_at")
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
         """Let whoever may change webhooks send again; nobody edits deliveries."""
         return request.user.has_perm("moments_app.change_webhookendpoint")
 
-    @admin.action(description="Send the selected again", permissions=["steer"])
+    @admin.action(description="Resend selected", permissions=["steer"])
     @asks_first(
-        "Each is sent to its endpoint once more, also where it was received.",
-        button="Send these again",
+        "Each delivery is sent to its endpoint again, even if it was received before.",
+        button="Resend these deliveries",
     )
     def resend(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> None:
         """Make each due at once."""
         ResendDelivery.change_each(self, request, queryset)
 
-    @admin.display(description="Since")
+    @admin.display(description="Queued")
     def queued(self, delivery: WebhookDelivery) -> str:
         return one_line(delivery.queued_at)
 

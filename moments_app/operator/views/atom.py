@@ -81,7 +81,7 @@ class EvictAtom(RowAction[MemoryAtom]):
     route, name = "<int:pk>/evict/", "evict"
 
     def change(self, atom: MemoryAtom) -> str:
-        message = "Evicted: no context and no search has it any more."
+        message = "Evicted. Contexts and searches no longer include it."
         self.attempt(atom, partial(curate.evict, atom), log="Evicted.", message=message)
         return change_url(atom)
 
@@ -93,7 +93,7 @@ class RestoreAtom(RowAction[MemoryAtom]):
 
     def change(self, atom: MemoryAtom) -> str:
         restore = partial(curate.restore, atom, requested_by=self.actor)
-        self.attempt(atom, restore, log="Restored.", message="Restored: it is in memory again.")
+        self.attempt(atom, restore, log="Restored.", message="Restored. Contexts and searches include it again.")
         return change_url(atom)
 
 
@@ -107,7 +107,7 @@ class MoveAtom(RowAction[MemoryAtom]):
         if form.is_valid():
             self._move(atom, form.cleaned_data["stream"])
         else:
-            messages.error(self.request, "Choose a stream of the same person.")
+            messages.error(self.request, "stream: choose another stream of the same person.")
         return change_url(atom)
 
     def _move(self, atom: MemoryAtom, stream: MemoryStream) -> None:
@@ -126,7 +126,7 @@ def _eviction_warning(atom: MemoryAtom) -> str:
     shared = Release.objects.standing().resting_on([atom]).count()
     if not shared:
         return ""
-    rest = f"{shared} released item{pluralize(shared)} {pluralize(shared, 'rests,rest')} on it."
+    rest = f"{shared} released item{pluralize(shared)} {pluralize(shared, 'comes,come')} from it."
     return f"{rest} Others keep seeing them until you revoke the release."
 
 

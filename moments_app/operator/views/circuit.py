@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Any
 
-from django.template.defaultfilters import pluralize
-
 from moments_app.models import Circuit, Job
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
@@ -26,7 +24,7 @@ class CircuitForm(FormPage[Circuit]):
             "may_change": self.admin.has_steer_permission(self.request),
             "held": shown.order_by("id")[:HELD_SHOWN],
             "held_count": count,
-            "close_warning": f"The engine is asked as usual. Due at once: {count:,} held job{pluralize(count)}.",
+            "close_warning": f"The engine is called as usual again. Held jobs that become due: {count:,}.",
         }
 
 
@@ -37,7 +35,7 @@ class TryCircuit(RowAction[Circuit]):
 
     def change(self, circuit: Circuit) -> str:
         do = partial(circuit.try_now, self.actor)
-        message = f"{circuit} is tried by the next free worker, or the next query."
+        message = f"The next free worker or query tries {circuit}."
         self.attempt(circuit, do, log="Tried.", message=message, about=str(circuit))
         return change_url(circuit)
 

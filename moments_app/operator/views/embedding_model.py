@@ -31,7 +31,7 @@ class SendRefused(RowAction[EmbeddingModel]):
     def change(self, model: EmbeddingModel) -> str:
         count = model.ask_refused_again()
         embed.ask_refused_again(self.actor)
-        self.log(model, "Refused texts sent again.", f"{count:,} refused texts are sent again.")
+        self.log(model, "Resent rejected texts.", f"{count:,} rejected texts are being resent.")
         return reverse("admin:moments_app_embeddingmodel_change", args=[model.pk])
 
 

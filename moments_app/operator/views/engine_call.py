@@ -41,7 +41,7 @@ class SiteCost(OperatorPage):
     route, name = "cost/", "cost"
     needs = ("moments_app.view_job",)
     template_name = "operator/calls/cost.html"
-    title = f"Cost of {cost.DAYS} days"
+    title = f"Cost of the last {cost.DAYS} days"
 
     def context(self) -> dict[str, Any]:
         count = partial(read_for_page, self.request, cost.site_cost)

@@ -40,15 +40,15 @@ KINDS = {
     "fact": "Facts and observations",
     "moment": "Moments",
     "profile": "The profile",
-    "stream": "Texts of streams",
-    "turn": "Turns, which stay as they were said and are marked",
+    "stream": "Stream texts",
+    "turn": "Turns (marked, but not changed)",
 }
 
 
 class PersonFacts(PersonPage):
     """What holds of a person, or was known at a time to hold then."""
 
-    route, name, tab, needs = "<int:pk>/facts/", "facts", "Facts in time", SEE_FACTS
+    route, name, tab, needs = "<int:pk>/facts/", "facts", "Facts over time", SEE_FACTS
     template_name = "operator/facts/person.html"
 
     def context(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class OrderForm(forms.Form):
         """Require what a correction puts in the place."""
         values: dict[str, Any] = super().clean() or {}
         if values.get("do") == Correction.Kind.CORRECTED and not values.get("content"):
-            self.add_error("content", "Say what is right.")
+            self.add_error("content", "content: enter the correct text.")
         return values
 
     def order(self) -> Order:
@@ -138,7 +138,7 @@ class SaidElsewhere(RowPage[MemoryAtom]):
     template_name = "operator/facts/elsewhere.html"
 
     def get_title(self) -> str:
-        return "Where else is this said"
+        return "Matching items"
 
     def context(self) -> dict[str, Any]:
         fact = self.row
@@ -193,7 +193,9 @@ class CorrectFact(RowPage[MemoryAtom]):
         except CannotCorrect as error:
             messages.error(request, str(error))
             return HttpResponseRedirect(change_url(self.row))
-        self.log(self.row, f"Correction {made.correction_id}.", f"{capfirst(made.kind)}, with all that said the same.")
+        self.log(
+            self.row, f"Correction {made.correction_id}.", f"{capfirst(made.kind)}, together with all matching items."
+        )
         return HttpResponseRedirect(change_url(made))
 
 
@@ -220,7 +222,7 @@ class UndoCorrection(RowAction[Correction]):
 
     def change(self, correction: Correction) -> str:
         undo = partial(undo_correction, correction, requested_by=self.actor)
-        self.attempt(correction, undo, log="Undone.", message="It is undone: all is as before.")
+        self.attempt(correction, undo, log="Undone.", message="The correction is undone, and all items are as before.")
         return change_url(correction)
 
 
@@ -259,14 +261,14 @@ class AcceptContradiction(Answer):
 
 
 class DeclineContradiction(Answer):
-    """Both facts hold."""
+    """Both facts are true."""
 
     route, name = "<int:pk>/decline/", "decline"
-    decision, told = Contradiction.Decision.DECLINED, "Both facts hold."
+    decision, told = Contradiction.Decision.DECLINED, "Both facts are true."
 
 
 class TakeAnswerBack(Answer):
     """Nobody has answered yet."""
 
     route, name = "<int:pk>/take-back/", "take_back"
-    decision, told = "", "The answer is taken back; both facts hold until there is another."
+    decision, told = "", "The answer was undone. Both facts count as true until someone answers again."

@@ -21,8 +21,8 @@ SHARED = 5  # people, and versions of prompts, that it hit most
 BAR = 480  # width of the strip, in its own units
 # By process, the counters of a session whose difference is what isn't remembered yet.
 NOT_REMEMBERED = {
-    "build_moments": ("turns are in no moment yet", "built_message_count"),
-    "form_memories": ("turns were not read for facts yet", "formed_message_count"),
+    "build_moments": ("turns without a moment", "built_message_count"),
+    "form_memories": ("turns not searched for facts", "formed_message_count"),
 }
 
 
@@ -95,15 +95,15 @@ class FailureForm(FormPage[FailureGroup]):
         rows = stalled.filter(session__isnull=False).order_by().values("session").distinct()
         sessions = self.seen(Session.objects.filter(pk__in=rows))
         found = sessions.aggregate(turns=Sum(F("message_count") - F(done)), sessions=Count("pk"))
-        return f"{found['turns'] or 0:,} {words}, of {found['sessions']:,} sessions" if found["sessions"] else ""
+        return f"{found['turns'] or 0:,} {words} in {found['sessions']:,} sessions" if found["sessions"] else ""
 
 
 def _retry(stalled: int) -> dict[str, Any]:
     """Say what it means to try all again."""
     return {
         "stalled_count": stalled,
-        "retry_warning": f"What failed is queued again, the first {AT_ONCE} of it, and what waits is due at once. An "
-        "engine that is left alone because of it is tried.",
+        "retry_warning": f"Up to {AT_ONCE} failed jobs are queued again, and waiting jobs become due now. If the "
+        "circuit of their engine is open, one job tries the engine.",
         "retry_button": f"Retry {stalled:,} job{pluralize(stalled)}",
     }
 
@@ -132,7 +132,7 @@ class MuteFailure(SteerFailure):
 
     def change(self, failure: FailureGroup) -> str:
         failure.mute(self.actor)
-        self.log(failure, "Muted.", f"{failure} is muted: the dashboard leaves it out.")
+        self.log(failure, "Muted.", f"{failure} is muted. The dashboard no longer shows it.")
         return change_url(failure)
 
 
@@ -143,5 +143,5 @@ class UnmuteFailure(SteerFailure):
 
     def change(self, failure: FailureGroup) -> str:
         failure.unmute()
-        self.log(failure, "Unmuted.", f"{failure} is on the dashboard again.")
+        self.log(failure, "Unmuted.", f"{failure} is unmuted. The dashboard shows it again.")
         return change_url(failure)

@@ -71,7 +71,7 @@ class CancelJob(RowAction[Job]):
     route, name, permission = "<path:pk>/cancel/", "cancel", "steer"
 
     def change(self, job: Job) -> str:
-        message = f"{job} is cancelled; nothing of it is kept."
+        message = f"{job} is cancelled, and its results are discarded."
         end = partial(cancel, job, actor=self.actor)
         self.attempt(job, end, log="Cancelled.", message=message, about=str(job))
         return change_url(job)

@@ -66,7 +66,7 @@ class Chain(OperatorPage):
         return get_object_or_404(UserProfile, pk=self.kwargs["user_pk"])
 
     def get_title(self) -> str:
-        return f"Chain of {self.person}"
+        return f"Moments of {self.person}"
 
     def context(self) -> dict[str, Any]:
         as_of = AsOf.of(self.request)

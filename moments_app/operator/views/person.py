@@ -45,7 +45,7 @@ KEPT: dict[str, type[Model]] = {
     "Tasks and goals": Entity,
     "Retractions": Retraction,
     "Jobs": Job,
-    "Context receipts": ContextReceipt,
+    "Served contexts": ContextReceipt,
 }
 COUNTED = 100
 READINGS_SHOWN = 10
@@ -86,7 +86,7 @@ class PersonPage(RowPage[UserProfile]):
 class Who(FirstTab[UserProfile], PersonPage):
     """Who somebody is."""
 
-    tab = "Who they are"
+    tab = "Overview"
     template_name = "operator/profiles/who.html"
 
     def note_reading(self) -> None:

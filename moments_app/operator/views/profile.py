@@ -56,8 +56,8 @@ class RestoreProfile(RowAction[UserProfile]):
     def change(self, profile: UserProfile) -> str:
         former: ProfileVersion = get_object_or_404(profile.versions, pk=self.kwargs["version"])
         profile.restore(former, actor=self.actor)
-        log = f"Restored as it was before {former.created_at:%Y-%m-%d %H:%M}."
-        self.log(profile, log, "The profile says again what it said then.")
+        log = f"Restored the version from before {former.created_at:%Y-%m-%d %H:%M}."
+        self.log(profile, log, "The profile is restored to that version.")
         return page_url(profile, "versions", profile.pk)
 
 
@@ -104,7 +104,7 @@ class EditLine(LineAction):
     """Have a line say what the operator wrote; blank takes it out."""
 
     route, name = "<int:pk>/lines/<int:line>/edit/", "edit_line"
-    done = "Corrected; engines leave the line as it is"
+    done = "Corrected. Engines no longer change the line"
 
     def do(self, line: ProfileLine) -> None:
         edit_line(line, self.request.POST.get("text", "")[:LINE_MAX], actor=self.actor)
@@ -114,7 +114,7 @@ class RestoreLine(LineAction):
     """Have a line stand again that ended."""
 
     route, name = "<int:pk>/lines/<int:line>/restore/", "restore_line"
-    done = "The line stands again"
+    done = "Restored the line"
 
     def do(self, line: ProfileLine) -> None:
         restore_line(line, actor=self.actor)
@@ -162,7 +162,9 @@ class EraseProfile(RowPage[UserProfile]):
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         if request.POST.get("user_id") != self.row.user_id:
-            return self.page(problem="That is not the user_id. Nothing was erased.")
+            return self.page(
+                problem="user_id: the text doesn't match. Nothing was erased. Type the user_id exactly as shown."
+            )
         person = self.row
         try:
             with unlimited():  # nothing may be left of the person that this operator doesn't see, as in others' logs
@@ -171,5 +173,5 @@ class EraseProfile(RowPage[UserProfile]):
             return self.page(problem=str(error))
         messages.success(request, f"Erased {erased.rows.total():,} rows; nothing is left. Event {erased.erasure_id}")
         if erased.has_files_left:
-            messages.warning(request, "The storage of archives failed; the queue tries again to remove the files.")
+            messages.warning(request, "The archive storage failed. A job retries to delete the files.")
         return HttpResponseRedirect(list_url(UserProfile))

@@ -167,7 +167,7 @@ class ChangesVersions(PromptEditor):
             with transaction.atomic():
                 put_in_force(version, by=self.actor)
                 number = version.number
-                self.log(self.row, f"Put version {number} in force.", f"Version {number} is in force.")
+                self.log(self.row, f"Activated version {number}.", f"Version {number} is active.")
         except NotApproved as error:
             messages.error(self.request, str(error))
 

@@ -82,12 +82,12 @@ def who_said_it(ages: Sequence[int]) -> str:
     """
     number = len(ages)
     if number == 0:
-        return "Said by a test person only."
+        return "Learned from a test person only."
     if number == 1:
-        return f"Said by 1 person; their account is {_days(ages)} old."
+        return f"Learned from 1 person; their account is {_days(ages)} old."
     people = f"more than {PEOPLE}" if number > PEOPLE else str(number)
     whose = "their" if number <= LISTED else f"the {LISTED} youngest"
-    return f"Said by {people} people; {whose} accounts are {_days(ages[:LISTED])} old."
+    return f"Learned from {people} people; {whose} accounts are {_days(ages[:LISTED])} old."
 
 
 def _days(ages: Sequence[int]) -> str:
@@ -102,7 +102,7 @@ def _days(ages: Sequence[int]) -> str:
 class Candidates(OperatorPage):
     """The candidates that nobody has decided on, newest first."""
 
-    route, name, title = "waiting/", "waiting", "What was learned, and waits for a decision"
+    route, name, title = "waiting/", "waiting", "Pending decisions"
     needs = (SEE_ITEMS,)
     template_name = "operator/releases/waiting.html"
 
@@ -172,7 +172,7 @@ class ReleaseCandidate(CandidateView, OperatorPage):
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = WordingForm(request.POST)
         if not form.is_valid():
-            return self.page(problem=f"Write what others are to see, in at most {LONGEST:,} characters.")
+            return self.page(problem=f"wording: enter the text to share, with at most {LONGEST:,} characters.")
         try:
             made = release(self.candidate, **form.cleaned_data, actor=self.actor)
         except CannotRelease as error:
@@ -195,7 +195,7 @@ class KeepPrivate(CandidateView):
             decline(self.candidate, actor=self.actor)
         except CannotRelease as error:
             raise Http404 from error
-        messages.success(request, "It stays with its person.")
+        messages.success(request, "Not released. Only its person sees it.")
         return self.next_page
 
 
@@ -235,7 +235,7 @@ class RevokeRelease(RowAction[Release]):
     route, name, permission = "<int:pk>/revoke/", "revoke", "release"
 
     def change(self, made: Release) -> str:
-        message = "Revoked: nobody's context or search has it any more."
+        message = "Revoked. Contexts and searches of other people no longer include it."
         self.attempt(made, partial(revoke, made, actor=self.actor), log="Revoked.", message=message, about=str(made))
         return change_url(made)
 
@@ -259,8 +259,10 @@ class RewordRelease(RowAction[Release]):
     def change(self, made: Release) -> str:
         form = WordingForm(self.request.POST)
         if not form.is_valid():
-            messages.error(self.request, f"Write what others are to see, in at most {LONGEST:,} characters.")
+            messages.error(self.request, f"wording: enter the text to share, with at most {LONGEST:,} characters.")
             return change_url(made)
         again = partial(reword, made, **form.cleaned_data, actor=self.actor)
-        self.attempt(made, again, log="Reworded.", message="Released in other words; the former ones are revoked.")
+        self.attempt(
+            made, again, log="Reworded.", message="Released with the new wording. The previous release is revoked."
+        )
         return change_url(Release.objects.filter(replaces=made).first() or made)

@@ -112,11 +112,11 @@ def _groups(found: Derived) -> list[Group]:
         _group("Moments", found.moments, _moment_row),
         _group("Summaries", found.summaries, _summary_row),
         *_groups_in_streams(found),
-        _group("Versions of the profile", versions, lambda version: Row(f"before {_time(version)}", person)),
-        _group("Lines of the profile", lines, lambda line: Row(str(line), person)),
-        _group("Partition events", found.events, _event_row),
-        _group("Rewritten: they name one of the moments, or tell of it", found.mentions, _mention_row),
-        _group("Journeys that may have led through one of the moments", found.journeys, _moment_row),
+        _group("Profile versions", versions, lambda version: Row(f"before {_time(version)}", person)),
+        _group("Profile lines", lines, lambda line: Row(str(line), person)),
+        _group("Boundaries in the transcript", found.events, _event_row),
+        _group("Rewritten, because they mention one of the moments", found.mentions, _mention_row),
+        _group("Journeys that may include one of the moments", found.journeys, _moment_row),
         *(_group(one.title, found.of_extras[one.name], _row) for one in withdrawals()),
     ]
     return [group for group in groups if group.count]
@@ -125,7 +125,7 @@ def _groups(found: Derived) -> list[Group]:
 def _groups_in_streams(found: InStreams) -> list[Group]:
     return [
         _group("Facts and observations", found.atoms, _row),
-        _group("Versions of streams' texts", found.versions, _version_row),
+        _group("Stream text versions", found.versions, _version_row),
     ]
 
 
@@ -203,7 +203,9 @@ class RetractTurns(SessionPage):
         if not form.is_valid() or "preview" not in _previewed(form, self.row):
             return self.page()
         made = retract(self.row, **form.cleaned_data, requested_by=self.actor)
-        message = f"{made.result['turns']} turns are retracted; what rests on others is made again."
+        message = (
+            f"{made.result['turns']} turns are retracted. Items that also come from other turns are being rebuilt."
+        )
         self.log(self.row, f"Retraction {made}.", message)
         return HttpResponseRedirect(change_url(made))
 
@@ -246,7 +248,10 @@ class RetractDirect(RowPage[Direct]):
             made = retract_items(self.owner(), self._named(), reason=reason, requested_by=self.actor)
         except CannotRetract:
             return self.page()
-        messages.success(request, f"{made.result['items']} items are retracted; what rests on others is made again.")
+        messages.success(
+            request,
+            f"{made.result['items']} items are retracted. Items that also come from other sources are being rebuilt.",
+        )
         return HttpResponseRedirect(change_url(made))
 
     def owner(self) -> Owner:
@@ -309,6 +314,6 @@ def _kinds(items: Sequence[RetractedItem]) -> list[Kind]:
     kinds: dict[tuple[str, bool], Kind] = {}
     for item in items:
         name = capfirst(str(item.table._meta.verbose_name_plural))
-        title = f"{name}, as they were before they were rewritten" if item.is_rewritten else name
+        title = f"{name}, before they were rewritten" if item.is_rewritten else name
         kinds.setdefault((item.model, item.is_rewritten), Kind(title, [])).items.append(item)
     return list(kinds.values())

@@ -172,7 +172,7 @@ class SessionJobs(SessionTab):
 class SessionContexts(SessionTab):
     """Receipts of the contexts that were served for the session, newest first."""
 
-    route, name, tab = "<int:pk>/contexts/", "contexts", "Contexts served"
+    route, name, tab = "<int:pk>/contexts/", "contexts", "Served contexts"
     needs = ("moments_app.view_contextreceipt",)
     template_name = "operator/sessions/contexts.html"
 

@@ -50,7 +50,7 @@ class BuildSession(RequestsJob, RowAction[Session]):
             messages.error(self.request, f"Turns to keep live: {' '.join(map(str, form['lag'].errors))}")
             return change_url(session)
         params = {name: value for name, value in form.cleaned_data.items() if value is not None}
-        return self.request_job(session, BuildMoments.name, "Asked for moments to be built", params=params)
+        return self.request_job(session, BuildMoments.name, "Queued a build of moments", params=params)
 
 
 class RequestDigest(RequestsJob, RowAction[Session]):
@@ -59,7 +59,7 @@ class RequestDigest(RequestsJob, RowAction[Session]):
     route, name = "<int:pk>/digest/", "digest"
 
     def change(self, session: Session) -> str:
-        return self.request_job(session, DigestSession.name, "Asked for a digest")
+        return self.request_job(session, DigestSession.name, "Queued the session to be compacted")
 
 
 class SettleSession(RequestsJob, RowAction[Session]):
@@ -68,7 +68,7 @@ class SettleSession(RequestsJob, RowAction[Session]):
     route, name = "<int:pk>/settle/", "settle"
 
     def change(self, session: Session) -> str:
-        return self.request_job(session, Settle.name, "Asked for the session to be settled")
+        return self.request_job(session, Settle.name, "Queued the session to be brought up to date and cleared")
 
 
 class HoldSession(RowAction[Session]):
@@ -82,7 +82,7 @@ class HoldSession(RowAction[Session]):
             session.hold(held, actor=self.actor)
             entry = "Put under legal hold." if held else "Released from legal hold."
             self.admin.log_change(self.request, session, entry)
-        message = "The session is under legal hold." if held else "The session is not held any more."
+        message = "The session is under legal hold." if held else "The session is no longer under legal hold."
         messages.success(self.request, message)
         return change_url(session)
 
@@ -97,7 +97,7 @@ class RebuildSession(RequestsJob, SessionPage):
         return super().context() | _to_rebuild(self.row)
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        message = "Asked for the moments to be made again"
+        message = "Queued a rebuild of the moments"
         return HttpResponseRedirect(self.request_job(self.row, RebuildMoments.name, message))
 
 

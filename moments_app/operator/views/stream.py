@@ -18,7 +18,7 @@ from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage, may_see, number_in
 
 PAGE = 20  # items, or versions
-TITLES = {MemoryAtom.Type.OBSERVATION.value: "Observations that wait", MemoryAtom.Type.FACT.value: "Facts"}
+TITLES = {MemoryAtom.Type.OBSERVATION.value: "Waiting observations", MemoryAtom.Type.FACT.value: "Facts"}
 
 
 class StreamForm(FormPage[MemoryStream]):
@@ -132,7 +132,7 @@ class ConsolidateStream(RowAction[MemoryStream]):
     @transaction.atomic
     def change(self, stream: MemoryStream) -> str:
         job = Job.objects.request(Consolidate.name, stream=stream, requested_by=self.actor, force=True)
-        self.log(stream, "Asked for a consolidation.", f"{stream.title}: asked for, job {job.job_id}.")
+        self.log(stream, "Queued a consolidation.", f"{stream.title}: queued as job {job.job_id}.")
         return change_url(stream)
 
 
@@ -142,7 +142,7 @@ class UndoConsolidation(RowAction[MemoryStream]):
     route, name = "<int:pk>/undo/", "undo"
 
     def change(self, stream: MemoryStream) -> str:
-        message = f"{stream.title}: the text is as before, and what was absorbed waits again."
+        message = f"{stream.title}: the text is back to its previous version, and its observations wait again."
         self.attempt(
             stream, partial(undo, stream), log="Undid the last consolidation.", message=message, about=stream.title
         )
@@ -175,8 +175,8 @@ def _when(stream: MemoryStream) -> str:
     """Say when the stream consolidates by itself."""
     fresh, trigger = stream.fresh, max(stream.consolidation_trigger, 1)  # type: ignore[attr-defined]
     if not stream.consolidation_prompt:
-        return "It has no consolidation prompt, so what is observed stays as it is."
+        return "It has no consolidation prompt, so observations are never merged into a text."
     if fresh >= trigger:
-        return "Enough wait: what comes in next asks for a consolidation."
+        return "Enough observations wait. The next message queues a consolidation."
     more = trigger - fresh
-    return f"With {more} more {'observation' if more == 1 else 'observations'} it is consolidated by itself."
+    return f"It is consolidated automatically after {more} more {'observation' if more == 1 else 'observations'}."

@@ -69,11 +69,13 @@ class Trace(SessionPage):
             raise PermissionDenied
         model, names = request.POST.get("model", "").strip(), request.POST.getlist("line")
         if self.then is None or not model or not can_ask_again():
-            return self.page(refused="There is nothing to ask again, or nobody to ask.")
+            return self.page(refused="Can't ask again: the context is no longer stored, or no upstream model is set.")
         try:
             said = ask_again(self.then, _lines_named(names), model=model)
         except (EngineError, InvalidAnswer) as error:
-            return self.page(refused=str(error) or "It gave no answer that can be read.", ticked=names, model=model)
+            return self.page(
+                refused=str(error) or "The model's answer can't be read. Try again.", ticked=names, model=model
+            )
         before = self.round.answer.content if self.round.answer else ""
         return self.page(said=said, parts=word_diff(before, said), ticked=names, model=model)
 
@@ -108,7 +110,7 @@ class Trace(SessionPage):
         """Return the context that the same question would get now, or why there is none."""
         question = self.round.question
         if question is None:
-            return None, "Nobody asked anything before this turn."
+            return None, "There is no question before this turn."
         query = then.query if then else question.content[:QUERY_MAX_CHARS]
         plan = then.plan if then else "query"
         session = self.row

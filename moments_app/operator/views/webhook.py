@@ -31,5 +31,5 @@ class ResendDelivery(RowAction[WebhookDelivery]):
 
     def change(self, delivery: WebhookDelivery) -> str:
         delivery.resend()
-        self.log(delivery, "Sent again.", f"{delivery} is sent again.")
+        self.log(delivery, "Resent.", f"{delivery} is being resent.")
         return list_url(WebhookDelivery)

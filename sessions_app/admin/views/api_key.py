@@ -41,7 +41,7 @@ class RevokeApiKey(RowAction[ApiKey]):
 
     def change(self, key: ApiKey) -> str:
         if key.revoke():
-            self.log(key, "Revoked.", f"{key} is revoked; it opens nothing any more.")
+            self.log(key, "Revoked.", f"{key} is revoked.")
         else:
-            messages.error(self.request, f"{key} had been revoked before.")
+            messages.error(self.request, f"{key} was already revoked.")
         return change_url(key)

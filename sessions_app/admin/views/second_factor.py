@@ -14,7 +14,7 @@ from sessions_app.admin.links import change_url, page_url
 from sessions_app.admin.views.base import FormPage, OperatorPage, RowAction
 from sessions_app.second_factor import Offer
 
-WRONG = "This code is wrong, or was used before. After wrong codes, wait a little longer each time."
+WRONG = "This code is wrong or was already used. Try again with a new code; each wrong code lengthens the wait."
 
 
 class CodeForm(forms.Form):
@@ -61,10 +61,10 @@ class SecondFactor(OwnPage):
         """Take the key that was shown, if the code is of it."""
         offer = Offer.brought_back(self.login, request.POST.get("offer", ""))
         if offer is None or second_factor.has_one(self.login):
-            return self.page(problem="This page was open for too long. Begin again with the new code.")
+            return self.page(problem="This page has expired. Scan the new QR code and try again.")
         device = offer.take(self.code())
         if device is None:
-            return self.page(offer=offer, problem="That isn't the code that the app shows now.")
+            return self.page(offer=offer, problem="The code is wrong. Enter the code that the app shows now.")
         second_factor.enter(request, device)
         second_factor.note_set_up(self.login)
         return self.recovery_codes()
@@ -94,11 +94,11 @@ class TurnOff(SecondFactor):
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         if second_factor.is_required():
-            return self.page(problem="Everybody who works here has one.")
+            return self.page(problem="The second factor is required for all staff. It can't be turned off.")
         if not second_factor.has_one(self.login) or not second_factor.verify(request, self.code()):
             return self.page(problem=WRONG)
         second_factor.remove(self.login, actor=self.actor)
-        messages.success(request, "The second factor is off.")
+        messages.success(request, "The second factor is turned off.")
         return HttpResponseRedirect(page_url(User, SecondFactor.name))
 
 
@@ -151,5 +151,5 @@ class RemoveSecondFactor(RowAction[User]):
 
     def change(self, login: User) -> str:
         second_factor.remove(login, actor=self.actor)
-        self.log(login, "Removed the second factor.", f"{login} has no second factor any more.")
+        self.log(login, "Removed the second factor.", f"Removed the second factor of {login}.")
         return change_url(login)

@@ -47,7 +47,7 @@ class Staff(OperatorPage):
     """Who works here and as what; it stands in the place of the list of logins."""
 
     name = "changelist"
-    title = "People who work here"
+    title = "Staff"
     template_name = "operator/logins/staff.html"
 
     def context(self) -> dict[str, Any]:
@@ -124,17 +124,17 @@ class ChangeRole(LoginAction):
     """Give somebody another role."""
 
     route, name = "<int:pk>/role/", "role"
-    told = "has another role from now on."
+    told = "has a new role."
 
     @property
     def entry(self) -> str:  # type: ignore[override]
         """The role that was chosen."""
-        return f"Made {self.request.POST.get('role')}."
+        return f"Role changed to {self.request.POST.get('role')}."
 
     def do(self, one: User, by: User) -> None:
         form = RoleForm(self.request.POST)
         if not form.is_valid():
-            raise Refusal("Choose a role of the list.")
+            raise Refusal("role: choose one of the list.")
         staff.give_role(one, form.cleaned_data["role"], by=by)
 
 
@@ -142,7 +142,7 @@ class Deactivate(LoginAction):
     """Keep somebody out from their next page on."""
 
     route, name = "<int:pk>/deactivate/", "deactivate"
-    entry, told = "Deactivated.", "can't get in any more."
+    entry, told = "Deactivated.", "can no longer log in."
 
     def do(self, one: User, by: User) -> None:
         staff.let_in(one, by=by, is_active=False)
@@ -152,7 +152,7 @@ class Reactivate(LoginAction):
     """Let somebody in again who was deactivated."""
 
     route, name = "<int:pk>/reactivate/", "reactivate"
-    entry, told = "Reactivated.", "may get in again."
+    entry, told = "Reactivated.", "can log in again."
 
     def do(self, one: User, by: User) -> None:
         staff.let_in(one, by=by, is_active=True)

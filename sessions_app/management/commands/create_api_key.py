@@ -13,16 +13,16 @@ class Command(RefusingCommand):
     help = "Create an API key. The last line printed is the key itself; it can't be shown again."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", help="what the key is for")
+        parser.add_argument("name", help="name of the key")
         parser.add_argument("--user", help="limit the key to this user_id; without it, the key acts for any user")
         add_application(parser)
         parser.add_argument("--scope", choices=ApiKey.Scope.values, default=ApiKey.Scope.WRITE)
-        parser.add_argument("--expires", type=int, metavar="DAYS", help="how many days the key is valid")
+        parser.add_argument("--expires", type=int, metavar="DAYS", help="number of days that the key is valid")
 
     def handle(self, *args: Any, **options: Any) -> str:
         days = options["expires"]
         if days is not None and not 1 <= days <= 36_500:
-            raise CommandError("--expires takes a number of days from 1 to 36500.")
+            raise CommandError("--expires must be from 1 to 36500 days.")
         application = application_of(options)
         user = UserProfile.objects.ensure(options["user"], application) if options["user"] else None
         key, text = ApiKey.objects.issue(

@@ -7,10 +7,10 @@ from sessions_app.models import Application
 
 
 class Command(BaseCommand):
-    help = "Make an application: a tenant with its own people, agents, keys and prompts."
+    help = "Create an application: a tenant with its own people, agents, keys and prompts."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", help="small letters, digits and hyphens")
+        parser.add_argument("name", help="name: lower-case letters, digits and hyphens")
 
     def handle(self, *args: Any, **options: Any) -> str:
         application = Application(name=options["name"])
@@ -19,4 +19,4 @@ class Command(BaseCommand):
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from None
         application.save()
-        return f"Application {application} is there. A key: manage.py create_api_key NAME --application {application}"
+        return f"Created {application}. To create a key: manage.py create_api_key NAME --application {application}"

@@ -9,13 +9,13 @@ from sessions_app.people.erase import SomethingLeft, erase_user, holdings
 
 
 class Command(RefusingCommand):
-    help = "Erase everything that is kept about a person. Show first how much that is, and ask. It can't be undone."
+    help = "Erase all data about a person. Shows the number of rows and asks first. This can't be undone."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user_id")
         add_application(parser)
-        parser.add_argument("--dry-run", action="store_true", help="only count")
-        parser.add_argument("--yes", action="store_true", help="don't ask")
+        parser.add_argument("--dry-run", action="store_true", help="only count the rows")
+        parser.add_argument("--yes", action="store_true", help="erase without asking")
 
     def handle(self, *args: Any, **options: Any) -> str:
         user_id, application = options["user_id"], application_of(options)
@@ -27,15 +27,15 @@ class Command(RefusingCommand):
         if options["dry_run"]:
             return "Nothing was erased."
         if not options["yes"] and _typed() != user_id:
-            raise CommandError("That is not the same. Nothing was erased.")
+            raise CommandError("The user_id doesn't match. Nothing was erased.")
         try:
             erased = erase_user(user_id, application=application, actor="operator:command")
         except (UserProfile.DoesNotExist, SomethingLeft) as error:
             raise CommandError(str(error)) from error
         if erased.has_files_left:
             raise CommandError(
-                f"All {erased.rows.total():,} rows are erased, but the storage of archives failed: files are left. "
-                "The queue tries again to remove them."
+                f"All {erased.rows.total():,} rows are erased, but the archive storage failed, so files are left. "
+                "A job retries to delete them."
             )
         return f"Erased {erased.rows.total():,} rows; nothing is left. In the event log: {erased.erasure_id}"
 
@@ -47,6 +47,8 @@ def _typed() -> str:
         CommandError: nobody is there to type it.
     """
     try:
-        return input("Type the user_id again to erase all of it: ")
+        return input("Type the user_id again to erase everything: ")
     except EOFError:
-        raise CommandError("Nobody typed the user_id again: --yes erases without asking. Nothing was erased.") from None
+        raise CommandError(
+            "The user_id was not confirmed. Nothing was erased. To erase without asking, use --yes."
+        ) from None

@@ -11,7 +11,7 @@ from sessions_app.people.export import export_user
 
 
 class Command(RefusingCommand):
-    help = "Write everything that is kept about a person into a zip of JSON lines. `import_user` restores it."
+    help = "Write all data about a person to a zip file of JSON lines. `import_user` restores it."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user_id")
@@ -34,4 +34,4 @@ class Command(RefusingCommand):
             unfinished.unlink(missing_ok=True)
         for name, count in counts.items():
             self.stdout.write(f"{name}: {count:,}")
-        return f"Written to {path}."
+        return f"Exported to {path}."

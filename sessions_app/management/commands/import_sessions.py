@@ -33,7 +33,7 @@ class Command(RefusingCommand):
         parser.add_argument("--user", default="", help="user_id of the person, if the file names none")
         add_application(parser)
         parser.add_argument("--agent", default="", help="agent_id of new sessions, if the file names none")
-        parser.add_argument("--dry-run", action="store_true", help="say what would be added, and change nothing")
+        parser.add_argument("--dry-run", action="store_true", help="only report what would be added")
 
     def handle(self, *args: Any, **options: Any) -> str:
         self.progress_wanted = options["verbosity"] > 0
@@ -91,7 +91,7 @@ def _owner(user_id: str, agent_id: str) -> Owner:
 
 
 def _counts(imported: ImportCounts) -> str:
-    added = f"{imported.added:,} messages added, {imported.known:,} were there already"
+    added = f"{imported.added:,} messages added, {imported.known:,} already stored"
     if imported.facts or imported.known_facts:
-        added += f", {imported.facts:,} facts added, {imported.known_facts:,} were there already"
+        added += f", {imported.facts:,} facts added, {imported.known_facts:,} already stored"
     return f"{added}, {imported.rejected:,} records rejected"

@@ -19,7 +19,9 @@ class Command(RefusingCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
-        parser.add_argument("--as", dest="user_id", metavar="USER_ID", help="new name; without it, the old one is kept")
+        parser.add_argument(
+            "--as", dest="user_id", metavar="USER_ID", help="new user_id; default: the user_id in the file"
+        )
         add_application(parser)
 
     def handle(self, *args: Any, **options: Any) -> str:

@@ -18,7 +18,7 @@ class Command(RefusingCommand):
         parser.add_argument("user_id")
         parser.add_argument("session_id")
         add_application(parser)
-        parser.add_argument("--month", help="YYYY-MM; without it, all months are restored")
+        parser.add_argument("--month", help="month to restore, as YYYY-MM; default: all months")
 
     def handle(self, *args: Any, **options: Any) -> str:
         month = _month(options["month"]) if options["month"] else None
@@ -37,4 +37,4 @@ def _month(text: str) -> date:
     try:
         return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).date()
     except ValueError:
-        raise CommandError(f"--month is like 2026-03, not {text}.") from None
+        raise CommandError(f"--month must look like 2026-03, not {text}.") from None

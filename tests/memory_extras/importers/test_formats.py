@@ -136,7 +136,7 @@ def test_chatgpt_a_branch_chosen_later_is_added_and_the_old_one_stays(tmp_path: 
     first = node("a", None, "user", "one"), node("b", "a", "assistant", "two")
     imported(as_array(tmp_path / "f", chatgpt(*first)))
     edited = chatgpt(*first, node("a2", None, "user", "one, but different"), node("b2", "a2", "assistant", "three"))
-    assert "2 messages added, 0 were there already" in imported(as_array(tmp_path / "f", edited))
+    assert "2 messages added, 0 already stored" in imported(as_array(tmp_path / "f", edited))
     assert [turn.content for turn in turns("chatgpt:c1")] == ["one", "two", "one, but different", "three"]
 
 
@@ -263,7 +263,7 @@ def test_openai_pictures_stand_in_the_payload_without_their_data(tmp_path: Path)
 def test_openai_conversations_without_an_id_go_by_what_they_say(tmp_path: Path) -> None:
     lines: list[Any] = [{"messages": [{"role": "user", "content": text}]} for text in ("one", "two", "one")]
     lines.append({"metadata": {"session_id": "own"}, "messages": [{"role": "user", "content": "three"}]})
-    assert "3 messages added, 1 were there already" in imported(as_lines(tmp_path / "f", *lines))
+    assert "3 messages added, 1 already stored" in imported(as_lines(tmp_path / "f", *lines))
     assert Session.objects.count() == 3
     assert turns("openai:own")
 
@@ -271,7 +271,7 @@ def test_openai_conversations_without_an_id_go_by_what_they_say(tmp_path: Path) 
 def test_openai_a_conversation_with_an_id_may_grow(tmp_path: Path) -> None:
     imported(as_lines(tmp_path / "f", OPENAI))
     longer = OPENAI | {"messages": [*OPENAI["messages"], {"role": "user", "content": "Thanks"}]}
-    assert "1 messages added, 5 were there already" in imported(as_lines(tmp_path / "f", longer))
+    assert "1 messages added, 5 already stored" in imported(as_lines(tmp_path / "f", longer))
 
 
 # --- repeated ---
@@ -330,10 +330,10 @@ def test_row_1_what_was_archived_is_not_imported_again(tmp_path: Path) -> None:
     for kept_from in (2, 4):
         session.messages.filter(sequence__lt=kept_from).delete()
         Session.objects.update(kept_from_sequence=kept_from)
-        assert "0 messages added, 4 were there already" in imported(tmp_path / "f")
+        assert "0 messages added, 4 already stored" in imported(tmp_path / "f")
     later = said("m3", "human", "Thanks", created_at="2024-05-02T12:00:00Z")
     longer = as_array(tmp_path / "longer", claude(*CLAUDE["chat_messages"], later))
-    assert "1 messages added, 4 were there already" in imported(longer)
+    assert "1 messages added, 4 already stored" in imported(longer)
     assert [turn.content for turn in turns("claude:c1")] == ["Thanks"]
 
 
@@ -358,13 +358,13 @@ def test_the_zip_file_of_an_export_is_read_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"", "Looked for"),
-        (b"\x00\xff\x80 junk", "Looked for"),
+        (b"", "Known formats"),
+        (b"\x00\xff\x80 junk", "Known formats"),
         (b'{"colour": "red"}\n', "chat_messages (claude)"),
-        (b"[]", "Looked for"),
-        (b'[{"title": "neither"}]', "Looked for"),
-        (b"PK\x03\x04 cut short", "its end is missing"),
-        (b"[" * 200_000, "Looked for"),
+        (b"[]", "Known formats"),
+        (b'[{"title": "neither"}]', "Known formats"),
+        (b"PK\x03\x04 cut short", "the zip file is incomplete"),
+        (b"[" * 200_000, "Known formats"),
     ],
 )
 def test_a_file_of_no_known_format_is_refused_with_what_was_looked_for(
@@ -419,7 +419,7 @@ def test_a_file_cut_short_keeps_what_was_whole_and_a_complete_one_adds_the_rest(
     assert "conversation 3: It is not valid JSON, or the file ends in the middle." in told
     assert "2 messages added" in told
     path.write_bytes(whole)
-    assert "1 messages added, 2 were there already" in imported(path)
+    assert "1 messages added, 2 already stored" in imported(path)
 
 
 def test_bad_messages_are_named_left_out_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_bad_messages_are_named_left_out_and_the_rest_goes_on(tmp_path: Path) ->
     ]
     good = said("g1", "human", "good"), said("g2", "assistant", "good too")
     told = refused(as_array(tmp_path / "f", claude(good[0], *(message for message, _ in bad), good[1])))
-    assert "2 messages added, 0 were there already, 9 records rejected" in told
+    assert "2 messages added, 0 already stored, 9 records rejected" in told
     for number, (_, reason) in enumerate(bad, 2):
         [line] = [text for text in told.splitlines() if text.startswith(f"conversation 1, message {number}:")]
         assert reason in line
@@ -489,12 +489,12 @@ def test_json_nested_without_end_is_refused(tmp_path: Path) -> None:
 
 def test_a_dry_run_counts_the_same_and_changes_nothing(tmp_path: Path) -> None:
     path = as_array(tmp_path / "f", CLAUDE)
-    assert "4 messages added, 0 were there already" in imported(path, dry_run=True)
+    assert "4 messages added, 0 already stored" in imported(path, dry_run=True)
     assert dump() == [[], [], [], [], []]
     imported(path)
     before = dump()
     longer = as_array(tmp_path / "g", claude(*CLAUDE["chat_messages"], said("m3", "human", "Thanks")))
-    assert "1 messages added, 4 were there already" in imported(longer, dry_run=True)
+    assert "1 messages added, 4 already stored" in imported(longer, dry_run=True)
     assert dump() == before
 
 

@@ -90,7 +90,7 @@ def test_memories_of_mem0_become_facts_that_are_found_and_say_where_they_come_fr
         memory("Of nobody.", user_id=None),
     ]
     told = imported(as_page(tmp_path / "f", results=given, count=3), user="cy")
-    assert "0 messages added, 0 were there already, 3 facts added" in told
+    assert "0 messages added, 0 already stored, 3 facts added" in told
     assert sorted((fact.user.user_id, fact.content) for fact in facts() if fact.user) == [
         ("ada", "Restores kilns in Turin."),
         ("bo", "Plays chess."),
@@ -120,7 +120,7 @@ def test_what_expired_there_ended_here_on_that_day(tmp_path: Path) -> None:
 def test_threads_of_zep_become_sessions_and_edges_facts_with_all_their_times(tmp_path: Path, service: Api) -> None:
     holding = edge("Ada works at Kilns & Co.", valid_at="2023-06-02T00:00:00Z", reference_time="2024-12-24T00:00:00Z")
     told = imported(as_lines(tmp_path / "f", THREAD, ENDED, holding), user="ada", agent="coach")
-    assert "3 messages added, 0 were there already, 2 facts added" in told
+    assert "3 messages added, 0 already stored, 2 facts added" in told
     session = Session.objects.get()
     assert (session.session_id, session.source, session.agent_id) == ("zep:t1", "import:zep", "coach")
     assert [
@@ -153,7 +153,7 @@ def test_threads_of_zep_become_sessions_and_edges_facts_with_all_their_times(tmp
 def test_edges_of_graphiti_are_read_from_an_array_and_from_a_page(tmp_path: Path) -> None:
     edges = [edge("Ada keeps bees.", group_id="g1", fact_embedding=None), edge("Ada sings.", group_id="g1")]
     assert "2 facts added" in imported(as_array(tmp_path / "f", *edges), user="ada")
-    assert "0 facts added, 2 were there already" in imported(as_page(tmp_path / "g", edges=edges), user="ada")
+    assert "0 facts added, 2 already stored" in imported(as_page(tmp_path / "g", edges=edges), user="ada")
 
 
 def test_honcho_the_person_and_the_agent_are_peers_by_name(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_honcho_the_person_and_the_agent_are_peers_by_name(tmp_path: Path) -> No
     told = imported(
         as_lines(tmp_path / "f", *({"items": part, "page": 1} for part in (said, concluded))), user="ada", agent="tutor"
     )
-    assert "line 2, item 2: It is about another peer than --user names." in told
-    assert "3 messages added, 0 were there already, 1 facts added, 0 were there already, 1 records rejected" in told
+    assert "line 2, item 2: It is about a peer other than --user." in told
+    assert "3 messages added, 0 already stored, 1 facts added, 0 already stored, 1 records rejected" in told
     turns = Session.objects.get(session_id="honcho:s1", agent_id="tutor").messages.in_order()
     assert [(turn.role, turn.name) for turn in turns] == [("user", ""), ("assistant", ""), ("user", "marla")]
     assert [(fact.content, fact.written_by) for fact in facts()] == [("Likes ada.", "import:honcho")]
@@ -198,22 +198,22 @@ def test_row_1_an_import_repeated_adds_nothing_and_brings_nothing_back(
     monkeypatch.setattr(process, "STATEMENTS_MAX", 2)
     again = edge("Ada works at Acme.", valid_at="2024-01-01T00:00:00Z")
     path = as_lines(tmp_path / "f", THREAD, ENDED, again, edge("Ada sings."), edge("ada sings!"), edge("Ada swims."))
-    assert "4 facts added, 1 were there already" in imported(path, user="ada")
+    assert "4 facts added, 1 already stored" in imported(path, user="ada")
     stated = everything()
-    assert "0 messages added, 3 were there already, 0 facts added, 5 were there already" in imported(path, user="ada")
+    assert "0 messages added, 3 already stored, 0 facts added, 5 already stored" in imported(path, user="ada")
     assert everything() == stated
     by_text = {fact["content"]: fact["fact_id"] for fact in service.get("facts", user_id="ada").json()["facts"]}
     assert service.patch(f"facts/{by_text['Ada sings.']}", user_id="ada", content="Ada hums.").status_code == 200
     assert service.patch(f"facts/{by_text['Ada works at Acme.']}", user_id="ada", state="ended").status_code == 200
     assert service.delete(f"facts/{by_text['Ada swims.']}", user_id="ada").status_code == 200
-    assert "0 facts added, 5 were there already" in imported(path, user="ada")
+    assert "0 facts added, 5 already stored" in imported(path, user="ada")
     assert [fact["content"] for fact in service.get("facts", user_id="ada").json()["facts"]] == ["Ada hums."]
 
 
 def test_a_dry_run_counts_the_same_and_changes_nothing(tmp_path: Path) -> None:
     path = as_lines(tmp_path / "f", THREAD, ENDED)
     before = everything()
-    assert "3 messages added, 0 were there already, 1 facts added" in imported(path, user="ada", dry_run=True)
+    assert "3 messages added, 0 already stored, 1 facts added" in imported(path, user="ada", dry_run=True)
     assert everything() == before
 
 
@@ -233,22 +233,22 @@ def test_a_stream_keeps_as_many_facts_as_come_and_what_it_had(
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (memory(" "), "It says nothing."),
+        (memory(" "), "It has no text."),
         (memory("x" * 4_001), "4000 characters"),
         (memory("a\0b"), "Null characters"),
-        (memory("x", user_id="a/b"), "no slash"),
-        (memory("x", updated_at="2024-07-21T05:30:36"), "offset from UTC"),
-        (memory("x", updated_at="1924-07-21T05:30:36Z"), "from 1970 to the end of 2100"),
+        (memory("x", user_id="a/b"), "contain a slash"),
+        (memory("x", updated_at="2024-07-21T05:30:36"), "UTC offset"),
+        (memory("x", updated_at="1924-07-21T05:30:36Z"), "between 1970 and the end of 2100"),
         (memory("x", expiration_date="soon"), "isoformat"),
         (memory("x", memory=7), "memory: Input should be a valid string"),
         ("no object", "valid dictionary"),
-        (memory("x", user_id=None), "name the person with --user"),
+        (memory("x", user_id=None), "Name them with --user"),
     ],
 )
 def test_a_record_that_can_not_be_taken_is_named_and_the_rest_goes_on(tmp_path: Path, bad: Any, reason: str) -> None:
     told = imported(as_array(tmp_path / "f", memory("Good."), bad, memory("Better.")))
     assert told.startswith("item 2: ") and reason in told
-    assert "2 facts added, 0 were there already, 1 records rejected" in told
+    assert "2 facts added, 0 already stored, 1 records rejected" in told
     assert [fact.content for fact in facts()] == ["Good.", "Better."]
 
 
@@ -256,7 +256,7 @@ def test_facts_that_end_before_they_begin_and_threads_without_an_id_are_named(tm
     backwards = edge("Ada flew.", valid_at="2025-01-01T00:00:00Z", invalid_at="2024-01-01T00:00:00Z")
     nameless = {name: value for name, value in THREAD.items() if name != "thread_id"}
     told = imported(as_lines(tmp_path / "f", ENDED, backwards, nameless), user="ada")
-    assert "line 2: " in told and "It ended before it began." in told
+    assert "line 2: " in told and "Its end is before its start." in told
     assert "line 3: thread_id: Field required" in told
     assert "1 facts added" in told and not Message.objects.exists()
     assert "Of nobody" not in told and "Ada flew" not in told
@@ -264,7 +264,7 @@ def test_facts_that_end_before_they_begin_and_threads_without_an_id_are_named(tm
 
 def test_a_file_of_another_kind_names_what_was_looked_for(tmp_path: Path) -> None:
     told = imported(as_page(tmp_path / "f", full_name="Ada", skills=["kilns"]), user="ada")
-    assert "does not begin like any known format" in told
+    assert "has no known format" in told
     assert all(name in told for name in ("(mem0)", "(zep)", "(honcho)"))
     assert not UserProfile.objects.exists()
 

@@ -87,14 +87,14 @@ def test_why_there_is_no_answer_is_said_and_what_was_said_is_kept(
 ) -> None:
     upstream.always(behave.error(500, detail="a secret of the upstream"))
     shown = say(root, tess, "Hello?").content.decode()
-    assert "There is no answer: status 500." in shown and "a secret" not in shown
+    assert "No answer: status 500." in shown and "a secret" not in shown
     assert said(tess) == [("user", "Hello?")]
 
 
 def test_without_an_upstream_the_page_says_so(root: Client, tess: UserProfile) -> None:
-    assert "no upstream is set" in page(root, PLAYGROUND)
+    assert "No chat model is set" in page(root, PLAYGROUND)
     shown = page(root, url("chat", tess))
-    assert "no upstream is set" in shown and "Say it" not in shown
+    assert "No chat model is set" in shown and "Send" not in shown
     assert "status 503" in say(root, tess, "Hello?").content.decode()
 
 

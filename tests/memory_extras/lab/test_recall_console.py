@@ -1,4 +1,4 @@
-"""The recall console."""
+"""The search console."""
 
 import pytest
 from django.core.management import call_command
@@ -85,18 +85,18 @@ class TestThePage:
     ) -> None:
         call_command("embed")
         shown = page(root, url(), user_id="ada", query="harpsicord", kinds=["fact", "moment", "turn"])
-        assert "which may have meant this" in shown and "BM25" in shown and "cosine" in shown
+        assert "which no text contains" in shown and "BM25" in shown and "cosine" in shown
         assert change_url(MemoryAtom.objects.get()) in shown
         assert f"{change_url(session)}?at=60#turn-60" in shown
         moments = page(root, url(), user_id="ada", query="harpsicord", kinds="moment")
         assert any(change_url(moment) in moments for moment in Moment.objects.all())
-        assert "read, exact" in shown and "embedding the query" in shown and "Degraded" not in shown
+        assert "compared (exact)" in shown and "embed query" in shown and "Degraded" not in shown
 
     def test_mode_kinds_time_and_number_are_those_of_a_search(self, root: Client, session: Session) -> None:
         turns = page(root, url(), user_id="ada", query="harpsichord", kinds="turn", mode="text", most="1")
         assert "1 result" in turns and "#turn-60" in turns and "Plays" not in turns
         later = page(root, url(), user_id="ada", query="kiln", kinds="turn", since="2099-01-01T00:00")
-        assert "Nothing was found." in later and "said since then" in later
+        assert "No results." in later and "since that time" in later
 
     @pytest.mark.slow
     def test_degraded_mode_is_said(self, root: Client, session: Session, request: pytest.FixtureRequest) -> None:
@@ -104,7 +104,7 @@ class TestThePage:
         endpoint = request.getfixturevalue("embeddings_server")
         call_command("embed")
         endpoint.always(behave.error(500))
-        assert "gave no vector" in page(root, url(), user_id="ada", query="harpsichord")
+        assert "did not answer in time" in page(root, url(), user_id="ada", query="harpsichord")
 
     def test_looking_counts_as_no_access(self, root: Client, session: Session) -> None:
         page(root, url(), user_id="ada", query="harpsichord")
@@ -113,7 +113,7 @@ class TestThePage:
 
     def test_nobody_is_said_and_who_begins_so(self, root: Client, session: Session) -> None:
         shown = page(root, url(), user_id="ad", query="kiln")
-        assert "nobody called" in shown and "user_id=ada" in shown
+        assert "There is no user" in shown and "user_id=ada" in shown
         assert 'value="ada"' in page(root, url("recall_people"), user_id="ad")
         assert "ada" not in page(root, url("recall_people"), user_id="b")
 
@@ -125,7 +125,7 @@ class TestThePage:
             ({"user_id": "", "query": "x"}, "User: "),
             ({"user_id": "ada", "query": "x", "kinds": "all"}, "Kinds: "),
             ({"user_id": "ada", "query": "x", "mode": "best"}, "Search by: "),
-            ({"user_id": "ada", "query": "x", "since": "soon"}, "Said since, UTC: "),
+            ({"user_id": "ada", "query": "x", "since": "soon"}, "Said since (UTC): "),
             ({"user_id": "ada", "query": "x", "most": "101"}, "Results: "),
         ],
     )
@@ -133,13 +133,13 @@ class TestThePage:
         assert told in page(root, url(), **asked)
 
     def test_a_query_without_a_word_is_said_to_have_none(self, root: Client, session: Session) -> None:
-        assert "no word that is searched for" in page(root, url(), user_id="ada", query="who is it?")
+        assert "only stop words and punctuation" in page(root, url(), user_id="ada", query="who is it?")
 
     def test_it_takes_the_rights_of_what_it_shows(self, session: Session) -> None:
         assert operator("view_memoryatom", "view_moment").get(url()).status_code == 403
         assert operator("view_").get(url()).status_code == 403
         viewer = operator("view_", "read_userprofile")
-        assert "Recall console" in page(viewer, url())
+        assert "Search console" in page(viewer, url())
         assert viewer.post(url()).status_code == 405
 
     @pytest.mark.slow

@@ -337,7 +337,7 @@ def test_a_revoked_assistant_has_no_key_any_more_and_asks_for_none(
     assert refresh(assistant, tokens["refresh_token"]).status_code == 401
     assert "isn&#x27;t registered" in root.get(AUTHORIZE, query_params=asked(assistant)).content.decode()
     assert allow(root, assistant).status_code == 400 and Consent.objects.count() == 2
-    assert "had been revoked before" in root.post(revoke, follow=True).content.decode()
+    assert "was already revoked" in root.post(revoke, follow=True).content.decode()
     event = Event.objects.get(type="assistant_revoked")
     assert (event.actor, event.payload) == ("operator:root", {"client_id": assistant.client_id, "keys": 2})
 

@@ -32,8 +32,8 @@ def test_a_setting_without_the_extra_is_refused_with_the_name_of_the_extra(name:
     ("environment", "told"),
     [
         ({"S3_REGION": "eu-central-1"}, "RETENTION__S3_BUCKET is missing"),
-        ({"S3_BUCKET": "archives", "S3_ACCESS_KEY": "AK"}, "belong together"),
-        ({"S3_BUCKET": "archives", "STORAGE_BACKEND": "x.Y"}, "two places"),
+        ({"S3_BUCKET": "archives", "S3_ACCESS_KEY": "AK"}, "or neither"),
+        ({"S3_BUCKET": "archives", "STORAGE_BACKEND": "x.Y"}, "not both"),
     ],
 )
 def test_a_bucket_is_named_whole_and_alone(environment: dict[str, str], told: str) -> None:

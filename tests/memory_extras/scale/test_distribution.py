@@ -129,7 +129,7 @@ class TestDistributing:
         assert all(f"{table}, {len(there):,} rows" in told for table, there in before.items())
         assert distributed() == set(TABLES)
         assert rows() == before and all(before[table] for table in TABLES[:3])
-        assert distribute() == distribute("--dry-run") == "Nothing is to be done.\n"
+        assert distribute() == distribute("--dry-run") == "Nothing to do.\n"
 
     def test_a_run_that_was_cut_off_is_taken_up_by_the_next(self, installed: Cluster) -> None:
         before = rows()
@@ -180,7 +180,7 @@ class TestDistributing:
         assert definitions() != changed
         call_command("migrate", verbosity=0)
         assert definitions() == changed
-        assert distribute() == "Nothing is to be done.\n"
+        assert distribute() == "Nothing to do.\n"
 
     def test_a_later_migration_changes_a_distributed_table(self, installed: Cluster) -> None:
         distribute()
@@ -215,13 +215,13 @@ class TestDistributing:
         host, port = cluster.servers[1]
         cluster.execute(1, "CREATE EXTENSION citus")
         cluster.execute(0, f"SELECT citus_add_node('{host}', {port})")
-        assert "run manage.py migrate first" in refused()
+        assert "Run manage.py migrate first" in refused()
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(connection.settings_dict, "PORT", str(port))
             assert "This server is a worker" in refused()
         call_command("migrate", verbosity=0)
         execute("SET ROLE memory_admin")
-        assert "It takes a superuser" in refused()
+        assert "name a superuser" in refused()
         assert distributed() == set()
 
 

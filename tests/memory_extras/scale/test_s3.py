@@ -170,7 +170,7 @@ def test_a_bucket_that_takes_files_is_told_of_in_no_way(store: ObjectStore) -> N
 def test_a_bucket_that_does_not_answer_or_is_not_there_is_told_at_the_start(store: ObjectStore) -> None:
     store.client.delete_bucket(Bucket=BUCKET)
     [told] = refusals()
-    assert "NoSuchBucket" in told and told.endswith("Look at RETENTION__S3_BUCKET.")
+    assert "NoSuchBucket" in told and told.endswith("Check RETENTION__S3_BUCKET.")
     store.client.create_bucket(Bucket=BUCKET)
     store.broken.add("GET")
     [told] = refusals()

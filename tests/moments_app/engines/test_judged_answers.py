@@ -124,7 +124,7 @@ def test_the_prompts_page_shows_how_much_was_left_out(
     model_server.queue(moments(moment={"detail": "She has three dogs. Her 14 cats stayed."}))
     build(session, lag=0)
     shown = page(root, change_url(prompt))
-    assert "What was left out of answers in the last 30 days" in shown and "1 of 4" in shown
+    assert "Left out of answers in the last 30 days" in shown and "1 of 4" in shown
     assert queries_of(root, change_url(prompt)) == before
 
 

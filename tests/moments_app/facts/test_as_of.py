@@ -130,7 +130,7 @@ def test_a_time_without_an_offset_and_no_date_at_all_are_refused(ada: UserProfil
     for wrong in ("2025-06-01T12:00:00", "2025-13-01", "yesterday", "1812-01-01"):
         answer = service.get("facts", user_id="ada", as_of=wrong)
         assert answer.status_code == 400, wrong
-        told = "the end of 2100" if "1812" in wrong else "a date, such as 2026-03-02, or a time with its offset"
+        told = "the end of 2100" if "1812" in wrong else "a date, such as 2026-03-02, or a time with a UTC offset"
         assert told in answer.json()["errors"][0]["detail"]
 
 

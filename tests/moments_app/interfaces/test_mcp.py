@@ -346,7 +346,7 @@ def test_addresses_that_lead_nowhere_are_not_found(base_url: str, ada: UserProfi
 def test_row_29_what_waits_for_a_lock_is_ended_and_told_as_each_client_reads_it(
     base_url: str, ada: UserProfile
 ) -> None:
-    key, told = key_of(ada), "Somebody else is working on this; try again in a moment."
+    key, told = key_of(ada), "Another request is changing the same data. Try again in a moment."
     with table_locked("moments_app_moment"):
         assert over_http(base_url, lambda client: refusal(client, "rem://moments"), key) == (-32603, told)
     sentence = {"content": "Ada grows medlars."}

@@ -106,11 +106,11 @@ class TestCommand:
         [
             (("ada", "none"), "no session"),
             (("ada", "s1"), "--reason"),
-            (("ada", "s1", "--reason", "x", "--sequences", "3,x"), "like 3,4,7-9"),
-            (("ada", "s1", "--reason", "x", "--sequences", "9-7"), "at least one"),
-            (("ada", "s1", "--reason", "x", "--sequences", "0-99999999999"), "at most 10000"),
+            (("ada", "s1", "--reason", "x", "--sequences", "3,x"), "such as 3,4,7-9"),
+            (("ada", "s1", "--reason", "x", "--sequences", "9-7"), "from 1 to 10000 turns"),
+            (("ada", "s1", "--reason", "x", "--sequences", "0-99999999999"), "from 1 to 10000 turns"),
             (("ada", "s1", "--reason", "x", "--sequences", "50"), "no turn 50"),
-            (("--undo", "x"), "no id of a retraction"),
+            (("--undo", "x"), "not the id of a retraction"),
             (("--undo", "00000000-0000-0000-0000-000000000000"), "no retraction"),
         ],
     )

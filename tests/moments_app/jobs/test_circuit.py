@@ -101,7 +101,7 @@ class TestOpening:
             waiting = ran(asked(name))
         assert len(model_server.requests) == 2
         assert (waiting.status, waiting.attempts, waiting.is_held) == ("queued", 0, True)
-        assert "Waiting: the circuit" in waiting.error
+        assert "The circuit" in waiting.error
         assert list(Event.objects.filter(type__startswith="circuit").values_list("type", flat=True)) == [
             "circuit_opened"
         ]
@@ -420,7 +420,7 @@ class TestTheCommand:
 
     def test_a_held_job_waits_for_its_engine(self, model_server: OpenAIServer) -> None:
         opened(model_server)
-        assert f"waits for its engine. {circuit().why}" in self.said()
+        assert f"is waiting for its engine. {circuit().why}" in self.said()
 
     def test_one_in_a_back_off_waits_until_then_because_of_its_error(
         self, model_server: OpenAIServer, settings: Settings
@@ -433,4 +433,4 @@ class TestTheCommand:
 
     def test_one_that_runs_is_being_worked_on(self, ada: UserProfile) -> None:
         assert Job.objects.take(asked("ada").job_id)
-        assert "is being worked on already" in self.said()
+        assert "is already running job" in self.said()

@@ -52,10 +52,13 @@ def ran(job: Job) -> Job:
 @pytest.mark.parametrize(
     ("most", "told"),
     [
-        ({"model_calls": 1}, "The limit application-model-calls is reached: 1 model calls a day for this application."),
+        (
+            {"model_calls": 1},
+            "The daily limit application-model-calls is reached: 1 model calls a day for this application.",
+        ),
         (
             {"usd": Decimal("0.000072")},
-            "The limit application-usd is reached: 0.000072 USD a day for this application.",
+            "The daily limit application-usd is reached: 0.000072 USD a day for this application.",
         ),
     ],
 )
@@ -67,7 +70,7 @@ def test_when_an_applications_calls_are_used_up_its_jobs_wait_and_go_on_the_next
     assert (used(ada.application).model_calls, used(ada.application).usd) == (1, Decimal("0.000072"))
     put_off = ran(asked(ada, "s2"))
     assert (put_off.status, put_off.attempts, put_off.held_by) == ("queued", 0, "budget")
-    assert put_off.error == f"Waiting for tomorrow: {told}"
+    assert put_off.error == f"Waiting for the next day: {told}"
     assert put_off.run_after == tomorrow()
     assert ran(asked(cleo)).status == "completed"
     next_day()
@@ -134,7 +137,7 @@ def test_an_applications_jobs_wait_together_and_no_others(ada: UserProfile, bo: 
     limit(ada.application, model_calls=1)
     first, *rest = [asked(user) for user in (ada, bo, UserProfile.objects.ensure("dora", DEFAULT))]
     assert ran(first).status == "completed"
-    assert "The limit application-model-calls is reached" in ran(rest[0]).error
+    assert "The daily limit application-model-calls is reached" in ran(rest[0]).error
     assert Job.objects.get(pk=rest[1].pk).held_by == "budget"
     assert ran(asked(cleo)).status == "completed"
     assert (used(ada.application).model_calls, used(cleo.application).model_calls) == (1, 1)

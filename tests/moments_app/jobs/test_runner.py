@@ -215,7 +215,7 @@ class TestRecovery:
         Job.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=5))
         out = StringIO()
         call_command("run_schedule", "recover_jobs", "--dry-run", stdout=out)
-        assert "taken from dead workers: 1" in out.getvalue()
+        assert "taken over: 1" in out.getvalue()
         assert queued_job_ids() == []
 
     def test_row_5_work_that_waits_too_long_shows_in_readiness_and_metrics(self, ada: UserProfile, client: Any) -> None:
@@ -277,7 +277,7 @@ class TestTheBudgetOfADay:
         assert ran(asked(talk(ada, 50))).status == "completed"
         waiting = ran(asked(talk(ada, 50, session_id="s2")))
         assert (waiting.status, waiting.attempts) == ("queued", 0)
-        assert "Waiting for tomorrow" in waiting.error
+        assert "Waiting for the next day" in waiting.error
         assert waiting.run_after.time() == time(0)
         assert waiting.run_after > timezone.now()
         EngineCall.objects.update(created_at=timezone.now() - timedelta(days=1))

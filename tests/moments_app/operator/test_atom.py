@@ -70,7 +70,7 @@ class TestWriting:
         note(repairs, "Felt wears out.", "fact")
         fields = {"stream": repairs.pk, "atom_type": "fact", "content": "felt WEARS out"}
         answer = root.post(reverse("admin:moments_app_memoryatom_add"), fields | WHEN)
-        assert "The stream has this already." in answer.content.decode()
+        assert "The stream already has an item with this text." in answer.content.decode()
         assert repairs.atoms.count() == 1
 
     def test_what_is_no_longer_in_memory_stays_as_it_was(self, root: Client, repairs: MemoryStream) -> None:
@@ -86,10 +86,10 @@ class TestChanging:
     def test_it_is_evicted_and_restored_and_both_are_in_the_history(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         shown = root.post(url(atom, "evict"), follow=True).content.decode()
-        assert "no context and no search has it any more" in shown and "Restore" in shown
+        assert "Contexts and searches no longer include it" in shown and "Restore" in shown
         atom.refresh_from_db()
         assert atom.state == "evicted"
-        assert "It is evicted." in root.post(url(atom, "evict"), follow=True).content.decode()
+        assert "The item is evicted. Restore it first." in root.post(url(atom, "evict"), follow=True).content.decode()
         root.post(url(atom, "restore"))
         atom.refresh_from_db()
         assert atom.state == "active"
@@ -112,9 +112,12 @@ class TestChanging:
         assert atom.stream == other
         for wrong in (bos.pk, repairs.pk, "x", ""):
             answer = root.post(url(atom, "move"), {"stream": wrong}, follow=True).content.decode()
-            assert "Choose a stream of the same person." in answer
+            assert "stream: choose another stream of the same person." in answer
         note(own, "felt wears OUT", "fact")
-        assert "has this already" in root.post(url(atom, "move"), {"stream": own.pk}, follow=True).content.decode()
+        assert (
+            "already has an item with this text"
+            in root.post(url(atom, "move"), {"stream": own.pk}, follow=True).content.decode()
+        )
         atom.refresh_from_db()
         assert atom.stream == other
 
@@ -174,7 +177,7 @@ class TestProvenance:
         fold(own)
         MemoryStream.objects.update(consolidated_content="Never call early.")
         shown = page(root, change_url(atom))
-        assert "Evict<" in shown and "Searches find it still" in shown and "Move<" not in shown
+        assert "Evict<" in shown and "Searches still find it" in shown and "Move<" not in shown
         root.post(url(atom, "evict"))
         atom.refresh_from_db()
         assert atom.state == "evicted"

@@ -62,7 +62,7 @@ def test_readiness_is_none_of_its_affairs(client: Client, circuit: Circuit) -> N
 
 def test_closing_is_asked_about_with_how_many_jobs_are_due_then(root: Client, circuit: Circuit) -> None:
     shown = page(root, change_url(circuit))
-    assert "Due at once: 1 held job." in shown and "Close this circuit" in shown
+    assert "Held jobs that become due: 1." in shown and "Close this circuit" in shown
 
 
 def test_row_30_closed_by_hand_all_that_it_held_is_due(root: Client, circuit: Circuit) -> None:

@@ -33,12 +33,14 @@ class TestContextPreview:
         assert f"{change_url(built)}?at=" in shown
         assert "of 2000 tokens" in shown and "## The user" in shown
         assert "words no. 1" in shown and "the newest round" in shown
-        assert "What would come next" in page(root, self.url(built), query="Turn", max_tokens=400, format="xml")
+        assert "Next items if the budget were larger" in page(
+            root, self.url(built), query="Turn", max_tokens=400, format="xml"
+        )
 
     @pytest.mark.slow
     def test_it_says_what_was_trimmed_and_when_the_budget_is_too_small(self, root: Client, built: Session) -> None:
         assert "over its share of the budget" in page(root, self.url(built), max_tokens=300, format="xml")
-        assert "Policy and query alone need" in page(root, self.url(built), max_tokens=5, format="xml")
+        assert "the policy and the query need" in page(root, self.url(built), max_tokens=5, format="xml")
         assert "max_tokens" in page(root, self.url(built), max_tokens="many", format="xml").lower().replace(" ", "_")
 
     def test_what_was_retrieved_leads_to_its_own_session_and_fact(self, root: Client, built: Session) -> None:
@@ -48,7 +50,7 @@ class TestContextPreview:
         shown = page(root, self.url(built), query="harpsichord", max_tokens=2000)
         assert f"{change_url(other)}?at=0#turn-0" in shown
         assert change_url(fact) in shown
-        assert "searched by words alone" in shown
+        assert "searched by words only" in shown
 
     @pytest.mark.slow
     def test_a_turn_leads_to_the_context_for_the_message_it_answers(self, root: Client, built: Session) -> None:

@@ -33,8 +33,11 @@ def use(**amounts: Any) -> None:
 def test_a_limit_is_set_for_one_and_changed(root: Client, key: ApiKey) -> None:
     other = Application.objects.create(name="other")
     add = reverse(ADD)
-    assert "Name one" in root.post(add, BLANK | {"requests": 5}).content.decode()
-    assert "Name one" in root.post(add, BLANK | {"application": other.pk, "key": key.pk}).content.decode()
+    assert "Choose a key or an application" in root.post(add, BLANK | {"requests": 5}).content.decode()
+    assert (
+        "Choose a key or an application"
+        in root.post(add, BLANK | {"application": other.pk, "key": key.pk}).content.decode()
+    )
     assert root.post(add, BLANK | {"key": key.pk, "requests": 5}).status_code == 302
     assert "already exists" in root.post(add, BLANK | {"key": key.pk}).content.decode()
     made = DailyLimit.objects.get()
@@ -78,7 +81,7 @@ def test_the_page_of_a_key_tells_what_it_has_used(root: Client, key: ApiKey) -> 
 
 def test_a_persons_page_tells_what_waits_and_why(root: Client, ada: UserProfile) -> None:
     job = Job.objects.request("build_moments", talk(ada, 60), requested_by="test", force=True)
-    told = "Waiting for tomorrow: The limit application-usd is reached: 1 USD a day for this application."
+    told = "Waiting for the next day: The daily limit application-usd is reached: 1 USD a day for this application."
     Job.objects.filter(pk=job.pk).put_off(tomorrow(), told)
     shown = page(root, change_url(ada))
     assert "1 job</a>" in shown and told in shown

@@ -41,7 +41,7 @@ def test_all_is_well_where_nothing_is_wrong(root: Client, worker: None) -> None:
 
 
 def test_it_says_that_no_worker_runs(root: Client) -> None:
-    assert "No worker: none has run yet" in page(root, INDEX)
+    assert "No worker is running: none has run yet" in page(root, INDEX)
 
 
 def test_it_says_what_readyz_says(root: Client, ada: UserProfile, client: Client) -> None:
@@ -72,7 +72,7 @@ def test_what_died_within_a_day_is_shown_and_who_refuses_a_key(root: Client, wor
 def test_what_failed_is_told_with_its_error_and_links(root: Client, ada: UserProfile, worker: None) -> None:
     job = fail(build(talk(ada, 60)))
     shown = page(root, INDEX)
-    assert "1 job failed for good." in shown
+    assert "1 job failed permanently." in shown
     assert f"{list_url(Job)}?state=failed" in shown
     assert "The model is away." in shown and change_url(job) in shown
 
@@ -81,7 +81,7 @@ def test_calls_that_failed_today_lead_to_their_list(root: Client, worker: None) 
     for kind in ("", "timeout", "timeout"):
         EngineCall.objects.create(purpose="p", engine="e", latency_ms=1, ok=not kind, error_kind=kind)
     shown = page(root, INDEX)
-    assert "2 of 3 engine calls failed today." in shown
+    assert "2 of 3 model calls failed today." in shown
     kinds = f"{list_url(EngineCall)}?error_kind=timeout"
     assert kinds in shown
     assert "1 of these calls have no price" in shown
@@ -98,7 +98,7 @@ def test_the_figures_of_the_charts_stand_in_a_table(root: Client, ada: UserProfi
 def test_nothing_is_shown_to_those_who_may_see_nothing(ada: UserProfile) -> None:
     fail(build(talk(ada, 60)))
     shown = page(operator("nothing"), INDEX)
-    assert "nothing that you may see" in shown
+    assert "no permission to see anything here" in shown
     assert "The model is away." not in shown and "Turns" not in shown
 
 
@@ -106,7 +106,7 @@ def test_those_who_see_sessions_alone_see_no_jobs(ada: UserProfile) -> None:
     fail(build(talk(ada, 60)))
     shown = page(operator("view_session"), INDEX)
     assert "Tokens compacted" in shown
-    assert "The model is away." not in shown and "Engine calls" not in shown
+    assert "The model is away." not in shown and "Model calls" not in shown
 
 
 def test_row_18_a_script_in_an_error_is_text(root: Client, ada: UserProfile) -> None:

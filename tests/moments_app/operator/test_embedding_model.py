@@ -50,7 +50,7 @@ def test_large_numbers_are_reckoned_and_said_to_be(
 
 
 def test_without_a_provider_it_says_what_that_means(root: Client, settings: Settings) -> None:
-    assert "found by its words alone" in page(root, list_url(EmbeddingModel))
+    assert "searches use words only" in page(root, list_url(EmbeddingModel))
 
 
 def test_one_that_is_not_in_use_says_how_to_switch_to_it(root: Client, model: EmbeddingModel) -> None:
@@ -71,10 +71,10 @@ def test_refused_texts_are_told_and_sent_again_by_a_button(
 ) -> None:
     FactEmbedding.objects.update(vector=None, refusal="status 400.", ask_again_at=timezone.now() + timedelta(days=9))
     shown = page(root, change_url(model))
-    assert "refuses 1 text." in shown and "status 400." in shown and "Send refused texts again…" in shown
-    assert "Send 1 again" in shown
+    assert "rejects 1 text." in shown and "status 400." in shown and "Resend rejected texts…" in shown
+    assert "Resend 1 text<" in shown
     again = f"{change_url(model).removesuffix('change/')}send-refused/"
-    assert "1 refused texts are sent again." in root.post(again, follow=True).content.decode()
+    assert "1 rejected texts are being resent." in root.post(again, follow=True).content.decode()
     assert Job.objects.get(process="embed").user_id == FactEmbedding.objects.get().user_id
     assert sum(EmbeddingModel.objects.active().refused_by_kind().values()) == 1
 
@@ -82,5 +82,5 @@ def test_refused_texts_are_told_and_sent_again_by_a_button(
 def test_who_may_not_steer_jobs_may_not_send_texts_again(model: EmbeddingModel) -> None:
     viewer = operator("view_")
     FactEmbedding.objects.update(vector=None)
-    assert "Send refused texts again" not in page(viewer, change_url(model))
+    assert "Resend rejected texts" not in page(viewer, change_url(model))
     assert viewer.post(f"{change_url(model).removesuffix('change/')}send-refused/").status_code == 403

@@ -88,7 +88,7 @@ def test_row_18_a_viewer_sees_every_page_and_changes_nothing(built: Session, pro
     assert Job.objects.get().status == Job.Status.FAILED
     assert prompt.versions.count() == 1
     shown = page(viewer, change_url(built)) + page(viewer, change_url(prompt))
-    assert "Build moments now" not in shown and "put in force" not in shown.lower()
+    assert "Build moments" not in shown and "activate" not in shown.lower()
 
 
 def test_somebody_without_rights_sees_nothing(built: Session) -> None:

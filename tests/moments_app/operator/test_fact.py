@@ -50,7 +50,7 @@ def test_a_correction_is_shown_confirmed_once_and_undone_once(root: Client, ada:
     url = correcting(MAYA)
     assert url in page(root, change_url(MemoryAtom.objects.get()))
     shown = page(root, f"{url}?do=corrected&content=User%27s+daughter+is+called+Mia.")
-    assert "<del> Maya.</del><ins> Mia.</ins>" in shown and "Turns, which stay as they were said" in shown
+    assert "<del> Maya.</del><ins> Mia.</ins>" in shown and "Turns (marked, but not changed)" in shown
     assert not Correction.objects.exists()
     answer = root.post(url, RIGHT)
     made = Correction.objects.get()
@@ -97,7 +97,7 @@ def test_a_viewer_corrects_and_answers_nothing(ada: UserProfile) -> None:
     assert viewer.post(correcting(MAYA), RIGHT).status_code == 403
     for verb in ("accept", "decline", "take_back"):
         assert viewer.post(reverse(f"admin:moments_app_contradiction_{verb}", args=[question.pk])).status_code == 403
-    assert "Yes, it has ended" not in page(viewer, change_url(question))
+    assert "Yes, the earlier fact has ended" not in page(viewer, change_url(question))
 
 
 def test_a_question_is_answered_and_the_answer_taken_back(root: Client, ada: UserProfile) -> None:
@@ -109,4 +109,4 @@ def test_a_question_is_answered_and_the_answer_taken_back(root: Client, ada: Use
         root.post(reverse(f"admin:moments_app_contradiction_{verb}", args=[question.pk]))
         assert MemoryAtom.objects.get(content=MAYA).state == state
     again = root.post(reverse("admin:moments_app_contradiction_accept", args=[question.pk]), follow=True)
-    assert "It was answered already." in again.content.decode()
+    assert "This question was already answered." in again.content.decode()

@@ -43,13 +43,13 @@ def test_the_dashboard_says_in_a_sentence_what_is_wrong_and_what_to_do(root: Cli
     failure = fail("ada", "bo", "cy")
     shown = page(root, INDEX)
     assert (
-        f"build_moments fails (invalid answer, {ENGINE}) for 0\xa0minutes: 3 jobs are undone, of 3 people. Read an"
+        f"build_moments has failed for 0\xa0minutes (invalid answer, {ENGINE}): 3 unfinished jobs of 3 people. Read one"
         in shown
     )
-    assert "answer that it gave, change the prompt or the model, then retry all." in shown
+    assert "of the failed answers, change the prompt or the model, then press Retry all." in shown
     assert "failed for good" not in shown  # the sentence has counted them
     assert change_url(failure) in shown
-    assert "engine calls failed today" not in shown  # its cause is told
+    assert "model calls failed today" not in shown  # its cause is told
 
 
 def test_the_sentence_counts_those_who_have_nothing_to_do_with_it(root: Client, bo: UserProfile) -> None:
@@ -58,8 +58,8 @@ def test_the_sentence_counts_those_who_have_nothing_to_do_with_it(root: Client, 
     other = Job.objects.request("build_moments", talk(bo, 30), requested_by="append")
     Job.objects.filter(pk=other.pk).update(circuit=circuit)
     shown = page(root, INDEX)
-    assert "1 job is undone, of 1 person; 1 job held until it answers, whosever they are." in shown
-    assert "Waiting: the circuit" not in shown  # it is told once
+    assert "1 unfinished job of 1 person; 1 job, no matter whose, on hold until the engine responds." in shown
+    assert "The circuit" not in shown  # it is told once
 
 
 def test_the_alarm_is_over_when_all_was_tried_again(root: Client) -> None:
@@ -67,7 +67,7 @@ def test_the_alarm_is_over_when_all_was_tried_again(root: Client) -> None:
     assert press(root, failure, "retry") == 302
     assert set(Job.objects.values_list("status", flat=True)) == {"queued"}
     shown = page(root, INDEX)
-    assert "build_moments fails" not in shown and "failed today" not in shown
+    assert "build_moments has failed" not in shown and "failed today" not in shown
     assert "2 jobs due now" in shown
 
 
@@ -75,10 +75,10 @@ def test_the_alarm_is_over_when_all_was_tried_again(root: Client) -> None:
 def test_a_failure_that_somebody_muted_is_told_no_more_until_it_is_unmuted(root: Client) -> None:
     failure = fail("ada")
     assert press(root, failure, "mute") == 302
-    assert "build_moments fails" not in page(root, INDEX)
+    assert "build_moments has failed" not in page(root, INDEX)
     assert "operator:root" in page(root, change_url(failure))
     assert press(root, failure, "unmute") == 302
-    assert "build_moments fails" in page(root, INDEX)
+    assert "build_moments has failed" in page(root, INDEX)
 
 
 @pytest.mark.slow
@@ -86,10 +86,10 @@ def test_its_page_says_what_they_share_and_what_is_not_remembered(root: Client) 
     failure = fail("ada", "bo")
     Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True)
     shown = page(root, change_url(failure))
-    assert "Endpoint" in shown and f"{ENGINE}, all of them" in shown
+    assert "Endpoint" in shown and f"{ENGINE} (all)" in shown
     assert "ada</a> (1)" in shown and "bo</a> (1)" in shown
-    assert "60 turns are in no moment yet, of 2 sessions" in shown
-    assert "also of those who have nothing to do with the failure" in shown and "Try now" in shown
+    assert "60 turns without a moment in 2 sessions" in shown
+    assert "including jobs of people who are not affected by the failure" in shown and "Try now" in shown
     job = Job.objects.first()
     assert job is not None and change_url(job) in shown
     assert change_url(failure) in page(root, change_url(job)) and "0–29</a> not read yet" in page(root, change_url(job))
@@ -114,19 +114,19 @@ def test_what_was_said_is_shown_to_those_who_may_read_people_and_noted(root: Cli
     assert "What ada said." in shown and "No, ada." in shown
     assert Event.objects.filter(user_pk=UserProfile.objects.get().pk, actor="operator:root").exists()
     seen = page(operator("view_"), change_url(call))
-    assert "What ada said." not in seen and "takes the rights" in seen
+    assert "What ada said." not in seen and "you need permission" in seen
 
 
 def test_trying_all_again_is_asked_about_with_how_many_it_reaches(root: Client) -> None:
     shown = page(root, change_url(fail("ada", "bo", "cy")))
-    assert "Retry all…" in shown and "the first 500 of it" in shown
+    assert "Retry all…" in shown and "Up to 500 failed jobs" in shown
     assert re.search(r'<details class="rem-confirm">(?:(?!</details>).)*Retry 3 jobs</button>', shown, re.S)
 
 
 def test_row_18_a_viewer_sees_it_and_changes_nothing() -> None:
     failure = fail("ada")
     viewer = operator("view_")
-    assert "Retry all" not in page(viewer, change_url(failure))
+    assert "Retry all…" not in page(viewer, change_url(failure))
     assert [press(viewer, failure, button) for button in ("retry", "mute", "unmute")] == [403] * 3
     assert Job.objects.get().status == "failed"
     assert Permission.objects.filter(codename="view_failuregroup").exists()

@@ -152,7 +152,7 @@ class TestPage:
     def test_one_that_waits_says_when_it_is_tried_again(self, root: Client, queued: Job) -> None:
         Job.objects.update(attempts=2, error="Timed out.", run_after=timezone.now() + timedelta(minutes=5))
         shown = page(root, change_url(queued))
-        assert "number 3 of 6" in shown and "minutes from now" in shown
+        assert "attempt 3 of 6" in shown and "minutes from now" in shown
         assert "Timed out." in shown and "operator:eva" in shown
 
     def test_a_queued_one_is_cancelled_and_says_by_whom(self, root: Client, queued: Job) -> None:
@@ -160,7 +160,7 @@ class TestPage:
         assert "Cancelled by operator:root." in shown
         assert url("retry", queued) in shown
         again = root.post(url("cancel", queued), follow=True).content.decode()
-        assert "Only a queued or running job can be cancelled" in again
+        assert "Only queued and running jobs can be cancelled" in again
 
     def test_a_completed_one_names_what_it_took_and_left(self, root: Client, ada: UserProfile) -> None:
         session = talk(ada, 120)
@@ -178,7 +178,7 @@ class TestPage:
         without = {"unreadable": [[0, 23], [30, 30]], "session_id": "<s1>"}
         Job.objects.filter(pk=job.pk).update(result=job.result | without)
         shown = " ".join(root.get(change_url(job)).content.decode().split())
-        assert "archived turns that can't be read of &lt;s1&gt;: 0–23, 30–30. <em>manage.py verify</em>" in shown
+        assert "archived turns of &lt;s1&gt; that can't be read: 0–23, 30–30. <em>manage.py verify</em>" in shown
 
     def test_row_18_a_script_in_what_it_carries_is_text(self, root: Client, failed: Job) -> None:
         Job.objects.update(error=PLANTED, params={PLANTED: PLANTED}, result={PLANTED: PLANTED}, requested_by=PLANTED)

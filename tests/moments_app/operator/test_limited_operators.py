@@ -182,7 +182,7 @@ class TestOnesOwn:
         [signed] = re.findall(r'name="offer" value="([^"]+)"', page(eve, own))
         login = User.objects.get(pk=eve.session["_auth_user_id"])
         code = f"{totp(bytes.fromhex(Offer.brought_back(login, signed).key)):06}"  # type: ignore[union-attr]
-        assert b"Keep these recovery codes" in eve.post(own, {"offer": signed, "code": code}).content
+        assert b"Save these recovery codes" in eve.post(own, {"offer": signed, "code": code}).content
         assert b"This code is wrong" in eve.post(f"{own}off/", {"code": "wrong"}).content
         events = list(Event.objects.order_by("pk").values_list("type", flat=True))
         assert events == ["second_factor_set_up", "second_factor_refused"]

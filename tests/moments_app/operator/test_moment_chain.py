@@ -95,7 +95,7 @@ class TestChain:
         assert f'rel="prev" href="?at={by_then[1]}&amp;as_of={day}"' in shown
         around = page(root, chain_url(ada), at=by_then[2], as_of=day)
         assert rows_of(around)[0] == by_then[0]
-        assert "No moment had ended by then." in page(root, chain_url(ada), as_of="2020-01-01")
+        assert "No moments up to this day." in page(root, chain_url(ada), as_of="2020-01-01")
 
     def test_somebody_without_moments_is_told_so(self, root: Client, ada: UserProfile) -> None:
         assert "No moments yet." in page(root, chain_url(ada))

@@ -98,9 +98,9 @@ class TestWho:
         line = ProfileLine.objects.create(user=ada, text="Lived in Oslo.", created_at=datetime(2025, 1, 11, tzinfo=UTC))
         ProfileLine.objects.filter(pk=line.pk).update(ended_at=datetime(2025, 3, 4, tzinfo=UTC))
         now, then = page(root, change_url(ada)), page(root, change_url(ada), as_of="2025-02-01")
-        assert now.index(BERGEN) < now.index("What held") < now.index(OSLO) and "Lived in Oslo." not in now
+        assert now.index(BERGEN) < now.index("Past facts") < now.index(OSLO) and "Lived in Oslo." not in now
         assert OSLO in then and BERGEN not in then and "Lived in Oslo." in then
-        assert "Nothing has ended." in then and "Who read of" not in then
+        assert "No fact has ended." in then and "Access log" not in then
         for name in ("days", "facts", "entities"):
             assert f'href="{url(ada, name)}?as_of=2025-02-01"' in then
         assert f"{reverse('admin:moments_app_moment_chain', args=[ada.pk])}?as_of=2025-02-01" in then
@@ -116,7 +116,7 @@ class TestWho:
         assert elsewhere in page(root, change_url(ada)) and elsewhere in page(root, change_url(fact))
         shown = page(root, elsewhere)
         assert "The profile" in shown and "They like tea." not in shown
-        assert "Turns, which stay" in shown and f"{change_url(Session.objects.get())}?at=0#turn-0" in shown
+        assert "Turns (marked" in shown and f"{change_url(Session.objects.get())}?at=0#turn-0" in shown
         assert queries_of(root, elsewhere) <= MAX_QUERIES
         assert operator("view_memoryatom").get(elsewhere).status_code == 403
 
@@ -125,7 +125,7 @@ class TestWho:
         facts_of(ada, 2)
         viewer = operator("view_userprofile")
         shown = page(viewer, change_url(ada))
-        for hidden in ("Moment 1", "Fact 0", "What holds", "s1"):
+        for hidden in ("Moment 1", "Fact 0", "Current facts", "s1"):
             assert not re.search(rf"\b{hidden}\b", shown)  # a form's token may have the letters
         assert viewer.get(url(ada, "cost")).status_code == 403
 
@@ -178,11 +178,11 @@ class TestDays:
         remember(ada, 3)
         Session.objects.update(title=f"Kilns {PLANTED}")
         shown = page(root, url(ada, "days"))
-        assert "Moment 2 of s1" in shown and PLANTED not in shown and "who they were then" in shown
+        assert "Moment 2 of s1" in shown and PLANTED not in shown and "profile on this day" in shown
         [older] = re.findall(r'href="\?before=([^"]+)"', shown)
         assert shown != page(root, f"{url(ada, 'days')}?before={older}")
         then = page(root, url(ada, "days"), as_of=f"{START - timedelta(days=1):%Y-%m-%d}")
-        assert "Nothing had happened by then." in then
+        assert "Nothing happened up to this day." in then
 
     @pytest.mark.parametrize("before", ["x", "2026-03-02", "2026-03-02T08:00:00+00:00,x,1", "9" * 40, "\0", ",,"])
     def test_nonsense_in_the_address_shows_the_newest(self, root: Client, ada: UserProfile, before: str) -> None:
@@ -229,7 +229,7 @@ class TestEntities:
         shown = page(root, url(ada, "entities"))
         assert f'blocks <a class="rem-link" href="{change_url(piano)}">' in shown
         assert PLANTED not in shown and "Of Bo" not in shown
-        assert "None was there then." in page(root, url(ada, "entities"), as_of="2020-01-01")
+        assert "None up to this day." in page(root, url(ada, "entities"), as_of="2020-01-01")
 
 
 class TestCost:

@@ -57,7 +57,7 @@ class TestVersions:
         assert root.get(back).status_code == 405
         shown = page(root, change_url(prompt))
         assert "Roll back to version 1" in shown and back in shown
-        assert "Version 1 is in force." in root.post(back, follow=True).content.decode()
+        assert "Version 1 is active." in root.post(back, follow=True).content.decode()
         prompt.refresh_from_db()
         assert prompt.active_version.number == 1 and prompt.previous_version and prompt.previous_version.number == 2
         events = Event.objects.filter(type="prompt_activated").order_by("id")
@@ -66,8 +66,8 @@ class TestVersions:
             ("operator:root", 1),
         ]
         told = LogEntry.objects.order_by("id").values_list("change_message", flat=True)
-        assert list(told) == ["Saved version 2.", "Put version 2 in force.", "Put version 1 in force."]
-        assert "Put version 2 in force." in page(root, change_url(prompt))
+        assert list(told) == ["Saved version 2.", "Activated version 2.", "Activated version 1."]
+        assert "Activated version 2." in page(root, change_url(prompt))
 
     def test_pressing_roll_back_twice_goes_back_once(self, root: Client, prompt: PromptResource) -> None:
         add(root, prompt, activate="")
@@ -99,7 +99,7 @@ class TestVersions:
         shown = answer.content.decode()
         assert answer.status_code == 409
         assert prompt.versions.count() == 2
-        assert "Version 2 was saved meanwhile by operator:" in shown and "Theirs." in shown
+        assert "saved version 2 in the meantime" in shown and "Theirs." in shown
         assert "Mine, typed for an hour." in shown and 'value="why"' in shown
         assert 'name="after" value="2"' in shown
         assert add(root, prompt, content="Mine, typed for an hour.", after=2).status_code == 200
@@ -153,7 +153,7 @@ class TestApproval:
         first = prompt.active_version
         mine = {"content": "Mine.", "after": 1, "activate": ""}
         shown = root.post(url("add_version", prompt), mine, follow=True).content.decode()
-        assert "another editor puts it in force" in shown and "Save and put in force" not in shown
+        assert "another editor must activate it" in shown and "Save and activate" not in shown
         root.post(url("activate", prompt, 2))
         prompt.refresh_from_db()
         assert prompt.active_version == first
@@ -167,9 +167,9 @@ class TestApproval:
 
     def test_the_page_says_whether_a_version_was_tried(self, root: Client, prompt: PromptResource) -> None:
         second = prompt.add_version("OTHER WORDS", created_by="operator:eve")
-        assert "It was not tried over a sample." in page(root, change_url(prompt))
+        assert "This version was not tried on a sample." in page(root, change_url(prompt))
         PromptVersion.objects.filter(pk=second.pk).update(is_tried=True)
-        assert "It was tried over a sample; the figures are above." in page(root, change_url(prompt))
+        assert "This version was tried on a sample; the figures are above." in page(root, change_url(prompt))
 
 
 class TestThePages:
@@ -182,7 +182,7 @@ class TestThePages:
                 purpose=purpose, defaults={"uri": f"rem://prompts/{purpose}", "name": purpose}
             )
             shown = page(root, change_url(resource))
-            assert ("What it has to answer" in shown) == (purpose != "memory-policy")
+            assert ("Output of the engine" in shown) == (purpose != "memory-policy")
         builder = page(root, change_url(PromptResource.objects.get(purpose="moment-builder")))
         assert "moments › topic_tags" in builder and "list, at most 20" in builder
 

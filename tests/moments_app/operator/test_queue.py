@@ -61,7 +61,7 @@ class TestSchedules:
         assert "Try again what failed to be embedded." in shown and "overdue" not in shown
         Schedule.objects.filter(pk=embed.pk).update(next_run=timezone.now() - timedelta(hours=1), func="gone.away")
         shown = page(root, list_url(Schedule))
-        assert "overdue" in shown and "Its function is gone" in shown
+        assert "overdue" in shown and "Its function no longer exists" in shown
 
     def test_row_18_what_runs_is_changed_by_nobody_and_a_viewer_pauses_nothing(
         self, root: Client, embed: Schedule

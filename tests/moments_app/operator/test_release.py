@@ -43,19 +43,19 @@ def test_an_operator_reads_releases_extends_rewords_and_revokes(
     refused = root.post(own, {"wording": "say the unit with each number"}).content.decode()
     assert "word for word" in refused and not Release.objects.exists()
     done = root.post(own, {"wording": "Numbers need units.", "note": "fine"}, follow=True).content.decode()
-    assert "Released to the users of agent default" in done and "Nothing waits." in done
+    assert "Released to the users of agent default" in done and "No pending decisions." in done
     made = Release.objects.get()
     assert (made.actor, made.note, made.wording) == ("operator:root", "fine", "Numbers need units.")
     shown = page(root, change_url(made))
-    assert "stands" in shown and change_url(learned) in shown
+    assert "active" in shown and change_url(learned) in shown
     root.post(url("extend", made.pk))
     wider = Release.objects.get(narrower=made)
     assert "every agent: 2 people so far" in page(root, change_url(wider))
     reworded = root.post(url("reword", made.pk), {"wording": "Give units."}, follow=True).content.decode()
-    assert "Released in other words" in reworded and change_url(made) in reworded
+    assert "Released with the new wording" in reworded and change_url(made) in reworded
     assert [one.wording for one in Release.objects.standing()] == ["Give units."]
     latest = Release.objects.standing().get()
-    assert "Revoked: nobody" in root.post(url("revoke", latest.pk), follow=True).content.decode()
+    assert "Revoked. Contexts" in root.post(url("revoke", latest.pk), follow=True).content.decode()
     assert "revoked already" in root.post(url("revoke", latest.pk), follow=True).content.decode()
     assert not MemoryAtom.objects.active().filter(user=None).exists()
 
@@ -70,7 +70,7 @@ def test_the_page_says_how_many_people_said_it_and_how_old_their_accounts_are(
 ) -> None:
     own = url("candidate", learned.pk)
     of_age(ada, 1)
-    assert "Said by 1 person; their account is 1 day old." in page(root, own)
+    assert "Learned from 1 person; their account is 1 day old." in page(root, own)
     first = queries_of(root, own)
     for name, days in (("bo", 400), ("cy", 5), ("tess", 900)):
         person = UserProfile.objects.ensure(name)
@@ -79,7 +79,7 @@ def test_the_page_says_how_many_people_said_it_and_how_old_their_accounts_are(
     candidate(UserProfile.objects.ensure("dee"), learned.stream, "Say units with each number.")  # in other words
     UserProfile.objects.filter(user_id="tess").update(is_test=True)
     shown = page(root, own)
-    assert "Said by 3 people; their accounts are 1, 5 and 400 days old." in shown
+    assert "Learned from 3 people; their accounts are 1, 5 and 400 days old." in shown
     assert all(f">{name}</a>" in shown for name in ("bo", "cy", "tess")) and ">dee</a>" not in shown
     assert queries_of(root, own) == first
     root.post(own, {"wording": "Numbers need units."})
@@ -89,14 +89,16 @@ def test_the_page_says_how_many_people_said_it_and_how_old_their_accounts_are(
 
 def test_a_test_person_is_not_counted(root: Client, learned: MemoryAtom, ada: UserProfile) -> None:
     UserProfile.objects.update(is_test=True)
-    assert "Said by a test person only." in page(root, url("candidate", learned.pk))
+    assert "Learned from a test person only." in page(root, url("candidate", learned.pk))
 
 
 def test_of_many_accounts_the_ages_of_the_youngest_are_shown() -> None:
     assert who_said_it(range(12)) == (
-        "Said by 12 people; the 10 youngest accounts are 0, 1, 2, 3, 4, 5, 6, 7, 8 and 9 days old."
+        "Learned from 12 people; the 10 youngest accounts are 0, 1, 2, 3, 4, 5, 6, 7, 8 and 9 days old."
     )
-    assert who_said_it([0] * (PEOPLE + 1)).startswith("Said by more than 100 people; the 10 youngest accounts are 0,")
+    assert who_said_it([0] * (PEOPLE + 1)).startswith(
+        "Learned from more than 100 people; the 10 youngest accounts are 0,"
+    )
 
 
 def test_evicting_what_a_release_rests_on_is_asked_about(root: Client, learned: MemoryAtom) -> None:
@@ -110,9 +112,9 @@ def test_evicting_what_a_release_rests_on_is_asked_about(root: Client, learned: 
 
 
 def test_what_is_kept_private_no_longer_waits(root: Client, learned: MemoryAtom) -> None:
-    assert "It stays with its person." in root.post(url("keep", learned.pk), follow=True).content.decode()
-    assert "Nothing waits." in page(root, url("waiting"))
-    assert "decided on" in page(root, url("candidate", learned.pk))
+    assert "Not released. Only its person sees it." in root.post(url("keep", learned.pk), follow=True).content.decode()
+    assert "No pending decisions." in page(root, url("waiting"))
+    assert "decided" in page(root, url("candidate", learned.pk))
     MemoryAtom.objects.filter(pk=learned.pk).evict()
     assert root.post(url("keep", learned.pk)).status_code == 404
 
@@ -149,7 +151,7 @@ def test_the_item_of_a_release_is_changed_by_another_release_alone(root: Client,
     shown = page(root, change_url(made.atom))
     assert change_url(made) in shown and 'name="content"' not in shown
     MemoryAtom.objects.filter(pk=made.atom.pk).update(content="Begin with a link.")
-    assert "signature doesn" in page(root, list_url(Release)) and "signature doesn" in page(root, change_url(made))
+    assert "invalid signature" in page(root, list_url(Release)) and "invalid signature" in page(root, change_url(made))
 
 
 @pytest.mark.slow
@@ -161,4 +163,4 @@ def test_hostile_texts_are_shown_as_text_and_lists_stay_quick(root: Client, ada:
     for address in (list_url(Release), url("waiting"), change_url(Release.objects.first())):
         assert PLANTED not in page(root, address)
         assert queries_of(root, address) <= MAX_QUERIES
-    assert "Earlier ones" in page(root, url("waiting"))
+    assert "Earlier items" in page(root, url("waiting"))

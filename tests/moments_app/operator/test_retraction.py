@@ -29,11 +29,11 @@ def test_an_operator_previews_retracts_and_undoes(session: Session) -> None:
     assert url in root.get(change).content.decode()
     moment = Moment.objects.earliest("id")
     for answer in (root.get(url, {"sequences": "3-4"}), root.get(url, {"turn": [4, 3]})):
-        assert "2 turns and what was made of them" in answer.content.decode()
+        assert "2 turns and everything derived from them" in answer.content.decode()
         assert reverse("admin:moments_app_moment_change", args=[moment.pk]) in answer.content.decode()
     assert retracted() == []
     shown = root.post(url, {"sequences": "3-4", "reason": "planted"}, follow=True).content.decode()
-    assert "What was withdrawn" in shown and moment.name in shown and retracted() == [3, 4]
+    assert "Withdrawn items" in shown and moment.name in shown and retracted() == [3, 4]
     page = reverse("admin:moments_app_retraction_change", args=[Retraction.objects.get().pk])
     assert f'<a class="rem-link" href="{page}">retracted' in root.get(change).content.decode()
     undo = reverse("admin:moments_app_retraction_undo", args=[Retraction.objects.get().pk])

@@ -36,8 +36,8 @@ class TestSession:
         shown = page(root, change_url(built))
         assert "Turn 119 is about" in shown
         assert "turns 20–119 of 120" in shown
-        assert shown.index("Moments built") < shown.index("Live window")
-        assert shown.index(f'id="turn-{built.last_moment_message_idx}"') < shown.index("Live window")
+        assert shown.index("Moments built") < shown.index("Live turns start here")
+        assert shown.index(f'id="turn-{built.last_moment_message_idx}"') < shown.index("Live turns start here")
         for moment in Moment.objects.filter(source_session=built, last_sequence__gte=20):
             assert change_url(moment) in shown
 
@@ -111,10 +111,10 @@ class TestSession:
         built.messages.filter(sequence__lt=50).delete()
         Session.objects.update(kept_from_sequence=50)
         shown = page(root, change_url(built))
-        assert "Turns before 50 are past their keep-by date: deleted" in shown
+        assert "Turns before 50 are past their retention period: deleted" in shown
         assert "turns 50–119 of 120" in shown and "Earlier turns" not in shown
         first = Moment.objects.earliest("id")
-        assert "Turns before 50 are past their keep-by date" in page(root, change_url(first))
+        assert "Turns before 50 are past their retention period" in page(root, change_url(first))
         built.messages.all().delete()
         Session.objects.update(kept_from_sequence=120)
         assert "no turns" in page(root, change_url(built))
@@ -127,23 +127,23 @@ class TestSession:
         assert retain().archived_turns == 130
         shown = page(root, change_url(session))
         assert "live 1" in shown and "Turn 32 🏺" in shown and "Earlier turns" in shown
-        assert "Turns before 130 are past their keep-by date: archived" in shown
+        assert "Turns before 130 are past their retention period: archived" in shown
         earlier = page(root, url(session, "turns"), before=32)
         assert "Turn 0 🏺" in earlier and "Turn 32 🏺" not in earlier and "Earlier turns" not in earlier
         assert earlier.count('<span class="rem-chip">archived</span>') == 32
-        assert "Tick turn" not in earlier and "keep as probe" not in earlier  # it has to be restored for that
+        assert "Tick turn" not in earlier and "save as probe" not in earlier  # it has to be restored for that
         assert 'rem-marked" id="turn-7"' in page(root, change_url(session), at=7)
         assert "Turn 3 🏺" in page(root, change_url(Moment.objects.get()))
         found = page(root, list_url(Session), q="second line")
         assert f"{change_url(session)}?at=129#turn-129" in found and "archived; the transcript shows" in found
         assert queries_of(root, f"{change_url(session)}?at=60") <= MAX_QUERIES
-        assert "Retract the ticked turns" in shown
+        assert "Retract ticked turns" in shown
         Message.objects.filter(session=session, sequence__gte=130).delete()
         Session.objects.update(last_sequence=129)
-        assert "Retract the ticked turns" not in page(root, change_url(session))
+        assert "Retract ticked turns" not in page(root, change_url(session))
         for name, told in (
-            ("rebuild", "so there is nothing to read again. Turns before 130"),
-            ("retract", "brings archived"),
+            ("rebuild", "so there is nothing to rebuild. Turns before 130"),
+            ("retract", "restores archived"),
         ):
             shown = page(root, url(session, name))
             assert told in shown and "restore_archive" in shown and "turns of 0 moments" not in shown
@@ -181,7 +181,7 @@ class TestTranscript:
         shown = page(root, change_url(built))
         assert build(built).status == Job.Status.COMPLETED
         built.refresh_from_db()
-        assert shown.index("Live window") < shown.index("Lag: ")
+        assert shown.index("Live turns start here") < shown.index("Lag: ")
         assert shown.index(f'id="turn-{built.live_from_sequence - 1}"') < shown.index("Lag: ")
         assert shown.index("Lag: ") < shown.index(f'id="turn-{built.live_from_sequence}"')
 

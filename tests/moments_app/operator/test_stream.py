@@ -95,7 +95,7 @@ class TestList:
         asked = fields | {"extraction_prompt": "x", "is_active": "on", "agent_id": ""}
         refused: list[tuple[dict[str, object], str]] = [
             ({"name": ""}, "This field is required."),
-            ({"name": "repairs"}, "The agent has a shard of this name."),
+            ({"name": "repairs"}, "This agent already has a shard with this name. Choose another name."),
             ({"name": "new", "fact_min": 6}, "t be more than fact_max."),
         ]
         for wrong, told in refused:
@@ -114,7 +114,7 @@ class TestPage:
         shown = page(root, change_url(own))
         assert "Wants short answers." in shown and "Felt wears out." in shown and "No longer so." not in shown
         assert "recalled 7×" in shown
-        assert "With 8 more observations it is consolidated by itself." in shown
+        assert "It is consolidated automatically after 8 more observations." in shown
         assert "0 of 400 words" in shown
 
     def test_each_line_says_what_it_is_from(self, root: Client, own: MemoryStream) -> None:
@@ -123,17 +123,17 @@ class TestPage:
         MemoryStream.objects.update(consolidated_content=f"{own.consolidated_content}\nNever call <b>early</b>.")
         shown = page(root, change_url(own))
         assert shown.count("from 1 observation<") == 2
-        assert "Never call &lt;b&gt;early&lt;/b&gt;." in shown and shown.count("written by hand: it stays") == 1
+        assert "Never call &lt;b&gt;early&lt;/b&gt;." in shown and shown.count("written by hand, kept") == 1
 
     def test_what_no_line_carries_is_told_apart_from_what_is_new(self, root: Client, own: MemoryStream) -> None:
         MemoryStream.objects.update(consolidated_max_words=1)
         fold(own)
         note(own, "Repairs pianos.")
         shown = page(root, change_url(own))
-        assert "1 new of 10 that it takes to consolidate; 3 in all" in shown
-        assert "With 9 more observations it is consolidated by itself." in shown
+        assert "1 new; consolidation starts at 10; 3 waiting in total" in shown
+        assert "It is consolidated automatically after 9 more observations." in shown
         shown = page(root, url(own, "version", own.versions.get().pk))
-        assert "What no line carries" in shown and "Lives in Turin." in shown and "Repairs pianos." not in shown
+        assert "Not in any line" in shown and "Lives in Turin." in shown and "Repairs pianos." not in shown
 
     def test_a_consolidation_is_asked_for_and_shown_until_it_is_done(self, root: Client, own: MemoryStream) -> None:
         shown = root.post(url(own, "consolidate"), follow=True).content.decode()
@@ -146,15 +146,17 @@ class TestPage:
     @pytest.mark.slow
     def test_the_last_one_is_undone_unless_the_text_was_edited(self, root: Client, own: MemoryStream) -> None:
         fold(own)
-        assert "Undo the last consolidation" in page(root, change_url(own))
+        assert "Undo last consolidation" in page(root, change_url(own))
         root.post(url(own, "undo"))
         own.refresh_from_db()
         assert own.consolidated_content == "" and own.atoms.active().count() == 2
         fold(own)
         MemoryStream.objects.update(consolidated_content="By hand.")
         shown = page(root, change_url(own))
-        assert "Undo the last consolidation" not in shown and "The text was edited since" in shown
-        assert "undoing would lose that" in root.post(url(own, "undo"), follow=True).content.decode()
+        assert "Undo last consolidation" not in shown and "the text was edited since" in shown
+        assert (
+            "Undoing the consolidation would lose the edit" in root.post(url(own, "undo"), follow=True).content.decode()
+        )
 
     def test_editing_a_setting_leaves_a_text_that_was_consolidated_meanwhile(
         self, root: Client, own: MemoryStream
@@ -180,7 +182,7 @@ class TestPage:
         plain = page(root, more)
         assert "Fact 02." in plain and "Fact 03." not in plain and "<html" in plain
         part = root.get(more, headers={"HX-Request": "true"}).content.decode()
-        assert "Fact 00." in part and "<html" not in part and "Earlier ones" not in part
+        assert "Fact 00." in part and "<html" not in part and "Earlier items" not in part
 
     def test_what_is_no_kind_of_item_has_no_page(self, root: Client, own: MemoryStream) -> None:
         assert root.get(url(own, "items", "moment")).status_code == 404

@@ -70,7 +70,7 @@ def test_it_shows_what_the_model_saw_what_it_would_see_now_and_the_difference(
     assert "Sell the kiln" in lines(shown, "now") and "Sell the kiln" not in lines(shown, "then", "same")
     assert "Turn 3 is about" in lines(shown, "same")
     assert "The difference: 1 only then, 1 only now" in shown
-    assert "tokens then" in shown and "Nobody said which context" not in shown
+    assert "tokens then" in shown and "did not report which context" not in shown
 
 
 def test_the_memory_of_a_day_is_asked_in_place_of_that_of_now_and_the_links_carry_it(
@@ -139,7 +139,7 @@ def test_where_nobody_said_which_context_it_was_the_last_one_before_stands_for_i
     session = talk(ada, 4)
     asked(service, context_id=None)
     shown = page(root, url(session), turn=5)
-    assert "tokens then" in shown and "Nobody said which context" in shown
+    assert "tokens then" in shown and "did not report which context" in shown
     assert "No context was served for this answer" in page(root, url(session), turn=1)
 
 
@@ -149,9 +149,9 @@ def test_what_is_not_kept_any_more_is_said(root: Client, service: Api, ada: User
     session = asked(service)
     ContextReceipt.objects.update(sealed=b"not sealed")
     shown = page(root, url(session), turn=5)
-    assert "be read any more" in shown and "tokens now" in shown
+    assert "be read: it was served" in shown and "tokens now" in shown
     ContextReceipt.objects.all().delete()
-    assert "kept any more" in page(root, url(session), turn=5)
+    assert "no longer stored" in page(root, url(session), turn=5)
 
 
 def test_row_11_a_dump_of_a_kept_context_shows_nothing_of_it(service: Api, ada: UserProfile) -> None:
@@ -203,7 +203,7 @@ def test_row_18_planted_scripts_stay_text(root: Client, service: Api, ada: UserP
 
 def test_an_empty_session_has_none(root: Client, ada: UserProfile) -> None:
     session = Session.objects.create(user=ada, session_id="s1")
-    assert "Nothing was said here yet." in page(root, url(session))
+    assert "This session has no messages yet." in page(root, url(session))
     assert Job.objects.count() == 0
 
 

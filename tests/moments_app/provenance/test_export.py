@@ -259,13 +259,13 @@ class TestWrongFiles:
     @pytest.mark.parametrize(
         ("name", "change", "told"),
         [
-            ("manifest.json", lambda _: None, "no export of a person"),
+            ("manifest.json", lambda _: None, "not an export of a person"),
             ("manifest.json", lambda _: b"[]", "manifest.json"),
             ("manifest.json", lambda old: old.replace(b'"version": 1', b'"version": 2'), "version"),
             ("messages.jsonl", lambda _: None, "has no messages.jsonl"),
             ("moments.jsonl", lambda _: None, "has no moments.jsonl"),
-            ("profile.jsonl", lambda _: b"", "0 lines in place of one"),
-            ("profile.jsonl", lambda old: old + old, "2 lines in place of one"),
+            ("profile.jsonl", lambda _: b"", "0 lines instead of one"),
+            ("profile.jsonl", lambda old: old + old, "2 lines instead of one"),
             ("messages.jsonl", lambda old: old + b"{", "messages.jsonl line 4"),
             ("messages.jsonl", lambda old: old.replace(b'"role": "user"', b'"role": "robot"'), "line 1: role"),
             ("messages.jsonl", lambda old: old.replace(b'"kind"', b'"zqkind"'), "line 1: kind"),
@@ -284,7 +284,7 @@ class TestWrongFiles:
         for length in (0, 10, len(content) // 2, len(content) - 10):
             path = good.with_name("cut.zip")
             path.write_bytes(content[:length])
-            assert "no whole zip" in self.refused(path)
+            assert "not a complete zip" in self.refused(path)
 
     def test_a_damaged_one_is_refused(self, good: Path) -> None:
         with zipfile.ZipFile(good) as archive:
@@ -292,7 +292,7 @@ class TestWrongFiles:
         content = bytearray(good.read_bytes())
         content[entry.header_offset + 90] ^= 255
         good.write_bytes(content)
-        assert "no whole zip" in self.refused(good)
+        assert "not a complete zip" in self.refused(good)
 
     @pytest.mark.parametrize("name", ["", "a/b", "x" * 256])
     def test_a_name_that_is_none_is_refused(self, good: Path, name: str) -> None:

@@ -602,7 +602,7 @@ class TestArchived:
         """One call of an engine made both moments, and may have told in one what it was shown for the other."""
         beside = Moment.objects.get(last_sequence__lt=24)
         Moment.objects.filter(pk=beside.pk).update(summary=f"{beside.summary} She lives in {MARKER}.")
-        with pytest.raises(CannotRetract, match="Turns from 0 on were archived; restore the session first"):
+        with pytest.raises(CannotRetract, match="turns from 0 on are archived"):
             retract(session, [40], reason="planted", requested_by="test")
         restore_archive(session, actor="test")
         session.refresh_from_db()
@@ -802,7 +802,7 @@ class TestRefused:
         return session
 
     @pytest.mark.parametrize(
-        ("sequences", "told"), [([], "at least one"), ([3, 99], "no turn 99"), ([4, 5], "Turn 5 is retracted already")]
+        ("sequences", "told"), [([], "at least one"), ([3, 99], "no turn 99"), ([4, 5], "turn 5 is already retracted")]
     )
     def test_turns_that_cannot_be_retracted_are_named(self, planted: Session, sequences: list[int], told: str) -> None:
         retract(planted, [5], reason="planted", requested_by="test")
@@ -852,7 +852,7 @@ class TestRefused:
         with pytest.raises(CannotRetract, match="no longer in the transcript"):
             undo_retraction(retraction, requested_by="test")
         planted.delete()
-        with pytest.raises(CannotRetract, match="session of this retraction is gone"):
+        with pytest.raises(CannotRetract, match="session of this retraction was deleted"):
             undo_retraction(retraction, requested_by="test")
 
     def test_archived_turns_are_to_be_restored_first(self, planted: Session) -> None:
@@ -870,12 +870,12 @@ class TestRefused:
         counts = {"turn_count": 3, "byte_count": 9, "first_sequence": 0, "last_sequence": 2}
         planted.archives.create(user=planted.user, month=month, name="a", sha256="", **counts)
         planted.messages.turns().archive()
-        with pytest.raises(CannotRetract, match="Its turns were archived; restore the session first"):
+        with pytest.raises(CannotRetract, match="turns of the session are archived"):
             retract(planted, None, reason="x", requested_by="test")
 
     def test_a_turn_whose_text_is_archived_is_to_be_restored_first(self, planted: Session) -> None:
         planted.messages.turns().filter(sequence=3).archive()
-        with pytest.raises(CannotRetract, match="Turn 3 was archived; restore the session first"):
+        with pytest.raises(CannotRetract, match="turn 3 is archived"):
             retract(planted, [3], reason="x", requested_by="test")
 
     def test_a_key_that_another_session_took_meanwhile_stays_its_own(self, ada: UserProfile) -> None:

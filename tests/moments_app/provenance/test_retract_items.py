@@ -144,7 +144,7 @@ def test_row_10_nor_does_the_undoing_of_an_earlier_retraction(stream: MemoryStre
         other.start()
         wait_until_somebody_waits()
     other.join()
-    assert len(refused) == 1 and "A newer retraction came after this one" in refused[0]
+    assert len(refused) == 1 and "There is a newer retraction" in refused[0]
     assert "xyzzyplugh" not in text_of(stream)
 
 
@@ -300,7 +300,7 @@ class TestShards:
         root, url = operator(), reverse("admin:moments_app_memoryatom_retract", args=[atom.pk])
         page = reverse("admin:moments_app_memoryatom_change", args=[atom.pk])
         assert url in root.get(page).content.decode()
-        assert "for all in shard bees" in root.get(url).content.decode()
+        assert "for everyone in shard bees" in root.get(url).content.decode()
         shown = root.post(url, {"reason": "planted", "all_of_writer": "1"}, follow=True).content.decode()
         assert "1 items are retracted" in shown and not MemoryAtom.objects.exists()
         [made] = Retraction.objects.all()
@@ -397,7 +397,7 @@ class TestOperator:
         url = reverse("admin:moments_app_memoryatom_retract", args=[atom.pk])
         root = operator()
         for shown in (root.get(url), root.post(url, {"reason": "planted"})):
-            assert "what rests on turns goes with them" in shown.content.decode()
+            assert "was written directly" in shown.content.decode()
         assert not Retraction.objects.exists()
         assert url not in root.get(reverse("admin:moments_app_memoryatom_change", args=[atom.pk])).content.decode()
 
@@ -419,7 +419,7 @@ class TestCommand:
         [
             (("nobody", "--written-by", "key:abc", "--reason", "x"), "no user 'nobody'"),
             (("ada", "s1", "--written-by", "key:abc", "--reason", "x"), "no session"),
-            (("ada", "--item", "x", "--reason", "x"), "no id of an item"),
+            (("ada", "--item", "x", "--reason", "x"), "not the id of an item"),
             (("ada", "--written-by", "key:abc"), "--reason"),
         ],
     )

@@ -380,7 +380,7 @@ class TestFailure:
         embeddings_server.always(refuse_marked(400))
         call_command("embed")
         told = capsys.readouterr().out
-        assert "1 refused, which --refused sends again (openai:test-embedder answered with status 400.)" in told
+        assert "1 rejected (resend them with --refused) (openai:test-embedder answered with status 400.)" in told
         assert "complete" not in told and "too long" not in told
         embeddings_server.always(behave.answer_well)
         call_command("embed")
@@ -476,7 +476,7 @@ class TestSecondModel:
         monkeypatch.setattr("moments_app.engines.CALLS_AT_ONCE", 1)
         talk(ada, 24)
         embeddings_server.queue(behave.answer_well, behave.raw("null"))
-        with pytest.raises(CommandError, match="run this again"):
+        with pytest.raises(CommandError, match="Run the command again"):
             call_command("embed")
         assert TurnEmbedding.objects.count() == 10
         call_command("embed")

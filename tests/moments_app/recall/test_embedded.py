@@ -130,7 +130,7 @@ def test_an_endpoint_is_asked_for_no_vector_that_no_command_asked_for(
     assert embeddings_server.requests[-1]["input"] == ["car"]
     out = StringIO()
     call_command("embed", "--activate", stdout=out)
-    assert out.getvalue().splitlines()[0] == "4 texts to embed, about 17 tokens, of unknown price."
+    assert out.getvalue().splitlines()[0] == "4 texts to embed, about 17 tokens, price unknown."
     with_vector(RecallRequest("piano", ("turn",), None))
     assert embeddings_server.requests[-1]["input"] == ["query: piano"]
     assert EmbeddingModel.objects.active().get().query_prefix == "query: "

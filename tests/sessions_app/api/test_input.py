@@ -113,7 +113,7 @@ def test_an_unknown_field_is_named_even_where_its_name_cannot_be_written(service
 def test_an_address_with_thousands_of_fields_is_400(service: Api) -> None:
     answer = service.get("sessions", user_id="ada", **{f"field_{number}": "x" for number in range(2_000)})
     assert answer.status_code == 400
-    assert answer.json()["errors"][0]["detail"] == "The address has too many fields."
+    assert answer.json()["errors"][0]["detail"] == "The URL has too many query parameters."
 
 
 @pytest.mark.parametrize(

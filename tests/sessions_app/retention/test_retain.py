@@ -577,7 +577,7 @@ def test_one_month_can_be_restored_by_command(ada: UserProfile, folder: Path) ->
     assert Event.objects.get(type="archive_restored").payload == {"files": 1, "turns": 5}
     for arguments, told in (
         (["ada", "s1", "--month", "2001-01"], "no archive of 2001-01"),
-        (["ada", "s1", "--month", "may"], "--month is like 2026-03"),
+        (["ada", "s1", "--month", "may"], "--month must look like 2026-03"),
         (["ada", "s2"], "ada has no session s2"),
         (["bo", "s1"], "bo has no session s1"),
     ):

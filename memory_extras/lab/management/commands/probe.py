@@ -18,26 +18,28 @@ class Command(RefusingCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--user", metavar="USER_ID", help="Only this person's.")
-        parser.add_argument("--session", metavar="SESSION_ID", help="Only those that are asked in this session.")
+        parser.add_argument("--user", metavar="USER_ID", help="only the probes of this person")
+        parser.add_argument("--session", metavar="SESSION_ID", help="only the probes asked in this session")
         add_application(parser)
         parser.add_argument(
-            "--threshold", type=float, default=1.0, metavar="SHARE", help="Of the probes that have to be met; 1: all."
+            "--threshold", type=float, default=1.0, metavar="SHARE", help="share of the probes that must be met; 1: all"
         )
 
     def handle(self, *args: Any, **options: Any) -> str:
         if not 0 <= options["threshold"] <= 1:
-            raise CommandError("--threshold is a share between 0 and 1.")
+            raise CommandError("--threshold must be between 0 and 1.")
         run_id = uuid.uuid4()
         results = list(ask(_probes(options), run_id, requested_by="command"))
         if not results:
-            raise CommandError("There is no such probe.")
+            raise CommandError("There are no such probes.")
         met = sum(result.is_met for result in results)
         found = {"run_id": str(run_id), "probes": len(results), "met": met, "share": round(met / len(results), 4)}
         text = json.dumps(found | {"results": [_told(result) for result in results]}, indent=2)
         if met < options["threshold"] * len(results):
             self.stdout.write(text)
-            raise CommandError(f"{met} of {len(results)} probes are met; {options['threshold']:.0%} should be.")
+            raise CommandError(
+                f"{met} of {len(results)} probes are met, less than the threshold of {options['threshold']:.0%}."
+            )
         return text
 
 

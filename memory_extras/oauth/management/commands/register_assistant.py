@@ -10,13 +10,17 @@ from sessions_app.management.refusing import RefusingCommand
 
 class Command(RefusingCommand):
     help = (
-        "Register an assistant, which may then ask for access to /mcp by OAuth. The last line printed is its client id."
+        "Register an assistant, which can then request access to /mcp by OAuth. The last line printed is its client id."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", help="as operators will read it")
+        parser.add_argument("name", help="name that operators see")
         parser.add_argument(
-            "--redirect", action="append", required=True, metavar="URI", help="where codes may be sent, exactly"
+            "--redirect",
+            action="append",
+            required=True,
+            metavar="URI",
+            help="exact URI that receives the authorization codes",
         )
 
     def handle(self, *args: Any, **options: Any) -> str:

@@ -13,7 +13,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="Only print the SQL that would be executed.")
+        parser.add_argument("--dry-run", action="store_true", help="only print the SQL")
 
     def handle(self, *args: Any, **options: Any) -> str:
         is_dry, done = options["dry_run"], False
@@ -26,5 +26,5 @@ class Command(BaseCommand):
         except NotDistributable as error:
             raise CommandError(str(error)) from error
         if not done:
-            return "Nothing is to be done."
-        return "Nothing was changed." if is_dry else "Turns are distributed: start web processes and workers."
+            return "Nothing to do."
+        return "Nothing was changed." if is_dry else "Turns are distributed. Start web processes and workers."

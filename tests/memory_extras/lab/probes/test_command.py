@@ -35,7 +35,7 @@ def test_it_fails_when_fewer_are_met_than_should_be(ada: UserProfile, bo: UserPr
     run_ids = ProbeResult.objects.values_list("run_id", flat=True)
     assert {str(run_id) for run_id in run_ids} == {found["run_id"]}
     assert "Quince" not in json.dumps(found)
-    with pytest.raises(CommandError, match="2 of 3 probes are met; 100% should be"):
+    with pytest.raises(CommandError, match="2 of 3 probes are met, less than the threshold of 100%"):
         told()
     assert told("--user", "bo")["probes"] == 1
     with pytest.raises(CommandError, match="0 of 1"):

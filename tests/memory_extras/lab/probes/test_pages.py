@@ -46,7 +46,7 @@ def test_a_turn_is_kept_with_the_answer_to_it_and_asked_by_a_button(root: Client
     shown = page(root, change_url(probe))
     assert "1 of 1" in shown and "met 1 of 1 times" in shown
     listed = page(root, list_url(Probe))
-    assert "How they fared" in listed and "100 %" in listed
+    assert "Results over time" in listed and "100 %" in listed
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_row_18_a_viewer_sees_probes_and_keeps_changes_or_asks_none(session: Ses
     probe = Probe.objects.create(user=session.user, question=PLANTED, expected=PLANTED, created_by=PLANTED)
     viewer = operator(group="viewers")
     shown = page(viewer, list_url(Probe)) + page(viewer, change_url(probe)) + page(viewer, change_url(session))
-    assert PLANTED not in shown and "keep as probe" not in shown and "Ask all probes" not in shown
+    assert PLANTED not in shown and "save as probe" not in shown and "Ask all probes" not in shown
     assert viewer.get(keep_url(session)).status_code == 403
     assert viewer.post(keep_url(session), {"question": "What?", "expected": "Quince"}).status_code == 403
     assert viewer.post(reverse("admin:lab_probe_run", args=[probe.pk])).status_code == 403

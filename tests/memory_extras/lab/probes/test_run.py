@@ -128,7 +128,7 @@ def test_nobody_to_ask_and_a_question_beyond_the_budget_are_problems(
     run(ada)
     problems = list(ProbeResult.objects.order_by("pk").values_list("problem", flat=True))
     assert problems[:2] == [NO_SESSION, ""]
-    assert problems[2].startswith("Policy and query alone need")
+    assert problems[2].startswith("max_tokens: the policy and the query need")
 
 
 class TestKeeping:
@@ -199,7 +199,7 @@ def test_row_9_probes_are_seen_changed_and_run_for_their_own_person_alone(
         assert api.get(f"{address}/results", **named).status_code == 404
         assert api.patch(address, **named, expected="Mine").status_code == 404
         assert api.delete(address, **named).status_code == 404
-    assert run(bo).result == {"reason": "there is no probe"}
+    assert run(bo).result == {"reason": "there are no probes"}
 
 
 def test_row_9_without_the_codes_filter_a_request_sees_its_own_probes_alone(

@@ -73,7 +73,7 @@ def test_a_version_is_tried_on_one_after_the_other_and_the_figures_are_kept(
     texts = [one.content.decode() for one in came]
     assert "3 of 3" not in texts[0] and "All 3 tried" in texts[2] and 'hx-swap-oob="true"' in texts[2]
     assert (
-        "All of this sample was tried already."
+        "All trials of this sample are done."
         in root.post(
             url("try_one", prompt, trial.pk), {"subject": subjects[0]}, headers={"HX-Request": "true"}
         ).content.decode()
@@ -90,8 +90,8 @@ def test_a_version_is_tried_on_one_after_the_other_and_the_figures_are_kept(
     }
     assert "tried" in page(root, change_url(prompt)) and "3 of 3 tried" in page(root, change_url(prompt))
     assert PromptVersion.objects.get(pk=second.pk).is_tried
-    assert "It was tried over a sample" in page(root, change_url(prompt))
-    assert "All was tried." in page(root, answer.headers["Location"])
+    assert "This version was tried on a sample" in page(root, change_url(prompt))
+    assert "All trials are done." in page(root, answer.headers["Location"])
     assert queries_of(root, answer.headers["Location"]) <= MAX_QUERIES
 
 

@@ -56,7 +56,7 @@ class TestTrying:
         assert "<html" in shown and "OTHER WORDS</textarea>" in shown and 'value="why"' in shown
         assert "The text in the editor" in shown and f'value="{session.pk}" checked' in shown
         found = root.post(url("try", prompt), posted | {"step": "find", "begins": "nobody"}).content.decode()
-        assert "Nothing begins so." in found and "OTHER WORDS" in found
+        assert "No match." in found and "OTHER WORDS" in found
         assert prompt.versions.count() == 1
 
     def test_a_saved_text_is_called_by_its_number(
@@ -97,7 +97,7 @@ class TestTrying:
         assert change_url(probe) in shown and shown.count("2 of 2 words") == 2
 
     @pytest.mark.parametrize(
-        ("subject", "told"), [("", "Choose one"), ("x", "Try on: "), ("99999", "not there any more")]
+        ("subject", "told"), [("", "Choose one"), ("x", "Try on: "), ("99999", "no longer exists")]
     )
     def test_what_it_can_not_be_tried_on_is_told(
         self, root: Client, prompt: PromptResource, model_server: OpenAIServer, subject: str, told: str
@@ -106,7 +106,7 @@ class TestTrying:
         assert not model_server.requests
 
     def test_the_extractive_engine_is_said_to_read_no_prompts(self, root: Client, prompt: PromptResource) -> None:
-        assert "It reads no prompts" in page(root, change_url(prompt))
+        assert "It ignores prompts" in page(root, change_url(prompt))
 
     def test_row_18_a_viewer_can_not_try(self, prompt: PromptResource, ada: UserProfile) -> None:
         session = talk(ada, 120)

@@ -183,7 +183,7 @@ class TestWhenThereIsNothing:
         for thread in threads:
             thread.start()
         model_server.wait_for_held(4)
-        with pytest.raises(CannotTry, match="2 trials are running"):
+        with pytest.raises(CannotTry, match="2 trials are already running"):
             tried(Purpose.MOMENT_BUILDER, session)
         model_server.release()
         for thread in threads:
@@ -205,10 +205,10 @@ class TestWhenThereIsNothing:
         self, ada: UserProfile, request: pytest.FixtureRequest
     ) -> None:
         session = talk(ada, 120)
-        with pytest.raises(CannotTry, match="No engine reads"):
+        with pytest.raises(CannotTry, match="no engine reads"):
             tried(Purpose.MOMENT_BUILDER, session)
         request.getfixturevalue("model_server")
-        with pytest.raises(CannotTry, match="No engine reads"):
+        with pytest.raises(CannotTry, match="no engine reads"):
             tried(Purpose.RECALL_QUERY, session)
 
 

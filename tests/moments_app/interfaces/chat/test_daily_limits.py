@@ -32,7 +32,9 @@ def test_a_call_over_the_limit_reaches_no_model(client: Client, made: ApiKey, up
     talking = client()
     ask(talking, "Hello")
     talking.models.list()
-    assert "The limit key-requests is reached: 2 requests a day for this key." in str(refused(ask, talking, "Again"))
+    assert "The daily limit key-requests is reached: 2 requests a day for this key." in str(
+        refused(ask, talking, "Again")
+    )
     assert "key-requests" in str(refused(talking.models.list))
     assert len(upstream.requests) == 1
     next_day()
