@@ -30,6 +30,7 @@ class Item:
         score: of what recall found, its value for the query; of a turn 0 where it is one of the older live ones.
         is_certain: it is there whatever else is, as far as the budget reaches.
         is_neighbour: no search found it; it stands beside what one did.
+        is_of_span: it was said in the time that the query names.
         written: the item as formats write it into a layer, each with its tokens: filled by the formats.
         prices: the item as a group of its own and cut at sentences, each with its tokens: filled by `priced`.
     """
@@ -50,6 +51,7 @@ class Item:
     score: float = 1.0
     is_certain: bool = False
     is_neighbour: bool = False
+    is_of_span: bool = False
     written: dict[tuple[type, str], tuple[str, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -288,7 +288,7 @@ class _Budget:
         """Return what a group would take now: with the wrapping of its layer if it is the first, and with its day."""
         wrapping = 0 if self._taken[group.layer] else self._form.wrapping_tokens(group.layer)
         day = day_of(group.layer, group.first)
-        return group.tokens + wrapping + (self._headings.cost(day) if day else 0)
+        return group.tokens + wrapping + (self._headings.cost(day, is_of_span=group.first.is_of_span) if day else 0)
 
     def _cost_in_all(self, groups: Iterable[ItemGroup]) -> dict[str, int]:
         """Return what groups would take together, by layer."""
@@ -305,7 +305,8 @@ class _Budget:
             return False
         self.left -= cost
         day = day_of(group.layer, group.first)
-        self._tokens[group.layer] += group.tokens + (self._headings.add(day) if day else 0)
+        heading = self._headings.add(day, is_of_span=group.first.is_of_span) if day else 0
+        self._tokens[group.layer] += group.tokens + heading
         if why:
             group = group._replace(items=[one._replace(why=why) for one in group.items])
         self._taken[group.layer][group.place] = group
@@ -328,10 +329,10 @@ class _Budget:
         return FilledBudget(layers, costs, self._form.overhead_tokens(), trimmed, following)
 
     def _in_order(self, name: str) -> list[PricedItem]:
-        """Return the items of a layer as they stand: what was recalled by time, all else as the layer has it."""
+        """Return the items of a layer as they stand: recalled ones by time, those of the query's span first."""
         groups = [group for _place, group in sorted(self._taken[name].items())]
         if name == "retrieved":
-            groups.sort(key=lambda group: (group.first.time or EPOCH, group.first.source_sequences or (0, 0)))
+            groups.sort(key=_place_in_time)
         return [one for group in groups for one in group.items]
 
     def _left_out(self, name: str) -> list[PricedItem]:
@@ -342,6 +343,11 @@ class _Budget:
             if group.place not in taken and (name, group.place) not in passed_over
             for one in group.items
         ]
+
+
+def _place_in_time(group: ItemGroup) -> tuple[bool, datetime, tuple[int, int]]:
+    item = group.first
+    return not item.is_of_span, item.time or EPOCH, item.source_sequences or (0, 0)
 
 
 def _reason(name: str) -> str:

@@ -119,24 +119,28 @@ def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
 
 
 class DayHeadings:
-    """The days that stand over recalled items, each once; the first day of a year has the year as well."""
+    """The days over recalled items, each once. The first day of a year has the year, and so has the first after a span.
+
+    The items of the time that the query names stand before all others.
+    """
 
     def __init__(self, form: Format) -> None:
         self._form = form
-        self._days: set[date] = set()
-        self._years: set[int] = set()
+        self._days: set[tuple[bool, date]] = set()
+        self._years: set[tuple[bool, int]] = set()
 
-    def cost(self, day: date) -> int:
+    def cost(self, day: date, *, is_of_span: bool) -> int:
         """Return the tokens that one more item of a day takes for its heading."""
-        if day in self._days:
+        if (is_of_span, day) in self._days:
             return 0
-        return self._form.day_tokens(day) + (0 if day.year in self._years else self._form.year_tokens(day))
+        has_year = (is_of_span, day.year) in self._years
+        return self._form.day_tokens(day) + (0 if has_year else self._form.year_tokens(day))
 
-    def add(self, day: date) -> int:
+    def add(self, day: date, *, is_of_span: bool) -> int:
         """Note an item of a day, and return what its heading takes."""
-        cost = self.cost(day)
-        self._days.add(day)
-        self._years.add(day.year)
+        cost = self.cost(day, is_of_span=is_of_span)
+        self._days.add((is_of_span, day))
+        self._years.add((is_of_span, day.year))
         return cost
 
 

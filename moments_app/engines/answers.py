@@ -25,22 +25,27 @@ class InvalidAnswer(Exception):
         self.answer, self.problem, self.summary = answer, problem[:PROBLEM_MAX], summary or problem
 
 
-def validated(shape: Shape[Answer], allowance: int, judge: Judge[Answer], completion: Any) -> Judged[Answer]:
-    """Return the answer in a chat completion, as far as it can be kept.
+def validated(
+    shape: Shape[Answer], allowance: int, judge: Judge[Answer], completion: Any, *, is_last: bool = False
+) -> Judged[Answer]:
+    """Return the part of the answer in a chat completion that can be kept.
 
     Args:
         shape: that the answer has to have.
         allowance: most characters the answer's texts may have together.
-        judge: leaves out what the conversation doesn't bear out.
+        judge: leaves out what the conversation doesn't support.
         completion: the endpoint's JSON, whatever it is.
+        is_last: the model isn't asked again.
 
     Raises:
         InvalidAnswer: there is none that can be used.
     """
-    return validated_text(shape, allowance, judge, _text(completion))
+    return validated_text(shape, allowance, judge, _text(completion), is_last=is_last)
 
 
-def validated_text(shape: Shape[Answer], allowance: int, judge: Judge[Answer], text: str) -> Judged[Answer]:
+def validated_text(
+    shape: Shape[Answer], allowance: int, judge: Judge[Answer], text: str, *, is_last: bool = False
+) -> Judged[Answer]:
     """Return the answer in a text; see `validated`."""
     try:
         answer = shape.model.model_validate_json(_json_object(text))
@@ -54,7 +59,7 @@ def validated_text(shape: Shape[Answer], allowance: int, judge: Judge[Answer], t
         raise InvalidAnswer(text, "it holds a NUL character.")
     if problem := shape.problem(answer):
         raise InvalidAnswer(text, problem)
-    return _usable(text, judge(answer))
+    return _usable(text, judge(answer), is_last=is_last)
 
 
 def read_object(completion: Any) -> dict[str, Any]:
@@ -73,10 +78,12 @@ def read_object(completion: Any) -> dict[str, Any]:
     return answer
 
 
-def _usable(text: str, judged: Judged[Answer]) -> Judged[Answer]:
-    if judged.problem:
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in judged.dropped.items())
-        raise InvalidAnswer(text, f"{judged.problem} Left out ({reasons}).")
+def _usable(text: str, judged: Judged[Answer], *, is_last: bool) -> Judged[Answer]:
+    if judged.problem and not (is_last and judged.is_usable):
+        left_out = "; ".join(f"{json.dumps(one.text, ensure_ascii=False)} ({one.reason})" for one in judged.left_out)
+        counts = ", ".join(f"{reason}: {count}" for reason, count in judged.dropped.items())
+        summary = f"{judged.problem} Left out ({counts})."
+        raise InvalidAnswer(text, f"{judged.problem} Left out: {left_out}.", summary)
     return judged
 
 

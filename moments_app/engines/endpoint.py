@@ -7,7 +7,7 @@ the caller.
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 import httpx2
 
 from moments_app.engines.answers import InvalidAnswer
+from moments_app.engines.grounding import LeftOut
 from moments_app.engines.interface import CallRecord, EngineError, Exchange
 from moments_app.engines.transport import BoundedTransport, TooLarge
 from sessions_app.trace import span
@@ -82,7 +83,7 @@ class Endpoint:
         seconds: float,
         read: Callable[[Any], Read],
         refuses: Callable[[httpx2.Response], bool],
-        counts: Callable[[Read], tuple[int, Mapping[str, int]]] = lambda _: (0, {}),
+        counts: Callable[[Read], tuple[int, Sequence[LeftOut]]] = lambda _: (0, ()),
     ) -> Read:
         """Make one HTTP call, recorded however it ends.
 
@@ -92,7 +93,7 @@ class Endpoint:
             seconds: for the whole call, however slowly its answer drips.
             read: takes the endpoint's JSON, whatever it is, and returns what it says or raises `InvalidAnswer`.
             refuses: tells by a response whether the error is about a part of `body` that can be left out.
-            counts: returns how many parts of an answer were kept, and how many dropped, by reason.
+            counts: returns how many parts of an answer were kept, and those that were left out.
 
         Raises:
             Refused: `refuses` says so.
@@ -103,7 +104,7 @@ class Endpoint:
         started = time.monotonic()
         usage: dict[str, int] = {}
         kept: int = 0
-        dropped: Mapping[str, int] = {}
+        left_out: Sequence[LeftOut] = ()
         answered = b""
         broken_off = EngineError("unavailable", f"The call of {self.name} was broken off.")
         failure: EngineError | None = broken_off
@@ -112,7 +113,7 @@ class Endpoint:
             answer = _parsed(answered)
             usage = _usage(answer)
             result = read(answer)
-            kept, dropped = counts(result)
+            kept, left_out = counts(result)
             failure = None
             return result
         except InvalidAnswer as error:
@@ -127,7 +128,7 @@ class Endpoint:
             record = self._recorded(purpose, started, usage, failure)
             exchange = _exchange(body, answered) if failure else None
             is_broken_off = failure is broken_off
-            self.record(replace(record, is_broken_off=is_broken_off, kept=kept, dropped=dropped, exchange=exchange))
+            self.record(replace(record, is_broken_off=is_broken_off, kept=kept, left_out=left_out, exchange=exchange))
 
     def invalid(self, error: InvalidAnswer) -> EngineError:
         """Return an error for operators about an unusable answer, without a word from it."""

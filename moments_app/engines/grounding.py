@@ -1,10 +1,10 @@
-"""Grounding: whether what a model wrote is borne out by what it was shown.
+"""Grounding: whether the conversation supports what a model wrote.
 
-A model may invent, answer in another language, or pass on an order that somebody planted. Each text is judged sentence
-by sentence against the conversation and what was known before it, by rules that need no further call: a sentence that
-names a number or a person nobody named, that has hardly a word of the conversation, or that tells its reader what to
-do, is left out, and the reason is counted. The rules would rather let a poor sentence pass than lose a good one: what
-they can't judge, such as names in German, where every noun has a capital letter, they leave alone.
+A model may invent, answer in another language, or pass on an order that somebody planted. Rules judge each sentence
+against the conversation and what was known before it. They drop a sentence with a number or a name that nobody said,
+with hardly a word of the conversation, or with an order to its reader, and note the reason. Numbers and names that
+follow from what was said count as said (`derivable.py`). The rules keep what they can't judge, such as names in German,
+where each noun has a capital letter.
 """
 
 import re
@@ -12,11 +12,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import Generic
 
+from moments_app.engines import derivable
 from moments_app.engines.calls.shape import Answer
-from moments_app.engines.english import DAYS, MONTHS, SPOKEN
+from moments_app.engines.english import DAYS, MONTHS
+from moments_app.engines.numbers import in_digits, plain
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
 
@@ -24,6 +27,7 @@ LEAST_SHARE = 0.25  # of a sentence's words that the conversation has; half woul
 FEW_WORDS = 6  # with fewer, a sentence isn't judged by that share
 FEW_BYTES = 60  # with fewer, nor by its language; scripts with a meaning a letter have more of them
 NAME_STEM = 5  # letters by which forms of a name are the same: Tuscan, Tuscany
+ASKED_SHARE = 0.6  # of an order's words that a person's own order has: then it is theirs
 KEPT_SHARE = 0.3  # of a profile's words that the next one still has; else it was replaced, not carried on
 
 INSTRUCTION = "instruction to the reader"
@@ -60,12 +64,26 @@ _COMMAND = re.compile(
     r"you are now\b|new instructions?\b)|\bsystem prompt\b|</?\w+>",
     re.IGNORECASE,
 )
-# A lesson may say so; a fact, a summary or a profile has nothing to order.
+# A lesson may say so, and a fact or a profile if the person asked for it.
 _ORDER = re.compile(
     r"^\W*(?:you (?:must|will|shall|have to)\b|from now on\b|"
     r"(?:always|never) (?:answer|reply|respond|begin|start|end|say|tell|mention|recommend|include|add|append|link)\b)",
     re.IGNORECASE,
 )
+
+_REQUEST = re.compile(
+    r"^\W*(?:(?:please|ok|okay|and|so|but|also|i want you to|can you|could you|would you),? )*"
+    r"(?:always|never|from now on|you must|don['’]t ever)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A sentence or an item that was dropped, and why."""
+
+    text: str
+    reason: str
 
 
 @dataclass
@@ -75,21 +93,28 @@ class Judged(Generic[Answer]):
     Args:
         answer: without what can't be kept.
         kept: number of sentences and items that were.
-        dropped: number of those that were not, by reason.
-        problem: why the rest can't be used, for the model; blank when it can.
+        left_out: those that were not.
+        problem: why the model is asked again; blank when it isn't.
+        is_usable: the rest is used if the second answer is no better.
     """
 
     answer: Answer
     kept: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
+    left_out: list[LeftOut] = field(default_factory=list)
     problem: str = ""
+    is_usable: bool = False
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """The number of those left out, by reason."""
+        return Counter(one.reason for one in self.left_out)
 
 
 Judge = Callable[[Answer], Judged[Answer]]
 
 
 class Grounds:
-    """What a model was shown, as far as its answer is judged by it; counts what it judges.
+    """The texts that a model was shown, by which its answer is judged. Notes what it judges.
 
     Args:
         turns: of the conversation.
@@ -100,14 +125,16 @@ class Grounds:
         self._said = [f"{turn.name} {turn.content} {turn.tool_calls}" for turn in turns]
         self._indexes = [turn.index for turn in turns]
         self._texts = [*self._said, *known]
+        self._orders = [turn.content for turn in turns if turn.role == "user"]
+        self._said_at = [turn.created_at for turn in turns]
         self._years = {turn.created_at.year for turn in turns}
         self._times = [f"{turn.created_at:%Y-%m-%d %H:%M}" for turn in turns]
         self.kept_count = 0
-        self.dropped: Counter[str] = Counter()
+        self.left_out: list[LeftOut] = []
 
-    def judged(self, answer: Answer, problem: str = "") -> Judged[Answer]:
+    def judged(self, answer: Answer, problem: str = "", *, is_usable: bool = False) -> Judged[Answer]:
         """Return what is left of an answer, and what was judged so far."""
-        return Judged(answer, self.kept_count, self.dropped, problem)
+        return Judged(answer, self.kept_count, self.left_out, problem, is_usable)
 
     def kept(self, text: str, *, may_order: bool = False) -> str:
         """Return a text without the sentences that can't be kept.
@@ -123,8 +150,13 @@ class Grounds:
                 kept += sentence + space
         return kept.strip()
 
+    @property
+    def dropped(self) -> Counter[str]:
+        """The number of texts that were left out, by reason."""
+        return Counter(one.reason for one in self.left_out)
+
     def kept_of(self, items: Iterable[str]) -> list[str]:
-        """Return short items without those that tell their reader what to do."""
+        """Return short items without those that give their reader an order."""
         return [item for item in items if self.takes(item, INSTRUCTION if _tells(item) else "")]
 
     def persons(self, names: Iterable[str]) -> list[str]:
@@ -139,17 +171,17 @@ class Grounds:
         return text if self.takes(text, REPLACED if len(old) >= FEW_WORDS and has_left else "") else ""
 
     def takes(self, text: str, complaint: str) -> bool:
-        """Count a text as kept, or as dropped for a reason; return which."""
+        """Note a text as kept, or as left out for a reason; return which."""
         if complaint:
-            self.dropped[complaint] += 1
+            self.left_out.append(LeftOut(text, complaint))
         elif text.strip():
             self.kept_count += 1
         return not complaint
 
     def takes_back(self, text: str, complaint: str) -> None:
-        """Count a text that was counted as kept as dropped."""
+        """Note a text as left out that was counted as kept."""
         self.kept_count -= bool(text.strip())
-        self.dropped[complaint] += 1
+        self.left_out.append(LeftOut(text, complaint))
 
     def said_at(self, text: str) -> list[int]:
         """Return the indexes of the turns that have most of a text's words; all of them where none has any."""
@@ -164,20 +196,33 @@ class Grounds:
         stems = {text: self._stems_in(text) for text in texts}
         return {text: [index for index, has in said if own and own <= has] for text, own in stems.items()}
 
-    def complaint(self, text: str, *, may_order: bool = False) -> str:
-        """Return why a sentence can't be kept, without a word of it; blank if it can."""
-        plain = unicodedata.normalize("NFKC", text)
-        if _tells(plain, may_order=may_order):
+    def complaint(
+        self, text: str, *, may_order: bool = False, may_be_asked_for: bool = True, may_be_weak: bool = False
+    ) -> str:
+        """Return why a sentence can't be kept, without a word of it; blank if it can.
+
+        Args:
+            text: that a model wrote.
+            may_order: it is there to tell its reader what to do.
+            may_be_asked_for: it may repeat an order that the person gave the assistant.
+            may_be_weak: a single word of the conversation suffices, because the sentence is marked (`is_weak`).
+        """
+        text = unicodedata.normalize("NFKC", text)
+        if _tells(text, may_order=may_order or (may_be_asked_for and self._is_asked_for(text))):
             return INSTRUCTION
-        stems = {stem for stem in self._stems_in(plain) if not stem.isdigit()}
-        share = len(stems & self._stems) / len(stems) if stems else 1.0
-        if share < 0.5 and self._is_foreign(plain):
+        share, count = self._share_of(text)
+        if share < 0.5 and self._is_foreign(text):
             return LANGUAGE
-        if len(stems) >= FEW_WORDS and share < LEAST_SHARE:
+        if count >= FEW_WORDS and share < LEAST_SHARE and not (share and may_be_weak):
             return WORDS
-        if not self._numbers_of(plain) <= self._numbers:
+        if not self._unsaid_numbers(text) <= self._counts:
             return NUMBER
-        return "" if self._has_names_of(plain) else NAME
+        return "" if self._has_names_of(text) else NAME
+
+    def is_weak(self, text: str) -> bool:
+        """Tell whether a sentence has few words of the conversation, or a number that only a list's length gives."""
+        share, count = self._share_of(text)
+        return (count >= FEW_WORDS and share < LEAST_SHARE) or bool(self._unsaid_numbers(text))
 
     # --- what was shown ---
 
@@ -198,10 +243,37 @@ class Grounds:
         return frozenset(word[:NAME_STEM].casefold() for text in self._texts for word in _WORD.findall(text))
 
     @cached_property
+    def _in_digits(self) -> list[str]:
+        languages = self._likely_languages
+        return [in_digits(derivable.before_digits(plain(text)), languages) for text in self._texts]
+
+    @cached_property
     def _numbers(self) -> frozenset[str]:
-        written = {number for text in [*self._texts, *self._times] for number in _digits(text)}
-        words = {word for text in self._texts for word in text.casefold().split()}
-        return frozenset(written | {str(value) for value, word in enumerate(SPOKEN) if word in words})
+        """The numbers that were said, or follow from what was said."""
+        written = {number for text in [*self._texts, *self._in_digits, *self._times] for number in _digits(text)}
+        derived = (derivable.derived_numbers(text, at) for text, at in self._dated)
+        return frozenset(written.union(*(map(str, numbers) for numbers in derived)))
+
+    @cached_property
+    def _years_since(self) -> frozenset[int]:
+        return frozenset().union(*(derivable.years_since(text, at) for text, at in self._dated))
+
+    @property
+    def _dated(self) -> Iterable[tuple[str, datetime]]:
+        """The texts with digits, each with its time; what was known before has the time of the latest turn."""
+        if not self._said_at:
+            return ()
+        known = len(self._texts) - len(self._said)
+        return zip(self._in_digits, [*self._said_at, *[max(self._said_at)] * known], strict=True)
+
+    @cached_property
+    def _counts(self) -> frozenset[str]:
+        """The numbers of things that lists have."""
+        return frozenset(str(count) for text in self._in_digits for count in derivable.counts_of_lists(text))
+
+    @cached_property
+    def _short_names(self) -> tuple[frozenset[str], frozenset[str]]:
+        return derivable.names_in_short(self._texts)
 
     @cached_property
     def _languages(self) -> frozenset[str]:
@@ -216,9 +288,26 @@ class Grounds:
             return False
         return lexemes.certain_language(text) not in self._languages
 
-    def _numbers_of(self, text: str) -> set[str]:
-        """Return the numbers of a text, but those of dates that may be told from when something was said."""
-        return _digits(_DATE.sub(lambda date: "" if self._is_near(date) else date[0], text))
+    def _share_of(self, text: str) -> tuple[float, int]:
+        """Return the share of a text's words that the conversation has, and the number of its words."""
+        stems = {stem for stem in self._stems_in(text) if not stem.isdigit()}
+        return (len(stems & self._stems) / len(stems) if stems else 1.0), len(stems)
+
+    def _is_asked_for(self, text: str) -> bool:
+        """Tell whether an order has the words of one that the person gave."""
+        stems = self._stems_in(text)
+        if not stems or not _ORDER.search(text):
+            return False
+        orders = (part for said in self._orders for part in _SENTENCE_END.split(said) if part and _REQUEST.search(part))
+        return any(len(stems & self._stems_in(order)) >= ASKED_SHARE * len(stems) for order in orders)
+
+    def _unsaid_numbers(self, text: str) -> set[str]:
+        """Return the numbers of a text that nobody said; dates near the time of a turn may follow from it."""
+        text = _DATE.sub(lambda date: "" if self._is_near(date) else date[0], text)
+        spans = {str(span) for span in derivable.spans_of_years(plain(text)) & self._years_since}
+        return {
+            number for number, forms in derivable.in_numbers(text) if not forms & self._numbers and not forms & spans
+        }
 
     def _is_near(self, date: re.Match[str]) -> bool:
         years = [int(year) for name, year in date.groupdict().items() if year]
@@ -227,14 +316,17 @@ class Grounds:
     def _has_names_of(self, text: str) -> bool:
         if "de" in lexemes.likely_languages(text):  # of this text: a conversation may have others beside it
             return True
-        return all(self._is_named(name) for name in _NAME.findall(text))
+        initials, _places = self._short_names
+        spelled_out = derivable.spelled_out(text, initials)
+        return all(self._is_named(name) or name.casefold() in spelled_out for name in _NAME.findall(text))
 
     def _has_named(self, name: str) -> bool:
         return any(map(self._is_named, _WORD.findall(name)))
 
     def _is_named(self, word: str) -> bool:
-        plain = word.casefold()
-        return plain in _CALENDAR | _ROLES or plain[:NAME_STEM] in self._names
+        small = word.casefold()
+        _initials, places = self._short_names
+        return small in _CALENDAR | _ROLES | places or small[:NAME_STEM] in self._names
 
 
 def _tells(text: str, *, may_order: bool = False) -> bool:

@@ -5,7 +5,8 @@ sessions or of jobs, so they can be called with no transaction open. There are t
 `model.py` (a language model behind an OpenAI-compatible endpoint).
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from moments_app.engines.calls.formation import FormationAnswer, FormationReques
 from moments_app.engines.calls.moments import MomentAnswer, MomentRequest
 from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
+from moments_app.engines.grounding import LeftOut
 from moments_app.engines.together import Part
 
 EMBEDDING, RERANK = "embedding", "rerank"  # purposes of their calls
@@ -44,7 +46,7 @@ class CallRecord:
         retry_after: seconds the endpoint asked us to wait, or None.
         is_broken_off: it was ended by ourselves, which says nothing about the endpoint.
         kept: number of sentences and items of the answer that were kept.
-        dropped: number of those that were not, by reason.
+        left_out: those that were not, each with the reason; not stored with the call.
         exchange: what was said, where the call failed.
         is_beside: it failed beside another call for the same, and tells nothing more of the engine.
         is_part: it tells of a part of a combined call alone, which is on record with its tokens and its time.
@@ -60,10 +62,15 @@ class CallRecord:
     retry_after: float | None = None
     is_broken_off: bool = False
     kept: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    left_out: Sequence[LeftOut] = field(default=(), repr=False)
     exchange: Exchange | None = field(default=None, repr=False)
     is_part: bool = False
     is_beside: bool = False
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """The number of sentences and items that were left out, by reason."""
+        return Counter(one.reason for one in self.left_out)
 
 
 class EngineError(Exception):

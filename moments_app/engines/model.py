@@ -137,13 +137,13 @@ class ModelEngine:
         """Record a part of a combined call, which has its tokens and its time, for the prompt that it answers."""
         record = CallRecord(purpose=purpose, engine=self.name, latency_ms=0, is_part=True)
         if isinstance(came, Judged):
-            self._record(replace(record, kept=came.kept, dropped=came.dropped))
+            self._record(replace(record, kept=came.kept, left_out=came.left_out))
         else:
             error = self._endpoint.invalid(came)
             self._record(replace(record, error_kind=error.kind, error=str(error)))
 
     def _answer(self, shape: Shape[Answer], prompt: str, request: str, allowance: int, judge: Judge[Answer]) -> Answer:
-        """Ask, and once more when the answer doesn't validate or nothing of it can be kept.
+        """Ask, and ask again if the answer doesn't validate or nothing of it can be kept.
 
         Raises:
             EngineError: no valid answer could be had.
@@ -155,7 +155,7 @@ class ModelEngine:
         except InvalidAnswer as error:
             messages += _repair(error)
         try:
-            return self._ask(shape, messages, read).answer
+            return self._ask(shape, messages, partial(read, is_last=True)).answer
         except InvalidAnswer as error:
             raise EngineError("invalid_answer", f"{self.name} gave no valid answer twice: {error.summary}") from None
 
@@ -185,7 +185,7 @@ class ModelEngine:
             seconds=self._timeout,
             read=read,
             refuses=lambda response: "response_format" in body and _refuses_format(response),
-            counts=lambda read: (read.kept, read.dropped) if isinstance(read, Judged) else (0, {}),
+            counts=lambda read: (read.kept, read.left_out) if isinstance(read, Judged) else (0, ()),
         )
 
 

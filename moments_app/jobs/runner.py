@@ -231,6 +231,7 @@ def recorder(job: Job, prompt: PromptVersion | None, work: str) -> Callable[[Cal
 
     def record(call: CallRecord) -> None:
         EngineCall.objects.keep(call, job=job, prompt_version=prompt)
+        job.left_out.extend(call.left_out)
         if not call.is_part:
             Circuit.objects.note(call, work, job=job)
         connection.close()

@@ -5,6 +5,7 @@ running job is held by a *claim*: the number of its attempt. Whoever ends it mus
 """
 
 import uuid
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -27,11 +28,15 @@ from sessions_app.refusals import Refusal
 from sessions_app.trace import LONGEST, traceparent
 
 if TYPE_CHECKING:
+    from moments_app.engines.grounding import LeftOut
     from moments_app.models.circuit import Circuit
     from moments_app.models.stream import MemoryStream
 
 RUN_TASK = "moments_app.tasks.run_job"  # by which an older release queued jobs
 JOB_FAILED = "job_failed"  # in the event log
+LEFT_OUT = "left_out"  # in the result: sentences of a model that were dropped, each with its reason
+LEFT_OUT_MOST = 50
+LEFT_OUT_CHARS = 500  # of each
 CANCELLED = "cancelled_by"  # in the result of a job that somebody cancelled
 LONGEST_BACKOFF = timedelta(hours=1)
 
@@ -470,6 +475,11 @@ class Job(models.Model):
     def __str__(self) -> str:
         return f"{self.process} {self.job_id}"
 
+    @cached_property
+    def left_out(self) -> "list[LeftOut]":
+        """The sentences that were left out of the answers to its calls, in this run."""
+        return []
+
     @property
     def subject(self) -> int:
         """Whom it is about: a person's primary key, or a shard's as a negative number."""
@@ -555,8 +565,15 @@ class Job(models.Model):
         )
 
     def complete(self, result: dict[str, Any]) -> None:
-        """End the job with what it made."""
-        self._end(Job.Status.COMPLETED, result=result, error="")
+        """End the job with what it made, and the sentences that were left out of the answers to its calls."""
+        self._end(Job.Status.COMPLETED, result=result | self._of_left_out(result), error="")
+
+    def _of_left_out(self, result: dict[str, Any]) -> dict[str, Any]:
+        if not self.left_out:
+            return {}
+        dropped = Counter(result.get("dropped", {})) + Counter(one.reason for one in self.left_out)
+        shown = [{"text": one.text[:LEFT_OUT_CHARS], "reason": one.reason} for one in self.left_out[:LEFT_OUT_MOST]]
+        return {"dropped": dict(dropped), LEFT_OUT: shown}
 
     def skip(self, reason: str) -> None:
         """End the job that had nothing to do."""

@@ -1,4 +1,7 @@
-"""Rows that name moments by their keys, and taking the keys out: keys are made of names, which quote turns."""
+"""Rows that name moments by their keys, or quote a model's sentences about turns, and taking these out of them.
+
+Keys are made of names, which quote turns.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -6,12 +9,15 @@ from typing import Any
 from django.db.models import Q
 
 from moments_app.models import Job
+from moments_app.models.job import LEFT_OUT
 from moments_app.moments.partition import rewrite
 from sessions_app.models import Event, Message, Session
 
 
 def mentions(session: Session, keys: Sequence[str], also: Q | None = None) -> list[Message | Job | Event]:
-    """Return what names these moments: partition events of the person's other sessions, results of builds, the log.
+    """Return the rows that name these moments, or quote what a model wrote of the session.
+
+    They are partition events of the person's other sessions, results of jobs, and entries of the log.
 
     Args:
         session: of the moments.
@@ -20,13 +26,14 @@ def mentions(session: Session, keys: Sequence[str], also: Q | None = None) -> li
     """
     events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
     named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)
-    jobs = Job.objects.filter(user_id=session.user_id, result__moment_keys__has_any_keys=keys)
+    quoting = Q(session=session, result__has_key=LEFT_OUT)
+    jobs = Job.objects.filter(quoting | Q(result__moment_keys__has_any_keys=keys), user_id=session.user_id)
     log = Event.objects.filter(user_pk=session.user_id, payload__moment_keys__has_any_keys=keys)
-    return [*events.filter(named | also if also else named), *jobs, *log] if keys else []
+    return [*events.filter(named | also if also else named), *jobs, *log] if keys else [*jobs]
 
 
 def take_keys_out(row: Message | Job | Event, keys: Collection[str], **fields: str) -> None:
-    """Take moments' keys out of a row that names them.
+    """Take moments' keys out of a row that names them, and out of a job's result the sentences that were left out.
 
     Args:
         row: a partition event, a job with its result, or an entry of the log.
@@ -36,7 +43,7 @@ def take_keys_out(row: Message | Job | Event, keys: Collection[str], **fields: s
     if isinstance(row, Message):
         rewrite(row, _without(row.payload, keys) | fields)
     elif isinstance(row, Job):
-        row.result = _without(row.result, keys)
+        row.result = {name: value for name, value in _without(row.result, keys).items() if name != LEFT_OUT}
         row.save(update_fields=["result"])
     else:
         row.payload = _without(row.payload, keys)

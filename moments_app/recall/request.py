@@ -5,6 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from django.utils import timezone
+
+from sessions_app.models import UserProfile
+
 # Words by which a question asks of what was, in the languages that most questions come in.
 _PAST = re.compile(
     r"\b(?:used to|before|previous(?:ly)?|former(?:ly)?|earlier|ago|back (?:then|when)|at (?:the|that) time|once|until|"
@@ -40,6 +44,7 @@ class RecallRequest:
         vector: of the text; without one the search is by words alone.
         as_of: only what was said by this time, and of facts what was known then to hold; None: now.
         relevances: the reranker's scores by `rem://` address; results that have one are ordered by it.
+        until: only what was said before this time.
     """
 
     text: str
@@ -49,6 +54,11 @@ class RecallRequest:
     vector: Vector | None = None
     as_of: datetime | None = None
     relevances: Mapping[str, float] = field(default_factory=dict)
+    until: datetime | None = None
+
+    def now_of(self, user: UserProfile) -> datetime:
+        """Return the time of which the request asks, where the person is."""
+        return (self.as_of or timezone.now()).astimezone(user.zone)
 
     @property
     def asks_of_past(self) -> bool:

@@ -117,8 +117,9 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
     A search gives more hits than the `most` results wanted.
     """
     depth = max(CANDIDATES, most + SPARE)
-    # Of a former time, what was said since is left out within each search, where it would take the places of others.
-    then, limits = ("_then", [depth, request.as_of]) if request.as_of else ("", [depth])
+    # Each search leaves out what was said later, which would take the places of earlier hits.
+    end = min(filter(None, (request.as_of, request.until)), default=None)
+    then, limits = ("_then", [depth, end]) if end else ("", [depth])
     places = ", ".join(["%s"] * len(limits))
     scopes = array_of_texts([f"u{user.pk}", *(f"s{shard}" for shard in words.shards)])
     searches: list[str] = []
@@ -192,6 +193,7 @@ def read_results(
             _score(ranking[key], found, named, asks_of_past=asks_of_past), ranks.get(key, {}), scores.get(key, {})
         )
         for key, found in read.items()
+        if request.until is None or found.time < request.until
     ]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
     nearest = max(hits.semantic.values(), default=0.0)

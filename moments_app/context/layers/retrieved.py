@@ -1,14 +1,21 @@
-"""`retrieved`: facts, moments and turns that answer the query, from this session or any other."""
+"""`retrieved`: facts, moments and turns that answer the query, from this session or any other.
 
-from collections.abc import Iterator, Sequence
+If the query names a time, what was said then comes first: all of it if the query asks for nothing else, and else up to
+`SPAN_SHARE` of the budget.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from typing import overload
 from zoneinfo import ZoneInfo
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
-from moments_app.engines.extractive.times import with_dates_beside
+from moments_app.engines.extractive.times import spoken_date, with_dates_beside
 from moments_app.recall.results import Result
+from moments_app.recall.said_in import said_in
 from moments_app.recall.search import recall
+from moments_app.recall.spans import Span, span_in
 from sessions_app.models import UserProfile
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.shorten import shorten_middle
@@ -22,6 +29,7 @@ MOST = 200
 # fill the budget with arbitrary turns (docs/decisions/0015).
 LEAST_SHARE = 0.01
 USUAL_LINE = 30  # tokens
+SPAN_SHARE = 0.25  # of the budget, for the time that a query names beside other things
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # as operators are told of them
 
 
@@ -31,10 +39,11 @@ class FoundItems(Sequence[Item]):
     Args:
         person: whose memory it is; days are as they were where they are.
         results: best first, each with its score in a context.
+        span: the time that the query names.
     """
 
-    def __init__(self, person: UserProfile, results: Sequence[tuple[float, Result]]) -> None:
-        self._person, self._results, self._zone = person, results, person.zone
+    def __init__(self, person: UserProfile, results: Sequence[tuple[float, Result]], span: Span | None = None) -> None:
+        self._person, self._results, self._span, self._zone = person, results, span, person.zone
 
     @overload
     def __getitem__(self, place: int) -> Item: ...
@@ -42,7 +51,7 @@ class FoundItems(Sequence[Item]):
     def __getitem__(self, place: slice) -> Sequence[Item]: ...
     def __getitem__(self, place: int | slice) -> Item | Sequence[Item]:
         if isinstance(place, slice):
-            return FoundItems(self._person, self._results[place])
+            return FoundItems(self._person, self._results[place], self._span)
         return self._item(*self._results[place])
 
     def __iter__(self) -> Iterator[Item]:
@@ -52,7 +61,7 @@ class FoundItems(Sequence[Item]):
         return len(self._results)
 
     def _item(self, score: float, result: Result) -> Item:
-        return _line(result, self._zone, score)
+        return _line(result, self._zone, score, is_of_span=bool(self._span and self._span.has(result.time)))
 
 
 def items(source: ContextInput) -> Sequence[Item]:
@@ -61,12 +70,40 @@ def items(source: ContextInput) -> Sequence[Item]:
         return []
     most = min(max(source.applied // LINE_TOKENS, 1), MOST)
     found = recall(source.user, source.session.agent_id, source.recall, most=most, least_share=LEAST_SHARE)
+    kept = [(_score(result), result) for result in _told(source, found)]
+    kept.sort(key=lambda scored: -scored[0])  # not the order of results: long ones score less here
+    span = span_in(source.query, source.recall.now_of(source.user))
+    if span is None:
+        return FoundItems(source.user, kept)
+    then = said_in(source.user, source.session.agent_id, source.recall, span, most=most)
+    first = [(_score(result), result) for result in _told(source, then)]
+    items = FoundItems(source.user, [*_of_share(first, span, source.applied), *kept], span)
+    return items if then else [_nothing_said(span), *items]
+
+
+def _told(source: ContextInput, found: Iterable[Result]) -> Iterator[Result]:
+    """Yield the results that a context may have."""
+    assert source.recall is not None
     # The current message may have been appended already, and nothing answers a message so well as itself.
     readable = (result for result in found if result.content != UNREADABLE and not _is_left_out(source, result))
     told = (result for result in readable if result.valid_until is None or source.recall.asks_of_past)
-    kept = [(_score(result), result) for result in told if not source.query.startswith(result.content)]
-    kept.sort(key=lambda scored: -scored[0])  # not the order of results: long ones score less here
-    return FoundItems(source.user, kept)
+    return (result for result in told if not source.query.startswith(result.content))
+
+
+def _of_share(results: Sequence[tuple[float, Result]], span: Span, applied: int) -> Iterator[tuple[float, Result]]:
+    """Yield the results of a span as long as they stay within its share of the budget."""
+    left = applied if span.is_all else int(SPAN_SHARE * applied)
+    for score, result in results:
+        left -= estimate_tokens(result.content[:MAX_CHARS])
+        if left < 0:
+            return
+        yield score, result
+
+
+def _nothing_said(span: Span) -> Item:
+    first, last = span.since.date(), (span.until - timedelta(microseconds=1)).date()
+    days = f"on {spoken_date(first)}" if first == last else f"from {spoken_date(first)} to {spoken_date(last)}"
+    return Item(f"Nothing was said {days}.", is_of_span=True)
 
 
 def _is_left_out(source: ContextInput, result: Result) -> bool:
@@ -75,7 +112,7 @@ def _is_left_out(source: ContextInput, result: Result) -> bool:
     return of_session and result.sequence is not None and result.sequence >= source.before
 
 
-def _line(result: Result, zone: ZoneInfo, score: float) -> Item:
+def _line(result: Result, zone: ZoneInfo, score: float, *, is_of_span: bool) -> Item:
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
     text = shorten_middle(result.content, MAX_CHARS, result.ref)
     if result.kind == "turn":
@@ -87,9 +124,10 @@ def _line(result: Result, zone: ZoneInfo, score: float) -> Item:
         time=result.time,
         zone=zone,
         role=result.role,
-        why=_why(result),
+        why=_why(result, is_of_span=is_of_span),
         score=score,
-        is_neighbour=not result.ranks,
+        is_neighbour=not result.ranks and not is_of_span,
+        is_of_span=is_of_span,
     )
 
 
@@ -108,7 +146,8 @@ def _score(result: Result) -> float:
     return result.score * min(1.0, USUAL_LINE / max(estimate_tokens(result.content), 1))
 
 
-def _why(result: Result) -> str:
+def _why(result: Result, *, is_of_span: bool) -> str:
     ranks = result.ranks
+    missing = "said in the time that the query names" if is_of_span else "beside what was found"
     found = [f"{name} no. {ranks[search]}" for search, name in _SEARCHES if search in ranks]
-    return f"{', '.join(found) or 'beside what was found'}; worth {result.score:.2f}"
+    return f"{', '.join(found) or missing}; worth {result.score:.2f}"

@@ -11,6 +11,7 @@ from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.nearest import nearest, unlike
 from moments_app.engines.transcript import Turn, as_data
 
+WEAK = 0.5  # most confidence of an item that few words of the turns support
 MOST_ENDED = 10  # facts that one item may end
 SHARD = "shard "  # that the labels of streams which many people share begin with
 SHOWN_FACTS = 4  # of those that hold, and
@@ -117,21 +118,37 @@ SHAPE = Shape("memory-extraction", FormationAnswer, lambda answer: "", Formation
 
 
 def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[FormationAnswer]:
-    """Return an answer without the items that neither the turns nor what the streams have bear out."""
+    """Return an answer without the items that neither the turns nor the known lines support.
+
+    If none is left, the model is asked again, and what is left of its second answer is taken.
+    """
     grounds = Grounds(request.turns, [line for section in request.sections for line in section.known])
     streams = [_judged_entry(entry, grounds) if isinstance(entry, dict) else entry for entry in answer.streams]
-    return grounds.judged(answer.model_copy(update={"streams": streams}))
+    has_lost_all = grounds.left_out and not grounds.kept_count
+    problem = "the turns support none of the items." if has_lost_all else ""
+    return grounds.judged(answer.model_copy(update={"streams": streams}), problem, is_usable=True)
 
 
 def _judged_entry(entry: dict[str, Any], grounds: Grounds) -> dict[str, Any]:
     lists = {kind: items for kind in ("observations", "facts") if isinstance(items := entry.get(kind), list)}
-    return entry | {kind: [item for item in items if _is_borne_out(item, grounds)] for kind, items in lists.items()}
+    of_many = str(entry.get("stream", "")).startswith(SHARD)
+    judged = {kind: [_judged_item(item, grounds, of_many=of_many) for item in items] for kind, items in lists.items()}
+    return entry | {kind: [item for item in items if item is not None] for kind, items in judged.items()}
 
 
-def _is_borne_out(item: Any, grounds: Grounds) -> bool:
-    """Tell whether an item can be kept; one of another shape is dropped where its shape is checked."""
+def _judged_item(item: Any, grounds: Grounds, *, of_many: bool) -> Any:
+    """Return an item, with less confidence if its support is weak; None if it has none.
+
+    Items of another shape are dropped later, where the shape is checked. A person's order to the assistant is no item
+    for a shard, which many people share.
+    """
     text = item.get("text") if isinstance(item, dict) else None
-    return not isinstance(text, str) or grounds.takes(text, grounds.complaint(text))
+    if not isinstance(text, str):
+        return item
+    if not grounds.takes(text, grounds.complaint(text, may_be_weak=True, may_be_asked_for=not of_many)):
+        return None
+    given = item.get("confidence", 1.0)
+    return item | {"confidence": min(given, WEAK)} if isinstance(given, float | int) and grounds.is_weak(text) else item
 
 
 def known_text(request: FormationRequest) -> str:

@@ -15,7 +15,8 @@ from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.rerank import with_relevances
 from moments_app.recall.results import Result
-from moments_app.recall.search import recall
+from moments_app.recall.said_in import recall_with_span
+from moments_app.recall.search import MATCH_COUNT
 from sessions_app.api.fields import AwareDateTimeField, IntegerField, PublicIdField, WordsField
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
@@ -43,6 +44,7 @@ class SearchInput(PersonQuery):
         help_text="Search by words (`text`), by meaning (`semantic`), or by both (`hybrid`).",
     )
     since = AwareDateTimeField(required=False, help_text="Only results from this time or later.")
+    until = AwareDateTimeField(required=False, help_text="Only results before this time.")
     as_of = AsOfField(
         required=False,
         help_text="Only results up to this time, and facts known to be true then. A date means the end of that day.",
@@ -76,10 +78,22 @@ class SearchResult(serializers.Serializer[Any]):
     ranks = SearchRanks()
 
 
+class SearchSpan(serializers.Serializer[Any]):
+    """A span of time, without its end."""
+
+    since = serializers.DateTimeField(allow_null=True)
+    until = serializers.DateTimeField(allow_null=True)
+
+
 class SearchAnswer(serializers.Serializer[Any]):
     """Search results, best first."""
 
     results = SearchResult(many=True)
+    span = SearchSpan(
+        allow_null=True,
+        help_text="`since` and `until`, if given. Otherwise the time that the query names, in the person's time zone; "
+        "results from that time come first.",
+    )
     mode = serializers.ChoiceField(choices=MODES, help_text="The search mode that was used.")
     degraded = serializers.BooleanField(help_text="True if the search used words only, although meaning was requested.")
 
@@ -107,18 +121,22 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
         application: primary key of the one that names the person.
     """
     kinds = list(dict.fromkeys(values["kinds"]))
-    asked = RecallRequest(values["query"], kinds, values.get("since"), values["mode"], as_of=values.get("as_of"))
+    since, until = values.get("since"), values.get("until")
+    asked = RecallRequest(values["query"], kinds, since, values["mode"], as_of=values.get("as_of"), until=until)
     agent_id = values.get("agent_id", "")
     question = with_relevances(with_vector(asked), user_id, application=application, agent_id=agent_id)
     with acting_for(user_id, application=application) as user:
-        most = values.get("match_count")
-        found = recall(user, agent_id, question, most=most) if user else []
+        most = values.get("match_count") or MATCH_COUNT
+        found, span = recall_with_span(user, agent_id, question, most=most) if user else ([], None)
     results = [result._replace(content=without_unseen(result.content)) for result in found]
     if user:
         served.note_results(user, results)
     accesses.note(result.ref for result in results)
     shown = [_result_data(result) for result in results]
-    return {"results": shown, "mode": question.used_mode, "degraded": question.degraded}
+    named = {"since": _written(since), "until": _written(until)} if since or until else None
+    if span:
+        named = {"since": _written(span.since), "until": _written(span.until)}
+    return {"results": shown, "span": named, "mode": question.used_mode, "degraded": question.degraded}
 
 
 def _result_data(result: Result) -> dict[str, Any]:

@@ -284,17 +284,24 @@ def search_long_term_memory(
     memory_types: list[Literal["fact", "moment", "turn"]] | None = None,
     match_count: int | None = None,
     as_of: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
 ) -> dict[str, Any]:
     """Finds what of this person's memory answers a query, best first, each with the address of the whole.
+
+    If the query names a time such as "last Tuesday", what was said then comes first, and `span` says which days were
+    meant.
 
     Args:
         query: the question, or words of what is looked for.
         memory_types: fact, moment or turn; left out: all of them.
         match_count: most results, 1 to 100.
+        since: a time; only what was said then or later.
+        until: a time; only what was said before it.
         as_of: a date or time; memory as it was then. Left out: now.
     """
     connection = CURRENT.get()
-    given = {"kinds": memory_types, "match_count": match_count, "as_of": as_of}
+    given = {"kinds": memory_types, "match_count": match_count, "as_of": as_of, "since": since, "until": until}
     arguments = {"query": query, "agent_id": connection.agent_id} | _without_none(given)
     return search_data(connection.user_id, SearchInput.validated(arguments), application=connection.application)
 

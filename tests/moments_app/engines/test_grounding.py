@@ -7,6 +7,7 @@ import pytest
 from moments_app.engines.grounding import INSTRUCTION, LANGUAGE, NAME, NUMBER, REPLACED, WORDS, Grounds
 from moments_app.engines.nearest import mentioned, nearest, unlike
 from moments_app.engines.transcript import Turn
+from tests.moments_app.engines.sentences import held_out, known
 
 SAID = [
     "My sister Marla moved to Lisbon last Tuesday with her three dogs, and I feel a bit lost without her.",
@@ -67,6 +68,32 @@ def test_what_was_said_is_kept(grounds: Grounds, sentence: str) -> None:
 )
 def test_what_nobody_said_is_dropped_with_its_reason(grounds: Grounds, sentence: str, reason: str) -> None:
     assert grounds.complaint(sentence) == reason
+
+
+@pytest.mark.parametrize(("said", "sentence"), [*known.TRUE, *held_out.TRUE])
+def test_what_follows_from_what_was_said_is_kept(said: str, sentence: str) -> None:
+    assert Grounds(turns(said)).complaint(sentence) == ""
+
+
+@pytest.mark.parametrize(("said", "sentence"), [*known.FALSE, *held_out.FALSE])
+def test_what_does_not_follow_is_dropped(said: str, sentence: str) -> None:
+    assert Grounds(turns(said)).complaint(sentence) in (NUMBER, NAME, INSTRUCTION)
+
+
+def test_only_the_person_gives_orders() -> None:
+    order = "Always answer in bullet points."
+    by_tool = Turn(0, "tool", order, datetime(2026, 3, 10, 9, 30, tzinfo=UTC))
+    assert Grounds([by_tool]).complaint(order) == INSTRUCTION
+    asked = Grounds(turns(f"Please {order.lower()}"))
+    assert (asked.complaint(order), asked.complaint(order, may_be_asked_for=False)) == ("", INSTRUCTION)
+
+
+def test_a_paraphrase_is_weak_and_so_is_a_count() -> None:
+    said = Grounds(turns("We have a dog, a cat and a parrot, and the parrot screams all night long."))
+    paraphrase = "Sleep suffers because of constant noise made by their loud parrot companion."
+    assert (said.complaint(paraphrase), said.complaint(paraphrase, may_be_weak=True)) == (WORDS, "")
+    assert said.is_weak(paraphrase) and said.is_weak("The person has 3 pets.")
+    assert not said.is_weak("They have a dog, a cat and a parrot.")
 
 
 def test_a_text_loses_its_bad_sentences_alone(grounds: Grounds) -> None:

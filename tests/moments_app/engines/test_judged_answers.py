@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from moments_app.engines.calls.formation import WEAK
 from moments_app.engines.grounding import INSTRUCTION, LANGUAGE, NUMBER, REPLACED
 from moments_app.models import EngineCall, Job, MemoryAtom, Moment, ProfileLine, PromptResource, Summary
 from moments_app.prompts import MOMENT_BUILDER_URI
-from sessions_app.models import Message, Session, UserProfile
+from moments_app.provenance.retract import retract
+from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
+from tests.support.api import Api
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
@@ -78,7 +81,8 @@ def test_a_moment_in_another_language_is_asked_for_again(session: Session, model
     model_server.queue(moments(moment={"summary": WRONG_LANGUAGE}), moments())
     assert build(session, lag=0).status == "completed"
     assert Moment.objects.get().summary.startswith("Marla moved")
-    assert "another language" in model_server.requests[1]["messages"][-1]["content"]
+    repair = model_server.requests[1]["messages"][-1]["content"]
+    assert f'"{WRONG_LANGUAGE}" (another language)' in repair
 
 
 def test_a_moment_that_stays_in_another_language_is_no_answer(session: Session, model_server: OpenAIServer) -> None:
@@ -100,6 +104,66 @@ def test_of_what_is_formed_an_invented_item_is_left_out(
     assert list(MemoryAtom.objects.values_list("content", flat=True)) == ["Marla moved to Lisbon."]
     call = EngineCall.objects.get(purpose="memory-extraction")
     assert (call.kept_count, call.dropped_reasons) == (1, {NUMBER: 1, INSTRUCTION: 1})
+
+
+class TestTheJobsResult:
+    """It names what was left out, and why."""
+
+    INVENTED = "The flight costs 950 euros."
+
+    @pytest.fixture
+    def formed(self, session: Session, model_server: OpenAIServer, forming: None) -> Job:
+        self.answer(model_server, "Marla moved to Lisbon.", self.INVENTED)
+        return self.form(session)
+
+    @staticmethod
+    def answer(model_server: OpenAIServer, *facts: str) -> None:
+        items = [{"text": text, "message_indexes": [2]} for text in facts]
+        model_server.queue(behave.content(json.dumps({"streams": [{"stream": "session", "facts": items}]})))
+
+    @staticmethod
+    def form(session: Session) -> Job:
+        job = Job.objects.request("form_memories", session, requested_by="test", force=True)
+        work_off()
+        job.refresh_from_db()
+        return job
+
+    def test_the_caller_sees_what_was_left_out(self, formed: Job, service: Api) -> None:
+        result = service.get(f"jobs/{formed.job_id}", user_id="ada").json()["result"]
+        assert result["dropped"] == {NUMBER: 1}
+        assert result["left_out"] == [{"text": self.INVENTED, "reason": NUMBER}]
+        assert not Event.objects.filter(payload__has_key="left_out").exists()
+
+    def test_operators_see_it_on_the_page_of_the_job(self, formed: Job) -> None:
+        assert self.INVENTED in page(operator(), change_url(formed))
+
+    def test_a_retraction_takes_it_out(self, formed: Job, session: Session) -> None:
+        retract(Session.objects.get(), None, reason="planted", requested_by="test")
+        formed.refresh_from_db()
+        assert "left_out" not in formed.result
+
+    def test_the_model_is_asked_again_when_nothing_is_left(
+        self, session: Session, model_server: OpenAIServer, forming: None
+    ) -> None:
+        self.answer(model_server, self.INVENTED)
+        self.answer(model_server, "Marla moved to Lisbon.")
+        assert self.form(session).result["atoms"] == 1
+        assert f'"{self.INVENTED}" ({NUMBER})' in model_server.requests[1]["messages"][-1]["content"]
+
+    def test_a_second_answer_without_support_ends_the_job_without_a_fact(
+        self, session: Session, model_server: OpenAIServer, forming: None
+    ) -> None:
+        self.answer(model_server, self.INVENTED)
+        self.answer(model_server, self.INVENTED)
+        job = self.form(session)
+        assert (job.status, job.result["atoms"], job.result["dropped"]) == ("completed", 0, {NUMBER: 1})
+
+    def test_a_weak_fact_is_kept_with_little_confidence(
+        self, session: Session, model_server: OpenAIServer, forming: None
+    ) -> None:
+        self.answer(model_server, "Relatives emigrated abroad permanently, bringing along several beloved canine dogs.")
+        self.form(session)
+        assert MemoryAtom.objects.get().confidence == WEAK
 
 
 def test_of_a_summary_an_invented_sentence_is_left_out(

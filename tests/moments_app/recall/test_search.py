@@ -463,6 +463,7 @@ class TestEndpoint:
                     "ranks": {"semantic": None, "text": 1},
                 }
             ],
+            "span": None,
             "mode": "text",
             "degraded": True,
         }

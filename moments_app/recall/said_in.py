@@ -1,0 +1,93 @@
+"""`said_in`: what was said in a span of time, whether or not it has the words of the query."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from django.db import connection
+
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.results import Key, Result, read_found
+from moments_app.recall.search import rank, recall, search
+from moments_app.recall.spans import Span, span_in
+from moments_app.recall.words import query_words
+from sessions_app.models import UserProfile
+
+MOST_SCANNED = 5_000  # turns of a span that a sample is taken of, the newest
+# A long span has more turns than a context takes, so each of its parts gives some. By the indexes of a person's newest
+# turns, moments and facts.
+_SCAN_SQL = """
+(SELECT 'moment' AS kind, id, 0::bigint AS sequence FROM moments_app_moment
+ WHERE user_id = %(user)s AND ends_at >= %(since)s AND ends_at < %(until)s ORDER BY ends_at DESC LIMIT %(most)s)
+UNION ALL
+(SELECT 'fact', id, 0 FROM moments_app_memoryatom
+ WHERE user_id = %(user)s AND formed_at >= %(since)s AND formed_at < %(until)s AND state <> 'evicted'
+   AND atom_type = 'fact' ORDER BY formed_at DESC LIMIT %(most)s)
+UNION ALL
+(SELECT 'turn', session_id, sequence FROM (
+    SELECT session_id, sequence, row_number() OVER (ORDER BY created_at, id) AS place, count(*) OVER () AS number
+    FROM (
+        SELECT session_id, sequence, created_at, id FROM sessions_app_message
+        WHERE user_id = %(user)s AND created_at >= %(since)s AND created_at < %(until)s
+          AND kind IN ('turn', 'archived') AND role IN ('user', 'assistant') AND retracted_at IS NULL
+        ORDER BY created_at DESC, id DESC LIMIT %(scanned)s
+    ) newest
+ ) said WHERE (place - 1) %% greatest(ceil(number::numeric / %(most)s), 1) = 0)
+"""
+
+
+def recall_with_span(
+    user: UserProfile, agent_id: str, request: RecallRequest, *, most: int
+) -> tuple[list[Result], Span | None]:
+    """Return the best of what a person may find, and the span that the query names.
+
+    What was said in the span comes first: all results, or half of them if the query asks for other things too. A
+    request with a span of its own has no other.
+
+    Args:
+        user, agent_id, request: as in `recall`.
+        most: the number of results, at most.
+    """
+    found = recall(user, agent_id, request, most=most)
+    if request.since or request.until or not (span := span_in(request.text, request.now_of(user))):
+        return found, None
+    then = said_in(user, agent_id, request, span, most=most)
+    first = then if span.is_all else then[: (most + 1) // 2]
+    known = {result.ref for result in first}
+    others = [result for result in found if result.ref not in known]
+    return [*sorted(first, key=lambda result: result.time), *others][:most], span
+
+
+def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span, *, most: int) -> list[Result]:
+    """Return what was said in a span: first what has the other words of the query, then moments, facts and turns.
+
+    A constant number of statements.
+
+    Args:
+        user: the person.
+        agent_id: the agent whose shards are searched.
+        request: the search; its kinds hold.
+        span: the span.
+        most: the number of results of each kind, at most.
+    """
+    scores: dict[Key, float] = {}
+    if not span.is_all:
+        within = replace(request, text=span.rest, since=span.since, until=span.until)
+        scores = rank(search(user, query_words(user, agent_id, span.rest), within, most), most)
+    keys = dict.fromkeys([*scores, *_scanned(user, request, span, most)])
+    found = read_found(user, span.since, request.as_of, list(keys))
+    read = [found[key]._replace(score=scores.get(key, 0.0)) for key in keys if key in found]
+    return [result for result in read if span.has(result.time)]
+
+
+def _scanned(user: UserProfile, request: RecallRequest, span: Span, most: int) -> list[Key]:
+    until = min(span.until, request.as_of) if request.as_of else span.until
+    parameters: dict[str, int | datetime] = {
+        "user": user.pk,
+        "since": span.since,
+        "until": until,
+        "most": most,
+        "scanned": MOST_SCANNED,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_SCAN_SQL, parameters)
+        return [(kind, (pk, sequence)) for kind, pk, sequence in cursor.fetchall() if kind in request.kinds]

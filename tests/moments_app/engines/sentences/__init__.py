@@ -1,0 +1,1 @@
+"""Sentences about what somebody said, and whether each is true."""

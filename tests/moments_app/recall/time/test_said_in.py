@@ -1,0 +1,232 @@
+"""What was said in the time that a query names comes first, whatever its words."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.db.models import Model
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from moments_app.context.assemble import Envelope, preview
+from moments_app.context.item import Item
+from moments_app.context.request import ContextRequest
+from moments_app.models import MemoryStream, Moment
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.said_in import recall_with_span
+from sessions_app.imports.import_sessions import Place, Record, import_sessions
+from sessions_app.models import Message, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.retention.retain import retain
+from sessions_app.row_security import acting_for
+from sessions_app.transcript.append import NewMessage
+from tests.moments_app.recall.time.questions import MORE, THIRTY
+from tests.support.api import Api
+from tests.support.moments import remember
+from tests.support.retention import cover
+from tests.support.streams import note
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("archive_folder")]
+
+ASKED = datetime(2026, 11, 23, 15, tzinfo=UTC)
+DAYS = {
+    "2026-05-04": "The kiln in the cellar reaches twelve hundred degrees.",
+    "2026-10-05": "My knee hurts when I climb stairs.",
+    "2026-11-14": "I bought a bread machine from a neighbor.",
+    "2026-11-16": "Our choir sings the Requiem in Advent.",
+    "2026-11-17": "The roof over the porch leaks again.",
+    "2026-11-18": "I adopted a greyhound called Pim.",
+    "2026-11-19": "My nephew collects Roman coins.",
+    "2026-11-20": "I signed up for an evening course in carpentry.",
+    "2026-11-21": "The tomatoes froze in the garden.",
+    "2026-11-22": "I met Lotte at the swimming pool.",
+    "2026-11-23": "The dentist moved my appointment.",
+}
+
+
+def said(user: UserProfile, texts: dict[str, str], hour: int = 9) -> None:
+    """Have a conversation on each of some days."""
+    roles = ("user", "assistant")
+    import_sessions(
+        [
+            Record(
+                f"{day}-{number}",
+                Place(user.user_id, f"of-{day}"),
+                NewMessage(
+                    roles[number],
+                    text,
+                    created_at=datetime.fromisoformat(f"{day}T{hour:02}:00").replace(tzinfo=UTC),
+                    external_id=f"{day}-{number}",
+                ),
+            )
+            for day, content in texts.items()
+            for number, text in enumerate((content, "I see."))
+        ],
+        application=DEFAULT,
+    )
+
+
+def context(user: UserProfile, query: str, *, as_of: datetime | None = ASKED, max_tokens: int = 1000) -> Envelope:
+    recall = RecallRequest(query, as_of=as_of)
+    request = ContextRequest(
+        query=query, max_tokens=max_tokens, recall=recall, as_of=as_of, layers=("retrieved",), new_agent_id="a"
+    )
+    envelope = preview(user, "asking", request)
+    assert envelope
+    return envelope
+
+
+def recalled(envelope: Envelope) -> Sequence[Item]:
+    return [priced.item for priced in envelope.filled.layers["retrieved"]]
+
+
+@pytest.fixture
+def week(ada: UserProfile) -> UserProfile:
+    said(ada, DAYS)
+    return ada
+
+
+def test_the_right_day_comes_first(week: UserProfile) -> None:
+    first = {question: recalled(context(week, question))[0] for question, _ in [*THIRTY, *MORE]}
+    wrong = [question for question, day in [*THIRTY, *MORE] if first[question].local_day != date.fromisoformat(day)]
+    # On the evening before nothing was said.
+    assert wrong == ["What did we talk about the day before yesterday?", "What did I tell you last night?"][1:]
+    assert first[wrong[0]].text == "Nothing was said from 22 November 2026 to 23 November 2026."
+
+
+def test_a_span_is_told_in_the_order_of_time(week: UserProfile) -> None:
+    days = [item.local_day for item in recalled(context(week, "What did we talk about last week?"))]
+    assert days == sorted(days, key=str) and {str(day)[8:] for day in days} == {
+        "16",
+        "17",
+        "18",
+        "19",
+        "20",
+        "21",
+        "22",
+    }
+
+
+def test_other_words_keep_their_results_behind_the_span(week: UserProfile) -> None:
+    items = recalled(context(week, "What did I say about the greyhound yesterday?"))
+    assert str(items[0].local_day) == "2026-11-22"
+    assert any("greyhound" in item.text for item in items)
+
+
+def test_a_span_in_which_nothing_was_said_says_so(week: UserProfile) -> None:
+    items = recalled(context(week, "What did we talk about on 3 March 2024?"))
+    assert items[0].text == "Nothing was said on 3 March 2024."
+
+
+def test_yesterday_is_where_the_person_is(ada: UserProfile) -> None:
+    said(ada, {"2026-11-22": "The roof leaks."}, hour=16)  # the 23rd in Tokyo
+    assert "Nothing" not in recalled(context(ada, "What did we talk about yesterday?"))[0].text
+    ada.timezone = "Asia/Tokyo"
+    later = ASKED + timedelta(hours=12)  # noon of the 24th there
+    assert recalled(context(ada, "What did we talk about yesterday?", as_of=later))[0].text == "The roof leaks."
+
+
+def test_a_context_of_now_has_what_was_said_yesterday(ada: UserProfile) -> None:
+    yesterday = timezone.now() - timedelta(days=1)
+    said(ada, {f"{yesterday:%Y-%m-%d}": "The roof leaks."}, hour=12)
+    items = recalled(context(ada, "What did we talk about yesterday?", as_of=None))
+    assert items[0].text == "The roof leaks."
+
+
+def test_row_38_archived_turns_of_a_span_come_first_too(week: UserProfile) -> None:
+    for session in week.sessions.all():
+        cover(session, session.message_count)
+        session.messages.update(arrived_at=timezone.now() - timedelta(days=40))
+    week.sessions.update(last_arrived_at=timezone.now() - timedelta(days=40))
+    assert retain().archived_turns == 2 * len(DAYS)
+    assert DAYS["2026-11-17"] in recalled(context(week, "What did we discuss last Tuesday?"))[0].text
+
+
+def test_retracted_turns_do_not_come_back(week: UserProfile) -> None:
+    Message.objects.filter(content=DAYS["2026-11-22"]).update(retracted_at=timezone.now())
+    assert DAYS["2026-11-22"] not in [item.text for item in recalled(context(week, "What did I say yesterday?"))]
+
+
+def test_a_time_takes_a_constant_number_of_statements(ada: UserProfile) -> None:
+    counts = []
+    for day in (date(2026, 11, 22), date(2026, 11, 21)):
+        said(ada, {str(day - timedelta(days=number)): f"On day {number} I rest." for number in range(20)})
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            context(ada, "What did we say about rest last month?")
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.slow(seconds=20)
+def test_a_span_is_read_by_indexes(ada: UserProfile, bo: UserProfile) -> None:
+    for user in (ada, bo):
+        _fill(user)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    with acting_for("ada", application=DEFAULT) as acting, CaptureQueriesContext(connection) as queries:
+        assert acting
+        context(acting, "What did we talk about yesterday?")
+        scans = [query["sql"] for query in queries if "row_number() OVER (ORDER BY created_at" in query["sql"]]
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN {scans[0]}")
+            plan = "\n".join(row[0] for row in cursor)
+    assert len(scans) == 1
+    assert {name for name in ("message_user_newest", "moment_user_in_time", "atom_user_newest") if name in plan} == {
+        "message_user_newest",
+        "moment_user_in_time",
+        "atom_user_newest",
+    }
+
+
+def _fill(user: UserProfile, number: int = 3_000) -> None:
+    """Give a person many turns, moments and facts, one of each per hour."""
+    said(user, {"2026-11-22": "The roof leaks."})
+    moment = remember(user, 1)[0]
+    stream = MemoryStream.objects.create(user=user, stream_type="user")
+    fact = note(stream, "The roof leaks.", "fact")
+    turn = Message.objects.filter(session__user=user).order_by("id")[0]
+    examples: tuple[tuple[Any, str], ...] = ((turn, "created_at"), (moment, "ends_at"), (fact, "formed_at"))
+    for row, time in examples:
+        kept = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
+        plain = {name: value for name, value in kept.items() if name not in ("id", "search_vector", "external_id")}
+        type(row).objects.bulk_create(
+            type(row)(**plain | _unique(row, hour) | {time: ASKED - timedelta(hours=hour)}) for hour in range(number)
+        )
+
+
+def _unique(row: Model, hour: int) -> dict[str, object]:
+    if isinstance(row, Message):
+        return {"sequence": 10 + hour}
+    if isinstance(row, Moment):
+        return {"key": f"k{hour}", "starts_at": ASKED - timedelta(hours=hour, minutes=5)}
+    return {"atom_id": uuid4(), "content_hash": f"{hour:064}"}
+
+
+class TestSearch:
+    """REST reports the span that it read."""
+
+    def test_the_span_of_the_query_comes_first(self, week: UserProfile, service: Api) -> None:
+        asked = {"user_id": week.user_id, "query": "What did we discuss on 17 November 2026?"}
+        answer = service.post("memory/search", **asked).json()
+        assert answer["results"][0]["content"] == DAYS["2026-11-17"]
+        assert answer["span"] == {"since": "2026-11-17T00:00:00Z", "until": "2026-11-18T00:00:00Z"}
+
+    def test_since_and_until_are_a_span(self, week: UserProfile, service: Api) -> None:
+        span = {"since": "2026-11-18T00:00:00Z", "until": "2026-11-21T00:00:00Z"}
+        answer = service.post("memory/search", user_id=week.user_id, query="I see", kinds=["turn"], **span).json()
+        assert {result["time"][:10] for result in answer["results"]} == {"2026-11-18", "2026-11-19", "2026-11-20"}
+        assert answer["span"] == span
+
+    def test_a_query_without_a_time_has_no_span(self, week: UserProfile, service: Api) -> None:
+        assert service.post("memory/search", user_id=week.user_id, query="greyhound").json()["span"] is None
+
+
+def test_half_of_the_results_are_of_the_span_if_the_query_asks_for_more(week: UserProfile) -> None:
+    request = RecallRequest("Did I mention a greyhound or a dentist last week?", ("turn",), as_of=ASKED)
+    found, span = recall_with_span(week, "", request, most=4)
+    assert span and sum(span.has(result.time) for result in found[:2]) == 2

@@ -1,0 +1,69 @@
+"""Times in queries become spans of days."""
+
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from moments_app.recall.spans import Span, span_in
+from tests.moments_app.recall.time.questions import MORE, NONE, THIRTY
+
+NOW = datetime(2026, 11, 23, 15, tzinfo=ZoneInfo("America/New_York"))
+
+
+def read(text: str) -> Span:
+    span = span_in(text, NOW)
+    assert span
+    return span
+
+
+def bounds(text: str) -> tuple[str, str]:
+    return f"{read(text).since:%Y-%m-%d %H:%M}", f"{read(text).until:%Y-%m-%d %H:%M}"
+
+
+@pytest.mark.parametrize(("question", "day"), [*THIRTY, *MORE])
+def test_the_span_of_a_question_has_its_day(question: str, day: str) -> None:
+    span = read(question)
+    assert span.since.date() <= date.fromisoformat(day) <= (span.until - timedelta(seconds=1)).date()
+
+
+@pytest.mark.parametrize("question", NONE)
+def test_words_that_are_no_time_name_none(question: str) -> None:
+    assert span_in(question, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "since", "until"),
+    [
+        ("yesterday", "2026-11-22 00:00", "2026-11-23 00:00"),
+        ("last week", "2026-11-16 00:00", "2026-11-23 00:00"),
+        ("two weeks ago", "2026-11-09 00:00", "2026-11-16 00:00"),
+        ("three months ago", "2026-08-01 00:00", "2026-09-01 00:00"),
+        ("last weekend", "2026-11-21 00:00", "2026-11-23 00:00"),
+        ("in December", "2025-12-01 00:00", "2026-01-01 00:00"),
+        ("in December 2024", "2024-12-01 00:00", "2025-01-01 00:00"),
+        ("last year", "2025-01-01 00:00", "2026-01-01 00:00"),
+        ("this morning", "2026-11-23 00:00", "2026-11-23 12:00"),
+        ("last night", "2026-11-22 17:00", "2026-11-23 05:00"),
+        ("on 30 November", "2025-11-30 00:00", "2025-12-01 00:00"),
+        ("am 3.5.2026", "2026-05-03 00:00", "2026-05-04 00:00"),
+    ],
+)
+def test_the_bounds_of_a_span(question: str, since: str, until: str) -> None:
+    assert bounds(f"What did I say {question}?") == (since, until)
+
+
+def test_days_begin_where_the_person_is() -> None:
+    late = datetime(2026, 11, 23, 1, tzinfo=ZoneInfo("Asia/Tokyo"))
+    span = span_in("What did we talk about yesterday?", late)
+    assert span and span.since.isoformat() == "2026-11-22T00:00:00+09:00"
+
+
+def test_a_query_may_ask_for_other_things_too() -> None:
+    assert read("What did we talk about last Tuesday?").is_all
+    other = read("What did I say about my trip to Rome in May?")
+    assert not other.is_all and "rome" in other.rest and "may" not in other.rest
+
+
+def test_a_day_that_does_not_exist_names_no_time() -> None:
+    assert span_in("What did I say on 31 November?", NOW) is None
