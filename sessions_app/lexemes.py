@@ -396,7 +396,7 @@ def _query_stems(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
     bare = _plain(word.casefold())
     stems = dict.fromkeys(_stems_of(word, (languages[0],)))
     for language in languages if _is_latin(word) else ():
-        for form in (word, bare):
+        for form in {word: None, bare: None}:
             stems |= dict.fromkeys(_stems_of(form, (language,)))
     if _is_latin(word):
         stems[bare] = None

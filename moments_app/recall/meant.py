@@ -12,6 +12,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
 from moments_app.recall import compounds
+from moments_app.recall.pieces import pieces, tolerated_edits
 from moments_app.recall.terms import Term, counts_by_kind
 from sessions_app import lexemes
 
@@ -21,9 +22,13 @@ MEANT = 3  # words at most that a mistyped one may stand for
 LONGER = 8  # compounds, or parts of one, that a word may stand for
 NEWEST = 300  # turns that are looked through for what a mistyped word may have meant, where so much is not counted
 
+# Conditions are in the order in which they leave out most for their cost. OFFSET computes `bare` once per row.
 _NEAR_SQL = """
-SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint FROM ({known}) known
-WHERE (length(stem) = ANY(%(lengths)s) OR stem = ANY(%(parts)s) OR stem LIKE ANY(%(compounds)s)) AND stem !~ '[0-9]'
+SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint
+FROM (SELECT *, split_part(stem, ':', -1) AS bare FROM ({known}) known OFFSET 0) known
+WHERE ({pieces})
+  AND (length(stem) = ANY(%(lengths)s) OR stem = ANY(%(parts)s) OR stem LIKE ANY(%(compounds)s))
+  AND stem !~ '[0-9]'
 GROUP BY stem
 """
 _COUNTED_SQL = "SELECT stem, facts, moments, turns FROM moments_app_word WHERE vocabulary_id = ANY(%(vocabularies)s)"
@@ -58,16 +63,19 @@ def _may_be_mistyped(word: str) -> bool:
 
 
 def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
-    """Return all stems about as long as those of some words, and compounds and parts of them, with their counts."""
-    stems = [stem for term in unknown for stem in term.all_stems]
+    """Return the stems that may be near those of some words, and compounds and parts of them, with their counts."""
+    stems = list(dict.fromkeys(stem for term in unknown for stem in term.all_stems))
+    shared = pieces(lexemes.marked(stem)[1] for stem in stems)
     wanted: dict[str, Any] = {
         "lengths": list({len(stem) + edits for stem in stems for edits in _edits(stem)}),
         "parts": compounds.parts(stems),
         "compounds": compounds.patterns(stems),
+        **{f"piece{number}": list(found) for number, found in enumerate(shared.values())},
     }
+    has_piece = " OR ".join(f"{part} = ANY(%(piece{number})s)" for number, part in enumerate(shared))
     with connection.cursor() as cursor:
-        cursor.execute(_NEAR_SQL.format(known=known), {**parameters, **wanted})
-        return {stem: numbers for stem, *numbers in cursor}
+        cursor.execute(_NEAR_SQL.format(known=known, pieces=has_piece), {**parameters, **wanted})
+        return {stem: numbers for stem, *numbers in cursor.fetchall()}
 
 
 def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
@@ -113,5 +121,4 @@ def _edits(stem: str) -> range:
 
 
 def _most_edits(stem: str) -> int:
-    """Return how far a word may be from what was meant: insertions, deletions, changes and swaps of neighbours."""
-    return 1 if len(lexemes.marked(stem)[1]) < 8 else 2
+    return tolerated_edits(lexemes.marked(stem)[1])

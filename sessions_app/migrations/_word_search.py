@@ -176,6 +176,19 @@ def recall_anew(table: str, *, scope: str, time: str, condition: str, before: st
     )
 
 
+def by_index(table: str) -> RunSQL:
+    """Return a migration operation after which `recall_<table>` and `recall_<table>_then` never read the whole table.
+
+    To the planner, `&&` costs the same for one word as for hundreds. With many words, or before the first ANALYZE, it
+    would read every row: to compare the words of 3,000 rows with 170 stems takes 180 ms, by the index it takes 1 ms.
+    """
+    functions = (f"recall_{table}", f"recall_{table}_then")
+    return RunSQL(
+        sql="; ".join(f"ALTER FUNCTION {name} SET enable_seqscan = off" for name in functions),
+        reverse_sql="; ".join(f"ALTER FUNCTION {name} RESET enable_seqscan" for name in functions),
+    )
+
+
 def _words(scope: str) -> str:
     return f"public.memory_words({scope}, search_vector)"
 

@@ -60,8 +60,15 @@ def moment(user: UserProfile, key: str, summary: str) -> Moment:
 
 
 def found(user: UserProfile, query: str, *kinds: str, agent_id: str = "", **asked: Any) -> list[Result]:
-    question = RecallRequest(query, kinds or ("fact", "moment", "turn"), asked.pop("since", None))
+    times = {name: asked.pop(name, None) for name in ("since", "as_of")}
+    question = RecallRequest(query, kinds or ("fact", "moment", "turn"), **times)
     return recall(user, agent_id, question, **asked)
+
+
+def random_words(number: int) -> str:
+    """Return words of five letters."""
+    chance = random.Random(1)
+    return " ".join("".join(chance.choices(string.ascii_lowercase, k=5)) for _ in range(number))
 
 
 def contents(*asked: Any, **more: Any) -> list[str]:
@@ -151,9 +158,16 @@ class TestWhatIsFound:
     def test_row_43_a_long_query_in_no_language_is_searched_by_few_stems(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came from Lyon.")
         count(ada)
-        chance = random.Random(1)
-        text = " ".join("".join(chance.choices(string.ascii_lowercase, k=5)) for _ in range(160))
-        assert 100 < len(query_words(ada, "", text).lookup("turn").rare) < 200
+        assert 100 < len(query_words(ada, "", random_words(160)).lookup("turn").rare) < 200
+
+    def test_row_43_a_long_query_in_no_language_reads_no_turn_without_its_words(self, ada: UserProfile) -> None:
+        say(ada, *(f"The kiln is warm, day {n}." for n in range(300)))
+        count(ada)
+        with transaction.atomic(), connection.cursor() as cursor:
+            found(ada, random_words(160), "turn")
+            found(ada, random_words(160), "turn", as_of=timezone.now())
+            cursor.execute("SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'sessions_app_message'")
+            assert cursor.fetchone() == (0,)
 
     def test_row_43_at_most_16_words_are_checked_for_typos_and_compounds(self, ada: UserProfile) -> None:
         known = ["".join(letters) for letters in itertools.product("bdfg", "ao", "lmnr", "ai")][:40]
