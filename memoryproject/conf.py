@@ -481,6 +481,13 @@ class JobSettings(Group):
     stale_seconds: float = Field(
         30, gt=0, description="A running job that sends no heartbeat for this long is taken from its worker."
     )
+    poll_seconds: float = Field(
+        0,
+        ge=0,
+        le=30,
+        description="An idle worker looks for jobs every so many seconds. 0: `NOTIFY` wakes it. A pooler in "
+        "transaction mode needs 1 or more, as it does not forward `NOTIFY`.",
+    )
     keep_days: int = Field(30, ge=1, le=3650, description="Days that work records are kept if nothing refers to them.")
 
     @property
