@@ -8,7 +8,7 @@ import psutil
 from drill.site import Site
 
 WEB_SERVER, WORKERS, KEEPER = "gunicorn", "qcluster", "memoryproject.embedded.keeper"  # in a command line
-CLOCK, WATCH, WORKER = "The clock", "The watch", "Worker "  # as the processes call themselves
+CLOCK, WATCH, WORKER = "The scheduler", "The watchdog", "Worker "  # as the processes call themselves
 CLIENT = "[local]"  # in the title of a database process that serves one
 
 

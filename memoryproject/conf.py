@@ -543,6 +543,13 @@ class JobSettings(Group):
     stale_seconds: float = Field(
         30, gt=0, description="Seconds without a heartbeat after which another worker takes over a running job."
     )
+    poll_seconds: float = Field(
+        0,
+        ge=0,
+        le=30,
+        description="Seconds after which an idle worker looks for jobs again. 0: the database notifies it (`NOTIFY`). "
+        "Behind a pooler in transaction mode, which does not forward notifications, set 1 or more.",
+    )
     keep_days: int = Field(
         30,
         ge=1,

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django.db.models.signals import post_delete, post_save
+from django_q.models import OrmQ
 
 from moments_app.jobs.process import processes
 from moments_app.jobs.runner import run_job
@@ -19,6 +20,7 @@ from sessions_app.limited_operators import unlimited
 from sessions_app.models import DailyLimit, Event, Message, Session, UserProfile
 from sessions_app.signals import digest_wanted, statements_imported, turns_overdue
 from sessions_app.transcript.append import NewMessage, messages_appended, messages_received
+from sessions_app.wake import wake_workers
 
 
 def connect() -> None:
@@ -34,6 +36,7 @@ def connect() -> None:
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_again, sender=edited, dispatch_uid="moments_app.triggers")
     post_save.connect(tell_others, sender=Event, dispatch_uid="moments_app.triggers")
+    post_save.connect(wake_for_task, sender=OrmQ, dispatch_uid="moments_app.triggers")
 
 
 def process_lines(messages: Sequence[NewMessage], **_: Any) -> None:
@@ -49,6 +52,11 @@ def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_:
     for session, messages in appended:
         note_platform_text(session, messages)
     return [job for process in processes() for job in process.after_append(appended)]
+
+
+def wake_for_task(**_: Any) -> None:
+    """Wake idle workers for a task of a schedule."""
+    wake_workers()
 
 
 def tell_others(instance: Event, created: bool, **_: Any) -> None:

@@ -12,6 +12,7 @@ at a time. So it takes the most urgent of that person's jobs, of whatever lane: 
 find the person busy each time it looks.
 """
 
+import os
 import signal
 import threading
 import time
@@ -32,11 +33,10 @@ from moments_app.jobs.scheduled import run_scheduled
 from moments_app.jobs.whereabouts import this_process
 from moments_app.models import Circuit, Job
 from sessions_app.trace import HEADER, continued
+from sessions_app.wake import IDLE, Bell
 
-POLL = 0.2  # seconds
-RECOVERY = 5.0  # seconds between two looks for jobs that nobody works on
-PROBES = 1.0  # seconds between two looks for engines that are to be tried again
-SCHEDULES = 2.0  # seconds between two looks at the schedules
+RECOVERY = 5.0  # seconds between two looks for jobs that nobody works on, and at the schedules
+PROBES = 1.0  # seconds between two looks at open circuits
 AWAY = 2.0  # seconds before the next try when the database doesn't answer
 GRACE = 20  # seconds that a job may go on when the worker is asked to end
 
@@ -72,27 +72,28 @@ class Worker:
         self._runs_schedules = max(Lane) in lanes
         self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # whose job was taken last
         self._name = this_process()
-        self._recovered_at = self._probed_at = 0.0
+        self._recovered_at = 0.0
         self._ending = threading.Event()
 
     def serve(self) -> None:
         """Take and run jobs until SIGTERM. A job that is running then has `GRACE` seconds to end."""
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGALRM, self._alarm)
-        try:
-            self._work_off()
-        except Stopped:
-            return
-        finally:
-            signal.alarm(0)  # which would end whatever this process does next
+        with signals_as_bytes() as signals:
+            try:
+                self._work_off(Bell(signals))
+            except Stopped:
+                return
+            finally:
+                signal.alarm(0)  # which would end whatever this process does next
 
-    def _work_off(self) -> None:
+    def _work_off(self, bell: Bell) -> None:
         with suppress(DatabaseError):
             Job.objects.take_up()  # settings may have changed that held it
         while not self._ending.is_set():
             try:
                 if not self._step():
-                    self._ending.wait(POLL)
+                    bell.wait(Job.objects.next_due(within=IDLE))
             except DatabaseError as error:
                 logger.warning("the database does not answer", error=type(error).__name__)
                 connection.close()
@@ -103,9 +104,6 @@ class Worker:
         if time.monotonic() - self._recovered_at > RECOVERY:
             self._recovered_at = time.monotonic()
             recover_jobs(idle=self._name)
-        if time.monotonic() - self._probed_at > PROBES:
-            self._probed_at = time.monotonic()
-            Circuit.objects.send_probes()
         return any(self._work(lane) for lane in self._processes) or self._run_scheduled()
 
     def _work(self, lane: Lane) -> bool:
@@ -155,10 +153,36 @@ def serve(number: int, workers: int) -> None:
     Worker(lanes_of(number, workers)).serve()
 
 
-def keep_schedules() -> None:
-    """Queue what is due by the schedules, until asked to end."""
+@contextmanager
+def signals_as_bytes() -> Iterator[int]:
+    """Yield a file descriptor that becomes readable when this process receives a signal, until the block ends."""
+    reading, writing = os.pipe()
+    for end in (reading, writing):
+        os.set_blocking(end, False)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reading)
+        os.close(writing)
+
+
+def keep_time() -> None:
+    """Queue what is due by the schedules, recover jobs and probe engines, until asked to end."""
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     while not ending.is_set():
-        scheduler()  # says itself what went wrong
-        ending.wait(SCHEDULES)
+        scheduler()  # logs its errors itself
+        ending.wait(_tend())
+
+
+def _tend() -> float:
+    """Recover jobs and probe engines; return the seconds until the next time."""
+    try:
+        recover_jobs()
+        return PROBES if Circuit.objects.send_probes() else RECOVERY
+    except DatabaseError as error:
+        logger.warning("the database does not answer", error=type(error).__name__)
+        connection.close()
+        return AWAY

@@ -118,15 +118,22 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
             self.filter(pk=circuit.pk).update(probe=step.pk)
             Job.objects.held().filter(pk=step.pk, circuit=circuit).update(circuit=None, run_after=Now())
 
-    def send_probes(self) -> None:
-        """Make a held job of each open circuit due whose time has come; who failed last comes last."""
+    def send_probes(self) -> bool:
+        """Make a held job due for each open circuit whose time has come, the one that failed last at the end.
+
+        Returns:
+            True if a circuit is open.
+        """
         left_alone = self.open().order_by("last_failure_at")
+        if not left_alone.exists():
+            return False
         if not interval():
             for circuit in left_alone:
                 circuit.close("settings")
         else:
             for circuit in left_alone.filter(next_probe_at__lte=Now()):
                 circuit.send_probe()
+        return True
 
 
 def _works_beside(work: str) -> list[str]:

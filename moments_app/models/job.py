@@ -26,6 +26,7 @@ from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.models.daily_limit import Kind, Subject
 from sessions_app.refusals import Refusal
 from sessions_app.trace import LONGEST, traceparent
+from sessions_app.wake import wake_workers
 
 if TYPE_CHECKING:
     from moments_app.engines.grounding import LeftOut
@@ -91,6 +92,14 @@ def _age_of(column: str) -> "ExpressionWrapper[Any]":
 
 
 class JobQuerySet(models.QuerySet["Job"]):
+    def update(self, **fields: Any) -> int:
+        """Update the rows, and wake idle workers if a job may be due now, or later than they know."""
+        changed = super().update(**fields)
+        may_be_due = {"status", "run_after", "circuit"} & fields.keys()
+        if changed and may_be_due and fields.get("status") != Job.Status.PROCESSING:
+            wake_workers()
+        return changed
+
     def for_user(self, user: UserProfile | None) -> Self:
         """Keep the jobs about this person; for nobody none, not those that are about nobody."""
         return self.filter(user=user) if user else self.none()
@@ -174,6 +183,14 @@ class JobQuerySet(models.QuerySet["Job"]):
         first_stale = self.stale().order_by("heartbeat_at").values_list(_age_of("heartbeat_at"))[:1]
         return max((age.total_seconds() for (age,) in first_due.union(first_stale)), default=0.0)
 
+    def next_due(self, *, within: float) -> float:
+        """Return the seconds until the next job is due that waits for its time, at most `within`."""
+        next_wait = ExpressionWrapper(F("run_after") - Now(), models.DurationField())
+        wait: timedelta
+        for (wait,) in self.later().order_by("run_after").values_list(next_wait)[:1]:
+            return min(max(wait.total_seconds(), 0.0), within)
+        return within
+
     def request(
         self,
         process: str,
@@ -210,6 +227,7 @@ class JobQuerySet(models.QuerySet["Job"]):
             requested_by=requested_by,
         )
         job.note_cause()
+        wake_workers()
         return job if insert_unless_there(job) else self._join(job, due_now=due_now)
 
     def request_each(
@@ -230,6 +248,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         ]
         for job in jobs:
             job.note_cause()
+        wake_workers()
         insert_those_missing(jobs, named_by="session_id")
         return [self._join(job, due_now=due_now) if job.pk is None else job for job in jobs]
 
@@ -330,6 +349,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         made = [Jsonb(result) for result in results.values()]
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
+        wake_workers()
 
     def _take(self, worker: str = "") -> int:
         return self.update(
@@ -474,6 +494,11 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"{self.process} {self.job_id}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save the job, and wake idle workers, as it may be due."""
+        super().save(*args, **kwargs)
+        wake_workers()
 
     @cached_property
     def left_out(self) -> "list[LeftOut]":

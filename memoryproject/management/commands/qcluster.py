@@ -40,7 +40,7 @@ class Command(BaseCommand):
         connections.close_all()  # none is shared by the forks
         number = settings.JOBS.workers
         workers: list[Child] = [Fork(f"Worker {n}", partial(_watched, worker.serve, n, number)) for n in range(number)]
-        beside = [Fork("The scheduler", partial(_watched, worker.keep_schedules)), Fork("The watchdog", watch.serve)]
+        beside = [Fork("The scheduler", partial(_watched, worker.keep_time)), Fork("The watchdog", watch.serve)]
         tree = Tree([*beside, *workers], _tell)
         try:
             tree.start()

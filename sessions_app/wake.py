@@ -1,0 +1,92 @@
+"""Notifications that wake idle workers when a job may be due.
+
+They are sent after the commit, because NOTIFY takes a lock of the whole server until its transaction commits. A
+notification that is lost delays a job by `IDLE` at most: then each worker looks by itself.
+"""
+
+import os
+import select
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from psycopg import Connection, Notify
+
+from sessions_app.write_behind import WriteBehind
+
+IDLE = 30.0  # most seconds between two looks of an idle worker
+CHANNEL = "memory_jobs"
+# A crash of the server loses at most the notification, so its commit doesn't wait for the disk.
+NOTIFY = f"SET LOCAL synchronous_commit TO off; NOTIFY {CHANNEL}"
+
+
+def wake_workers() -> None:
+    """Wake idle workers when this transaction has committed."""
+    transaction.on_commit(_send)
+
+
+def _send() -> None:
+    """Notify: in a web process from a thread, which sends one notification for several requests; else directly."""
+    if settings.PROCESS == "web":
+        _behind.note(None)
+    else:
+        with transaction.atomic():
+            _notify([])
+
+
+def _notify(_notes: list[None]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(NOTIFY)
+
+
+_behind = WriteBehind("wake", _notify, soon=True)
+
+
+class Bell:
+    """Wakes this process when a notification arrives on its database connection.
+
+    Args:
+        interrupt: A file descriptor that also wakes it, as soon as it can be read.
+    """
+
+    def __init__(self, interrupt: int) -> None:
+        self._interrupt = interrupt
+        self._listening: Connection[Any] | None = None
+        self._has_rung = False
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a notification, but not longer than some seconds.
+
+        Return immediately if one came since the last wait, or if the connection is new and did not listen before.
+        """
+        if settings.JOBS.poll_seconds:
+            self._sleep([], min(seconds, settings.JOBS.poll_seconds))
+        elif self._listening is None or self._listening is not connection.connection:
+            self._listening = self._listen()
+        elif not self._has_rung:
+            self._sleep([self._listening.fileno()], seconds)
+            _drain(self._listening)
+        self._has_rung = False
+
+    def _listen(self) -> Connection[Any]:
+        with connection.cursor() as cursor:
+            cursor.execute(f"LISTEN {CHANNEL}")
+        listening: Connection[Any] = connection.connection
+        listening.add_notify_handler(self._ring)  # called for a notification that comes with the result of a statement
+        return listening
+
+    def _ring(self, _notification: Notify) -> None:
+        self._has_rung = True
+
+    def _sleep(self, sources: list[int], seconds: float) -> None:
+        ready, _, _ = select.select([*sources, self._interrupt], [], [], seconds)
+        if self._interrupt in ready:
+            os.read(self._interrupt, 1024)
+
+
+def _drain(listening: Connection[Any]) -> None:
+    """Read the notifications, which all say the same."""
+    with connection.wrap_database_errors:
+        listening.pgconn.consume_input()
+        while listening.pgconn.notifies():
+            pass

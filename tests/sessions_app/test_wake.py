@@ -1,0 +1,158 @@
+"""Idle workers wait on their connection, and are woken by what may make a job due."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from moments_app.jobs.worker import signals_as_bytes
+from moments_app.models import Job
+from sessions_app import wake
+from sessions_app.models import UserProfile
+from sessions_app.wake import Bell, wake_workers
+from tests.support.concurrency import at_once
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LONG = 600.0  # seconds, more than any test waits
+
+
+@contextmanager
+def listening() -> Iterator[threading.Event]:
+    """Wait for a notification in a thread; yield the event that it has come."""
+    woken, ready = threading.Event(), threading.Event()
+    reading, writing = os.pipe()
+
+    def wait() -> None:
+        bell = Bell(reading)
+        bell.wait(LONG)  # returns at once: it listens from now on
+        ready.set()
+        bell.wait(LONG)
+        woken.set()
+        connection.close()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        assert ready.wait(30)
+        yield woken
+    finally:
+        os.write(writing, b"!")
+        thread.join()
+        os.close(reading)
+        os.close(writing)
+
+
+def job(ada: UserProfile, **fields: object) -> Job:
+    return Job.objects.create(process="embed", user=ada, requested_by="test", **fields)
+
+
+def later(ada: UserProfile) -> Job:
+    return job(ada, run_after=timezone.now() + timedelta(hours=1))
+
+
+def ask(ada: UserProfile) -> None:
+    Job.objects.request("embed", user_id=ada.pk, requested_by="test")
+
+
+def take_up(ada: UserProfile) -> None:
+    Job.objects.filter(user=ada).update(run_after=timezone.now())
+
+
+def end(ada: UserProfile) -> None:
+    Job.objects.filter(user=ada).update(status=Job.Status.COMPLETED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "change"), [(None, ask), (later, take_up), (job, end)])
+def test_what_may_make_a_job_due_wakes_workers(
+    ada: UserProfile, before: Callable[[UserProfile], Job] | None, change: Callable[[UserProfile], None]
+) -> None:
+    if before:
+        before(ada)
+    with listening() as woken:
+        change(ada)
+        wait_until(woken.is_set)
+
+
+@pytest.mark.slow
+def test_workers_are_woken_after_the_commit_and_not_by_a_rollback(ada: UserProfile) -> None:
+    with listening() as woken:
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            ask(ada)
+            1 / 0  # noqa: B018
+        with transaction.atomic():
+            ask(ada)
+            assert not woken.wait(0.5)
+        wait_until(woken.is_set)
+
+
+@pytest.mark.slow
+def test_beats_and_takes_of_jobs_wake_nobody(ada: UserProfile) -> None:
+    job(ada)
+    with listening() as woken:
+        taken = Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT)
+        assert taken
+        taken.beat(1, 2)
+        assert not woken.wait(0.5)
+
+
+def test_an_idle_worker_knows_when_the_next_job_is_due(ada: UserProfile) -> None:
+    assert Job.objects.next_due(within=30) == 30
+    job(ada, run_after=timezone.now() + timedelta(seconds=20))
+    assert 10 < Job.objects.next_due(within=30) <= 20
+    assert Job.objects.next_due(within=5) == 5
+
+
+def test_a_signal_ends_a_wait() -> None:
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with signals_as_bytes() as signals:
+            bell = Bell(signals)
+            bell.wait(LONG)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            bell.wait(LONG)
+            bell.wait(0)  # the signal was read, or this would be no wait
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.slow
+def test_a_web_process_sends_one_notification_for_several_requests(
+    ada: UserProfile, bo: UserProfile, settings: Settings
+) -> None:
+    settings.PROCESS = "web"
+    with listening() as woken:
+        for person in (ada, bo):
+            ask(person)
+        assert not woken.is_set()
+        assert len(wake._behind.waiting()) == 2
+        wake._behind.flush()
+        wait_until(woken.is_set)
+
+
+def test_a_notification_that_comes_during_a_look_is_not_lost(ada: UserProfile) -> None:
+    with signals_as_bytes() as signals:
+        bell = Bell(signals)
+        bell.wait(LONG)
+        at_once(lambda _: ask(ada), 1)
+        Job.objects.next_due(within=1)  # a statement, with whose result the notification comes
+        bell.wait(LONG)
+
+
+def test_behind_a_pooler_nothing_listens(settings: Settings) -> None:
+    settings.JOBS = settings.JOBS.model_copy(update={"poll_seconds": 0.01})
+    with signals_as_bytes() as signals:
+        Bell(signals).wait(LONG)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_listening_channels()")
+        assert cursor.fetchall() == []
+        wake_workers()  # harmless
