@@ -21,7 +21,7 @@ _SCAN_SQL = """
 UNION ALL
 (SELECT 'fact', id, 0 FROM moments_app_memoryatom
  WHERE user_id = %(user)s AND formed_at >= %(since)s AND formed_at < %(until)s AND state <> 'evicted'
-   AND atom_type = 'fact' ORDER BY formed_at DESC LIMIT %(most)s)
+ ORDER BY formed_at DESC LIMIT %(most)s)
 UNION ALL
 (SELECT 'turn', session_id, sequence FROM (
     SELECT session_id, sequence, row_number() OVER (ORDER BY created_at, id) AS place, count(*) OVER () AS number

@@ -2,7 +2,7 @@
 
 Words come from `times.txt`, in the languages that the query may be in. A month or a weekday counts only beside a word
 such as "in" or "last", or beside a day's number, so that "may" and "sun" are no times. What is still to come is none
-either.
+either, and "today" is none in "What should I cook today?".
 """
 
 import re
@@ -30,6 +30,8 @@ _SCRIPTS = (
 _BY_SCRIPT = tuple((languages.split(), re.compile(f"[{letters}]")) for languages, letters in _SCRIPTS)
 _UNSPACED = frozenset("zh ja th".split())
 _JOINED = frozenset("ko tr fi hu".split())  # add endings to words
+LONGEST = 300  # characters of a query; a longer text tells of times and asks for none
+_WEEK = timedelta(days=7, hours=1)  # with the hour that the clock may be put back
 _LATIN_SHORTEST = 5  # letters of a phrase of a language that the query is unlikely to be in
 _DIGIT_MONTHS = {"zh": r"(\d{1,2})月", "ja": r"(\d{1,2})月", "ko": r"(\d{1,2})월"}
 _NUMERIC = re.compile(
@@ -68,13 +70,14 @@ class Span:
 
 
 def span_in(text: str, now: datetime) -> Span | None:
-    """Return the first span of past time that a query names; None if it names none.
+    """Return the first span of past time that a query names; None if it names none or is too long to be a question.
 
     Args:
         text: the query.
         now: the time where the person is.
     """
-    text = text[: lexemes.QUERY_MAX_CHARS]
+    if len(text) > LONGEST:
+        return None
     likely = _likely_languages(text)
     digits = in_digits(text, likely)
     found = _first(digits, likely, now)
@@ -85,7 +88,9 @@ def span_in(text: str, now: datetime) -> Span | None:
         return None
     (begin, end), (first, last) = found
     rest = f"{digits[:first]} {digits[last:]}"
-    return Span(begin, end, rest.strip(), _asks_nothing_else(rest, likely))
+    is_all = _asks_nothing_else(rest, likely)
+    is_under_way = end > now and end - begin <= _WEEK
+    return None if is_under_way and not is_all else Span(begin, end, rest.strip(), is_all)
 
 
 # --- languages ---

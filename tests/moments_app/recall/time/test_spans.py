@@ -65,5 +65,17 @@ def test_a_query_may_ask_for_other_things_too() -> None:
     assert not other.is_all and "rome" in other.rest and "may" not in other.rest
 
 
+@pytest.mark.parametrize(
+    "question", ["What should I cook today?", "Was ziehe ich heute Abend an?", "今天吃什么好吃的菜?"]
+)
+def test_a_time_under_way_is_none_unless_the_query_asks_what_was_said(question: str) -> None:
+    assert span_in(question, NOW) is None
+    assert read("What did we talk about today?").is_all
+
+
+def test_a_long_text_names_no_time() -> None:
+    assert span_in(f"Yesterday it rained. {'We stayed in. ' * 30}", NOW) is None
+
+
 def test_a_day_that_does_not_exist_names_no_time() -> None:
     assert span_in("What did I say on 31 November?", NOW) is None
