@@ -238,6 +238,7 @@ COMPONENTS = {
     answers.Ranks: "SearchRanks",
     answers.Result: "SearchResult",
     answers.Found: "SearchAnswer",
+    answers.Span: "SearchSpan",
     answers.Moment: "MomentAnswer",
     answers.Moments: "MomentList",
     answers.Fact: "FactAnswer",

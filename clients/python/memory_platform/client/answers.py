@@ -155,10 +155,18 @@ class Result(TypedDict):
     ranks: Ranks
 
 
+class Span(TypedDict):
+    """A span of time; `until` is no part of it."""
+
+    since: str | None
+    until: str | None
+
+
 class Found(TypedDict):
-    """What was found, best first."""
+    """What was found, best first; `span` is the time that was asked for, or that the query names."""
 
     results: list[Result]
+    span: Span | None
     mode: Mode
     degraded: bool
 

@@ -228,6 +228,7 @@ class Memory:
         match_count: int | None = None,
         mode: answers.Mode | None = None,
         since: str | None = None,
+        until: str | None = None,
         as_of: str | None = None,
     ) -> answers.Found:
         """Return what answers a query, best first.
@@ -238,6 +239,7 @@ class Memory:
             match_count: the most results.
             mode: by words, by meaning, or by both, the default.
             since: nothing before, a time with an offset.
+            until: only what was said before, a time with an offset.
             as_of: as it was known then.
         """
         asked = {
@@ -248,6 +250,7 @@ class Memory:
             "match_count": match_count,
             "mode": mode,
             "since": since,
+            "until": until,
             "as_of": as_of,
         }
         return cast(answers.Found, self.client.call("POST", "memory/search", json=asked, repeatable=True))
