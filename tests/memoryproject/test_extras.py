@@ -10,7 +10,7 @@ from django.db import connection
 
 from memoryproject import conf
 from sessions_app.models import ApiKey
-from tests.support.folders import data_folder
+from tests.support.folders import data_folder, migrated_folder
 from tests.support.processes import environment, free_port, manage, web_at
 from tests.support.running import Run
 from tests.support.schema import schema
@@ -79,13 +79,12 @@ def test_the_core_serves_without_extras() -> None:
     assert nobody.headers["WWW-Authenticate"] == "Bearer" and announced.status_code == 404
 
 
-@pytest.mark.slow(seconds=60)
+@pytest.mark.slow(seconds=30)
 def test_the_tables_of_an_extra_are_dropped_by_a_command() -> None:
     with pytest.raises(CommandError):
         call_command("drop_extra", "nothing", "--yes")
-    with data_folder() as folder:
+    with migrated_folder() as folder:
         site = {"DATA_DIR": str(folder), "DATABASE_URL": ""}
-        manage("migrate", **site)
         for extra in ("oauth", "lab"):
             dropped = manage("drop_extra", extra, "--yes", **site)
             assert dropped.returncode == 0, dropped.stderr

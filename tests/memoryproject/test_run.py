@@ -44,15 +44,14 @@ def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(folder: Path) -> No
 
 
 @pytest.mark.slow(seconds=20)
-def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAILY_LIMITS__KEY_REQUESTS", "1")
-    run = Run(folder).serve()
-    [told] = [line for line in run.printed.splitlines() if "stopped early" in line]
-    assert re.search(r" was answered 429: The daily limit key-requests is reached", told)
-    assert run.answers()
-    printed = run.stop()
+    with migrated_folder() as folder:
+        run = Run(folder).serve()
+        [told] = [line for line in run.printed.splitlines() if "stopped early" in line]
+        assert re.search(r" was answered 429: The daily limit key-requests is reached", told)
+        assert run.answers()
+        printed = run.stop()
     assert run.process.returncode == 0
     assert "Traceback" not in printed
 

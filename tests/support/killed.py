@@ -1,7 +1,8 @@
 """Run a function repeatedly, killed one step later each time: `python -m tests.support.killed`.
 
 A step is a statement, a commit, or a file operation. The process reads a line of JSON with the step before which to
-die, forks, and writes the child's exit code and its number of steps. Forking avoids loading Django again.
+die, forks, and writes the child's exit code and its number of steps. Forking avoids loading Django again. The process
+also imports the modules that a child imported, such as migrations, so that later children find them loaded.
 """
 
 import importlib
@@ -97,16 +98,18 @@ def _serve(function: str) -> None:
         child = os.fork()
         if child == 0:
             os.dup2(2, 1)  # keeps the command's output out of the answers
-            steps = _Steps(asked["step"], asked["commits"])
+            steps = _Steps(asked["step"], asked["commits"], writer)
             with steps.counted():
                 called(*asked["arguments"])
-            os.write(writer, str(steps.count).encode())
+            steps.report()
             os._exit(0)
         os.close(writer)
+        with os.fdopen(reader) as answer:
+            count, imported = json.loads(answer.read() or "[0, []]")
         _, status = os.waitpid(child, 0)
-        took = os.read(reader, 20)
-        os.close(reader)
-        sys.stdout.write(f"{json.dumps([os.waitstatus_to_exitcode(status), int(took or 0)])}\n")
+        for module in imported:
+            importlib.import_module(module)
+        sys.stdout.write(f"{json.dumps([os.waitstatus_to_exitcode(status), count])}\n")
         sys.stdout.flush()
 
 
@@ -116,12 +119,19 @@ class _Steps:
     Args:
         last: the step before which to die.
         commits: the commit after which to die.
+        writer: the file descriptor for `report`.
     """
 
-    def __init__(self, last: int, commits: int) -> None:
-        self.count = 0
-        self._last, self._commits = last, commits
+    def __init__(self, last: int, commits: int, writer: int) -> None:
+        self._count = 0
+        self._last, self._commits, self._writer = last, commits, writer
         self._has_written = False
+        self._loaded = {*sys.modules}
+
+    def report(self) -> None:
+        """Write the number of steps and the imported modules."""
+        with os.fdopen(self._writer, "w") as answer:
+            json.dump([self._count, sorted(sys.modules.keys() - self._loaded)], answer)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -172,8 +182,8 @@ class _Steps:
         return result
 
     def _step(self) -> None:
-        self.count += 1
-        if self.count == self._last:
+        self._count += 1
+        if self._count == self._last:
             self._die()
 
     def _committed(self) -> None:
@@ -183,6 +193,7 @@ class _Steps:
             self._die()
 
     def _die(self) -> None:
+        self.report()
         os.kill(os.getpid(), signal.SIGKILL)
 
 
