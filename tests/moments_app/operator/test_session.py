@@ -371,7 +371,7 @@ class TestActions:
     def test_a_rebuild_says_first_what_it_takes_on(self, root: Client, built: Session) -> None:
         count = built.moments.count()
         shown = page(root, url(built, "rebuild"))
-        assert f"Rebuild {count} moments" in shown and "about 1 engine call" in shown
+        assert f"Rebuild {count} moments" in shown and "about 1 model call" in shown
         assert change_url(Moment.objects.earliest("id")) in shown
 
 
