@@ -32,6 +32,7 @@ def staff(page: Page) -> None:
 
 def session(page: Page) -> None:
     _open_session(page)
+    page.goto(f"{page.url.partition('?')[0]}?at=40#turn-40")
 
 
 def context(page: Page) -> None:
@@ -50,7 +51,6 @@ def person(page: Page) -> None:
 def chain(page: Page) -> None:
     _open_person(page)
     page.get_by_role("navigation", name="This person").get_by_role("link", name="Moments").click()
-    page.locator(".rem-chain-moment:not([open]) > summary").nth(1).click()
     page.get_by_role("heading", name="Source turns").first.wait_for()
 
 
@@ -69,8 +69,8 @@ def recall(page: Page) -> None:
 
 def playground(page: Page) -> None:
     page.goto(f"{USERS}playground/")
-    page.get_by_label("Name").fill("tess")
-    page.get_by_role("button", name="Chat").click()
+    page.locator("#rem-name").fill("tess")
+    page.get_by_role("button", name="Chat", exact=True).click()
     for text in (TOLD, ASKED):
         page.get_by_label("Message as tess").fill(text)
         page.get_by_role("button", name="Send").click()
@@ -86,8 +86,8 @@ def trace(page: Page) -> None:
 
 
 def _open_session(page: Page) -> None:
-    page.goto("/admin/sessions_app/session/?q=demo-conversation")
-    page.locator("#result_list a[href*='/session/']").first.click()
+    page.goto("/admin/sessions_app/session/?q=demo-conversation")  # the later session of the demonstration comes first
+    page.locator("#result_list a[href*='/session/']").last.click()
     page.get_by_role("heading", name="Transcript").wait_for()
 
 
@@ -126,6 +126,7 @@ def take(base_url: str, password: str) -> None:
             page.set_viewport_size({"width": width, "height": height})
             show(page)
             page.wait_for_load_state("networkidle")
+            page.evaluate("scrollTo(0, 0)")
             page.screenshot(path=FOLDER / f"{name}.png", animations="disabled")
         browser.close()
 
