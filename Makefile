@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests install all extras, unless told otherwise: `EXTRAS= make quick` tests the core alone, but for what is slow.
 quick shuffle test: export EXTRAS ?= importers,lab,oauth,scale
 
-.PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks bench bench-all bench-answers bench-recall lean trust house size lock
+.PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks pictures bench bench-all bench-answers bench-recall lean trust house size lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -104,6 +104,10 @@ frameworks: .venv/installed-dev
 looks: .venv/installed-dev
 	.venv/bin/python -m tests.support.chromium
 	EVERY_LOOK=1 .venv/bin/python -m pytest -n0 -k everybody_can_read_it tests/browser/test_every_page.py
+
+# Retakes the pictures of docs/admin.md from a new site with the demonstration.
+pictures: .venv/installed-dev
+	.venv/bin/python -m tests.support.pictures
 
 # Draws the rooms and what imports what into docs/architecture.md.
 house: .venv/installed-dev

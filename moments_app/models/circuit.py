@@ -159,21 +159,25 @@ class Circuit(models.Model):
     engine = models.CharField(max_length=255)
     work = models.CharField(max_length=16, choices=Work)
     state = models.CharField(max_length=8, choices=State, default=State.CLOSED)
-    since = models.DateTimeField(default=timezone.now, help_text="When it was opened or closed.")
-    holds_all = models.BooleanField(default=False, help_text="Whether everybody's jobs are held, or one person's.")
-    reason = models.CharField(max_length=32, blank=True, help_text="The kind of the last error.")
-    error = models.TextField(blank=True, help_text="The last error.")
-    failures = models.PositiveIntegerField(default=0, help_text="In a row, with no answer in between.")
-    subject = models.BigIntegerField(null=True, blank=True, help_text="Whom they are about, if about one alone.")
+    since = models.DateTimeField(default=timezone.now, help_text="When the circuit was opened or closed.")
+    holds_all = models.BooleanField(
+        default=False, help_text="Whether jobs of all people are held, or only those of one person."
+    )
+    reason = models.CharField(max_length=32, blank=True, help_text="Kind of the last error.")
+    error = models.TextField(blank=True, help_text="Last error.")
+    failures = models.PositiveIntegerField(default=0, help_text="Number of failures in a row.")
+    subject = models.BigIntegerField(
+        null=True, blank=True, help_text="The person, if only calls about one person failed."
+    )
     lone_subject = models.BigIntegerField(
-        null=True, blank=True, help_text="Whose failures the answers to others have shown to be their own."
+        null=True, blank=True, help_text="The person whose own text causes the failures."
     )
     failed_job = models.BigIntegerField(null=True, blank=True)
     last_failure_at = models.DateTimeField(null=True, blank=True)
     next_probe_at = models.DateTimeField(default=timezone.now)
-    probe = models.BigIntegerField(null=True, blank=True, help_text="The job that was sent out last.")
+    probe = models.BigIntegerField(null=True, blank=True, help_text="The latest job that tried the engine.")
     probe_subject = models.BigIntegerField(null=True, blank=True)
-    is_probing = models.BooleanField(default=False, help_text="The probe has not asked yet.")
+    is_probing = models.BooleanField(default=False, help_text="Whether the probe has not called the engine yet.")
     closed_by = models.CharField(max_length=255, blank=True)
 
     objects = CircuitQuerySet.as_manager()

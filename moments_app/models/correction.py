@@ -28,9 +28,11 @@ class Contradiction(models.Model):
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="contradictions")
     earlier = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="+")
     later = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="contradictions")
-    reason = models.CharField(max_length=255, help_text="Why nobody was sure.")
+    reason = models.CharField(max_length=255, help_text="Why the platform isn't sure.")
     created_at = models.DateTimeField(default=timezone.now)
-    decision = models.CharField(max_length=16, choices=Decision, blank=True, default="", help_text="Blank: none yet.")
+    decision = models.CharField(
+        max_length=16, choices=Decision, blank=True, default="", help_text="The operator's answer. Blank: none yet."
+    )
     decided_at = models.DateTimeField(null=True, blank=True)
     decided_by = models.CharField(max_length=255, blank=True, default="")
 
@@ -69,11 +71,11 @@ class Correction(models.Model):
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="corrections")
     fact = models.ForeignKey(MemoryAtom, null=True, blank=True, on_delete=models.SET_NULL, related_name="corrections")
     kind = models.CharField(max_length=16, choices=Kind)
-    before = models.TextField(help_text="What the fact said.")
-    after = models.TextField(blank=True, help_text="What it says now; blank: nothing.")
-    valid_until = models.DateTimeField(null=True, blank=True, help_text="Of one that was ended.")
+    before = models.TextField(help_text="Text of the fact before.")
+    after = models.TextField(blank=True, help_text="Text of the fact now. Blank: none.")
+    valid_until = models.DateTimeField(null=True, blank=True, help_text="When the ended fact stopped being true.")
     changes = models.JSONField(
-        default=list, encoder=DjangoJSONEncoder, help_text="Each row that was changed, and how it was before."
+        default=list, encoder=DjangoJSONEncoder, help_text="Each changed row, with its state before."
     )
     requested_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(default=timezone.now)
@@ -92,8 +94,8 @@ class CorrectedTurn(models.Model):
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="+")
     sequence = models.BigIntegerField()
     correction = models.ForeignKey(Correction, null=True, blank=True, on_delete=models.SET_NULL, related_name="turns")
-    wrong = models.TextField(help_text="The words that were wrong.")
-    right = models.TextField(blank=True, help_text="Those in their place; blank: none.")
+    wrong = models.TextField(help_text="The wrong words.")
+    right = models.TextField(blank=True, help_text="The correct words. Blank: none.")
 
     class Meta:
         indexes = [models.Index(fields=["user", "session", "sequence"], name="corrected_turn")]

@@ -83,12 +83,16 @@ class EmbeddingModel(models.Model):
         max_length=255, blank=True, default="", db_default="", help_text="Text before each text that is stored."
     )
     input_types = models.CharField(
-        max_length=255, blank=True, default="", db_default="", help_text="Sent with queries and with stored texts."
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="`input_type` sent with queries and with stored texts.",
     )
     is_filled = models.BooleanField(
-        default=False, db_default=False, help_text="`embed_all` has given every text a vector of it."
+        default=False, db_default=False, help_text="Whether every text has a vector of this model."
     )
-    is_active = models.BooleanField(default=False, help_text="Searches read its vectors.")
+    is_active = models.BooleanField(default=False, help_text="Whether searches use this model.")
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = EmbeddingModelQuerySet.as_manager()
@@ -177,13 +181,17 @@ class Embedding(models.Model):
     user = models.ForeignKey(  # blank: of a shard's fact
         UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
-    said_at = models.DateTimeField(help_text="When its text was said: copied, for searches read no other table.")
-    vector = HalfVectorField(null=True, help_text="Blank: the endpoint refuses this text.")
+    said_at = models.DateTimeField(help_text="When the text was said. Copied here for searches.")
+    vector = HalfVectorField(null=True, help_text="Blank if the endpoint rejects this text.")
     refusal = models.CharField(
-        max_length=255, blank=True, default="", db_default="", help_text="What the endpoint said last."
+        max_length=255, blank=True, default="", db_default="", help_text="Latest error of the endpoint."
     )
-    refusals = models.PositiveSmallIntegerField(default=0, db_default=0, help_text="How often it refused the text.")
-    ask_again_at = models.DateTimeField(null=True, help_text="When a refused text is sent again; blank: with the next.")
+    refusals = models.PositiveSmallIntegerField(
+        default=0, db_default=0, help_text="Number of times that the endpoint rejected the text."
+    )
+    ask_again_at = models.DateTimeField(
+        null=True, help_text="When a rejected text is sent again. Blank: with the next batch."
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = EmbeddingQuerySet.as_manager()

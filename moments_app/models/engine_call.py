@@ -185,24 +185,28 @@ class EngineCall(models.Model):
     input_tokens = models.PositiveIntegerField(null=True, blank=True)
     output_tokens = models.PositiveIntegerField(null=True, blank=True)
     cost_usd = models.DecimalField(
-        max_digits=12, decimal_places=6, null=True, blank=True, help_text="Blank when the price is unknown."
+        max_digits=12, decimal_places=6, null=True, blank=True, help_text="Cost in USD. Blank if the price is unknown."
     )
     latency_ms = models.PositiveIntegerField()
     ok = models.BooleanField()
     error_kind = models.CharField(max_length=32, blank=True)
     error = models.TextField(blank=True)
     kept_count = models.PositiveIntegerField(
-        default=0, db_default=0, help_text="Sentences and items of the answer that were kept."
+        default=0, db_default=0, help_text="Number of sentences and items of the answer that were used."
     )
     dropped_count = models.PositiveIntegerField(
-        default=0, db_default=0, help_text="Sentences and items that the conversation didn't bear out."
+        default=0,
+        db_default=0,
+        help_text="Number of sentences and items left out because the conversation doesn't support them.",
     )
-    dropped_reasons = models.JSONField(default=dict, db_default={}, blank=True, help_text="Their number by reason.")
+    dropped_reasons = models.JSONField(
+        default=dict, db_default={}, blank=True, help_text="Number of items left out, by reason."
+    )
     is_part = models.BooleanField(
         "part of a combined call",
         default=False,
         db_default=False,
-        help_text="What came of one task of a combined call, for its prompt. Tokens, cost and time are the call's.",
+        help_text="One task of a combined call, for its prompt. The call itself has the tokens, cost and duration.",
     )
     failure = models.ForeignKey(
         FailureGroup, null=True, blank=True, on_delete=models.SET_NULL, related_name="calls", db_index=False

@@ -76,11 +76,13 @@ class FailureGroup(models.Model):
     """Failures of one cause."""
 
     application = models.ForeignKey(Application, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
-    process = models.CharField(max_length=32, help_text="What failed: a process, or what a query was for.")
+    process = models.CharField(max_length=32, help_text="The process that failed, or the purpose of the query.")
     engine = models.CharField(max_length=255, blank=True)
     kind = models.CharField(max_length=32)
-    place = models.CharField(max_length=PLACE_MAX, blank=True, help_text="Of a defect or a setting.")
-    error = models.TextField(blank=True, help_text="The last one.")
+    place = models.CharField(
+        max_length=PLACE_MAX, blank=True, help_text="Place in the code, for a bug or a wrong setting."
+    )
+    error = models.TextField(blank=True, help_text="Latest error.")
     count = models.PositiveIntegerField(default=0)
     first_seen_at = models.DateTimeField(default=timezone.now)
     last_seen_at = models.DateTimeField(default=timezone.now, db_index=True)

@@ -379,9 +379,9 @@ class Job(models.Model):
         SKIPPED = "skipped"
 
     class Held(models.TextChoices):
-        BACKOFF = "backoff", "a back-off"
-        CIRCUIT = "circuit", "a provider that fails"
-        BUDGET = "budget", "another day: a cap is reached"
+        BACKOFF = "backoff", "a retry after a failure"
+        CIRCUIT = "circuit", "an unavailable provider"
+        BUDGET = "budget", "the next day, because a daily limit is reached"
         STEP = "step", "another job"
 
     OPEN = (Status.QUEUED, Status.PROCESSING)
@@ -399,16 +399,18 @@ class Job(models.Model):
     params = models.JSONField(default=dict, blank=True)
     attempts = models.PositiveIntegerField(default=0)
     queued_at = models.DateTimeField(default=timezone.now)
-    run_after = models.DateTimeField(default=timezone.now, help_text="Not before: back-off, open circuits.")
+    run_after = models.DateTimeField(
+        default=timezone.now, help_text="Earliest start, because of a backoff or an open circuit."
+    )
     held_by = models.CharField(
         max_length=16,
         choices=Held,
         blank=True,
         default="",
         db_default="",  # for jobs that processes of an earlier release ask for
-        help_text="What it waited for when it was put back last.",
+        help_text="What the job waits for.",
     )
-    held_since = models.DateTimeField(null=True, blank=True, help_text="When it was put back first.")
+    held_since = models.DateTimeField(null=True, blank=True, help_text="Since when the job waits.")
     circuit = models.ForeignKey(
         "moments_app.Circuit",
         null=True,
@@ -416,7 +418,7 @@ class Job(models.Model):
         on_delete=models.SET_NULL,
         related_name="jobs",
         db_index=False,
-        help_text="Held until it closes.",
+        help_text="The open circuit that holds the job.",
     )
     failure = models.ForeignKey(
         "moments_app.FailureGroup",
@@ -425,7 +427,7 @@ class Job(models.Model):
         on_delete=models.SET_NULL,
         related_name="jobs",
         db_index=False,
-        help_text="By which its last attempt came to nothing.",
+        help_text="The failure that ended the last attempt.",
     )
     started_at = models.DateTimeField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
@@ -434,12 +436,12 @@ class Job(models.Model):
         blank=True,
         default="",
         db_default="",  # for jobs that processes of an earlier release ask for
-        help_text="The process that took it last; blank if it isn't known.",
+        help_text="The worker of the latest attempt. Blank: unknown.",
     )
     finished_at = models.DateTimeField(null=True, blank=True)
     progress_done = models.PositiveIntegerField(default=0)
     progress_total = models.PositiveIntegerField(default=0)
-    result = models.JSONField(default=dict, blank=True, help_text="What it made, or why it was skipped.")
+    result = models.JSONField(default=dict, blank=True, help_text="The results, or the reason why the job was skipped.")
     error = models.TextField(blank=True)
     requested_by = models.CharField(max_length=255)
     key = models.ForeignKey(
@@ -449,14 +451,14 @@ class Job(models.Model):
         on_delete=models.SET_NULL,
         db_index=False,
         related_name="+",
-        help_text="Whose calls led to it.",
+        help_text="The API key whose requests queued the job.",
     )
     trace = models.CharField(
         max_length=LONGEST,
         blank=True,
         default="",
         db_default="",  # for jobs that processes of an earlier release ask for
-        help_text="Of the request that led to it.",
+        help_text="Trace of the request that queued the job.",
     )
 
     objects = JobQuerySet.as_manager()

@@ -24,9 +24,11 @@ class ServedLine(models.Model):
     """The hash of a line that was served about a person; never its text."""
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
-    hash = models.BigIntegerField(help_text="Of its words; see `served_text`.")
-    is_quote = models.BooleanField(help_text="It was served only as what somebody said, word for word.")
-    served_on = models.DateField(default=timezone.localdate, db_index=True, help_text="Last, to the month.")
+    hash = models.BigIntegerField(help_text="Hash of the words; see `served_text`.")
+    is_quote = models.BooleanField(help_text="Whether the text was served only as a verbatim quote of a person.")
+    served_on = models.DateField(
+        default=timezone.localdate, db_index=True, help_text="Month in which it was served last."
+    )
 
     objects = ServedLineQuerySet.as_manager()
 
@@ -47,7 +49,7 @@ class OwnText(models.Model):
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
     sequence = models.BigIntegerField()
     places = ArrayField(
-        models.PositiveIntegerField(), null=True, help_text="Of the lines, from 0; blank: the turn has nothing else."
+        models.PositiveIntegerField(), null=True, help_text="Line numbers, from 0. Blank if the turn has no other text."
     )
 
     class Meta:

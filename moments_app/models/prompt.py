@@ -69,7 +69,7 @@ class PromptResource(models.Model):
         blank=True,
         on_delete=models.PROTECT,
         related_name="+",
-        help_text="That has this prompt in place of the site's. Blank: the site's.",
+        help_text="Application with its own version of the prompt. Blank: site-wide.",
     )
     name = models.CharField(max_length=255)
     purpose = models.CharField(max_length=32, choices=Purpose)
@@ -86,7 +86,7 @@ class PromptResource(models.Model):
         editable=False,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text="In force before the active one.",
+        help_text="Version that was active before the current one.",
     )
 
     objects = PromptResourceQuerySet.as_manager()
@@ -155,7 +155,9 @@ class PromptVersion(models.Model):
     note = models.CharField(max_length=255, blank=True)
     created_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(auto_now_add=True)
-    is_tried = models.BooleanField(default=False, db_default=False, editable=False, help_text="Over a sample.")
+    is_tried = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text="Whether the version was tried on a sample."
+    )
 
     class Meta:
         verbose_name = "prompt version"

@@ -47,19 +47,19 @@ class Release(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="release",
-        help_text="The item that everybody sees who sees the shard.",
+        help_text="The shared item.",
     )
     wording = models.TextField()
-    actor = models.CharField(max_length=255, help_text="Who decided: operator:…")
+    actor = models.CharField(max_length=255, help_text="The operator who decided (operator:…).")
     note = models.CharField(max_length=2_000, blank=True)
-    signature = models.CharField(max_length=255, editable=False, help_text="Of wording, stream and time.")
+    signature = models.CharField(max_length=255, editable=False, help_text="Signature of wording, stream and time.")
     narrower = models.ForeignKey(
         "self",
         null=True,
         blank=True,
         on_delete=models.SET_NULL,
         related_name="wider",
-        help_text="The release to one agent's users that this one extended to every agent's.",
+        help_text="The release to one agent's users that this release extends to every agent.",
     )
     replaces = models.ForeignKey(
         "self",
@@ -67,7 +67,7 @@ class Release(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="replaced_by",
-        help_text="In other words.",
+        help_text="The previous release with another wording.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True)

@@ -75,26 +75,26 @@ class Retraction(models.Model):
         on_delete=models.CASCADE,
         related_name="retractions",
         verbose_name="shard",
-        help_text="Whose items, where everybody sees them.",
+        help_text="The shard of the shared items.",
     )
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="retractions")
     sequences = ArrayField(
-        models.BigIntegerField(), null=True, blank=True, help_text="Of the turns; blank: all the session had."
+        models.BigIntegerField(), null=True, blank=True, help_text="Sequences of the turns. Blank: the whole session."
     )
     item_ids = ArrayField(
         models.UUIDField(),
         null=True,
         blank=True,
-        help_text="Of the items, where it is about what was written directly; blank: it is about turns.",
+        help_text="Ids of directly written items. Blank: turns were retracted.",
     )
     entity_ids = ArrayField(
-        models.UUIDField(), null=True, blank=True, help_text="Of the tasks, goals and problems among them."
+        models.UUIDField(), null=True, blank=True, help_text="Ids of the retracted tasks, goals and problems."
     )
     reason = models.TextField()
     requested_by = models.CharField(max_length=255)
-    result = models.JSONField(default=dict, help_text="How many turns, and how much was withdrawn, of each kind.")
-    waiting = models.JSONField(default=dict, help_text="What earlier ones still had to be made anew, by process.")
-    created_at = models.DateTimeField(default=timezone.now, help_text="Also when its turns say they were retracted.")
+    result = models.JSONField(default=dict, help_text="Number of retracted turns and of withdrawn rows by kind.")
+    waiting = models.JSONField(default=dict, help_text="Rebuilds that earlier retractions still had to do, by process.")
+    created_at = models.DateTimeField(default=timezone.now, help_text="Also the time of retraction in the turns.")
     undone_at = models.DateTimeField(null=True, blank=True)
 
     objects = RetractionQuerySet.as_manager()
@@ -169,11 +169,11 @@ class RetractedItem(models.Model):
         null=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="Of whom the retraction is; blank: of a shard.",
+        help_text="The person of the retraction. Blank: a shard.",
     )
-    model = models.CharField(max_length=64, help_text="Label of its table.")
+    model = models.CharField(max_length=64, help_text="Label of the table.")
     object_pk = models.BigIntegerField()
-    is_rewritten = models.BooleanField(default=False, help_text="The row stayed, without what was withdrawn.")
+    is_rewritten = models.BooleanField(default=False, help_text="Whether the row stayed, without the withdrawn parts.")
     data = models.JSONField(encoder=ExactEncoder)
 
     objects = RetractedItemQuerySet.as_manager()

@@ -198,15 +198,15 @@ class MemoryStream(models.Model):
         on_delete=models.PROTECT,
         related_name="+",
         db_index=False,
-        help_text="Of a shard. What belongs to a person is of their application, whatever stands here.",
+        help_text="Application of a shard. Personal streams belong to the application of the person.",
     )
-    agent_id = models.CharField(max_length=255, blank=True, help_text="Blank: every agent.")
+    agent_id = models.CharField(max_length=255, blank=True, help_text="Agent of the stream. Blank: every agent.")
     user = models.ForeignKey(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="streams")
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.CASCADE, related_name="streams")
-    name = models.CharField(max_length=64, blank=True, help_text="Of a shard.")
+    name = models.CharField(max_length=64, blank=True, help_text="Name of the shard.")
     is_active = models.BooleanField(default=True)
 
-    extraction_prompt = models.TextField(help_text="What it takes in.")
+    extraction_prompt = models.TextField(help_text="What to remember in this stream.")
     extracts_observations = models.BooleanField(default=True)
     extracts_facts = models.BooleanField(default=True)
     observation_min = models.PositiveSmallIntegerField(default=0)
@@ -220,17 +220,25 @@ class MemoryStream(models.Model):
         blank=True,
         default="",
         db_default="",
-        help_text="Blank: ENGINE__MODEL. Another has to be one of MEMORY_FORMATION__STREAM_MODELS.",
+        help_text="One of MEMORY_FORMATION__STREAM_MODELS. Blank: ENGINE__MODEL.",
     )
-    consolidation_prompt = models.TextField(blank=True, help_text="Blank: observations are never consolidated.")
-    consolidation_trigger = models.PositiveSmallIntegerField(default=5, help_text="Waiting observations.")
+    consolidation_prompt = models.TextField(
+        blank=True, help_text="How to merge observations into the text. Blank: observations are never consolidated."
+    )
+    consolidation_trigger = models.PositiveSmallIntegerField(
+        default=5, help_text="Number of waiting observations that starts a consolidation."
+    )
     consolidated_max_words = models.PositiveSmallIntegerField(default=400)
-    fact_buffer_max = models.PositiveSmallIntegerField(default=100, help_text="More are evicted, oldest first.")
+    fact_buffer_max = models.PositiveSmallIntegerField(
+        default=100, help_text="Maximum number of facts. Older ones are evicted."
+    )
 
-    consolidation_model = models.CharField(max_length=255, blank=True, help_text="Blank: ENGINE__MODEL.")
+    consolidation_model = models.CharField(
+        max_length=255, blank=True, help_text="Model for consolidations. Blank: ENGINE__MODEL."
+    )
 
-    pinned_content = models.TextField(blank=True, help_text="Kept word for word; stands before the consolidated text.")
-    consolidated_content = models.TextField(blank=True, help_text="Written anew by each consolidation.")
+    pinned_content = models.TextField(blank=True, help_text="Kept word for word, before the consolidated text.")
+    consolidated_content = models.TextField(blank=True, help_text="Each consolidation rewrites this text.")
     last_updated_at = models.DateTimeField(default=timezone.now)
 
     objects = MemoryStreamQuerySet.as_manager()

@@ -123,9 +123,7 @@ class Summary(models.Model):
     base = models.ForeignKey("self", null=True, blank=True, on_delete=models.RESTRICT, related_name="successors")
     text = models.TextField(blank=True)
     facts = models.JSONField(default=list, blank=True, help_text="List of {fact, message_indexes}.")
-    source_message_ids = ArrayField(
-        models.BigIntegerField(), default=list, blank=True, help_text="The turns it was made of."
-    )
+    source_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True, help_text="The source turns.")
     engine = models.CharField(max_length=255, blank=True)
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="summaries")

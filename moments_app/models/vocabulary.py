@@ -32,7 +32,9 @@ class Vocabulary(models.Model):
     fact_count = models.PositiveBigIntegerField(default=0)
     moment_count = models.PositiveBigIntegerField(default=0)
     turn_count = models.PositiveBigIntegerField(default=0)
-    fact_words = models.PositiveBigIntegerField(default=0, help_text="Different words of each fact, added up.")
+    fact_words = models.PositiveBigIntegerField(
+        default=0, help_text="Sum of the number of different words of each fact."
+    )
     moment_words = models.PositiveBigIntegerField(default=0)
     turn_words = models.PositiveBigIntegerField(default=0)
     counted_at = models.DateTimeField(default=timezone.now)

@@ -78,13 +78,13 @@ class WebhookEndpoint(models.Model):
         "address",
         max_length=2000,
         validators=[RegexValidator(r"^https?://[^\s/]+", "Enter a URL that starts with https:// and has no spaces.")],
-        help_text="Each event is posted there.",
+        help_text="URL that receives the events.",
     )
     events = ArrayField(models.CharField(max_length=32, choices=Occasion))
     sealed_secret = models.BinaryField(editable=False)
-    is_active = models.BooleanField("active", default=True, help_text="It is told of what happens.")
-    failures = models.PositiveIntegerField(default=0, editable=False, help_text="In a row.")
-    waits_until = models.DateTimeField(null=True, editable=False, help_text="Nothing is sent before.")
+    is_active = models.BooleanField("active", default=True, help_text="Whether events are sent to this webhook.")
+    failures = models.PositiveIntegerField(default=0, editable=False, help_text="Number of failed attempts in a row.")
+    waits_until = models.DateTimeField(null=True, editable=False, help_text="Earliest time of the next attempt.")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     objects = WebhookEndpointQuerySet.as_manager()
@@ -170,10 +170,12 @@ class WebhookDelivery(models.Model):
     )
     event = models.ForeignKey(Event, on_delete=models.CASCADE, related_name="+")
     queued_at = models.DateTimeField(default=timezone.now)
-    due_at = models.DateTimeField(null=True, default=timezone.now, help_text="Blank: it was sent, or given up.")
+    due_at = models.DateTimeField(
+        null=True, default=timezone.now, help_text="Earliest time of the next attempt. Blank: sent or given up."
+    )
     attempts = models.PositiveIntegerField(default=0)
     sent_at = models.DateTimeField(null=True)
-    error = models.CharField(max_length=255, blank=True, help_text="Of the last attempt.")
+    error = models.CharField(max_length=255, blank=True, help_text="Error of the last attempt.")
 
     objects = WebhookDeliveryQuerySet.as_manager()
 

@@ -39,7 +39,7 @@ class LinesField(SimpleArrayField):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         widget = UnfoldAdminTextareaWidget(attrs={"rows": 6})
-        super().__init__(*args, **kwargs | {"delimiter": "\n", "widget": widget, "help_text": "One a line."})
+        super().__init__(*args, **kwargs | {"delimiter": "\n", "widget": widget, "help_text": "Enter one per line."})
 
     def to_python(self, value: Any) -> Any:
         if isinstance(value, str):

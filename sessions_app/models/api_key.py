@@ -114,13 +114,17 @@ class ApiKey(models.Model):
         Application, db_default=models.Value(DEFAULT), on_delete=models.PROTECT, related_name="+"
     )
     user = models.ForeignKey(
-        UserProfile, null=True, blank=True, on_delete=models.CASCADE, help_text="Blank: a service key, for any user."
+        UserProfile,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        help_text="Limit the key to one user. Blank: a service key for any user.",
     )
     scope = models.CharField(max_length=8, choices=Scope, default=Scope.WRITE)
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
-    last_used_at = models.DateTimeField(null=True, blank=True, help_text="To the minute.")
+    last_used_at = models.DateTimeField(null=True, blank=True, help_text="Time of the last use, to the minute.")
 
     objects = ApiKeyManager()
 

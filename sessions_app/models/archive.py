@@ -16,18 +16,20 @@ class Archive(models.Model):
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="archives", db_index=False)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="archives")
-    month = models.DateField(help_text="Its first day, UTC.")
-    name = models.CharField(max_length=255, help_text="Of the file, in the storage.")
-    byte_offset = models.BigIntegerField(default=0, db_default=0, help_text="Where in the file they begin.")
+    month = models.DateField(help_text="First day of the month, in UTC.")
+    name = models.CharField(max_length=255, help_text="Name of the file in the storage.")
+    byte_offset = models.BigIntegerField(default=0, db_default=0, help_text="Position of the turns in the file.")
     first_sequence = models.BigIntegerField()
     last_sequence = models.BigIntegerField()
     turn_count = models.PositiveBigIntegerField()
-    byte_count = models.PositiveBigIntegerField(help_text="In the file.")
-    sha256 = models.CharField(max_length=64, help_text="Of these bytes.")
+    byte_count = models.PositiveBigIntegerField(help_text="Number of bytes in the file.")
+    sha256 = models.CharField(max_length=64, help_text="SHA-256 of these bytes.")
     block_sequences = ArrayField(
-        models.BigIntegerField(), default=list, help_text="First turn of each part that is read by itself."
+        models.BigIntegerField(), default=list, help_text="First turn of each part that can be read separately."
     )
-    block_offsets = ArrayField(models.BigIntegerField(), default=list, help_text="Where each begins, from the first.")
+    block_offsets = ArrayField(
+        models.BigIntegerField(), default=list, help_text="Position of each part, relative to the first."
+    )
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

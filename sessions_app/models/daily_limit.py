@@ -218,7 +218,7 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
 class DailyUsage(OfSubject):
     """What a subject has used on a day; the module's text tells why there may be several rows."""
 
-    day = models.DateField(help_text="In UTC.")
+    day = models.DateField(help_text="Day in UTC.")
     requests = models.BigIntegerField(default=0)
     model_calls = models.BigIntegerField(default=0)
     usd = models.DecimalField(max_digits=16, decimal_places=6, default=0)

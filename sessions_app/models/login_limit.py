@@ -14,8 +14,8 @@ class LoginLimit(models.Model):
     application = models.ForeignKey(Application, on_delete=models.PROTECT, related_name="+")
 
     class Meta:
-        verbose_name = "limit to an application"
-        verbose_name_plural = "only these applications"
+        verbose_name = "application limit"
+        verbose_name_plural = "applications that the login may see (none: all)"
         constraints = [models.UniqueConstraint(fields=["login", "application"], name="login_limit_once")]
 
     def __str__(self) -> str:

@@ -161,29 +161,35 @@ class Message(Searched):
         blank=True,
         default="",
         db_default="",
-        help_text="Who speaks, where several people or agents do.",
+        help_text="Name of the speaker, if there are several people or agents.",
     )
     content = models.TextField(blank=True)
-    payload = models.JSONField(null=True, blank=True, help_text="Structured content: tool calls, tool results.")
-    tokens = models.PositiveIntegerField(default=0, help_text="Estimated when appended.")
+    payload = models.JSONField(
+        null=True, blank=True, help_text="Structured content, such as tool calls and tool results."
+    )
+    tokens = models.PositiveIntegerField(default=0, help_text="Estimated number of tokens.")
     external_id = models.CharField(  # noqa: DJ001 (unique where it is set)
-        max_length=255, null=True, blank=True, help_text="The client's own message id."
+        max_length=255, null=True, blank=True, help_text="The client's own id of the message."
     )
     moment = models.ForeignKey(
         "moments_app.Moment", null=True, blank=True, on_delete=models.SET_NULL, related_name="messages", db_index=False
     )
     retracted_at = models.DateTimeField(
-        null=True, blank=True, help_text="Kept in the transcript, but no longer believed: no engine or context gets it."
+        null=True,
+        blank=True,
+        help_text="When the turn was retracted. It stays in the transcript, but no engine or context gets it.",
     )
-    created_at = models.DateTimeField(default=timezone.now, help_text="When it was said, as the client tells.")
+    created_at = models.DateTimeField(
+        default=timezone.now, help_text="When the message was said, according to the client."
+    )
     arrived_at = models.DateTimeField(
-        default=timezone.now, db_default=Now(), help_text="When the platform got it: the keep-by date counts from here."
+        default=timezone.now, db_default=Now(), help_text="When the platform received it. Retention counts from here."
     )
     metadata = models.JSONField(default=dict, blank=True)
     said_hash = models.BinaryField(
         null=True,
         editable=False,
-        help_text="Of an archived turn with an external_id: tells whether a repeated one says the same.",
+        help_text="Hash of an archived turn with an external_id, to compare repeated messages.",
     )
 
     notes: dict[str, Any]  # findings in the text of a message that is being appended; not a column

@@ -138,56 +138,63 @@ class Session(models.Model):
         CLEARED = "cleared"
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="sessions", db_index=False)
-    session_id = models.CharField(max_length=255, help_text="The application's own id, unique for this user.")
+    session_id = models.CharField(max_length=255, help_text="The application's own id of the session, unique per user.")
     agent_id = models.CharField(max_length=255, default=DEFAULT_AGENT)
-    source = models.CharField(max_length=64, default="api", help_text="Where it comes from: api, discord, import, …")
+    source = models.CharField(max_length=64, default="api", help_text="Source of the session: api, discord, import, ….")
     title = models.CharField(max_length=255, blank=True)
     status = models.CharField(max_length=16, choices=Status, default=Status.ACTIVE)
-    message_count = models.PositiveBigIntegerField(default=0, help_text="Turns, partition events not counted.")
+    message_count = models.PositiveBigIntegerField(default=0, help_text="Number of turns, without boundaries.")
     total_tokens = models.PositiveBigIntegerField(default=0)
-    last_sequence = models.BigIntegerField(default=-1, help_text="Sequence of the newest turn; −1: none.")
-    last_activity_at = models.DateTimeField(default=timezone.now, help_text="When something was last said in it.")
+    last_sequence = models.BigIntegerField(default=-1, help_text="Sequence of the latest turn. −1: none.")
+    last_activity_at = models.DateTimeField(default=timezone.now, help_text="Time of the latest message.")
     last_arrived_at = models.DateTimeField(
         default=timezone.now,
         db_default=Now(),
-        help_text="When the platform last got a message, whenever that was said: it is quiet from here on.",
+        help_text="When the platform last received a message. Idle time counts from here.",
     )
     last_moment_message_idx = models.BigIntegerField(
-        null=True, blank=True, help_text="Sequence of the last turn that is in a moment."
+        null=True, blank=True, help_text="Sequence of the last turn in a moment."
     )
     built_message_count = models.PositiveBigIntegerField(
-        default=0, help_text="Turns there were when moments were last built; the next build counts from here."
+        default=0, help_text="Number of turns at the last build of moments. The next build counts from here."
     )
-    built_total_tokens = models.PositiveBigIntegerField(default=0, help_text="Tokens there were at that time.")
-    weighted_tokens = models.FloatField(default=0, help_text="Tokens of all turns, weighted by who speaks.")
+    built_total_tokens = models.PositiveBigIntegerField(
+        default=0, help_text="Number of tokens at the last build of moments."
+    )
+    weighted_tokens = models.FloatField(default=0, help_text="Number of tokens, weighted by role.")
     last_formation_sequence = models.BigIntegerField(
-        null=True, blank=True, help_text="Sequence of the last turn formed into memory streams."
+        null=True, blank=True, help_text="Sequence of the last turn that memory was formed from."
     )
-    formed_message_count = models.PositiveBigIntegerField(default=0, help_text="Turns there were at that time.")
-    formed_weighted_tokens = models.FloatField(default=0, help_text="Weighted tokens there were at that time.")
+    formed_message_count = models.PositiveBigIntegerField(
+        default=0, help_text="Number of turns when memory was last formed."
+    )
+    formed_weighted_tokens = models.FloatField(
+        default=0, help_text="Number of weighted tokens when memory was last formed."
+    )
     counted_message_count = models.PositiveBigIntegerField(
-        default=0, help_text="Turns there were when its person's words were last counted."
+        default=0, help_text="Number of turns when the person's words were last counted."
     )
     embedded_sequence = models.BigIntegerField(
-        default=-1, help_text="Sequence of the last turn that has a vector, or needs none; −1: none."
+        default=-1, help_text="Sequence of the last turn that has a vector or needs none. −1: none."
     )
     summarised_sequence = models.BigIntegerField(
-        null=True, blank=True, help_text="Sequence of the last turn that a summary or a digest covers."
+        null=True, blank=True, help_text="Sequence of the last turn covered by a summary."
     )
-    live_from_sequence = models.BigIntegerField(default=0, help_text="First turn of the live window.")
+    live_from_sequence = models.BigIntegerField(default=0, help_text="Sequence of the first live turn.")
     live_tokens = models.PositiveBigIntegerField(default=0)
     kept_from_sequence = models.BigIntegerField(
-        default=0, help_text="First turn that is still in the transcript, neither archived nor deleted."
+        default=0, help_text="Sequence of the first turn that is neither archived nor deleted."
     )
-    restored_at = models.DateTimeField(
-        null=True, blank=True, help_text="When archived turns were brought back; they are kept for a while."
+    restored_at = models.DateTimeField(null=True, blank=True, help_text="When archived turns were restored.")
+    legal_hold = models.BooleanField(
+        default=False, help_text="Whether retention must not archive or delete turns of the session."
     )
-    legal_hold = models.BooleanField(default=False, help_text="Nothing of the transcript is archived or deleted.")
     compact_on_request = models.BooleanField(
-        null=True, blank=True, help_text="Digest when a load or context is asked for. Blank: as set for all sessions."
+        null=True, blank=True, help_text="Compact the session before a load or context. Blank: use the setting."
     )
     retraction_count = models.PositiveIntegerField(
-        default=0, help_text="Retractions, and undone ones, so far: work that was begun before the last is done again."
+        default=0,
+        help_text="Number of retractions and undone retractions. Work that started before the latest one is repeated.",
     )
     metadata = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -195,7 +202,7 @@ class Session(models.Model):
     objects = SessionQuerySet.as_manager()
 
     class Meta:
-        permissions = [("preview_context", "Can see the context of a session")]
+        permissions = [("preview_context", "Can preview contexts of a session")]
         constraints = [models.UniqueConstraint(fields=["user", "session_id"], name="session_unique_for_user")]
         indexes = [
             models.Index(fields=["user", "-last_activity_at", "-id"], name="session_user_activity"),
@@ -259,7 +266,7 @@ class Session(models.Model):
 
     @property
     def embedded_to(self) -> int:
-        """Sequence of the last turn that has a vector, or needs none; −1: none."""
+        "Sequence of the last turn that has a vector or needs none. −1: none."
         return self.embedded_sequence
 
     @embedded_to.setter

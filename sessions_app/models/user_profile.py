@@ -38,7 +38,9 @@ def validate_timezone(name: str) -> None:
         ValidationError: The name is not an IANA time zone.
     """
     if name not in zoneinfo.available_timezones():
-        raise ValidationError("%(name)s is not an IANA time zone, like Europe/Berlin.", params={"name": name})
+        raise ValidationError(
+            "%(name)s is not an IANA time zone. Enter one such as Europe/Berlin.", params={"name": name}
+        )
 
 
 class UserProfileQuerySet(models.QuerySet["UserProfile"]):
@@ -110,12 +112,12 @@ class UserProfile(models.Model):
         related_name="+",
         db_index=False,
     )
-    user_id = models.CharField(max_length=255, help_text="The application's own id of this person.")
-    summary = models.TextField(blank=True, help_text="What is known of this person.")
+    user_id = models.CharField(max_length=255, help_text="The application's own id of the person.")
+    summary = models.TextField(blank=True, help_text="Summary of what is known about the person.")
     interests = ArrayField(models.TextField(), default=list, blank=True)
     preferred_topics = ArrayField(models.TextField(), default=list, blank=True)
     timezone = models.CharField(
-        max_length=64, default="UTC", validators=[validate_timezone], help_text="IANA name, e.g. Europe/Berlin."
+        max_length=64, default="UTC", validators=[validate_timezone], help_text="IANA time zone, such as Europe/Berlin."
     )
     metadata = models.JSONField(default=dict, blank=True)
     is_test = models.BooleanField(
@@ -123,7 +125,7 @@ class UserProfile(models.Model):
         default=False,
         db_default=models.Value(False),
         editable=False,
-        help_text="Nobody: operators chat as this person in the playground.",
+        help_text="A test person, used by operators in the playground.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -133,8 +135,8 @@ class UserProfile(models.Model):
     class Meta:
         verbose_name = "user profile"
         permissions = [
-            ("read_userprofile", "Can read what is kept of a person all together"),
-            ("export_userprofile", "Can export everything that is kept of a person"),
+            ("read_userprofile", "Can view all data of a person"),
+            ("export_userprofile", "Can export all data of a person"),
         ]
         constraints = [
             models.UniqueConstraint(fields=["application", "user_id"], name="user_profile_unique_in_application")

@@ -94,7 +94,7 @@ class TestJourneys:
         tab.get_by_role("link", name="Turn 30").click()
         expect(tab.locator("#turn-30")).to_contain_text("came from Lyon")
         tab.get_by_role("link", name="Trace of turn 30").click()
-        expect(tab.get_by_role("heading", name="Question")).to_be_visible()
+        expect(tab.get_by_role("heading", name="Question", exact=True)).to_be_visible()
         expect(tab.locator(".rem-turn.rem-user").first).to_contain_text("The harpsichord came from Lyon, in a crate.")
         moment = Moment.objects.get(first_sequence__lte=30, last_sequence__gte=30)
         retrieved = tab.get_by_role("region", name="retrieved")

@@ -50,7 +50,7 @@ def test_an_operator_undoes_a_consolidation_and_adds_moves_and_evicts_a_fact(
     expect(tab.locator(".rem-diff ins").filter(has_text="Turin")).to_be_visible()
     tab.get_by_text("Undo…").click()
     tab.get_by_role("button", name="Undo this consolidation").click()
-    expect(tab.get_by_text("the text is as before")).to_be_visible()
+    expect(tab.get_by_text("back to its previous version")).to_be_visible()
     expect(tab.get_by_role("region", name="Waiting observations")).to_contain_text("Lives in Turin.")
 
     tab.get_by_role("link", name="Add fact").click()

@@ -202,7 +202,7 @@ def _operate(session: Session) -> None:
     DailyLimit.objects.create(key=key, requests=1_000, model_calls=3, usd=0)
     DailyUsage.objects.create(key=key, day=today(), requests=1_200, model_calls=3, usd="0.5")
     EmbeddingModel.objects.create(name="text-embedding", dimensions=64)
-    Change(State.DEGRADED, "", timezone.now(), ["1 job has been waiting for a provider that fails."]).record()
+    Change(State.DEGRADED, "", timezone.now(), ["1 job has been waiting for an unavailable provider."]).record()
     Event.objects.create(type=RESTARTED, actor="run", payload={"told": "The worker ended with status -9."})
     circuit = Circuit.objects.create(
         engine="openai:gpt", work="text", state="open", holds_all=True, reason="timeout", error="No answer."

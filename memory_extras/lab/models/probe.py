@@ -56,24 +56,28 @@ class Probe(models.Model):
         blank=True,
         on_delete=models.CASCADE,
         related_name="probes",
-        help_text="Where the question is asked. Blank: in the session that the person was in last.",
+        help_text="Session in which the question is asked. Blank: the person's latest session.",
     )
-    question = models.TextField(max_length=QUESTION_MAX_CHARS, help_text="What the context is for.")
+    question = models.TextField(max_length=QUESTION_MAX_CHARS, help_text="Question to ask.")
     question_hash = models.CharField(max_length=64, editable=False)
-    expected = models.TextField("expected answer", max_length=EXPECTED_MAX_CHARS, help_text="Its words are looked for.")
+    expected = models.TextField(
+        "expected answer",
+        max_length=EXPECTED_MAX_CHARS,
+        help_text="Answer whose words are searched for in the context.",
+    )
     source_session = models.ForeignKey(
         Session,
         null=True,
         blank=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="Where the evidence was said.",
+        help_text="Session of the evidence.",
     )
     evidence_sequences = ArrayField(
         models.BigIntegerField(),
         default=list,
         blank=True,
-        help_text="Of the turns of that session that say the answer.",
+        help_text="Sequences of the turns that say the answer.",
     )
     source_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True, editable=False)
     created_by = models.CharField(max_length=255, editable=False)
@@ -123,19 +127,21 @@ class ProbeResultQuerySet(models.QuerySet["ProbeResult"]):
 class ProbeResult(models.Model):
     """What of a probe's answer stood in the context that it got, under which prompts and settings."""
 
-    run_id = models.UUIDField(help_text="Of the run, which may have asked many.")
+    run_id = models.UUIDField(help_text="Id of the run.")
     probe = models.ForeignKey(Probe, on_delete=models.CASCADE, related_name="results", db_index=False)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
-    is_met = models.BooleanField("met", help_text="Enough of the words, and the evidence where some is named.")
+    is_met = models.BooleanField(
+        "met", help_text="Whether the context had enough of the words, and the evidence if any is named."
+    )
     words_found = models.PositiveSmallIntegerField(default=0)
     words_count = models.PositiveSmallIntegerField(default=0)
     missing_words = ArrayField(models.CharField(max_length=255), default=list, blank=True)
     evidence_found = models.PositiveSmallIntegerField(default=0)
     evidence_count = models.PositiveSmallIntegerField(default=0)
-    tokens = models.PositiveIntegerField(default=0, help_text="Estimated, of the context.")
+    tokens = models.PositiveIntegerField(default=0, help_text="Estimated tokens of the context.")
     refs = models.JSONField(default=dict, help_text="Addresses of the items of the context, by layer.")
-    setup = models.JSONField(default=dict, help_text="The prompts' versions in force, and settings that matter.")
-    problem = models.CharField(max_length=255, blank=True, help_text="Why there was no context.")
+    setup = models.JSONField(default=dict, help_text="Active prompt versions and relevant settings.")
+    problem = models.CharField(max_length=255, blank=True, help_text="Why no context could be built.")
     requested_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 

@@ -20,9 +20,9 @@ class PromptTrial(models.Model):
     """A version of a prompt, tried on several sessions or streams beside the one in force then."""
 
     version = models.ForeignKey(PromptVersion, on_delete=models.CASCADE, related_name="trials")
-    size = models.PositiveIntegerField(help_text="Sessions or streams that were chosen.")
-    tried = models.PositiveIntegerField(default=0, help_text="On how many of them it was.")
-    differing = models.PositiveIntegerField(default=0, help_text="On how many of them the two made something else.")
+    size = models.PositiveIntegerField(help_text="Chosen sessions or streams.")
+    tried = models.PositiveIntegerField(default=0, help_text="Number of completed trials.")
+    differing = models.PositiveIntegerField(default=0, help_text="Number of trials with different results.")
     requested_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -46,7 +46,7 @@ class TrialSide(models.Model):
     trial = models.ForeignKey(PromptTrial, on_delete=models.CASCADE, related_name="sides")
     version = models.ForeignKey(PromptVersion, on_delete=models.CASCADE, related_name="+")
     calls = models.PositiveIntegerField(default=0)
-    failed = models.PositiveIntegerField(default=0, help_text="On how many it came to nothing.")
+    failed = models.PositiveIntegerField(default=0, help_text="Number of failed trials.")
     milliseconds = models.PositiveBigIntegerField(default=0)
     tokens = models.PositiveBigIntegerField(default=0)
     usd = models.DecimalField(max_digits=12, decimal_places=6, default=0)

@@ -175,7 +175,7 @@ def _when(stream: MemoryStream) -> str:
     """Say when the stream consolidates by itself."""
     fresh, trigger = stream.fresh, max(stream.consolidation_trigger, 1)  # type: ignore[attr-defined]
     if not stream.consolidation_prompt:
-        return "It has no consolidation prompt, so observations are never merged into a text."
+        return "This stream has no consolidation prompt, so observations are never merged into a text."
     if fresh >= trigger:
         return "Enough observations wait. The next message queues a consolidation."
     more = trigger - fresh

@@ -182,7 +182,7 @@ def test_honcho_the_person_and_the_agent_are_peers_by_name(tmp_path: Path) -> No
     turns = Session.objects.get(session_id="honcho:s1", agent_id="tutor").messages.in_order()
     assert [(turn.role, turn.name) for turn in turns] == [("user", ""), ("assistant", ""), ("user", "marla")]
     assert [(fact.content, fact.written_by) for fact in facts()] == [("Likes ada.", "import:honcho")]
-    assert imported(as_array(tmp_path / "g", *said)).startswith("To Honcho all peers are alike")
+    assert imported(as_array(tmp_path / "g", *said)).startswith("Name the person's peer with --user")
     imported(as_array(tmp_path / "h", *({**one, "session_id": "s2"} for one in said)), user="ada")
     assert [turn.role for turn in Session.objects.get(session_id="honcho:s2").messages.in_order()] == [
         "user",

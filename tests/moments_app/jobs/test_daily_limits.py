@@ -90,7 +90,7 @@ def test_those_that_are_due_are_put_off_together(ada: UserProfile, cleo: UserPro
     assert Job.objects.get(pk=others.pk).is_due
     [group] = [group for group in waiting(Job.objects.all()) if group.waits_for == "budget"]
     assert group.number == 3
-    assert any("3 jobs wait for another day" in reason for reason in judge().reasons)
+    assert any("3 jobs have been waiting for the next day" in reason for reason in judge().reasons)
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ class TestSession:
         job = Job.objects.latest("id")
         assert answer.redirect_chain[-1][0] == change_url(job)
         assert (job.force, job.requested_by) == (True, "operator:root")
-        assert LogEntry.objects.filter(object_id=str(built.pk), change_message__contains="built").exists()
+        assert LogEntry.objects.filter(object_id=str(built.pk), change_message__contains="Queued a build").exists()
 
     def test_a_form_of_another_site_is_refused(self, built: Session) -> None:
         client = operator()
@@ -181,9 +181,9 @@ class TestTranscript:
         shown = page(root, change_url(built))
         assert build(built).status == Job.Status.COMPLETED
         built.refresh_from_db()
-        assert shown.index("Live turns start here") < shown.index("Lag: ")
-        assert shown.index(f'id="turn-{built.live_from_sequence - 1}"') < shown.index("Lag: ")
-        assert shown.index("Lag: ") < shown.index(f'id="turn-{built.live_from_sequence}"')
+        assert shown.index("Live turns start here") < shown.index("The next build keeps")
+        assert shown.index(f'id="turn-{built.live_from_sequence - 1}"') < shown.index("The next build keeps")
+        assert shown.index("The next build keeps") < shown.index(f'id="turn-{built.live_from_sequence}"')
 
     @pytest.mark.slow
     def test_one_jumps_to_a_turn(self, root: Client, built: Session) -> None:
@@ -371,7 +371,7 @@ class TestActions:
     def test_a_rebuild_says_first_what_it_takes_on(self, root: Client, built: Session) -> None:
         count = built.moments.count()
         shown = page(root, url(built, "rebuild"))
-        assert f"Rebuild {count} moments" in shown and "about 1 engine call" in shown
+        assert f"Rebuild {count} moments" in shown and "about 1 model call" in shown
         assert change_url(Moment.objects.earliest("id")) in shown
 
 

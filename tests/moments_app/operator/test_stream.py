@@ -130,7 +130,7 @@ class TestPage:
         fold(own)
         note(own, "Repairs pianos.")
         shown = page(root, change_url(own))
-        assert "1 new; consolidation starts at 10; 3 waiting in total" in shown
+        assert "3 waiting, 1 of them new (the text is updated at 10)" in shown
         assert "It is consolidated automatically after 9 more observations." in shown
         shown = page(root, url(own, "version", own.versions.get().pk))
         assert "Not in any line" in shown and "Lives in Turin." in shown and "Repairs pianos." not in shown
