@@ -1,6 +1,8 @@
 """Benchmark of settling quiet sessions with an engine that takes no time, so that only the platform's time remains."""
 
 import time
+from collections.abc import Sequence
+from typing import Self
 from unittest.mock import patch
 
 import psycopg
@@ -17,6 +19,7 @@ from moments_app import engines
 from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
 from moments_app.engines.calls.formation import FormationAnswer, FormationRequest
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
+from moments_app.engines.shared_call import Part
 from moments_app.jobs import runner as run
 from moments_app.models import Job
 from moments_app.sessions.settle import Settle
@@ -84,6 +87,10 @@ RAW = (
 
 class SettlingEngine(InstantEngine):
     """An engine that answers all requests of settling without reading them."""
+
+    def with_answers(self, parts: Sequence[Part]) -> Self:
+        """Return itself."""
+        return self
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
         """Return a fact and an observation for each stream."""

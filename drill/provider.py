@@ -191,7 +191,8 @@ def _reply(body: Json) -> str:
 def _answer(body: Json, answers: Mapping[str, Answer]) -> str:
     asked = body["messages"][1]["content"]
     name = body["response_format"].get("json_schema", {}).get("name", "")
-    answer = {part: answers[SHAPES[part]](text) for part, text in parts_of(asked).items()} or answers[name](asked)
+    parts = parts_of(asked).items()
+    answer = {part: answers[SHAPES[task_of(part)]](text) for part, text in parts} or answers[name](asked)
     return json.dumps(answer)
 
 
@@ -199,16 +200,23 @@ def parts_of(asked: str) -> dict[str, str]:
     """Return the tasks of a combined request by their names, each as it would be asked by itself; none of another."""
     known, fence, transcript = asked.partition(f"\n{FENCE}")
     parts: dict[str, str] = {}
+    given: dict[str, str] = {}
     if not fence or not known.startswith("# "):
         return parts
     for task in re.split(r"^# ", known, flags=re.M)[1:]:
-        name, _, text = task.partition("\n")
-        span = re.search(r"^Turns: (\d+) to (\d+)\.$", text, re.M)
+        name, _, own = task.partition("\n")
+        given[task_of(name)] = text = given.get(task_of(name), "") + own
+        span = re.search(r"^Turns: (\d+) to (\d+)\.$", own, re.M)
         about = range(int(span[1]), int(span[2]) + 1) if span else None
         lines = [(as_turn(line), line) for line in transcript.splitlines()]
         turns = [line for turn, line in lines if turn and (about is None or turn["index"] in about)]
         parts[name] = "\n".join([text.strip(), FENCE, *turns])
     return parts
+
+
+def task_of(part: str) -> str:
+    """Return the name of the task that a part of a combined request is; a number tells of which conversation."""
+    return part.partition("_")[0]
 
 
 def labelled_of(asked: str) -> list[tuple[str, str]]:

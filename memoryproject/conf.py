@@ -250,7 +250,7 @@ class EngineSettings(Group):
     )
     combines_calls: bool = Field(
         True,
-        description="When an idle session is cleared, request moments, facts and summary in one model call. `false`: "
+        description="When idle sessions are cleared, request moments, facts and summaries in one model call. `false`: "
         "one call for each, which suits small models.",
     )
     prices: Json[dict[str, tuple[NonNegativeFloat, NonNegativeFloat]]] = Field(

@@ -17,7 +17,7 @@ from moments_app.engines.calls.moments import MomentAnswer, MomentRequest
 from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.grounding import LeftOut
-from moments_app.engines.together import Part
+from moments_app.engines.shared_call import Part
 
 EMBEDDING, RERANK = "embedding", "rerank"  # purposes of their calls
 
@@ -97,11 +97,13 @@ class Engine(Protocol):
         """Return the same engine with another model; one that uses none is the same with any."""
         ...
 
-    def ask_together(self, parts: Sequence[Part]) -> None:
-        """Ask for several answers at once; each waits, within the job under way, for who asks the same of this engine.
+    def with_answers(self, parts: Sequence[Part]) -> "Engine":
+        """Ask for several answers in one call, and return an engine that has them; one without a model returns itself.
+
+        The returned engine asks for what is missing or invalid when it is called.
 
         Raises:
-            EngineError: no answer could be had; each can still be asked for by itself.
+            EngineError: no answer could be had.
         """
         ...
 

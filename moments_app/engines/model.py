@@ -5,13 +5,14 @@ job.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 import httpx2
 
-from moments_app.engines import together, transcript
+from moments_app.engines import shared_call, transcript
 from moments_app.engines.answers import InvalidAnswer, validated
 from moments_app.engines.calls import consolidation, recall_query
 from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
@@ -25,7 +26,7 @@ from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.grounding import Judge, Judged
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.questions import ANSWER_MIN_ALLOWANCE, Question, question_of
-from moments_app.engines.together import Part
+from moments_app.engines.shared_call import Came, Part, Request
 
 QUOTED_ANSWER_MAX = 8_000  # characters of a bad answer shown again for repair
 
@@ -68,6 +69,7 @@ class ModelEngine:
         )
         self.name = self._endpoint.name
         self._record = record
+        self._came: list[tuple[Request, Came]] = []
         self._timeout = timeout
         self._with_model = partial(
             ModelEngine,
@@ -114,27 +116,30 @@ class ModelEngine:
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
 
-    def ask_together(self, parts: Sequence[Part]) -> None:
-        """Ask for several answers in one call, without a repair: a part that is no good is asked for by itself."""
-        shape, messages = together.shape_of(parts), _messages(together.prompt_of(parts), together.text_of(parts))
+    def with_answers(self, parts: Sequence[Part]) -> "ModelEngine":
+        """Ask for several answers in one call, without a repair; return an engine that has those that are good."""
+        shape = shared_call.shape_of(parts)
+        messages = _messages(shared_call.prompt_of(parts), shared_call.text_of(parts))
         try:
-            came = self._ask(shape, messages, partial(together.parts_in, parts))
+            came = self._ask(shape, messages, partial(shared_call.parts_in, parts))
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
-        together.answers_that_wait().keep(self.name, parts, came)
+        for part, each in zip(parts, came, strict=True):
+            self._note(part.question.shape.purpose, each)
+        engine = copy(self)
+        engine._came = [(part.request, each) for part, each in zip(parts, came, strict=True)]
+        return engine
 
     def _told(self, request: Any, answer: type[Answer]) -> Answer:
-        """Return the answer to a request about turns: the one that came with a combined call, or ask."""
-        question: Question[Answer] = question_of(request)
-        came = together.answers_that_wait().take(self.name, request)
-        if came:
-            self._note(question.shape.purpose, came)
+        """Return the answer to a request about turns: the one that came with a shared call, or ask for it."""
+        came = next((came for asked, came in self._came if asked == request), None)
         if isinstance(came, Judged) and isinstance(came.answer, answer):
             return came.answer
+        question: Question[Answer] = question_of(request)
         return self._answer(question.shape, question.prompt, question.text, question.allowance, question.judge)
 
-    def _note(self, purpose: str, came: together.Came) -> None:
-        """Record a part of a combined call, which has its tokens and its time, for the prompt that it answers."""
+    def _note(self, purpose: str, came: Came) -> None:
+        """Record a part of a shared call for its prompt; tokens and time are on record with the call."""
         record = CallRecord(purpose=purpose, engine=self.name, latency_ms=0, is_part=True)
         if isinstance(came, Judged):
             self._record(replace(record, kept=came.kept, left_out=came.left_out))

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from django.core.exceptions import ImproperlyConfigured
 
 from moments_app.engines import Caller
-from moments_app.engines.together import Part
 from moments_app.jobs.workload import Workload
 from moments_app.models import Circuit, Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.job import JobQuerySet
@@ -82,6 +81,10 @@ class ProcessInput:
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with other instructions."""
         return replace(self, prompt_version=version)
+
+    def prompt_for(self, purpose: str) -> PromptVersion | None:
+        """Return the instructions that a call for a purpose follows."""
+        return self.prompt_version
 
     def of_one_call(self) -> Self:
         """Return the input cut to what the first call of an engine gets."""
@@ -158,14 +161,6 @@ class Process(ABC, Generic[Input, Answer]):
         """Do what has to be done before the claim, outside any transaction; `Skipped` when the claim is not wanted."""
         return None
 
-    def run_together(self, job: Job) -> bool:
-        """Do a job that was claimed together with others that are due, all of them or none.
-
-        Returns:
-            False when nothing was done: the job is to be run by itself.
-        """
-        return False
-
     @abstractmethod
     def claim(self, job: Job) -> Input | Skipped:
         """Read the input, inside a transaction; `Skipped` when there is nothing to do.
@@ -186,10 +181,6 @@ class Process(ABC, Generic[Input, Answer]):
         Raises:
             EngineError: when the engine gave no valid answer.
         """
-
-    def part(self, input: Input) -> Part | None:
-        """Return the call that `think` will make, so that it can be made with others; None where it makes several."""
-        return None
 
     @abstractmethod
     def commit(self, job: Job, input: Input, answer: Answer) -> None:

@@ -20,7 +20,6 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from moments_app.engines.interface import CallRecord, EngineError
-from moments_app.engines.together import answers_kept
 from moments_app.jobs.process import (
     AnyProcess,
     CannotRun,
@@ -74,7 +73,7 @@ def run_taken(job: Job) -> Job:
         Stopped: the worker has to end.
     """
     try:
-        with calling(Call(job.counts_for)), answers_kept():
+        with calling(Call(job.counts_for)):
             _run_with(process_named(job.process), job)
     except UnknownProcess as error:  # a worker of a newer release may know it
         job.retry_later(str(error))
@@ -114,24 +113,10 @@ def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
     if not caller.is_free and (pause := EngineCall.objects.used_up(job)):
         return _put_off(job, process, pause)
     try:
-        if not _is_run_together(job, process):
-            _claim_think_commit(job, process)
+        _claim_think_commit(job, process)
     finally:
         if circuit:
             circuit.give_back_probe(job)
-
-
-def _is_run_together(job: Job, process: AnyProcess) -> bool:
-    """Run the job together with others; where that fails, whatever for, tell that it is to be run by itself."""
-    try:
-        return process.run_together(job)
-    except TookTooLong:
-        raise
-    except (ClaimLost, Moved):
-        return False
-    except Exception as error:  # of any of them: the one that it follows is found when each runs by itself
-        _described(error)
-        return False
 
 
 def _put_off(job: Job, process: AnyProcess, pause: Pause) -> None:
@@ -188,7 +173,7 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
         if isinstance(input, Skipped):
             return
         caller = process.caller(job)
-        engine = caller.open(recorder(job, input.prompt_version, caller.work)) if caller else None
+        engine = caller.open(recorder(job, input.prompt_for, caller.work)) if caller else None
         if caller is None or caller.is_model:
             # No connection is held while the engine thinks: a slow model must not use up the database's. Without a
             # model nothing is waited for, and a new connection costs as much as all the statements of a small job.
@@ -220,17 +205,17 @@ def _hold_person(job: Job) -> None:
         raise ClaimLost
 
 
-def recorder(job: Job, prompt: PromptVersion | None, work: str) -> Callable[[CallRecord], None]:
-    """Return what puts the calls of a job on record.
+def recorder(job: Job, prompt_for: Callable[[str], PromptVersion | None], work: str) -> Callable[[CallRecord], None]:
+    """Return a function that puts the calls of a job on record.
 
     Args:
         job: they are made for.
-        prompt: version that is used; None for none, or several.
+        prompt_for: returns the version that calls for a purpose use; None for none.
         work: kind of the calls.
     """
 
     def record(call: CallRecord) -> None:
-        EngineCall.objects.keep(call, job=job, prompt_version=prompt)
+        EngineCall.objects.keep(call, job=job, prompt_version=prompt_for(call.purpose))
         job.left_out.extend(call.left_out)
         if not call.is_part:
             Circuit.objects.note(call, work, job=job)

@@ -111,13 +111,6 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
             with transaction.atomic():
                 self.locked(call.engine, work).answered(job)
 
-    @transaction.atomic
-    def hand_on_probe(self, job: Job, step: Job) -> None:
-        """Let a step of a job be the probe in its place: it is the step that asks."""
-        for circuit in self.open().filter(probe=job.pk, is_probing=True).select_for_update(no_key=True):
-            self.filter(pk=circuit.pk).update(probe=step.pk)
-            Job.objects.held().filter(pk=step.pk, circuit=circuit).update(circuit=None, run_after=Now())
-
     def send_probes(self) -> bool:
         """Make a held job due for each open circuit whose time has come, the one that failed last at the end.
 

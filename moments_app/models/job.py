@@ -346,7 +346,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def complete_each(self, results: "Mapping[Job, dict[str, Any]]") -> None:
         """End jobs that this transaction holds with what they made, by one statement."""
-        made = [Jsonb(result) for result in results.values()]
+        made = [Jsonb(result | job._of_left_out(result)) for job, result in results.items()]
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
         wake_workers()

@@ -13,7 +13,6 @@ from django.db.models.lookups import GreaterThan
 
 from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
-from moments_app.engines.together import Part
 from moments_app.jobs.process import Moved, Process, Progress, Skipped, complete, locked_session, session_of
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
 from moments_app.models import Job, Moment, PromptResource
@@ -30,7 +29,6 @@ from moments_app.moments.division import (
     fitting,
     line_writer,
     profile_of,
-    request_of,
     result_of,
     store_moments,
 )
@@ -79,12 +77,6 @@ class BuildMoments(Process[BuildInput, Built]):
             is_cut=is_cut,
             is_again=AGAIN_TO in job.params,
         )
-
-    def part(self, input: BuildInput) -> Part | None:
-        if input.is_cut or len(input.chunks) != 1:
-            return None
-        [chunk] = input.chunks
-        return Part(request_of(input, chunk, input.profile, input.known.journey), chunk.sequences)
 
     def think(self, input: BuildInput, engine: Engine, progress: Progress) -> Built:
         return divide(input, engine, progress)
@@ -156,11 +148,6 @@ def _due_by_tokens(session: Session) -> bool:
 # --- claim ---
 
 
-def _is_settling(params: Mapping[str, int]) -> bool:
-    """Tell whether the session is being settled: no turn is still to come, and the settling leaves the boundary."""
-    return bool(params.get("settling"))
-
-
 def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Message], bool]:
     """Return the turns that no moment holds yet and that lie before the lag, and whether one run takes only some."""
     live_from = stays_live_from(session, params)
@@ -169,8 +156,6 @@ def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Mess
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
     beyond = sum(turn.sequence < live_from for turn in turns)
     fits = fitting(turns[:beyond], MAX_TURNS)
-    if _is_settling(params) and fits == len(turns):
-        return turns, False  # results that calls at the end still wait for won't come
     boundary = pair_safe_boundary(turns, fits) or (fits if fits < beyond else 0)
     return turns[:boundary], fits < beyond
 
@@ -206,7 +191,7 @@ def _refuse_what_moved(session: Session, user: UserProfile, input: BuildInput) -
 def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, moments: Sequence[Moment]) -> None:
     session.built_to = input.last_sequence
     session.save(update_fields=["last_moment_message_idx"])
-    if settings.MOMENT_BUILDER.insert_partition_event and not _is_settling(job.params):
+    if settings.MOMENT_BUILDER.insert_partition_event:
         PartitionEvent.of_build(moments, journey=built.journey, session=session).leave(input.last_sequence)
         session.begin_live_window(input.last_sequence + 1)
     if not input.is_again:

@@ -29,13 +29,13 @@ from moments_app.moments.profile_lines import Writer
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import blank_platform_text
+from moments_app.turns.split import split
 from sessions_app.models import Message, ProfileVersion, Session, UserProfile
 from sessions_app.models.user_profile import united
 
 # Bounds of one run, in memory and in time; what lies beyond is built by a follow-up job.
 MAX_TURNS = 2_000
 MAX_CALLS = 10  # about: by tokens
-SETTLING = {"lag": 0, "settling": True}  # parameters of a settling's builds: no turn is still to come
 BUILT = "moments_built"  # in the event log
 _HELD = """
 turn.session_id = segment.session_id AND turn.sequence BETWEEN segment.first AND segment.last
@@ -366,36 +366,6 @@ def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dic
 
 
 # --- arithmetic: every rule can be tested without a database ---
-
-
-def split(sizes: Sequence[int], limit: int, glued: Sequence[bool]) -> list[range]:
-    """Cut consecutive turns into parts of at most `limit` tokens.
-
-    Args:
-        sizes: tokens of each turn; a larger one makes a part of its own.
-        limit: most tokens of a part.
-        glued: whether a turn belongs with the one before it, as a tool result does; no cut is made there unless the
-            turns that belong together are larger than a part.
-    """
-    parts: list[range] = []
-    start = 0
-    while start < len(sizes):
-        end = _reach(sizes, limit, start)
-        cut = end
-        while start < cut < len(sizes) and glued[cut]:
-            cut -= 1
-        parts.append(range(start, cut if cut > start else end))
-        start = parts[-1].stop
-    return parts
-
-
-def _reach(sizes: Sequence[int], limit: int, start: int) -> int:
-    """Return the end of the longest part from `start` within the limit, of at least one turn."""
-    end, total = start + 1, sizes[start]
-    while end < len(sizes) and total + sizes[end] <= limit:
-        total += sizes[end]
-        end += 1
-    return end
 
 
 def normalised(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tuple[int, int]]:

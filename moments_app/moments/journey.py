@@ -119,7 +119,8 @@ class Before:
         """Return it with moments that are about to be, as far as they ended by then."""
         added = [one for one in new if one.moment.ends_at <= until]
         begun = [one.moment.starts_at for one in added] + ([self.since] if self.since else [])
-        latest = sorted([*self.latest, *added], key=lambda one: one.order, reverse=True)
+        # Of moments that ended at once, those that came last are the newest.
+        latest = sorted([*reversed(added), *self.latest], key=lambda one: one.order, reverse=True)
         return replace(self, latest=latest, count=self.count + len(added), since=min(begun, default=None))
 
     @property

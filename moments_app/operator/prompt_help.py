@@ -15,7 +15,7 @@ from moments_app.engines.calls.recall_query import QueryAnswer
 from moments_app.engines.calls.summary import SummaryAnswer
 from moments_app.engines.transcript import instructions
 from moments_app.models import PromptResource
-from moments_app.sessions.checkpoint import MAX_WORDS, SHOWN_TURNS
+from moments_app.sessions.checkpoint import MAX_WORDS
 from moments_app.streams.consolidate import MAX_OBSERVATIONS
 from moments_app.streams.formation import MAX_TURNS
 
@@ -81,7 +81,7 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
         "Extracts observations and facts from the latest turns, and assigns them to memory streams.",
         [
             f"The turns since the last formation, at most {MAX_TURNS} and about {{tokens}} tokens",
-            "For each stream: what to remember, limits on items and words, and existing items",
+            "For each stream: what to remember, the maximum number of words, and existing items",
         ],
         FormationShape,
     ),
@@ -97,7 +97,7 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
     Purpose.SESSION_DIGEST: (
         "Writes a short summary of a session that pauses or ends, and lessons for the person's later contexts.",
         [
-            f"The latest {SHOWN_TURNS} live turns",
+            "The live turns that no moment holds, at most about {tokens} tokens a call",
             "What is known from before these turns",
             f"The maximum number of words: {MAX_WORDS}",
         ],

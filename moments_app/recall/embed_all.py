@@ -52,7 +52,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
         if model is None or caller is None:
             return Skipped("the model is filled")
         waiting = sum(embed.without_vector(kind, model).count() for kind in embed.kinds())
-        embedder = caller.open(recorder(job, None, caller.work))
+        embedder = caller.open(recorder(job, lambda _purpose: None, caller.work))
         done, until = 0, time.monotonic() + SECONDS
         for kind in embed.kinds():
             for texts in embed.batches(kind, model):

@@ -15,9 +15,9 @@ from django.conf import settings
 from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.interface import Engine
-from moments_app.engines.together import Part
+from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import ProcessInput, Skipped, prompt_in_force
-from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
+from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.moments.partition import PartitionEvent, known_at
 from moments_app.prompts import SESSION_DIGEST_URI
@@ -25,11 +25,12 @@ from moments_app.streams.add_atoms import add_atoms, belonging_to
 from moments_app.streams.word_limit import cut_lines, cut_words
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
+from moments_app.turns.split import split_turns
 from sessions_app.models import Message, Session
 from sessions_app.models.message import MessageQuerySet
 
 MAX_WORDS = 300
-SHOWN_TURNS = 20  # the latest of the window, that the engine is shown
+SHOWN_MOMENTS = 8  # the latest of the live window
 
 
 @dataclass(frozen=True)
@@ -79,18 +80,39 @@ def live_turns(session: Session) -> MessageQuerySet:
 
 
 def digest_input(session: Session, end: int) -> DigestInput | Skipped:
-    """Read the live turns before the sequence `end`.
+    """Read the live turns before the sequence `end`: those that no moment holds, and what moments say of the others.
 
     Raises:
         CannotRun: when the prompt resource has no active version.
     """
-    before = live_turns(session).believed().filter(sequence__lt=end)
-    latest = before.exclude(role=Message.Role.SYSTEM).order_by("-sequence")
-    shown = drop_platform_text(list(latest[:SHOWN_TURNS])[::-1])
-    if not shown:
+    before = live_turns(session).believed().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
+    if not before.exists():
         return Skipped("nothing to digest")
-    known = known_at(Message.objects.boundaries_of(session).first())
+    shown = drop_platform_text(list(before.filter(sequence__gt=session.built_to).order_by("sequence")))
+    event = Message.objects.boundaries_of(session).first()
+    [known] = known_of_each(session.user_id, [(session, event)])
+    if not shown and not known:
+        return Skipped("nothing to digest")
     return input_of(session, shown, end, known, digest_prompt(session))
+
+
+def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:
+    """Return what is known of the turns of a person's sessions that a digest is not shown.
+
+    Args:
+        user: primary key of the person.
+        sessions: each with its latest partition event.
+    """
+    live_from = {one.pk: one.live_from_sequence for one, _ in sessions if one.built_to >= one.live_from_sequence}
+    said: dict[int, list[str]] = {pk: [] for pk in live_from}
+    moments = Moment.objects.filter(user_id=user, source_session__in=live_from).order_by("first_sequence")
+    for moment in moments if live_from else ():
+        if (pk := moment.source_session_id) and moment.last_sequence >= live_from[pk]:
+            said[pk].append(f"{moment.ends_at:%Y-%m-%d}: {moment.summary}")
+    return [
+        "\n".join(part for part in [known_at(event), *said.get(session.pk, [])[-SHOWN_MOMENTS:]] if part)
+        for session, event in sessions
+    ]
 
 
 def digest_prompt(session: Session) -> PromptVersion:
@@ -107,14 +129,14 @@ def input_of(session: Session, shown: Sequence[Message], end: int, known: str, p
 
     Args:
         session: whose it is.
-        shown: the latest of the live turns before `end`, as engines read them.
+        shown: the live turns before `end` that no moment holds, as engines read them.
         end: sequence.
-        known: what is known of the turns before.
+        known: what is known of the other turns.
         prompt: in force.
     """
-    share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
+    most = settings.MOMENT_BUILDER.max_input_tokens
     request = DigestRequest(
-        turns=[engine_turn(turn, share, session.user.zone, index=turn.sequence) for turn in shown],
+        turns=[engine_turn(turn, most, session.user.zone, index=turn.sequence) for turn in shown],
         context=known,
         max_words=MAX_WORDS,
         prompt=prompt.content,
@@ -125,27 +147,30 @@ def input_of(session: Session, shown: Sequence[Message], end: int, known: str, p
         request=request,
         turns=range(session.live_from_sequence, end),
         source_ids=[turn.pk for turn in shown],
-        said_at=shown[-1].created_at,
+        said_at=shown[-1].created_at if shown else session.last_activity_at,
     )
 
 
 # --- think ---
 
 
-def digest_part(input: DigestInput) -> Part:
-    """Return the call that a digest makes."""
-    return Part(input.request, [turn.index for turn in input.request.turns])
-
-
 def digest(input: DigestInput, engine: Engine) -> Digested:
-    """Call the engine, once.
+    """Call the engine, as often as it takes for all turns; without turns the digest is what is known.
 
     Raises:
         EngineError: when it gave no valid answer.
     """
-    answer = engine.digest(input.request)
-    lessons = [lesson.strip() for lesson in answer.lessons if lesson.strip()]
-    return Digested(cut_lines(answer.context, MAX_WORDS), lessons, engine.name)
+    context, lessons = input.request.context, list[str]()
+    for turns in _calls(input.request.turns):
+        answer = engine.digest(replace(input.request, turns=turns, context=context))
+        context = answer.context
+        lessons += [lesson.strip() for lesson in answer.lessons if lesson.strip()]
+    return Digested(cut_lines(context, MAX_WORDS), lessons, engine.name)
+
+
+def _calls(turns: Sequence[Turn]) -> list[list[Turn]]:
+    """Cut turns into what one call gets."""
+    return [[turns[place] for place in part] for part in split_turns(turns)]
 
 
 # --- commit ---

@@ -4,8 +4,7 @@ Turns that came in meanwhile stay live, and so do the newest where the job's par
 """
 
 from django.conf import settings
-from django.db.models import Count, FloatField, Sum, Value
-from django.db.models.functions import Least
+from django.db.models import Count, Sum
 from django.db.models.lookups import GreaterThan
 
 from moments_app.engines import Caller, engine_name
@@ -14,7 +13,6 @@ from moments_app.jobs.process import Lane, Moved, Process, Progress, Skipped, co
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
 from moments_app.models import Job, PromptResource
 from moments_app.sessions.checkpoint import (
-    SHOWN_TURNS,
     Digested,
     DigestInput,
     digest,
@@ -78,10 +76,9 @@ class DigestSession(Process[DigestInput, Digested]):
         if settling_combines():
             return None
         turns = turns_that(UNBUILT, everything=everything)
-        shown = Least(tokens_of(turns), tokens_of(Value(SHOWN_TURNS)), output_field=FloatField())
         calls = Count("id", filter=GreaterThan(turns, 0))
         engine = engine_name(settings.ENGINE.model)
-        return Workload(engine, calls, Sum(shown), usual_answer=450, prompt_tokens=PROMPT_TOKENS)
+        return Workload(engine, calls, Sum(tokens_of(turns)), usual_answer=450, prompt_tokens=PROMPT_TOKENS)
 
 
 def _boundary(session: Session, keep: int) -> int:

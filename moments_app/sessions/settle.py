@@ -1,114 +1,168 @@
-"""`settle`: a session that has gone quiet is brought up to date in every memory, and cleared.
+"""`settle`: quiet sessions of a person are brought up to date in every memory, and cleared.
 
-Moments of every turn that none holds, and memories: each step is a job of its own. Only when both are done is the last
-digest made and the session cleared: nothing is live, and the next message starts from the checkpoint that is left. That
-says what a summary of the last turns would say, so none is rolled.
+One job settles its own session and others of the person that are due, as many as share a call; one session is a list
+of one. What no write has covered becomes moments and memories, the digest stands for the live turns, and nothing stays
+live: the next message starts from the checkpoint. All of it is one transaction. A session with more turns than one call
+takes is settled part by part, each by a job that asks for the next.
+
+An engine in this process is asked for one session after the other, each with what came of those before. A model is
+asked for all of them in one call. What one of the other sessions spoils is left to its own job.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from django.conf import settings
+from django.db import DatabaseError, transaction
 from django.db.models import Count, F, FloatField, Sum
 from django.db.models.functions import Cast, Greatest, Least
 from django.db.models.lookups import GreaterThan
 
 from moments_app.engines import Caller, engine_name
-from moments_app.engines.interface import Engine
-from moments_app.engines.together import PURPOSE, Part
-from moments_app.jobs.orchestrator import Orchestrator, Step
-from moments_app.jobs.process import Lane, Moved, ProcessInput, Progress, Skipped, complete, locked_session, session_of
+from moments_app.engines.calls.moments import KnownMoment
+from moments_app.engines.calls.profile import Line, Phrase, Profile, text_of
+from moments_app.engines.interface import Engine, EngineError
+from moments_app.engines.shared_call import PURPOSE, Part
+from moments_app.jobs.process import ClaimLost, Lane, Moved, Process, Progress, Skipped, Waits
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
-from moments_app.models import Job, Moment
-from moments_app.moments.division import SETTLING
-from moments_app.moments.partition import known_at
-from moments_app.sessions.checkpoint import (
-    Digested,
-    DigestInput,
-    digest,
-    digest_input,
-    digest_part,
-    digester,
-    leave_digest,
-    leave_event,
+from moments_app.models import Circuit, Job, MemoryAtom, MemoryStream, Moment, WebhookDelivery
+from moments_app.models.embedding import ask_to_embed
+from moments_app.moments import division
+from moments_app.moments.division import (
+    BuildInput,
+    Built,
+    Division,
+    divide,
+    line_writer,
+    profile_of,
+    request_of,
+    store_each,
 )
-from moments_app.sessions.settle_together import SETTLED, settle_together
-from sessions_app.models import Message, Session
+from moments_app.moments.journey import Told
+from moments_app.moments.partition import PartitionEvent, leave_each
+from moments_app.moments.profile_lines import write_lines
+from moments_app.moments.profile_phrases import Added, write_phrases
+from moments_app.sessions.checkpoint import Digested, digest, digester, learn
+from moments_app.sessions.quiet_sessions import (
+    MOST_SESSIONS,
+    SESSIONS_OF_A_CALL,
+    Quiet,
+    SettleInput,
+    claim_sessions,
+)
+from moments_app.streams import formation
+from moments_app.streams.add_atoms import add_to_each
+from moments_app.streams.formation import FormationInput, Formed, by_model, closed_model, count_from, end_named
+from sessions_app.clock import database_now
+from sessions_app.copy_rows import update_rows
+from sessions_app.models import Event, ProfileVersion, Session, UserProfile
 from sessions_app.models.session import UNBUILT
+from sessions_app.models.user_profile import LEARNED, united
 
-PROMPT_TOKENS = 1_350  # of a combined call beside the turns: prompts, and what is known
-TURN_TOKENS = 10.0  # of each turn in a request beside its text
+SETTLED = "session_settled"  # in the event log
+PROMPT_TOKENS = 1_350  # of a shared call besides the turns: prompts, and what is known
+TURN_TOKENS = 10.0  # of each turn in a request besides its text
 UNFORMED = F("message_count") - F("formed_message_count")
+CLEARED = (
+    "last_moment_message_idx",
+    "built_message_count",
+    "built_total_tokens",
+    "last_formation_sequence",
+    "formed_message_count",
+    "formed_weighted_tokens",
+    "live_from_sequence",
+    "live_tokens",
+    "summarised_sequence",
+    "status",
+)
 
 
-@dataclass(frozen=True)
-class SettleInput(ProcessInput):
-    """The input, when all steps are done.
+@dataclass
+class Thought:
+    """What engines made of a session.
 
     Args:
-        session: as it was at the claim.
-        digest: of what is live; None where there is nothing.
+        quiet: the session.
+        built: its moments.
+        lines: of the profile after it; those that it adds have their sources.
+        added: phrases of the profile that it adds.
+        formed: what its streams take in.
+        digested: of its live turns.
     """
 
-    session: Session
-    digest: DigestInput | None
+    quiet: Quiet
+    built: Built | None = None
+    lines: Sequence[Line] = ()
+    added: Sequence[Phrase] = ()
+    formed: Formed | None = None
+    digested: Digested | None = None
 
 
-class Settle(Orchestrator[SettleInput, Digested | None]):
-    """Brings a quiet session up to date, and clears it."""
+class Settle(Process[SettleInput, Sequence[Thought]]):
+    """Brings quiet sessions up to date, and clears them."""
 
     name = "settle"
     lane = Lane.BULK
 
-    def why_not(self, job: Job) -> str:
-        """Return why the session is not settled; a forced settling needs no number of turns."""
-        this = Session.objects.filter(pk=session_of(job).pk)
-        wanted = this.idle() if job.force else this.quiet()
-        return "" if wanted.exists() else "not quiet, or too few turns"
-
-    def steps(self) -> Sequence[Step]:
-        return [self._ask_together, self._build, self._form]
-
-    def _ask_together(self, job: Job) -> None:
-        """Have all that is due asked for in one call; what comes of it waits for the other steps and the digest."""
-        form: dict[str, dict[str, Any]] = {"form_memories": {}} if settings.MEMORY_FORMATION.enabled else {}
-        self.ask_together(job, {"build_moments": SETTLING} | form)
-
-    def _build(self, job: Job) -> None:
-        """Build moments of every turn that none holds, without a lag."""
-        while _as_it_is(job).unbuilt_count:
-            if self.run_step(job, "build_moments", **SETTLING) != Job.Status.COMPLETED:
-                return
-
-    def _form(self, job: Job) -> None:
-        """Form memories of every turn that no formation has seen."""
-        while settings.MEMORY_FORMATION.enabled and _has_unformed(job):
-            if self.run_step(job, "form_memories") != Job.Status.COMPLETED:
-                return
-
-    def run_together(self, job: Job) -> bool:
-        """Settle the session with others of its person, where no engine has to be waited for."""
-        return settle_together(job)
-
     def caller(self, job: Job) -> Caller:
-        """Return who writes the digest; the steps have callers of their own."""
         return digester()
 
-    def claim(self, job: Job) -> SettleInput | Skipped:
-        """Read what is live, if nobody has said anything since."""
-        session = _as_it_is(job)
-        if not Session.objects.filter(pk=session.pk).idle().exists():
-            return Skipped("not quiet any more")
-        found = digest_input(session, session.last_sequence + 1)
-        last = None if isinstance(found, Skipped) else found
-        return SettleInput(last.prompt_version if last else None, session, last)
+    def prepare(self, job: Job, progress: Progress) -> Skipped | None:
+        """Wait while the model that a stream names for itself is left alone.
 
-    def part(self, input: SettleInput) -> Part | None:
-        return digest_part(input.digest) if input.digest else None
+        Raises:
+            Waits: it is.
+        """
+        own = closed_model(job) if settings.MEMORY_FORMATION.enabled else None
+        circuit = Circuit.objects.open_of(own) if own else None
+        if circuit and not circuit.lets_in(job):
+            raise Waits(database_now(), circuit.why, circuit)
+        return None
+
+    def claim(self, job: Job) -> SettleInput | Skipped:
+        """Read the session and others of its person that are due."""
+        most = SESSIONS_OF_A_CALL if self.caller(job).is_model else MOST_SESSIONS
+        return claim_sessions(job, most=most) or Skipped("not quiet")
+
+    def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Sequence[Thought]:
+        """Call the engine, for all sessions at once where it takes that; return the first sessions it had answers for.
+
+        Raises:
+            EngineError: it had no answer for the first of them.
+        """
+        told, sessions = _asked_at_once(input.sessions, engine)
+        thoughts: list[Thought] = []
+        so_far = _SoFar(input.profile, carries=told is engine)
+        for number, one in enumerate(sessions):
+            progress(number, len(sessions))
+            try:
+                thoughts.append(so_far.think(one, told))
+            except EngineError:
+                if not thoughts:
+                    raise
+                break
+        return thoughts
+
+    def commit(self, job: Job, input: SettleInput, answer: Sequence[Thought]) -> None:
+        """Write everything and complete the jobs; where one of the other sessions forbids it, of this job's alone.
+
+        Raises:
+            ClaimLost: the job was taken over, or the person or the session is gone.
+            Moved: the session, the profile or an earlier moment has changed since the claim.
+        """
+        if len(answer) > 1:
+            try:
+                with transaction.atomic():
+                    return _store(job, input, answer)
+            except (ClaimLost, Moved, DatabaseError):
+                pass
+        _store(job, input, answer[:1])
 
     def workload(self, *, everything: bool) -> Workload | None:
-        """Reckon with the combined calls; calls for one thing each are told by the processes that make them."""
+        """Return what shared calls take; calls for one thing each are told by the processes that make them."""
         if not settling_combines():
             return None
         turns = Cast(turns_that(Greatest(UNBUILT, UNFORMED), everything=everything), FloatField())
@@ -117,55 +171,302 @@ class Settle(Orchestrator[SettleInput, Digested | None]):
         engine = engine_name(settings.ENGINE.model)
         return Workload(engine, calls, Sum(shown), usual_answer=1_500, prompt_tokens=PROMPT_TOKENS, purpose=PURPOSE)
 
-    def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Digested | None:
-        """Call the engine for the digest."""
-        return digest(input.digest, engine) if input.digest else None
 
-    def commit(self, job: Job, input: SettleInput, answer: Digested | None) -> None:
-        """Leave the last checkpoint, clear the session, and complete the job.
+# --- think ---
+
+
+def _asked_at_once(sessions: Sequence[Quiet], engine: Engine) -> tuple[Engine, Sequence[Quiet]]:
+    """Have a model asked for several sessions in one call, or else for the first one.
+
+    Returns:
+        The engine that has the answers, and the sessions that it has them for; the engine as it was where each request
+        is to be made by itself.
+    """
+    if not settings.ENGINE.combines_calls:
+        return engine, sessions
+    for count in dict.fromkeys((len(sessions), 1)):
+        parts = [part for number, one in enumerate(sessions[:count], start=1) for part in _parts(one, number)]
+        try:
+            return (engine.with_answers(parts) if len(parts) > 1 else engine), sessions[:count]
+        except EngineError:
+            continue
+    return engine, sessions[:1]
+
+
+def _parts(one: Quiet, number: int) -> list[Part]:
+    """Return the requests about a session that can share a call."""
+    parts = []
+    if one.build and len(one.build.chunks) == 1:
+        [chunk] = one.build.chunks
+        request = request_of(one.build, chunk, one.build.profile, one.build.known.journey)
+        parts.append(Part(request, chunk.sequences, number))
+    if one.formation and (sections := by_model(one.formation).get("")):
+        memories = replace(one.formation.request, sections=sections)
+        parts.append(Part(memories, [turn.index for turn in memories.turns], number))
+    if one.digest and one.digest.request.turns:
+        parts.append(Part(one.digest.request, [turn.index for turn in one.digest.request.turns], number))
+    return parts
+
+
+class _SoFar:
+    """What came of the sessions before, as the next ones are shown it.
+
+    Args:
+        profile: at the claim.
+        carries: the engine is shown it; else it was asked for all sessions with what was known at the claim.
+    """
+
+    def __init__(self, profile: Profile, *, carries: bool) -> None:
+        self._profile = profile
+        self._carries = carries
+        self._moments: list[Told] = []
+        self._items: dict[int, list[str]] = defaultdict(list)
+
+    def think(self, one: Quiet, engine: Engine) -> Thought:
+        """Have the engine answer for a session.
 
         Raises:
-            ClaimLost: the job was taken over, or the session is gone.
-            Moved: the session woke up meanwhile.
+            EngineError: it gave no valid answer.
         """
-        session = locked_session(job)
-        then = input.session
-        if (session.last_sequence, session.live_from_sequence) != (then.last_sequence, then.live_from_sequence):
-            raise Moved("The session woke up meanwhile.")
-        _take_along(session)
-        if input.digest and answer:
-            result = leave_digest(job, session, input.digest, answer, cleared=True)
-        else:
-            result = _leave_known(session)
-        session.status = Session.Status.CLEARED
-        session.save(update_fields=["status"])
-        complete(job, SETTLED, result)
+        thought = Thought(one)
+        if one.build:
+            self._divide(one.build, thought, engine)
+        if one.formation:
+            shown = formation.with_news(one.formation, self._items) if self._carries else one.formation
+            thought.formed = formation.form(shown, engine, _no_progress)
+            for atom in formation.atoms_of(one.job, one.formation, thought.formed):
+                # What has one value at a time may be over by the next session, and is decided where it is stored.
+                if not atom.describe().attribute:
+                    self._items[atom.stream_id].append(atom.content)
+        if one.digest:
+            thought.digested = digest(one.digest, engine)
+        return thought
+
+    def _divide(self, shown: BuildInput, thought: Thought, engine: Engine) -> None:
+        if self._carries:
+            known = thought.quiet.before.with_new(self._moments, thought.quiet.place.until).known
+            shown = replace(shown, profile=self._profile, known=known)
+        thought.built = built = divide(shown, engine, _no_progress)
+        now, after = self._profile, built.profile
+        thought.lines = (
+            after.lines if now is shown.profile else _with_changes(now.lines, shown.profile.lines, after.lines)
+        )
+        known_phrases = {phrase.casefold() for phrase in (*now.interests, *now.preferred_topics)}
+        thought.added = [phrase for phrase in after.added if phrase.text.casefold() not in known_phrases]
+        self._profile = Profile(
+            now.summary if thought.lines == now.lines else text_of(thought.lines),
+            united(now.interests, after.interests),
+            united(now.preferred_topics, after.preferred_topics),
+            [replace(line, sources=(), before=None) for line in thought.lines],
+        )
+        self._moments += _told(thought.quiet, built)
 
 
-def _as_it_is(job: Job) -> Session:
-    return Session.objects.select_related("user").get(pk=session_of(job).pk)
+def _no_progress(_done: int, _total: int) -> None:
+    """Tell nobody: progress is told by session."""
 
 
-def _has_unformed(job: Job) -> bool:
-    session = _as_it_is(job)
-    return session.message_count > session.formed_message_count
+def _with_changes(now: Sequence[Line], shown: Sequence[Line], after: Sequence[Line]) -> list[Line]:
+    """Return lines with the changes between two other states of them; of two changes of a line the first stands."""
+    known, kept = {_identity(line) for line in shown}, {_identity(line) for line in after}
+    instead = {line.before: line for line in after if line.before}
+    stays = kept | {_identity(line) for line in now} - known
+    lines = [instead.get(line.key or 0, line) for line in now if line.key in instead or _identity(line) in stays]
+    texts = {line.text for line in lines}
+    added = [line for line in after if not line.before and _identity(line) not in known]
+    return lines + [line for line in added if line.text not in texts]
 
 
-def _take_along(session: Session) -> None:
-    """Give the turns at the end that no engine is shown, system turns, to the last moment."""
-    last = Moment.objects.filter(user_id=session.user_id, source_session=session).order_by("-last_sequence").first()
-    if last is None or not session.unbuilt_count:
-        return
-    left = session.messages.turns().believed().filter(user_id=session.user_id, sequence__gt=last.last_sequence)
-    left.update(moment=last)
-    last.last_sequence = session.built_to = session.last_sequence
-    last.save(update_fields=["last_sequence"])
-    session.save(update_fields=["last_moment_message_idx"])
+def _identity(line: Line) -> int | str:
+    return line.key or line.text
 
 
-def _leave_known(session: Session) -> dict[str, object]:
-    """Leave the checkpoint of a session with nothing left to digest: what the one before it says."""
-    known = known_at(Message.objects.boundaries_of(session).first())
-    turns = range(session.live_from_sequence, session.last_sequence + 1)
-    leave_event(session, known, [], turns, cleared=True)
-    return {"first_sequence": turns.start, "last_sequence": session.last_sequence, "lessons": 0}
+def _told(one: Quiet, built: Built) -> list[Told]:
+    """Return the moments that a session's turns will be, as the builds after it are shown them."""
+    told = []
+    for segment in built.segments:
+        held = range(segment.first_sequence, segment.last_sequence + 1)
+        times = [turn.created_at for turn in one.turns if turn.sequence in held]
+        moment = KnownMoment(segment.draft.name.strip(), segment.draft.summary, min(times), max(times))
+        told.append(Told(None, moment, segment.first_sequence, ""))
+    latest = max(told, key=lambda moment: moment.order)
+    return [replace(moment, journey=built.journey) if moment is latest else moment for moment in told]
+
+
+# --- commit ---
+
+Results = dict[Job, dict[str, Any]]
+
+
+def _store(job: Job, input: SettleInput, thoughts: Sequence[Thought]) -> None:
+    sessions = _locked(job, input.user.pk, [thought.quiet for thought in thoughts])
+    user = UserProfile.objects.locked().get(pk=input.user.pk)
+    _refuse_what_moved(user, input)
+    made = {division.BUILT: _store_moments(user, thoughts), formation.FORMED: _store_atoms(job, thoughts)}
+    results = _leave_digests(thoughts)
+    for by, result in results.items():
+        result |= {name: of_jobs[by] for name, of_jobs in made.items() if by in of_jobs}
+    _update_sessions(sessions, thoughts)
+    Job.objects.complete_each(results)
+    _tell(thoughts, results)
+    for one in (thought.quiet for thought in thoughts if not thought.quiet.is_whole):
+        Job.objects.request(Settle.name, one.session, requested_by=job.requested_by, force=job.force)
+    ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
+
+
+def _locked(job: Job, user: int, sessions: Sequence[Quiet]) -> Mapping[int, Session]:
+    """Lock the sessions and claim the jobs, in the order in which others do.
+
+    Raises:
+        ClaimLost: the session is gone, or a job is taken, cancelled or gone.
+        Moved: a session has changed.
+    """
+    claimed = {one.session.pk: one.session for one in sessions}
+    locked = {session.pk: session for session in Session.objects.locked().filter(pk__in=claimed).order_by("pk")}
+    others = [one.job for one in sessions if one.job.pk != job.pk]
+    if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.take_each(others)):
+        raise ClaimLost
+    if any(_state(locked[pk]) != _state(session) for pk, session in claimed.items()):
+        raise Moved("A session has changed meanwhile.")
+    for session in locked.values():
+        session.user = claimed[session.pk].user
+    return locked
+
+
+def _state(session: Session) -> tuple[Any, ...]:
+    """Return what makes a session another one."""
+    done = session.built_to, session.formed_to, session.live_from_sequence
+    return session.status, session.last_sequence, session.retraction_count, *done
+
+
+def _refuse_what_moved(user: UserProfile, input: SettleInput) -> None:
+    if profile_of(user) != input.profile:
+        raise Moved("The profile changed meanwhile.")
+    told = {one.pk: one.journey for each in input.sessions for one in each.before.latest if one.pk}
+    if dict(Moment.objects.filter(pk__in=told).values_list("pk", "journey")) != told:
+        raise Moved("Moments that the engine was told of are gone.")
+
+
+def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> Results:
+    """Write moments and profile, with one version of the profile for each build."""
+    builds = [(one, one.quiet.build, one.built) for one in thoughts if one.quiet.build and one.built]
+    if not builds:
+        return {}
+    stored = store_each([Division(one.quiet.job, input, built) for one, input, built in builds])
+    Moment.objects.relink(user.pk, list(chain.from_iterable(stored)))
+    versions, keys = list[ProfileVersion](), dict[str, int]()
+    for one, input, built in builds:
+        _write_lines(user, one, input, built.engine, keys)
+        versions.append(user.version(f"job:{one.quiet.job.job_id}"))
+        summary = built.profile.summary if one.lines == built.profile.lines else text_of(one.lines)
+        profile = built.profile
+        user.learn(summary=summary, interests=profile.interests, preferred_topics=profile.preferred_topics)
+    write_phrases(user, [Added(one.added, one.quiet.job, one.quiet.session) for one, _, _ in builds])
+    user.versions.bulk_create(versions)
+    user.save(update_fields=[*LEARNED, "updated_at"])
+    each = zip(builds, stored, strict=True)
+    return {one.quiet.job: division.result_of(input, built, moments) for (one, input, built), moments in each}
+
+
+def _write_lines(user: UserProfile, one: Thought, input: BuildInput, engine: str, keys: dict[str, int]) -> None:
+    """Keep the lines of the profile after a build.
+
+    Args:
+        user: whose profile it is.
+        one: the session.
+        input: of the build.
+        engine: that built.
+        keys: primary keys by text of the lines that were written for the sessions before; more are added.
+    """
+    lines = [line if line.key or line.sources else replace(line, key=keys.get(line.text)) for line in one.lines]
+    if lines != input.profile.lines:
+        rows = write_lines(user, lines, line_writer(one.quiet.job, input, one.quiet.session, engine))
+        keys.update({line.text: row.pk for line, row in rows.items()})
+
+
+def _store_atoms(job: Job, thoughts: Sequence[Thought]) -> Results:
+    """Add what was formed, and end what it ends."""
+    results: Results = {}
+    formed = [
+        (one.quiet.job, one.quiet.formation, one.formed) for one in thoughts if one.quiet.formation and one.formed
+    ]
+    for group in _groups([(by, input, made, formation.atoms_of(by, input, made)) for by, input, made in formed]):
+        streams: dict[int, tuple[MemoryStream, list[MemoryAtom]]] = {}
+        for _, input, made, atoms in group:
+            for stream, items in formation.by_stream(input, made, atoms):
+                streams.setdefault(stream.pk, (stream, []))[1].extend(items)
+        add_to_each(list(streams.values()), requested_by=f"job:{job.job_id}")
+        for by, input, made, atoms in group:
+            ended = sum(end_named(atom, item, input) for atom, item in zip(atoms, made.candidates, strict=True))
+            results[by] = formation.result_of(input, made, atoms, ended=ended)
+    return results
+
+
+FormedBy = tuple[Job, FormationInput, Formed, list[MemoryAtom]]
+
+
+def _groups(formed: Sequence[FormedBy]) -> Iterator[list[FormedBy]]:
+    """Yield what is added by one statement: a session that may end what another says comes in a later group."""
+    group: list[FormedBy] = []
+    told: set[str] = set()
+    for each in formed:
+        attributes = {attribute for atom in each[-1] if (attribute := atom.describe().attribute)}
+        if attributes & told:
+            yield group
+            group, told = [], set()
+        group.append(each)
+        told |= attributes
+    if group:
+        yield group
+
+
+def _leave_digests(thoughts: Sequence[Thought]) -> Results:
+    """Leave the checkpoints, and the lessons."""
+    digests = [(one.quiet, one.quiet.digest, one.digested) for one in thoughts if one.quiet.digest and one.digested]
+    events = [
+        (PartitionEvent.of_digest(made.context, made.lessons, input.turns, session=one.session, cleared=True), input)
+        for one, input, made in digests
+    ]
+    if events:
+        leave_each([(event, input.turns.stop - 1) for event, input in events])
+    learned = {one.job: learn(one.job, input, made) for one, input, made in digests}
+    return {one.quiet.job: learned.get(one.quiet.job, {}) for one in thoughts}
+
+
+def _update_sessions(sessions: Mapping[int, Session], thoughts: Sequence[Thought]) -> None:
+    """Move the counters of sessions; those of which all turns were taken are cleared."""
+    whole = [sessions[one.quiet.session.pk] for one in thoughts if one.quiet.is_whole]
+    for session in whole:
+        _clear(session)
+    if whole:
+        update_rows(whole, CLEARED)
+    for one in (thought.quiet for thought in thoughts if not thought.quiet.is_whole):
+        session = sessions[one.session.pk]
+        session.built_to = max(session.built_to, one.last_sequence)
+        session.save(update_fields=["last_moment_message_idx"])
+        if settings.MEMORY_FORMATION.enabled and session.formed_to < one.last_sequence:
+            count_from(session, one.last_sequence)
+
+
+def _clear(session: Session) -> None:
+    """Note that everything of a session is remembered, and that nothing is live."""
+    session.built_to = session.last_sequence
+    session.built_message_count, session.built_total_tokens = session.message_count, session.total_tokens
+    if settings.MEMORY_FORMATION.enabled:
+        session.formed_to, session.formed_message_count = session.last_sequence, session.message_count
+        session.formed_weighted_tokens = session.weighted_tokens
+    session.live_from_sequence, session.live_tokens = session.last_sequence + 1, 0
+    session.summarised_to = max(session.summarised_to, session.last_sequence)
+    session.status = Session.Status.CLEARED
+
+
+def _tell(thoughts: Sequence[Thought], results: Results) -> None:
+    """Say in the event log what was done."""
+    events = []
+    for one in (thought.quiet for thought in thoughts):
+        result = results[one.job]
+        told = {name: result[name] for name in (division.BUILT, formation.FORMED) if name in result}
+        told |= {SETTLED: result} if one.is_whole else {}
+        whose = {"actor": f"job:{one.job.job_id}", "user_pk": one.session.user_id, "session_pk": one.session.pk}
+        events += [Event(type=name, payload=payload, **whose) for name, payload in told.items()]
+    WebhookDelivery.objects.queue_each(Event.objects.bulk_create(events))

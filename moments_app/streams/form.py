@@ -7,17 +7,16 @@ says so.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from django.conf import settings
-from django.db.models import F, FloatField, QuerySet, Sum, Value
+from django.db.models import F, FloatField, Q, QuerySet, Sum, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Ceil, Floor, Greatest, Least
 
 from moments_app.engines import Caller, engine_name, language_model
 from moments_app.engines.interface import Engine
-from moments_app.engines.together import Part
 from moments_app.jobs.process import (
     Asked,
     Moved,
@@ -30,36 +29,33 @@ from moments_app.jobs.process import (
     session_of,
 )
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
-from moments_app.models import Circuit, Job, MemoryAtom, MemoryStream, PromptResource
+from moments_app.models import Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.job import JobQuerySet
 from moments_app.streams.add_atoms import add_to_each
 from moments_app.streams.formation import (
-    CURRENT_FACTS,
-    CURRENT_ITEMS,
     FORMED,
     MAX_TURNS,
-    Candidate,
     FormationInput,
     Formed,
-    Known,
     atoms_of,
-    by_model,
     by_stream,
-    current_text,
+    closed_model,
+    count_from,
+    end_named,
     form,
     formation_input,
     formation_prompt,
     labelled,
     result_of,
 )
-from moments_app.streams.timeline import end_by
+from moments_app.streams.known import known_of_each
 from moments_app.turns.platform_text import drop_platform_text
+from moments_app.turns.split import split_turns
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet, SequenceRange
 from sessions_app.models.session import FEWEST_TURNS
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
-from sessions_app.tokens import weighted
 
 SWEEP = 500  # sessions a run
 PROMPT_TOKENS = 1_450  # of a call beside the turns: prompt, streams, what they have already
@@ -76,11 +72,11 @@ class FormMemories(Process[FormationInput, Formed]):
 
     def caller(self, job: Job) -> Caller:
         """Return the model for all streams; or that of a stream which is left alone now, for then the job waits."""
-        return _closed_one(job) or language_model(settings.ENGINE.model)
+        return closed_model(job) or language_model(settings.ENGINE.model)
 
     def alike(self, job: Job) -> JobQuerySet:
         """Return all formations; where a stream's own model is left alone, the job itself: others may not need it."""
-        return Job.objects.filter(pk=job.pk) if _closed_one(job) else super().alike(job)
+        return Job.objects.filter(pk=job.pk) if closed_model(job) else super().alike(job)
 
     def claim(self, job: Job) -> FormationInput | Skipped:
         """Read the turns that no formation has seen and the streams that they may go into."""
@@ -91,30 +87,22 @@ class FormMemories(Process[FormationInput, Formed]):
             turns, is_cut = again.turns, again.is_cut
         else:
             waiting = list(_unformed(session)[: MAX_TURNS + 1])
-            turns, is_cut = waiting[:MAX_TURNS], len(waiting) > MAX_TURNS
+            turns = _of_one_call(waiting)
+            is_cut = len(waiting) > len(turns)
         shown = drop_platform_text(turns)
         if not shown:
-            _count_from(session, turns[-1].sequence if turns else session.last_sequence)
+            count_from(session, turns[-1].sequence if turns else session.last_sequence)
             return Skipped("no turns to form memories from")
         MemoryStream.objects.ensure_for(session)
         streams = labelled(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
         if not streams:
-            _count_from(session, turns[-1].sequence)
+            count_from(session, turns[-1].sequence)
             return Skipped("no stream is active")
-        facts = _facts(streams.values())
-        input = formation_input(
-            session, turns, shown, streams, formation_prompt(session), _known(session, streams, facts)
-        )
+        [known] = known_of_each(session.user, [streams])
+        input = formation_input(session, turns, shown, streams, formation_prompt(session), known)
         if again:
             input = replace(input, again=again.rest, unreadable=again.unreadable)
         return replace(input, is_cut=is_cut)
-
-    def part(self, input: FormationInput) -> Part | None:
-        """Return the call about the streams that name no model of their own."""
-        sections = by_model(input).get("")
-        if input.is_cut or not sections:
-            return None
-        return Part(replace(input.request, sections=sections), [turn.index for turn in input.request.turns])
 
     def think(self, input: FormationInput, engine: Engine, progress: Progress) -> Formed:
         return form(input, engine, progress)
@@ -133,9 +121,9 @@ class FormMemories(Process[FormationInput, Formed]):
         UserProfile.objects.locked().get(pk=session.user_id)
         atoms = atoms_of(job, input, answer)
         add_to_each(by_stream(input, answer, atoms), requested_by=f"job:{job.job_id}")
-        ended = sum(_end(atom, item, input) for atom, item in zip(atoms, answer.candidates, strict=True))
+        ended = sum(end_named(atom, item, input) for atom, item in zip(atoms, answer.candidates, strict=True))
         if input.again is None:
-            _count_from(session, input.last_sequence)
+            count_from(session, input.last_sequence)
         complete(job, FORMED, result_of(input, answer, atoms, ended=ended))
         _follow_up(job, session, input)
 
@@ -144,12 +132,14 @@ class FormMemories(Process[FormationInput, Formed]):
         return is_due(session)
 
     def rewind(self, job: Job) -> bool:
-        done = Job.objects.filter(session=job.session, process=self.name, status=Job.Status.COMPLETED)
-        if (last := done.order_by("-id").first()) is None:
+        done = Job.objects.filter(session=job.session, status=Job.Status.COMPLETED)
+        formed = done.filter(Q(process=self.name) | Q(result__has_key=FORMED))
+        if (last := formed.order_by("-id").first()) is None:
             return False
+        result = last.result.get(FORMED, last.result)
         # What came of it would be shown to the engine as known already.
         MemoryAtom.objects.filter(job=last).update(state=MemoryAtom.State.EVICTED)
-        job.params = {RANGES_AGAIN: [[last.result["first_sequence"], last.result["last_sequence"]]]}
+        job.params = {RANGES_AGAIN: [[result["first_sequence"], result["last_sequence"]]]}
         return True
 
     def workload(self, *, everything: bool) -> Workload:
@@ -200,6 +190,12 @@ def _unformed(session: Session) -> QuerySet[Message]:
     return _formable(turns)
 
 
+def _of_one_call(turns: Sequence[Message]) -> Sequence[Message]:
+    """Return the first turns, as many as one run takes."""
+    parts = split_turns(turns[:MAX_TURNS])
+    return turns[: parts[0].stop] if parts else ()
+
+
 def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
     return turns.believed().exclude(role=Message.Role.SYSTEM).order_by("sequence")
 
@@ -215,7 +211,7 @@ class Again:
         unreadable: ranges of turns before those, or among them, that are archived and can't be read.
     """
 
-    turns: list[Message]
+    turns: Sequence[Message]
     is_cut: bool
     rest: list[SequenceRange]
     unreadable: list[SequenceRange]
@@ -232,39 +228,16 @@ def _again(session: Session, ranges: Sequence[Sequence[int]]) -> Again | None:
     while waiting:
         first, last = waiting.popleft()
         said = list(_formable(Message.objects.said_at(session, sequence__range=(first, last)))[: MAX_TURNS + 1])
-        if is_cut := len(said) > MAX_TURNS:
-            waiting.appendleft((said.pop().sequence, last))
-        turns, missing = with_readable_text(session.user, said)
+        taken = _of_one_call(said)
+        if is_cut := len(said) > len(taken):
+            waiting.appendleft((said[len(taken)].sequence, last))
+        turns, missing = with_readable_text(session.user, taken)
         unreadable += missing
         if drop_platform_text(turns):
             return Again(turns, is_cut, list(waiting), unreadable)
     if unreadable:
         raise ArchiveError(MISSING)
     return None
-
-
-def _facts(streams: Iterable[MemoryStream]) -> dict[int, MemoryAtom]:
-    """Return what holds in the person's own streams, numbered: what lasts and what is new first."""
-    own = [stream.pk for stream in streams if not stream.is_shard]
-    facts = MemoryAtom.objects.active().facts().filter(stream__in=own, is_candidate=False)
-    return dict(enumerate(facts.order_by("-worth", "-formed_at", "-id")[:CURRENT_FACTS], start=1))
-
-
-def _known(session: Session, streams: Mapping[str, MemoryStream], facts: dict[int, MemoryAtom]) -> Known:
-    return Known(facts, {label: _current(session, stream, facts.values()) for label, stream in streams.items()})
-
-
-def _current(session: Session, stream: MemoryStream, facts: Iterable[MemoryAtom]) -> str:
-    """Return what a stream has already beside the numbered facts, as the session's person may know it."""
-    latest = stream.atoms.active().seen_by(session.user).exclude(pk__in=[fact.pk for fact in facts]).newest_first()
-    return current_text(stream, latest.values_list("content", flat=True)[:CURRENT_ITEMS])
-
-
-def _closed_one(job: Job) -> Caller | None:
-    """Return the first of the streams' own models that is left alone now; None where none is."""
-    own = MemoryStream.objects.seen_by(session_of(job)).extracting().exclude(extraction_model="")
-    callers = [language_model(model) for model in sorted({stream.own_model for stream in own} - {""})]
-    return next((caller for caller in callers if Circuit.objects.open_of(caller)), None)
 
 
 # --- commit ---
@@ -278,23 +251,3 @@ def _follow_up(job: Job, session: Session, input: FormationInput) -> None:
         forced = bool(rest) or input.is_cut
         by = f"job:{job.job_id}"
         Job.objects.request(FormMemories.name, session, requested_by=by, force=forced, params=params)
-
-
-def _end(atom: MemoryAtom, candidate: Candidate, input: FormationInput) -> int:
-    """End what the engine says that an item ends, where that was said before; return how many facts."""
-    if atom._state.adding:  # known already
-        return 0
-    named = {input.facts[number] for number in candidate.draft.ends} - {atom.pk}
-    facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
-    return sum(end_by(fact, atom) for fact in facts)
-
-
-def _count_from(session: Session, last_sequence: int) -> None:
-    """Have the intervals count what came after this turn."""
-    later = session.messages.turns().filter(user_id=session.user_id, sequence__gt=last_sequence)
-    after = list(later.values_list("role", "tokens"))
-    waiting = sum(weighted(role, tokens) for role, tokens in after)
-    session.formed_to = last_sequence
-    session.formed_message_count = session.message_count - len(after)
-    session.formed_weighted_tokens = session.weighted_tokens - waiting
-    session.save(update_fields=["last_formation_sequence", "formed_message_count", "formed_weighted_tokens"])

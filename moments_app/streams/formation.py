@@ -13,22 +13,24 @@ from typing import Any, Self
 from django.conf import settings
 from pydantic import ValidationError
 
+from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.formation import DraftAtom, FormationRequest, Limits, StreamSection
 from moments_app.engines.interface import Engine
-from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force
-from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
+from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force, session_of
+from moments_app.models import Circuit, Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import belonging_to
+from moments_app.streams.known import CURRENT_CHARS, Known
+from moments_app.streams.timeline import end_by
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns.engine_input import engine_turn
 from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
+from sessions_app.tokens import weighted
 
+ANY_NUMBER = 1_000_000  # of items: how many are kept depends on what was said
 MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
-CURRENT_ITEMS = 20  # of a stream's latest, shown to the engine so that they are not said again
-CURRENT_FACTS = 40  # of the person's, by number, so that the engine says which of them are over
-CURRENT_CHARS = 6_000
 FORMED = "memories_formed"  # in the event log
 
 
@@ -94,19 +96,6 @@ class Formed:
     engine: str
 
 
-@dataclass(frozen=True)
-class Known:
-    """What streams have already, so that it is not said again.
-
-    Args:
-        facts: the person's that hold, by the numbers by which an item says which of them it ends.
-        current: the text and the items of a stream, by its label.
-    """
-
-    facts: Mapping[int, MemoryAtom] = field(default_factory=dict)
-    current: Mapping[str, str] = field(default_factory=dict)
-
-
 # --- claim ---
 
 
@@ -166,46 +155,49 @@ def _request(
     known: Known,
     prompt: PromptVersion,
 ) -> FormationRequest:
-    share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
+    most = settings.MOMENT_BUILDER.max_input_tokens
     return FormationRequest(
-        turns=[engine_turn(turn, share, session.user.zone, index=turn.sequence) for turn in shown],
-        sections=[_section(label, stream, len(shown), known) for label, stream in streams.items()],
+        turns=[engine_turn(turn, most, session.user.zone, index=turn.sequence) for turn in shown],
+        sections=[_section(label, stream, known) for label, stream in streams.items()],
         prompt=prompt.content,
     )
 
 
-def _section(label: str, stream: MemoryStream, turns: int, known: Known) -> StreamSection:
-    observations = _limits(turns, stream.observation_min, stream.observation_max, stream.observation_max_words)
-    most = _most_facts(stream)
-    facts = _limits(turns, min(stream.fact_min, most), most, stream.fact_max_words)
+def _section(label: str, stream: MemoryStream, known: Known) -> StreamSection:
     return StreamSection(
         label=label,
         prompt=stream.extraction_prompt,
-        observations=observations if stream.extracts_observations else None,
-        facts=facts if stream.extracts_facts else None,
+        observations=Limits(0, ANY_NUMBER, stream.observation_max_words) if stream.extracts_observations else None,
+        facts=Limits(0, ANY_NUMBER, stream.fact_max_words) if stream.extracts_facts else None,
         current=known.current.get(label, ""),
         facts_now={number: _dated(fact) for number, fact in known.facts.items() if fact.stream_id == stream.pk},
     )
-
-
-def _most_facts(stream: MemoryStream) -> int:
-    """Return the most facts of one formation: what goes beyond the stream's buffer would be evicted at once."""
-    return min(stream.fact_max, stream.fact_buffer_max)
-
-
-def _limits(turns: int, least: int, most: int, words: int) -> Limits:
-    """Return the limits, scaled with the length of the conversation: the most at an interval's worth of turns."""
-    share = min(1.0, turns / settings.MEMORY_FORMATION.message_interval)
-    return Limits(least, max(least, 1, round(least + (most - least) * share)) if most else 0, words)
 
 
 def _dated(fact: MemoryAtom) -> str:
     return f"{fact.content} ({fact.formed_at:%Y-%m-%d})"
 
 
-def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
-    """Return a stream's text and its latest items as a request has them."""
-    return "\n".join([stream.consolidated_content, *contents]).strip()[:CURRENT_CHARS]
+def with_news(input: FormationInput, news: Mapping[int, Sequence[str]]) -> FormationInput:
+    """Return an input that also shows what is about to be added to its streams.
+
+    Args:
+        input: as claimed.
+        news: texts by the primary key of the stream, oldest first.
+    """
+    sections = [
+        replace(section, current="\n".join([*reversed(new), section.current])[:CURRENT_CHARS]) if new else section
+        for section in input.request.sections
+        for new in [news.get(input.streams[section.label].pk, ())]
+    ]
+    return replace(input, request=replace(input.request, sections=sections))
+
+
+def closed_model(job: Job) -> Caller | None:
+    """Return the first of the streams' own models that is left alone now; None where none is."""
+    own = MemoryStream.objects.seen_by(session_of(job)).extracting().exclude(extraction_model="")
+    callers = [language_model(model) for model in sorted({stream.own_model for stream in own} - {""})]
+    return next((caller for caller in callers if Circuit.objects.open_of(caller)), None)
 
 
 # --- think ---
@@ -244,24 +236,17 @@ def _candidates(entry: Any, labels: Collection[str], input: FormationInput, drop
         dropped["unknown stream"] += 1
         return []
     kinds = {
-        MemoryAtom.Type.OBSERVATION: (
-            stream.extracts_observations,
-            stream.observation_max,
-            stream.observation_max_words,
-            "observations",
-        ),
-        MemoryAtom.Type.FACT: (stream.extracts_facts, _most_facts(stream), stream.fact_max_words, "facts"),
+        MemoryAtom.Type.OBSERVATION: (stream.extracts_observations, stream.observation_max_words, "observations"),
+        MemoryAtom.Type.FACT: (stream.extracts_facts, stream.fact_max_words, "facts"),
     }
     found = []
-    for atom_type, (is_wanted, most, words, name) in kinds.items():
+    for atom_type, (is_wanted, words, name) in kinds.items():
         items = entry.get(name)
         if not isinstance(items, list):
             dropped[f"{name} are no list"] += items is not None
             continue
         wanted = items if is_wanted else ()
-        good = [one for item in wanted if (one := _candidate(item, label, atom_type, words, input, dropped))]
-        dropped["over the stream's limit"] += len(good[most:])
-        found += good[:most]
+        found += [one for item in wanted if (one := _candidate(item, label, atom_type, words, input, dropped))]
     return found
 
 
@@ -346,3 +331,23 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
 def _said_at(sources: Sequence[Message]) -> datetime:
     """Return the time of the last of the turns that an item comes from."""
     return max(sources, key=lambda message: message.sequence).created_at
+
+
+def end_named(atom: MemoryAtom, candidate: Candidate, input: FormationInput) -> int:
+    """End the facts that the engine says an item ends, where they were said before; return how many."""
+    if atom._state.adding:  # known already
+        return 0
+    named = {input.facts[number] for number in candidate.draft.ends} - {atom.pk}
+    facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
+    return sum(end_by(fact, atom) for fact in facts)
+
+
+def count_from(session: Session, last_sequence: int) -> None:
+    """Have the intervals count what came after this turn."""
+    later = session.messages.turns().filter(user_id=session.user_id, sequence__gt=last_sequence)
+    after = list(later.values_list("role", "tokens"))
+    waiting = sum(weighted(role, tokens) for role, tokens in after)
+    session.formed_to = last_sequence
+    session.formed_message_count = session.message_count - len(after)
+    session.formed_weighted_tokens = session.weighted_tokens - waiting
+    session.save(update_fields=["last_formation_sequence", "formed_message_count", "formed_weighted_tokens"])

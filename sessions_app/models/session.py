@@ -19,7 +19,7 @@ LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
 CHECKED_EVERY = timedelta(minutes=30)  # all sessions, for work that nobody asked for
 COLD_AFTER = timedelta(minutes=10)  # a session idle for longer is formed below the intervals
-FEWEST_TURNS = 4  # that are formed, digested or settled
+FEWEST_TURNS = 4  # that are formed or digested before a session is settled
 DIGESTED_TURNS = 8  # live turns from which a request makes a digest
 KEEP_RECENT = 8  # newest turns that the digest of an active session leaves live
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
@@ -78,13 +78,12 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(status=Session.Status.ACTIVE, last_arrived_at__lt=_inactive_before(), message_count__gt=0)
 
     def quiet(self) -> Self:
-        """Return idle sessions with enough turns that are live or in no moment."""
+        """Return idle sessions with turns that are live or in no moment."""
         return self.idle().worth_settling()
 
     def worth_settling(self) -> Self:
-        """Return sessions with enough turns that are live or in no moment, idle or not."""
-        enough = Q(live_turns__gte=FEWEST_TURNS) | Q(unbuilt_turns__gte=FEWEST_TURNS)
-        return self.alias(live_turns=LIVE, unbuilt_turns=UNBUILT).filter(enough)
+        """Return sessions with turns that are live or in no moment, idle or not."""
+        return self.alias(live_turns=LIVE, unbuilt_turns=UNBUILT).filter(Q(live_turns__gt=0) | Q(unbuilt_turns__gt=0))
 
     def settled_soon(self) -> Self:
         """Return sessions that will be settled if nobody says anything more, or that should have been just now."""

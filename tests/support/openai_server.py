@@ -590,7 +590,7 @@ def moments_of(body: dict[str, Any]) -> dict[str, Any]:
         "profile_changes": _profile_changes(body, f"Spoke of {', '.join(moments[-1]['topic_tags'])}."),
         "new_interests": moments[-1]["topic_tags"][:1],
         "new_preferred_topics": moments[-1]["topic_tags"][:2],
-        "recent_journey": f"From {times[0]} to {times[-1]}.",
+        "recent_journey": f"From {times[0]} to {times[-1]}." if times else "",
     }
 
 

@@ -20,7 +20,7 @@ SHOWN_LINES = 2  # of what else a stream has, that a model is shown
 
 @dataclass(frozen=True)
 class Limits:
-    """The number of items that a stream takes, and of words in each."""
+    """The number of items that a stream takes, and of words in each; a model is told of the words alone."""
 
     least: int
     most: int
@@ -175,7 +175,4 @@ def _shown(section: StreamSection, turns: Sequence[Turn]) -> dict[str, object]:
 
 
 def _limits(limits: Limits | None) -> str:
-    if limits is None:
-        return ""
-    least = f"{limits.least} to " if limits.least else ""
-    return f"{least}{limits.most} of {limits.words} words"
+    return f"at most {limits.words} words each" if limits else ""

@@ -14,7 +14,7 @@ from moments_app.engines.extractive.digest import digest
 from moments_app.engines.extractive.formation import form_memories
 from moments_app.engines.extractive.moments import build_moments
 from moments_app.engines.extractive.summary import roll_summary
-from moments_app.engines.together import Part
+from moments_app.engines.shared_call import Part
 
 
 class ExtractiveEngine:
@@ -31,8 +31,9 @@ class ExtractiveEngine:
         """Return itself."""
         return self
 
-    def ask_together(self, parts: Sequence[Part]) -> None:
-        """Do nothing: it costs nothing to be asked for each."""
+    def with_answers(self, parts: Sequence[Part]) -> "ExtractiveEngine":
+        """Return itself: a call costs nothing."""
+        return self
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """Return the message itself: its rarest words find best."""

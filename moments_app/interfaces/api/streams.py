@@ -2,12 +2,17 @@
 
 import uuid
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.exceptions import ValidationError as InvalidStream
 from django.db.models import Q, QuerySet
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
+from drf_spectacular.utils import (
+    extend_schema,
+    extend_schema_field,
+    extend_schema_serializer,
+    extend_schema_view,
+)
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
@@ -53,6 +58,8 @@ STREAM_FIELDS = (
 )
 
 
+IGNORED = ("observation_min", "observation_max", "fact_min", "fact_max")
+NO_LIMIT = "Deprecated and ignored: a formation keeps everything that could be asked later."
 PROMPTS = ("extraction_prompt", "consolidation_prompt")
 HIDDEN = "Null for a shard if the key belongs to a user."
 
@@ -72,6 +79,7 @@ class Count(IntegerField):
         super().__init__(min_value=0, max_value=10_000, required=False, **kwargs)
 
 
+@extend_schema_serializer(deprecate_fields=IGNORED)
 class StreamPatch(PersonQuery):
     """The fields of a stream that can be changed."""
 
@@ -79,11 +87,11 @@ class StreamPatch(PersonQuery):
     extraction_prompt = TextField(max_length=10_000, required=False)
     extracts_observations = BooleanField(required=False)
     extracts_facts = BooleanField(required=False)
-    observation_min = Count()
-    observation_max = Count()
+    observation_min = Count(help_text=NO_LIMIT)
+    observation_max = Count(help_text=NO_LIMIT)
     observation_max_words = Count()
-    fact_min = Count()
-    fact_max = Count()
+    fact_min = Count(help_text=NO_LIMIT)
+    fact_max = Count(help_text=NO_LIMIT)
     fact_max_words = Count()
     extraction_model = TextField(
         max_length=255,
@@ -100,6 +108,7 @@ class StreamPatch(PersonQuery):
     consolidated_content = TextField(max_length=50_000, allow_blank=True, required=False)
 
 
+@extend_schema_serializer(deprecate_fields=IGNORED)
 class ShardInput(StreamPatch):
     """A new shard."""
 
@@ -108,6 +117,7 @@ class ShardInput(StreamPatch):
     extraction_prompt = TextField(max_length=10_000)
 
 
+@extend_schema_serializer(deprecate_fields=IGNORED)
 class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
     """A memory stream."""
 
@@ -129,6 +139,7 @@ class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
             *STREAM_FIELDS,
             "last_updated_at",
         )
+        extra_kwargs: ClassVar = {name: {"help_text": NO_LIMIT} for name in IGNORED}
 
     def to_representation(self, stream: MemoryStream) -> dict[str, Any]:
         """Return the fields. Only a service key gets the prompts of a shard, which belong to the operator."""
@@ -150,6 +161,7 @@ class StreamLine(serializers.Serializer[Any]):
     )
 
 
+@extend_schema_serializer(deprecate_fields=IGNORED)
 class StreamDetail(StreamAnswer):
     """A memory stream, with the lines of its consolidated text."""
 

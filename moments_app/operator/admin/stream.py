@@ -100,8 +100,8 @@ class MemoryStreamAdmin(PageAdmin):
                 "fields": (
                     "is_active",
                     "extraction_prompt",
-                    ("extracts_observations", "observation_min", "observation_max", "observation_max_words"),
-                    ("extracts_facts", "fact_min", "fact_max", "fact_max_words"),
+                    ("extracts_observations", "observation_max_words"),
+                    ("extracts_facts", "fact_max_words"),
                     ("fact_buffer_max", "extraction_model"),
                 ),
             },

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from drf_spectacular.generators import SchemaGenerator
 
+from moments_app.interfaces.api.streams import IGNORED, NO_LIMIT
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.streams.consolidate import Consolidate
 from sessions_app.models import ApiKey, UserProfile
@@ -66,6 +68,14 @@ class TestShards:
         assert listed["streams"][0]["stream_type"] == "agent"
         assert listed["total"] == 3
         assert service.get("streams", user_id="ada", stream_type="user").json()["total"] == 1
+
+    def test_the_numbers_of_items_are_deprecated(self, service: Api) -> None:
+        schemas = SchemaGenerator().get_schema(request=None, public=True)["components"]["schemas"]  # type: ignore[no-untyped-call]
+        for name in ("StreamAnswer", "ShardInputRequest", "PatchedStreamPatchRequest"):
+            fields = schemas[name]["properties"]
+            deprecated = {field for field, told in fields.items() if told.get("deprecated")}
+            assert deprecated == set(IGNORED)
+            assert {fields[field]["description"] for field in IGNORED} == {NO_LIMIT}
 
     def test_a_name_that_exists_is_a_conflict(self, service: Api) -> None:
         assert [make(service).status_code for _ in range(2)] == [201, 409]

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryproject.conf import MomentBuilderSettings
-from moments_app.moments.division import normalised, split
+from moments_app.moments.division import normalised
+from moments_app.turns.split import split
 
 DEFAULTS = MomentBuilderSettings()
 

@@ -9,16 +9,15 @@ import pytest
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.engines import together
 from moments_app.jobs.runner import run_job
-from moments_app.models import EngineCall, Job, MemoryAtom, Moment, PromptResource
+from moments_app.models import EngineCall, Job, MemoryAtom, Moment, ProfileLine, PromptResource
 from moments_app.prompts import MEMORY_EXTRACTION_URI, MOMENT_BUILDER_URI, SESSION_DIGEST_URI
 from moments_app.sessions.settle import Settle
 from moments_app.streams.form import FormMemories
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
-from tests.support.jobs import assert_each_compacted_turn_is_in_exactly_one_moment, work_off
+from tests.support.jobs import assert_chain_is_whole, assert_each_compacted_turn_is_in_exactly_one_moment, work_off
 from tests.support.openai_server import OpenAIServer, right_answer
 from tests.support.transcript import talk
 
@@ -107,7 +106,7 @@ def test_row_3_where_the_call_fails_each_asks_by_itself(
     all_is_there(session)
 
 
-def test_row_2_a_part_that_was_asked_about_something_else_by_now_is_not_used(
+def test_row_2_an_answer_about_a_profile_that_has_changed_since_is_not_used(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     session = talk(ada, 9)
@@ -117,15 +116,17 @@ def test_row_2_a_part_that_was_asked_about_something_else_by_now_is_not_used(
         behave.answer_well(handler, body)
 
     model_server.queue(edit)
-    assert settle(session).status == Job.Status.COMPLETED
-    assert asked_for(model_server) == ["combined", "moment-builder"]
+    assert settle(session).status == Job.Status.QUEUED
+    work_off()
+    session.refresh_from_db()
+    assert asked_for(model_server) == ["combined", "combined"]
     ada.refresh_from_db()
     assert "Ada is a potter." in ada.summary or "Spoke of" in ada.summary
     all_is_there(session)
 
 
 @pytest.mark.slow
-def test_row_5_what_was_stored_before_a_worker_died_is_not_asked_for_again(
+def test_row_5_a_worker_that_died_before_the_commit_left_nothing_and_all_is_written_once(
     ada: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
@@ -136,16 +137,17 @@ def test_row_5_what_was_stored_before_a_worker_died_is_not_asked_for_again(
 
     session = talk(ada, 9)
     with monkeypatch.context() as patch:
-        patch.setattr(FormMemories, "commit", die)
+        patch.setattr("moments_app.sessions.settle._tell", die)  # the last of the commit
         with pytest.raises(Killed):
             settle(session)
+    session.refresh_from_db()
+    assert (session.status, session.unbuilt_count) == ("active", 9)
+    assert not Moment.objects.exists()
+    assert not MemoryAtom.objects.exists()
     Job.objects.open().update(status=Job.Status.QUEUED, run_after=timezone.now(), heartbeat_at=None)
-    moments = list(Moment.objects.values_list("key", flat=True))
     work_off()
     session.refresh_from_db()
-    assert list(Moment.objects.values_list("key", flat=True)) == moments
     assert asked_for(model_server) == ["combined", "combined"]
-    assert "# moments" not in model_server.requests[1]["messages"][1]["content"]
     all_is_there(session)
     assert Counter(MemoryAtom.objects.values_list("stream", "content")).most_common(1)[0][1] == 1
 
@@ -188,9 +190,88 @@ def test_sessions_that_are_settled_soon_are_not_formed_before(
     assert str(formed.sweep(dry_run=True)) == "asked for: 1"
 
 
-def test_answers_wait_for_the_job_that_asked_and_for_nobody_after_it() -> None:
-    with together.answers_kept():
-        kept = together.answers_that_wait()
-        with together.answers_kept():
-            assert together.answers_that_wait() is kept
-    assert together.answers_that_wait() is not kept
+def many(user: UserProfile, count: int) -> list[Session]:
+    """Ask for the settling of small sessions."""
+    sessions = [talk(user, 4, session_id=f"s{number}", days=number) for number in range(count)]
+    for session in sessions:
+        Job.objects.request(Settle.name, session, requested_by="test")
+    return sessions
+
+
+def all_are_there(sessions: list[Session]) -> None:
+    for session in sessions:
+        session.refresh_from_db()
+        all_is_there(session)
+
+
+@pytest.mark.slow
+def test_small_sessions_of_a_person_share_a_call_that_says_what_is_known_once(
+    ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
+) -> None:
+    sessions = [*many(ada, 5), *many(bo, 1)]
+    work_off()
+    assert asked_for(model_server) == ["combined", "combined"]
+    system, asked = (message["content"] for message in model_server.requests[0]["messages"])
+    assert [turn["index"] for turn in behave.turns_of(model_server.requests[0])] == list(range(20))
+    assert (system.count("# digest"), asked.count("Profile so far: "), asked.count('"stream": "user"')) == (1, 1, 1)
+    all_are_there(sessions)
+    for derived in (*Moment.objects.all(), *MemoryAtom.objects.exclude(source_session=None)):
+        assert derived.job is not None
+        assert derived.job.session_id == derived.source_session_id
+    for atom in MemoryAtom.objects.filter(stream__stream_type="session"):
+        held = Message.objects.filter(pk__in=atom.source_message_ids)
+        assert held.exists()
+        assert not held.exclude(session=atom.source_session_id).exists()
+    assert_chain_is_whole(ada)
+
+
+@pytest.mark.slow
+def test_row_3_where_the_shared_call_fails_the_first_session_is_asked_about_alone(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    sessions = many(ada, 3)
+
+    def fail_on_several(handler: behave.Handler, body: dict[str, Any]) -> None:
+        answer = behave.error(500) if "moments_2" in str(body) else behave.answer_well
+        answer(handler, body)
+
+    model_server.always(fail_on_several)
+    work_off()
+    assert asked_for(model_server)[:2] == ["combined", "combined"]
+    all_are_there(sessions)
+
+
+@pytest.mark.slow
+def test_row_3_a_bad_part_of_a_later_session_costs_no_other_session(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    sessions = many(ada, 3)
+    model_server.queue(without("moments_2"), behave.error(500))
+    work_off()
+    assert asked_for(model_server) == ["combined", "moment-builder", "combined"]
+    all_are_there(sessions)
+
+
+def test_changes_of_the_profile_by_several_sessions_are_all_made(ada: UserProfile, model_server: OpenAIServer) -> None:
+    def change(handler: behave.Handler, body: dict[str, Any]) -> None:
+        answer = right_answer(body)
+        for part in ("moments", "moments_2"):
+            first = behave.parts_of(body["messages"][1]["content"])[part].splitlines()
+            turn = next(turn for line in first if (turn := behave.as_turn(line)))
+            said = turn["text"].rstrip(".").removeprefix("Turn ")
+            answer[part]["user_summary_update"] = ""
+            answer[part]["profile_changes"] = [
+                {"line": 0, "text": f"Spoke at {part}: Turn {said}.", "message_indexes": [turn["index"]]}
+            ]
+        handler.complete(json.dumps(answer))
+
+    ada.summary = "Keeps bees."
+    ada.save()
+    many(ada, 2)
+    model_server.queue(change)
+    work_off()
+    ada.refresh_from_db()
+    lines = list(ProfileLine.objects.filter(user=ada, ended_at=None).order_by("position"))
+    assert [line.text.partition(":")[0] for line in lines] == ["Keeps bees.", "Spoke at moments", "Spoke at moments_2"]
+    held = [Message.objects.get(pk=pk).session.session_id for line in lines for pk in line.source_message_ids]
+    assert held == ["s0", "s1"]

@@ -127,28 +127,45 @@ class TestAQuietSession:
         assert session.last_moment_message_idx == 5
 
     @pytest.mark.slow
-    def test_more_turns_than_one_build_takes(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("moments_app.moments.build.MAX_TURNS", 30)
+    def test_more_turns_than_one_call_takes_are_settled_part_by_part(
+        self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("moments_app.sessions.quiet_sessions.MOST_TURNS", 30)
         session = talk(ada, 100)
         assert settle(session).status == Job.Status.COMPLETED
+        assert (session.status, session.last_moment_message_idx, session.last_formation_sequence) == ("active", 29, 29)
+        work_off()
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
-        assert session.last_moment_message_idx == 99
+        assert (session.status, session.built_to, session.formed_to) == ("cleared", 99, 99)
+        assert session.messages.partitions().count() == 1
+
+    def test_its_digest_covers_all_turns_that_no_moment_holds(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 60)
+        build(session)
+        model_server.requests.clear()
+        settle(session)
+        [asked] = [body["messages"][1]["content"] for body in model_server.requests if "input" not in body]
+        digest = behave.parts_of(asked)["digest"]
+        assert [turn["index"] for turn in map(behave.as_turn, digest.splitlines()) if turn] == list(range(42, 60))
+        assert session.live_from_sequence == 60
 
 
 class TestWhichSessions:
     """Quiet ones, each once."""
 
-    def test_idle_ones_with_enough_turns(self, ada: UserProfile) -> None:
+    def test_idle_ones_however_short(self, ada: UserProfile) -> None:
         talk(ada, 4, session_id="quiet")
-        talk(ada, 3, session_id="short")
+        talk(ada, 1, session_id="short")
         append(ada, "active", [NewMessage("user", "Now.")] * 9)
-        assert compact_sessions(dry_run=True).settled == 1
+        assert compact_sessions(dry_run=True).settled == 2
         assert not Job.objects.exists()
-        assert compact_sessions().settled == 1
+        assert compact_sessions().settled == 2
         work_off()
         assert dict(Session.objects.values_list("session_id", "status")) == {
             "quiet": "cleared",
-            "short": "active",
+            "short": "cleared",
             "active": "active",
         }
         assert compact_sessions().settled == 0
@@ -197,25 +214,19 @@ class TestWhichSessions:
 
 
 class TestFailure:
-    """A step that fails is seen, and the session stays as it was."""
+    """A settling that fails is seen, and the session stays as it was."""
 
     @pytest.mark.slow
-    def test_a_failing_step_holds_the_clearing_back(
-        self, ada: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_nothing_is_written_until_the_model_answers(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 9)
         model_server.always(behave.error(500))
         job = settle(session)
-        assert job.status == Job.Status.QUEUED
-        assert "Waiting for build_moments" in job.error
-        assert job.attempts == 0
-        assert (session.status, session.live_count) == ("active", 9)
-        Job.objects.filter(process=Settle.name).update(run_after=timezone.now())
-        monkeypatch.setattr("moments_app.jobs.orchestrator.BUSY_PAUSE", timedelta(0))
+        assert (job.status, job.attempts) == (Job.Status.QUEUED, 1)
+        assert "status 500" in job.error
+        assert (session.status, session.live_count, session.unbuilt_count) == ("active", 9, 9)
+        assert not MemoryAtom.objects.exists()
         work_off()
-        failed = dict(Job.objects.values_list("process", "status"))
-        assert failed[Settle.name] == failed["build_moments"] == Job.Status.FAILED
-        assert "build_moments failed" in Job.objects.get(process=Settle.name).error
+        assert Job.objects.get(process=Settle.name).status == Job.Status.FAILED
         model_server.always(behave.answer_well)
         compact_sessions()
         work_off()

@@ -193,15 +193,12 @@ class TestItems:
         assert contents() == ["The first sentence is short."]
         assert cut_words("one two three", 2) == "one two"
 
-    def test_of_more_items_than_a_stream_takes_the_first_are_kept(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
+    def test_all_items_are_kept_whatever_their_number(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         many = [item(f"Fact {letter}{other} of the many.", 1) for letter in "bcdefghj" for other in "klmnopqrst"]
         model_server.queue(answer({"stream": "session", "facts": many}, {"stream": "user", "observations": many}))
         job = form(talk(ada, 6))
-        assert MemoryAtom.objects.filter(state="evicted").count() == 0
-        assert MemoryAtom.objects.count() == 10
-        assert job.result["dropped"] == {"over the stream's limit": 150}
+        assert MemoryAtom.objects.count() == 160
+        assert (job.result["atoms"], job.result["dropped"]) == (160, {})
 
     @pytest.mark.slow
     def test_the_oldest_facts_are_evicted_over_the_buffer_and_not_deleted(
@@ -385,36 +382,30 @@ class TestOwnModels:
         assert service.patch(address, user_id="ada", extraction_model="").json()["extraction_model"] == ""
 
 
-def test_without_a_model_a_shard_gets_facts_beside_observations_and_shards_of_one_name_both(ada: UserProfile) -> None:
+def test_without_a_model_each_of_two_shards_of_one_name_gets_what_fits_its_prompt(ada: UserProfile) -> None:
     prompt = "What is known of kilns, elements and firing schedules"
     said = [
         "A kiln element lasts about 150 firings.",
         "The firing schedule of a kiln begins with 60 degrees an hour.",
         "The kiln and its elements cool in twelve hours.",
         "A kiln element of kanthal lasts longest with a slow firing.",
-    ] * 2
+    ]
     shards = [shard("kilns", agent, prompt, observation_max=2) for agent in ("", "default")]
-    form(append(ada, "s1", [NewMessage("assistant", text) for text in said]).session)
+    form(append(ada, "s1", [NewMessage("assistant", text) for text in said * 2]).session)
     for stream in shards:
-        found = {kind: contents(stream=stream, atom_type=kind) for kind in ("observation", "fact")}
-        assert found["observation"] and found["fact"]
-        assert not set(found["observation"]) & set(found["fact"])
+        assert len(contents(stream=stream)) == len(set(contents(stream=stream))) == len(said)
 
 
-def test_no_more_facts_are_kept_of_a_formation_than_the_buffer_holds(
+def test_a_formation_keeps_more_facts_than_the_text_of_the_stream_has(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     session = talk(ada, 90)
     MemoryStream.objects.ensure_for(session)
-    limits = {"fact_max": 80, "observation_max": 80, "fact_buffer_max": 8}
-    MemoryStream.objects.update(extracts_observations=True, **limits)
+    MemoryStream.objects.update(fact_max=80, fact_buffer_max=8)
     many = [item(f"Turn {letter}{other} is about the kiln.", 1) for letter in "bcdefghj" for other in "klmnopqrst"]
-    model_server.queue(answer({"stream": "session", "facts": many, "observations": []}))
+    model_server.queue(answer({"stream": "session", "facts": many}))
     job = form(session)
-    asked = model_server.requests[0]["messages"][1]["content"]
-    assert '"facts": "8 of 50 words"' in asked
-    assert job.result["atoms"] == 8 and job.result["dropped"] == {"over the stream's limit": 72}
-    assert not MemoryAtom.objects.filter(state="evicted").exists()
+    assert job.result["atoms"] == 80 and job.result["dropped"] == {}
 
 
 def test_items_are_added_by_as_many_statements_whatever_their_number_and_what_ended_is_left_out(

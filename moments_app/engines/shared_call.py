@@ -1,0 +1,189 @@
+"""One call for several requests: the turns are sent once, and the answer has a part for each request.
+
+The prompt is composed of the prompts in force. The requests may be about several conversations of one person. Each part
+is read and judged as the answer to its own call would be, so a bad part spoils no good one: its request is asked for
+again in a call of its own.
+"""
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pydantic import BaseModel, create_model
+
+from moments_app.engines.answers import InvalidAnswer, read_object, validated_text
+from moments_app.engines.calls.digest import DigestRequest
+from moments_app.engines.calls.formation import FormationRequest
+from moments_app.engines.calls.moments import MomentRequest
+from moments_app.engines.calls.shape import Shape
+from moments_app.engines.grounding import Judged
+from moments_app.engines.questions import Question, indexes_of, question_of
+from moments_app.engines.transcript import Turn, fenced
+
+PURPOSE = "combined"
+NAMES = {"moment-builder": "moments", "memory-extraction": "memories", "session-digest": "digest"}  # of tasks
+TASKS = "Several tasks about one conversation: answer each under its name in one JSON object."
+MORE = (
+    "There are more conversations of the same person, the later ones last: a task with a number is the task of that "
+    "name for one of them. What the first is told of the person and of streams holds for all. Say nothing twice."
+)
+
+Request = MomentRequest | FormationRequest | DigestRequest
+Came = Judged[Any] | InvalidAnswer
+
+
+@dataclass(frozen=True)
+class Part:
+    """A request that shares a call with others.
+
+    Args:
+        request: what its own call would ask.
+        sequences: of its turns, in the order of the turns.
+        conversation: number of the conversation that the turns are from; later conversations have higher numbers.
+    """
+
+    request: Request
+    sequences: Sequence[int]
+    conversation: int = 1
+
+    @property
+    def question(self) -> Question[Any]:
+        """What is asked."""
+        return question_of(self.request)
+
+    @property
+    def task(self) -> str:
+        """The name of its task, whatever the conversation."""
+        return NAMES[self.question.shape.purpose]
+
+    @property
+    def name(self) -> str:
+        """The name of its part of the answer."""
+        return self.task if self.conversation == 1 else f"{self.task}_{self.conversation}"
+
+    @property
+    def places(self) -> list["Place"]:
+        """The places of its turns among the turns of all conversations."""
+        return [(self.conversation, sequence) for sequence in self.sequences]
+
+
+Place = tuple[int, int]  # conversation and sequence
+
+
+# --- asking ---
+
+
+def prompt_of(parts: Sequence[Part]) -> str:
+    """Return the prompts in force, each once under its heading."""
+    prompts = {part.task: part.question.prompt.strip() for part in parts}
+    tasks = f"{TASKS} {MORE}" if _are_several(parts) else TASKS
+    return "\n\n".join([tasks, *(f"# {name}\n\n{prompt}" for name, prompt in prompts.items())])
+
+
+def text_of(parts: Sequence[Part]) -> str:
+    """Return the user message: what is known for each task, then the turns of all requests, numbered from 0."""
+    turns = _turns_of(parts)
+    lines: list[str] = []
+    given: set[tuple[str, str]] = set()
+    for part in parts:
+        known = [line for line in _known(part, list(turns.values())) if (part.task, line) not in given]
+        given |= {(part.task, line) for line in known}
+        about = [] if len(part.sequences) == len(turns) else [indexes_of(_numbers(part, turns))]
+        lines += [f"# {part.name}", *known, *about]
+    return "\n".join([*lines, fenced(list(turns.values()))])
+
+
+def _are_several(parts: Sequence[Part]) -> bool:
+    return any(part.conversation > 1 for part in parts)
+
+
+def _known(part: Part, turns: Sequence[Turn]) -> list[str]:
+    """Return what is known for a task, chosen for the turns of all conversations: so the tasks of a name share it."""
+    return question_of(replace(part.request, turns=turns)).known.split("\n")
+
+
+def _turns_of(parts: Sequence[Part]) -> dict[Place, Turn]:
+    """Return the turns of all requests, numbered in order; of a turn in several requests the longest form."""
+    shown: dict[Place, Turn] = {}
+    for part in parts:
+        for place, turn in zip(part.places, part.request.turns, strict=True):
+            known = shown.get(place)
+            if known is None or len(turn.content) > len(known.content):
+                shown[place] = turn
+    return {place: replace(shown[place], index=number) for number, place in enumerate(sorted(shown))}
+
+
+def _numbers(part: Part, turns: dict[Place, Turn]) -> list[int]:
+    return [turns[place].index for place in part.places]
+
+
+def shape_of(parts: Sequence[Part]) -> Shape[BaseModel]:
+    """Return the shape of the answer: that of each part under its name."""
+    shapes = {part.name: part.question.shape for part in parts}
+    asked: Any = {name: (shape.asked or shape.model, ...) for name, shape in shapes.items()}
+    model = create_model("CombinedShape", **asked)
+    return Shape(PURPOSE, model, lambda answer: "")
+
+
+# --- reading ---
+
+
+def parts_in(parts: Sequence[Part], completion: Any) -> list[Came]:
+    """Return what came of each part, in their order.
+
+    Args:
+        parts: that were asked for.
+        completion: the endpoint's JSON, whatever it is.
+
+    Raises:
+        InvalidAnswer: it has none of them.
+    """
+    answer = read_object(completion)
+    if not any(part.name in answer for part in parts):
+        raise InvalidAnswer(json.dumps(answer), "it has none of the parts.")
+    turns = _turns_of(parts)
+    return [_came(part, answer.get(part.name), _numbers(part, turns)) for part in parts]
+
+
+def _came(part: Part, answer: Any, numbers: Sequence[int]) -> Came:
+    question = part.question
+    if answer is None:
+        return InvalidAnswer("", "the combined answer has no such part.")
+    own = _with_own_indexes(answer, numbers, [turn.index for turn in part.request.turns])
+    try:
+        return validated_text(question.shape, question.allowance, question.judge, json.dumps(own))
+    except InvalidAnswer as error:
+        return error
+
+
+def _with_own_indexes(answer: Any, numbers: Sequence[int], indexes: Sequence[int]) -> Any:
+    """Return an answer that names turns by the indexes of its own request in place of the call's numbers."""
+    if isinstance(answer, list):
+        return [_with_own_indexes(item, numbers, indexes) for item in answer]
+    if not isinstance(answer, dict):
+        return answer
+    renamed = {name: partial(rename, numbers, indexes) for name, rename in _RENAMED.items()}
+    return {
+        name: renamed[name](value) if name in renamed else _with_own_indexes(value, numbers, indexes)
+        for name, value in answer.items()
+    }
+
+
+def _first(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+    return indexes[min(bisect_left(numbers, value), len(indexes) - 1)] if isinstance(value, int) else value
+
+
+def _last(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+    return indexes[max(bisect_right(numbers, value) - 1, 0)] if isinstance(value, int) else value
+
+
+def _named(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    return [indexes[numbers.index(one)] for one in value if one in numbers]
+
+
+_RENAMED = {"starts_at_message_idx": _first, "ends_at_message_idx": _last, "message_indexes": _named}

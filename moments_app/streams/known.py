@@ -1,0 +1,89 @@
+"""What a formation is shown of the streams that it fills, so that nothing is said again and what is over can be ended.
+
+Of a person's own streams these are the facts that hold, numbered: what lasts and what is new first. Of every stream it
+is the text and the latest other items.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models.atom import MemoryAtomQuerySet
+from sessions_app.models import UserProfile
+
+CURRENT_ITEMS = 20  # of a stream's latest
+CURRENT_FACTS = 40  # of the person's, in all
+CURRENT_CHARS = 6_000
+READ = ("stream_id", "user_id", "is_candidate", "atom_type", "content", "worth", "formed_at")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What streams have already.
+
+    Args:
+        facts: the person's that hold, by the numbers by which an item says which of them it ends.
+        current: the text and the items of a stream, by its label.
+    """
+
+    facts: Mapping[int, MemoryAtom] = field(default_factory=dict)
+    current: Mapping[str, str] = field(default_factory=dict)
+
+
+def known_of_each(user: UserProfile, of_sessions: Iterable[Mapping[str, MemoryStream]]) -> list[Known]:
+    """Return what the streams of each of a person's sessions have.
+
+    Args:
+        user: whose sessions they are.
+        of_sessions: the streams that each feeds, by label.
+    """
+    sessions = list(of_sessions)
+    streams = {stream.pk: stream for labels in sessions for stream in labels.values()}
+    atoms = _read(user, streams.values())
+    return [_known(labels, atoms) for labels in sessions]
+
+
+def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
+    """Return a stream's text and its latest items as a request has them."""
+    return "\n".join([stream.consolidated_content, *contents]).strip()[:CURRENT_CHARS]
+
+
+def _known(streams: Mapping[str, MemoryStream], atoms: Mapping[int, Sequence[MemoryAtom]]) -> Known:
+    own = [atom for stream in streams.values() if not stream.is_shard for atom in atoms.get(stream.pk, ())]
+    holding = [atom for atom in own if atom.atom_type == MemoryAtom.Type.FACT and not atom.is_candidate]
+    facts = sorted(holding, key=attrgetter("worth", "formed_at", "pk"), reverse=True)[:CURRENT_FACTS]
+    return Known(
+        dict(enumerate(facts, start=1)),
+        {label: _current(stream, atoms.get(stream.pk, ()), facts) for label, stream in streams.items()},
+    )
+
+
+def _current(stream: MemoryStream, atoms: Iterable[MemoryAtom], facts: Sequence[MemoryAtom]) -> str:
+    numbered = {fact.pk for fact in facts}
+    others = [atom.content for atom in atoms if atom.pk not in numbered]
+    return current_text(stream, others[:CURRENT_ITEMS])
+
+
+def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> dict[int, list[MemoryAtom]]:
+    """Return the atoms that may be shown, by stream, the latest first."""
+    active = MemoryAtom.objects.active().seen_by(user).only(*READ)
+    found: dict[int, MemoryAtom] = {}
+    for atoms in _may_be_shown(active, list(streams)):
+        found |= {atom.pk: atom for atom in atoms}
+    of_streams: dict[int, list[MemoryAtom]] = {}
+    for atom in sorted(found.values(), key=attrgetter("formed_at", "pk"), reverse=True):
+        of_streams.setdefault(atom.stream_id, []).append(atom)
+    return of_streams
+
+
+def _may_be_shown(active: MemoryAtomQuerySet, streams: Sequence[MemoryStream]) -> Iterable[MemoryAtomQuerySet]:
+    """Yield the queries: one for all streams of sessions, which are short, and one or two for each other stream."""
+    own = [stream for stream in streams if stream.stream_type == MemoryStream.Type.SESSION]
+    if own:
+        yield active.filter(stream__in=own)
+    for stream in (stream for stream in streams if stream not in own):
+        yield active.filter(stream=stream).newest_first()[: CURRENT_FACTS + CURRENT_ITEMS]
+        if not stream.is_shard:
+            facts = active.filter(stream=stream, is_candidate=False).facts()
+            yield facts.order_by("-worth", "-formed_at", "-id")[:CURRENT_FACTS]

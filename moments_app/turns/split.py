@@ -1,0 +1,44 @@
+"""Cuts consecutive turns into what one call of an engine takes."""
+
+from collections.abc import Sequence
+
+from django.conf import settings
+
+from moments_app.engines.transcript import Turn
+from sessions_app.models import Message
+
+
+def split_turns(turns: Sequence[Message] | Sequence[Turn]) -> list[range]:
+    """Return the places of the turns of each call: by tokens, tool results with their calls."""
+    sizes, glued = [turn.tokens for turn in turns], [turn.role == Message.Role.TOOL for turn in turns]
+    return split(sizes, settings.MOMENT_BUILDER.max_input_tokens, glued)
+
+
+def split(sizes: Sequence[int], limit: int, glued: Sequence[bool]) -> list[range]:
+    """Cut consecutive turns into parts of at most `limit` tokens.
+
+    Args:
+        sizes: tokens of each turn; a larger one makes a part of its own.
+        limit: most tokens of a part.
+        glued: whether a turn belongs with the one before it, as a tool result does; no cut is made there unless the
+            turns that belong together are larger than a part.
+    """
+    parts: list[range] = []
+    start = 0
+    while start < len(sizes):
+        end = _reach(sizes, limit, start)
+        cut = end
+        while start < cut < len(sizes) and glued[cut]:
+            cut -= 1
+        parts.append(range(start, cut if cut > start else end))
+        start = parts[-1].stop
+    return parts
+
+
+def _reach(sizes: Sequence[int], limit: int, start: int) -> int:
+    """Return the end of the longest part from `start` within the limit, of at least one turn."""
+    end, total = start + 1, sizes[start]
+    while end < len(sizes) and total + sizes[end] <= limit:
+        total += sizes[end]
+        end += 1
+    return end
