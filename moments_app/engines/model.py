@@ -48,6 +48,8 @@ class ModelEngine:
         record: called once for each HTTP call, however it ends.
     """
 
+    answers_are_cut = True
+
     def __init__(
         self,
         *,
