@@ -24,6 +24,8 @@ SHARED = 1.5  # how much more it is worth where more than one speaks of it
 TOPICS = 5  # of one answer
 OWN = 2  # of the person's turns that name a topic, at least
 RECURRING = 3  # of them, with the moments before
+APART = 0.5  # of the window, between the first and the last
+BEFORE = 2  # moments, where the turns are near each other
 _LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # with the vowel signs of Hindi
 _TOKEN = re.compile(rf"{_LETTERS}(?:['’-]{_LETTERS})*|\d[\w.,:/-]*|[^\w\s]")
 _WIDE_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
@@ -174,8 +176,9 @@ def new_topics(profile: Profile, before: Sequence[KnownMoment], window: Window) 
     earlier = [frozenset(map(stem, words(f"{moment.name} {moment.summary}"))) for moment in before]
     new = []
     for phrase in found.best(window.weights, TOPICS * 4, least=OWN):
-        stems = set(_stems(phrase))
-        often = len(found.turns_of(phrase)) + sum(stems <= said for said in earlier)
-        if often >= RECURRING and not any(stems <= topic for topic in known):
+        stems, turns = set(_stems(phrase)), found.turns_of(phrase)
+        told = sum(stems <= said for said in earlier)
+        is_back = told >= BEFORE or max(turns) - min(turns) >= APART * len(window.turns)
+        if is_back and len(turns) + told >= RECURRING and not any(stems <= topic for topic in known):
             new.append(phrase)
     return new[:TOPICS]
