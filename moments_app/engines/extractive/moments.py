@@ -15,7 +15,7 @@ from moments_app.engines.extractive.sentences import Sentence, Window, dated, fa
 from moments_app.engines.transcript import Turn
 
 SUMMARY_SENTENCES = 3
-SUMMARY_MAX = 420  # characters
+SUMMARY_MAX = 320  # characters
 DETAIL_WORDS = 280  # of the 300 that a detail may have; dates come on top
 DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would be the transcript again
 TAGS = 6

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from moments_app.engines.extractive.kinds import DURABLE, is_advice, is_of_speaker, kinds_of
+from moments_app.engines.extractive.kinds import DURABLE, INSTRUCTION, is_advice, is_of_speaker, kinds_of
 from moments_app.engines.extractive.language import ENGLISH, content_words, is_wide, language_of, sentences
 from moments_app.engines.extractive.speech import is_reaction, nicknames, parts_of, without_openers
 from moments_app.engines.extractive.whole import leans
@@ -114,7 +114,9 @@ class Sentence:
     @property
     def is_reaction(self) -> bool:
         """True if it only answers to what the other said, advises, or passes the time."""
-        return self.language == ENGLISH and not self.kinds and (is_reaction(self.core) or is_advice(self.core))
+        if self.language != ENGLISH or self.attribute or INSTRUCTION in self.kinds:
+            return False
+        return is_reaction(self.core) or is_advice(self.core)
 
     @property
     def _is_long_enough(self) -> bool:

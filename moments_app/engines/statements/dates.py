@@ -86,7 +86,7 @@ def with_dates(text: str, said_on: date) -> str:
     return text
 
 
-def spoken(day: date) -> str:
+def spoken_date(day: date) -> str:
     """Return a date as people say it: 7 May 2023."""
     return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
 
@@ -120,7 +120,7 @@ def _time(match: re.Match[str], said_on: date) -> str:
     if match["said"]:
         return ""
     if match["near"]:
-        return spoken(said_on + timedelta(days=_SHIFTS.get(match["near"].lower(), 0)))
+        return spoken_date(said_on + timedelta(days=_SHIFTS.get(match["near"].lower(), 0)))
     if match["named"]:
         step = {"last": -1, "past": -1, "next": 1}.get(match["which"].lower().split()[-1], 0)
         return _named(step, match["named"].lower(), said_on)
@@ -139,7 +139,7 @@ def _next_day(match: re.Match[str], said_on: date) -> str:
 def _named(step: int, named: str, said_on: date) -> str:
     """Return a time that has a name, such as "last Friday" or "next summer"."""
     if named in _DAYS:
-        return spoken(_weekday(_DAYS[named], step, said_on))
+        return spoken_date(_weekday(_DAYS[named], step, said_on))
     if named in _SEASONS:
         return f"{named} {_year(_SEASONS[named], step, said_on)}"
     if named.title() in MONTHS:
@@ -163,13 +163,13 @@ def _year(ends: int, step: int, said_on: date) -> int:
 
 
 def _week(step: int, said_on: date) -> str:
-    return f"week of {spoken(said_on - timedelta(days=said_on.weekday()) + timedelta(weeks=step))}"
+    return f"week of {spoken_date(said_on - timedelta(days=said_on.weekday()) + timedelta(weeks=step))}"
 
 
 def _weekend(step: int, said_on: date) -> str:
     """Return a weekend by its Saturday; on a Sunday, this weekend's was yesterday."""
     this = said_on + timedelta(days=_SATURDAY - said_on.weekday())
-    return f"weekend of {spoken(this + timedelta(days=7 * step))}"
+    return f"weekend of {spoken_date(this + timedelta(days=7 * step))}"
 
 
 def _month(step: int, said_on: date) -> str:
@@ -192,9 +192,9 @@ _PERIODS: dict[str, Callable[[int, date], str]] = {
 def _ago(count: str, unit: str, said_on: date) -> str:
     number = int(count) if count.isdigit() else max(1, _NUMBERS.index(count) - 1)
     if unit == "day":
-        return spoken(said_on - timedelta(days=number))
+        return spoken_date(said_on - timedelta(days=number))
     if unit == "week":
-        return f"around {spoken(said_on - timedelta(weeks=number))}"
+        return f"around {spoken_date(said_on - timedelta(weeks=number))}"
     return _PERIODS[unit](-number, said_on)
 
 
