@@ -49,6 +49,8 @@ class ModelEngine:
         record: called once for each HTTP call, however it ends.
     """
 
+    answers_are_cut = True
+
     def __init__(
         self,
         *,

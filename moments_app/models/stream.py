@@ -48,7 +48,6 @@ SESSION_DEFAULTS = Defaults(
     "questions. One episode each.",
     extracts_observations=False,
     extracts_facts=True,
-    fact_buffer_max=8,
 )
 USER_DEFAULTS = Defaults(
     extraction_prompt="What lasts of the person: preferences, how they want to be answered, context of their life and "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from moments_app.engines.statements import statement_of
-from moments_app.engines.statements.said import AGE, HOME, RELATIONSHIP, WORK
+from moments_app.engines.statements.first_person import AGE, HOME, RELATIONSHIP, WORK
 from moments_app.models.correction import reading
 from moments_app.turns.words import plain_words
 from sessions_app import lexemes

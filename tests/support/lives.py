@@ -19,12 +19,12 @@ JOBS = [("2025-02-01", "I work as a baker at Hansen's."), ("2025-10-01", "I star
 CHILD = [("2025-01-20", "My daughter is called Maya."), ("2025-11-05", "My daughter's name is Mia, not Maya.")]
 
 OSLO, BERGEN, STAVANGER = (
-    "User lives in Oslo.",
-    "User moved to Bergen on 3 March 2025.",
-    "User moved from Bergen to Stavanger on 15 September 2025.",
+    "User: I live in Oslo.",
+    "User: I moved to Bergen today [3 March 2025].",
+    "User: We moved from Bergen to Stavanger today [15 September 2025].",
 )
-BAKER, TEACHER = "User works as a baker at Hansen's.", "User started a new job as a teacher."
-MAYA, MIA = "User's daughter is called Maya.", "User's daughter's name is Mia, not Maya."
+BAKER, TEACHER = "User: I work as a baker at Hansen's.", "User: I started a new job as a teacher."
+MAYA, MIA = "User: My daughter is called Maya.", "User: My daughter's name is Mia, not Maya."
 # What was known then to hold, in the order in which it was said.
 DATES = {
     "2025-01-15": [OSLO],

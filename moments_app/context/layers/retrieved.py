@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
-from moments_app.engines.extractive.times import spoken_date, with_dates_beside
+from moments_app.engines.statements.dates import spoken_date, with_dates
 from moments_app.recall.results import Result
 from moments_app.recall.said_in import said_in
 from moments_app.recall.search import recall
@@ -116,7 +116,7 @@ def _line(result: Result, zone: ZoneInfo, score: float, *, is_of_span: bool) -> 
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
     text = shorten_middle(result.content, MAX_CHARS, result.ref)
     if result.kind == "turn":
-        text = with_dates_beside(text, result.time.astimezone(zone).date())
+        text = with_dates(text, result.time.astimezone(zone).date())
     return Item(
         text + _span(result),
         ref=result.ref,

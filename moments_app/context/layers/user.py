@@ -24,7 +24,9 @@ from moments_app.turns.words import told_words, without_day, without_speaker
 
 STATIC = True
 
-_WHO = re.compile(r"(?:[\w'’-]+ ){1,3}(?:is|was) (?:an? |from |born )")
+_WHO = re.compile(
+    r"(?:[\w'’-]+ ){1,3}(?:is|was) (?:an? |from |born )|(?:[^:]{1,40}: )?I(?:['’]m| am| was) (?:an? |from |born )"
+)
 _NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # by their name or their people
 PINNED, FIRST = 3.0, 2.0  # more than any worth
 WHO = 0.9

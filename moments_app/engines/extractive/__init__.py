@@ -1,9 +1,8 @@
-"""The engine that needs no model: it tells in the third person what people state, and chooses what says most.
+"""The engine that needs no model: it quotes what people say, word for word, and chooses what says most.
 
-`sentences.py` reads turns: `speech.py` leaves out what passes the time, `voice.py` and `times.py` tell a statement of
-who says it and when, `kinds.py` says what it tells of them. A module each then writes moments, profile, memories,
-summary, digest. Words are data (`tables/`). It is deterministic. It can't conclude or resolve a contradiction; see
-docs/engines.md.
+`sentences.py` reads turns: `speech.py` finds what passes the time, `whole.py` what leans on other sentences, `kinds.py`
+what a sentence tells of its speaker. A module each then writes moments, profile, memories, summary, digest. Words are
+data (`tables/`). It is deterministic. It can't conclude or resolve a contradiction; see docs/engines.md.
 """
 
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ class ExtractiveEngine:
     """The engine without a model: its calls are not recorded, and none fails."""
 
     name = "extractive"
+    answers_are_cut = False
     build_moments = staticmethod(build_moments)
     roll_summary = staticmethod(roll_summary)
     form_memories = staticmethod(form_memories)

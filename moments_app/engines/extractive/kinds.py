@@ -2,30 +2,32 @@
 
 import re
 
-from moments_app.engines.extractive.tables import any_of, entries
-from moments_app.engines.extractive.voice import FIRST_PERSON
+from moments_app.engines.extractive.language import ENGLISH, is_wide, words
+from moments_app.engines.extractive.tables import any_of, first_person, lasting
 
 WHO, PEOPLE, WORK, HEALTH, PLANS, LIKES = "who", "people", "work", "health", "plans", "likes"
-KINDS = (WHO, PEOPLE, WORK, HEALTH, PLANS, LIKES)
+INSTRUCTION, OTHER = "instruction", "other"  # how they want to be answered; what lasts in a language with fewer words
 # How much longer something is true and asked for than what merely happened.
-DURABLE = {WHO: 1.0, PEOPLE: 0.8, HEALTH: 0.7, WORK: 0.5, LIKES: 0.5, PLANS: 0.4}
-START = 32  # characters in which somebody who tells of themselves says so: "You sound like my mother" doesn't
+DURABLE = {WHO: 1.0, PEOPLE: 0.8, HEALTH: 0.7, INSTRUCTION: 0.7, WORK: 0.5, LIKES: 0.5, PLANS: 0.4, OTHER: 0.8}
+START = 48  # characters in which somebody who tells of themselves says so
 
+_FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
+_OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
 _BEING = rf"\bI(?:'m| am| was)(?: (?:a bit|now|also|still|originally|currently|really))? (?:{any_of('being')})\b"
-_SELF_NAMED = r"^(?:\w+,? )?I(?:'m| am) (?!(?:Not|OK|Ok|Fine|Good)\b)[A-Z][\w'-]+(?: [A-Z][\w'-]+)?(?=[,.!]|$| and I\b)"
+_SELF_NAMED = r"^(?:\w+,? )?I(?:'m| am) (?!(?:Not|OK|Ok|Fine|Good)\b)[A-Z][\w'-]+(?: [A-Z][\w'-]+)?(?=[,.!]|$| and\b)"
 _CALLED = r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]"
 _EVEN = "really|also|just|always|so|truly|absolutely|still|totally"
 LIKED = re.compile(
     rf"\b(?:I|we)(?:'ve|'d|'m| am| have)?(?: been)?(?: (?:{_EVEN}))* (?:{any_of('likes')})\b", re.IGNORECASE
 )
-PURSUED = re.compile(rf"\bI(?:'ve|'m| am| have)?(?: been)?(?: (?:{_EVEN}))* (?:{any_of('pursuits')})\b", re.IGNORECASE)
 # "I started going to a gym" is no plan.
 _NO_HABIT = r"(?!(?:(?<=started )|(?<=began )|(?<=been )|(?<=love )|(?<=like )|(?<=enjoy ))going)"
 _HAVING = r"\b(?:my|our|have|has|had|got|adopted|a|another|two|three|four|new)(?: [\w'-]+){0,2}? "
 _PATTERNS = {
     WHO: re.compile(rf"{_BEING}|{_SELF_NAMED}|(?i:\b(?:{any_of('who')})\b)"),
     PEOPLE: re.compile(
-        rf"(?i:\b(?:my|our)(?: [\w'-]+){{0,2}}? (?:{any_of('kin')})\b)|(?i:{_HAVING}(?:{any_of('pets')})\b)|{_CALLED}"
+        rf"(?i:\b(?:my|our)(?: [\w'-]+){{0,2}}? (?:{any_of('kin')})\b)"
+        rf"|(?i:{_HAVING}(?:{any_of('pets', 'kin')})\b)|{_CALLED}"
     ),
     WORK: re.compile(rf"(?i:\b(?:{any_of('work')})\b)"),
     HEALTH: re.compile(rf"(?i:\b(?:{any_of('health')})\b)"),
@@ -33,28 +35,58 @@ _PATTERNS = {
     LIKES: re.compile(rf"(?i:{LIKED.pattern}|\bmy (?:favou?rite|hobby|hobbies|passion)\b)"),
 }
 _WORKING = re.compile(r"\b(?:work|worked|working|studied|study|studying|job) (?:as|at|for|in|on)\b", re.IGNORECASE)
-_OF_ONESELF = re.compile(rf"^(?:{'|'.join(map(re.escape, entries('begun without a subject')))})\b", re.IGNORECASE)
-
-
-# "Our kids are our future" says it of everybody's, "I want to shape our future" of the speaker.
-_EVERYBODYS = re.compile(rf"\bour(?: [\w'-]+)? (?:{any_of('of everybody')})\b", re.IGNORECASE)
+_FROM_NOW = r"next time|from now on|in future|in the future"
+_ORDER = re.compile(
+    rf"^(?:(?:please|{_FROM_NOW}|and|so|ok|okay),? )*(?:always|never|don't|do not|stop|avoid|make sure|remember to"
+    rf"|be sure to|answer|reply|respond|explain|keep|use|write)\b.*|^please \w+.*\b(?:{_FROM_NOW})\b",
+    re.IGNORECASE,
+)
+_ASKED = re.compile(rf"\b(?:please|{_FROM_NOW})\b", re.IGNORECASE)
+# What assistants do: "Don't use jargon" is for one, "Make sure yours stands out" is advice to a friend.
+_ANSWERING = re.compile(
+    r"\b(?:answers?|answering|repl(?:y|ies)|respon[ds]\w*|explain\w*|summari[sz]\w+|translat\w+|bullets?|sentences?"
+    r"|paragraphs?|emojis?|markdown|code blocks?|jargon|metric|units|sources)\b",
+    re.IGNORECASE,
+)
+# "Our planet is our future" says nothing of who says it.
+_EVERYBODYS = re.compile(
+    r"\bour(?: \w+)? (?:earth|environment|future|generations?|humanity|planet|society|species|world)\b", re.IGNORECASE
+)
 _OWN = re.compile(r"\b(?:I|me|my|mine|myself|we)\b(?!\.)", re.IGNORECASE)
 
 
-def is_of_oneself(text: str) -> bool:
+def is_of_speaker(text: str, language: str) -> bool:
     """Tell whether a sentence, at its beginning, is about who says it."""
-    return bool(FIRST_PERSON.search(text[:START]) or _OF_ONESELF.match(text)) and not is_of_everybody(text)
+    if language != ENGLISH:
+        return not first_person(language).isdisjoint(words(text))
+    is_everybodys = _EVERYBODYS.search(text) and not _OWN.search(text)
+    return bool(_FIRST_PERSON.search(text[:START])) and not is_everybodys and not _OF_LISTENER.match(text)
 
 
-def is_of_everybody(text: str) -> bool:
-    """Tell whether "our" in a sentence is everybody's, as in "our planet", and it tells of nobody."""
-    return bool(_EVERYBODYS.search(text)) and not _OWN.search(text)
+def is_instruction(text: str) -> bool:
+    """Tell whether a sentence says how to answer, and isn't a remark ("Never saw that") or advice to a friend."""
+    return bool(_ORDER.match(text)) and bool(_ANSWERING.search(text) or _ASKED.search(text))
 
 
-def kinds_of(text: str) -> tuple[str, ...]:
-    """Return what a sentence tells of its speaker, what lasts longest first; blank if it isn't about them."""
-    if not is_of_oneself(text) and not re.search(_CALLED, text):
+def is_advice(text: str) -> bool:
+    """Tell whether a sentence says what to do, and not to an assistant: a friend's advice, a remark at a game."""
+    return bool(_ORDER.match(text)) and not is_instruction(text)
+
+
+def kinds_of(text: str, language: str) -> tuple[str, ...]:
+    """Return what lasts of what a sentence tells of its speaker, the longest first; none if it isn't about them."""
+    if language != ENGLISH:
+        return (OTHER,) if is_of_speaker(text, language) and _has_lasting_word(text, language) else ()
+    if is_instruction(text):
+        return (INSTRUCTION,)
+    if not is_of_speaker(text, language) and not re.search(_CALLED, text):
         return ()
-    found = [kind for kind in sorted(KINDS, key=lambda kind: -DURABLE[kind]) if _PATTERNS[kind].search(text)]
+    found = [kind for kind in sorted(_PATTERNS, key=lambda kind: -DURABLE[kind]) if _PATTERNS[kind].search(text)]
     # A nurse in a hospital tells of work, not of health.
     return tuple(sorted(found, key=lambda kind: kind != WORK) if _WORKING.search(text) else found)
+
+
+def _has_lasting_word(text: str, language: str) -> bool:
+    if is_wide(text):
+        return any(word in text for word in lasting(language))
+    return any(word.startswith(lasting(language)) for word in words(text))

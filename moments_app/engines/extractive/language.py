@@ -2,10 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, lru_cache
 
-from moments_app.engines.extractive.tables import word_set
+from moments_app.engines.extractive.tables import first_person, lasting, word_set
 from sessions_app.lexemes import certain_language, stop_words
 
 ENGLISH = "en"
@@ -17,7 +17,7 @@ LANGUAGES = (
 )
 SENTENCE_TEXT_MAX = 4_000  # characters of one text that are split into sentences
 SENTENCE_MAX = 400  # characters; a longer "sentence" is a list, code or no prose at all
-LEAST_STOP_WORDS = 0.12  # share of a text's words; with fewer it is in none of the languages
+LEAST_TELLING = 0.12  # share of a text's words that tell its language; with fewer it is in none of them
 MOSTLY = 0.5  # share of a text's words in a script that makes it one of that script
 SAMPLE = 1_000  # characters of a text that tell its language
 
@@ -65,36 +65,48 @@ def words(text: str) -> list[str]:
 @cache
 def ignored_words(language: str) -> frozenset[str]:
     """Return words that carry no content, and what is left of English contractions."""
-    tables = ("chat words", "function words", "adverbs") if language == ENGLISH else ()
-    return stop_words(language) | (word_set(*tables) if tables else frozenset())
+    return stop_words(language) | (word_set("chat words") if language == ENGLISH else frozenset())
 
 
-def language_of(texts: Collection[str]) -> str:
-    """Return the language whose stop words the texts use most; `UNKNOWN` when they use too few of any.
+@lru_cache(maxsize=2_000)
+def language_of(text: str) -> str:
+    """Return the language whose common words a text uses most; `UNKNOWN` when it uses too few of any.
 
     Languages that have few stop words are told by their letters where these are certain, Chinese, Japanese and
-    Korean by their script.
+    Korean by their script. A turn is read by itself: its language doesn't depend on the turns around it.
     """
-    counts = Counter(word for text in texts for word in words(text[:SAMPLE]))
-    letters = sum(count for word, count in counts.items() if word[0].isalpha())
+    said = words(text[:SAMPLE])
+    letters = sum(word[0].isalpha() for word in said)
     if not letters:
         return ENGLISH
-    scores = {code: sum(counts[word] for word in stop_words(code)) for code in LANGUAGES}
+    scores = Counter(code for word in said for code in _told_by().get(word, ()))
     best = max(LANGUAGES, key=lambda code: scores[code])
-    if scores[best] >= LEAST_STOP_WORDS * letters:
+    if scores[best] >= LEAST_TELLING * letters:
         return best
-    if (certain := certain_language(" ".join(text[:SAMPLE] for text in texts))) in LANGUAGES[1:]:
-        return certain
-    return _language_by_script(counts, MOSTLY * letters)
+    if (by_script := _language_by_script(said, MOSTLY * letters)) != UNKNOWN:
+        return by_script
+    certain = certain_language(text[:SAMPLE])
+    return certain if certain in LANGUAGES[1:] else UNKNOWN
 
 
-def _language_by_script(counts: Mapping[str, int], least: float) -> str:
+@cache
+def _told_by() -> dict[str, tuple[str, ...]]:
+    """Return the languages that a word speaks for."""
+    found: dict[str, list[str]] = {}
+    for code in LANGUAGES:
+        more = word_set("chat words") if code == ENGLISH else frozenset()
+        for word in stop_words(code) | first_person(code) | frozenset(lasting(code)) | more:
+            found.setdefault(word, []).append(code)
+    return {word: tuple(codes) for word, codes in found.items()}
+
+
+def _language_by_script(said: list[str], least: float) -> str:
     """Return the language that words are in by their script alone, of which there are so many at least."""
-    if sum(count for word, count in counts.items() if _HANGUL.match(word)) >= least:
+    if sum(bool(_HANGUL.match(word)) for word in said) >= least:
         return "ko"
-    if sum(count for word, count in counts.items() if _WIDE.match(word)) < least:
+    if sum(bool(_WIDE.match(word)) for word in said) < least:
         return UNKNOWN
-    return "ja" if any(map(_KANA.match, counts)) else "zh"
+    return "ja" if any(map(_KANA.match, said)) else "zh"
 
 
 def content_words(text: str, language: str) -> list[str]:

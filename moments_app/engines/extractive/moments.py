@@ -1,33 +1,26 @@
-"""Moments: a window divided by pauses and vocabulary, each part with summary, detail and tags."""
+"""Moments: a window divided by pauses and vocabulary, each part with its most central sentences and its key phrases."""
 
+import re
 from collections.abc import Sequence
 
 from moments_app.engines.calls.moments import DraftMoment, MomentAnswer, MomentRequest
 from moments_app.engines.extractive.feelings import feelings
 from moments_app.engines.extractive.journey import journey_text
-from moments_app.engines.extractive.language import ENGLISH, words
+from moments_app.engines.extractive.language import ENGLISH
 from moments_app.engines.extractive.persons import persons_in
-from moments_app.engines.extractive.phrases import Counted, Subject, stems_of, subjects
+from moments_app.engines.extractive.phrases import Counted, counted, new_topics
 from moments_app.engines.extractive.profile import new_interests, profile_text
 from moments_app.engines.extractive.segments import segment
-from moments_app.engines.extractive.sentences import (
-    Sentence,
-    Window,
-    dated,
-    fallback,
-    information,
-    read,
-    telling,
-)
-from moments_app.engines.extractive.topics import new_topics
+from moments_app.engines.extractive.sentences import Sentence, Window, dated, fallback, information, read, telling
 from moments_app.engines.transcript import Turn
 
 SUMMARY_SENTENCES = 3
-SUMMARY_MAX = 420  # characters
+SUMMARY_MAX = 320  # characters
 DETAIL_WORDS = 280  # of the 300 that a detail may have; dates come on top
 DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would be the transcript again
 TAGS = 6
 NAME_MAX = 60  # characters
+_WORDS = re.compile(r"[^\W_]+")
 
 
 def build_moments(request: MomentRequest) -> MomentAnswer:
@@ -54,15 +47,13 @@ def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:
     own = [sentence for position in part for sentence in window.by_turn[position]]
     spoken = [sentence for sentence in own if sentence.turn.role != "tool"] or own
     persons = persons_in(own)
-    counted = _counted(window, part, persons)
-    tags = _tags(window, counted)
-    told = _telling_most(spoken, window.weights)
-    found = sorted(map(_phrases, told), key=lambda phrases: -counted.worth_of(phrases, window.weights))
+    phrases = counted(spoken, [*window.called, *persons])
+    tags = _tags(window, phrases)
+    summary = _in_turn(_most_central(spoken, window.weights)) or fallback(window.turns[part.start])
+    told = summary.casefold()
     return DraftMoment(
-        name=_name(
-            [counted.named_in(phrases, window.weights) for phrases in found], tags, window.turns[part.start], taken
-        ),
-        summary=" ".join(one.told for one in told) or fallback(window.turns[part.start]),
+        name=_name(sorted(tags, key=lambda tag: tag not in told), window.turns[part.start], taken),
+        summary=summary,
         detail=_detail(own, window.weights),
         topic_tags=tags,
         emotion_tags=_feelings(spoken),
@@ -72,57 +63,42 @@ def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:
     )
 
 
-def _phrases(sentence: Sentence) -> list[Subject]:
-    """Return what a sentence names, but for what it counts."""
-    return [phrase for phrase in subjects(sentence.text, sentence.language) if not phrase.is_counted]
-
-
-def _counted(window: Window, part: range, persons: Sequence[str]) -> Counted:
-    """Return what the turns name, counted, but for persons."""
-    counted = Counted(stems_of([*window.called, *persons], window.language))
-    for position in part:
-        if window.turns[position].role != "tool":
-            said = (one for one in window.by_turn[position] if one.is_statement or one.is_question)
-            counted.add((phrase for one in said for phrase in _phrases(one)), window.speech[position][0].name)
-    return counted
-
-
-def _tags(window: Window, counted: Counted) -> list[str]:
-    """Return what several turns are about; where little is said again, also what one names in several words."""
-    recurring = counted.best(window.weights, TAGS, least=2)
-    if len(recurring) >= 3 or window.language != ENGLISH:
+def _tags(window: Window, phrases: Counted) -> list[str]:
+    """Return what several turns are about; where little is said again, also what one of them names."""
+    recurring = phrases.best(window.weights, TAGS, least=2)
+    if len(recurring) >= 3:
         return recurring
-    return list(dict.fromkeys([*recurring, *counted.best(window.weights, TAGS // 2)]))[:TAGS]
+    return list(dict.fromkeys([*recurring, *phrases.best(window.weights, TAGS // 2)]))[:TAGS]
 
 
-def _name(named: Sequence[Sequence[str]], tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
-    """Return what a sentence of the summary names, the one that says most; else tags, or the day where all is taken.
+def _name(tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
+    """Return the tags that say most as a name, or the day where all of these are taken.
 
     Args:
-        named: two phrases of each sentence.
         tags: of the moment.
         turn: its first.
         taken: names of other moments.
     """
-    parts = [*(_with(some, tags) for some in named), tags[:2], tags[:3], tags[1:3], tags[2:5]]
-    names = ["-".join(words(" ".join(some)))[:NAME_MAX] for some in parts if some]
+    names = ["-".join(_WORDS.findall(" ".join(some)))[:NAME_MAX] for some in (tags[:2], tags[:3], tags[1:3]) if some]
     dated = f"{names[0] if names else 'conversation'}-{turn.created_at:%Y-%m-%d}"
     candidates = [*names, dated, *(f"{dated}-{number}" for number in range(2, 202))]
     return next((name for name in candidates if name not in taken), dated)
 
 
-def _with(named: Sequence[str], tags: Sequence[str]) -> Sequence[str]:
-    """Return phrases that name a moment; with a tag where they are a single word, which would name many."""
-    if len(words(" ".join(named))) != 1:
-        return named
-    return [*named, *[tag for tag in tags if tag != named[0]][:1]]
+def _in_turn(chosen: Sequence[Sentence]) -> str:
+    """Return sentences as they were said, the speaker where it changes."""
+    said, speaker = [], None
+    for one in chosen:
+        said.append(one.quote.removeprefix(f"{one.speaker.name}: ") if one.speaker == speaker else one.quote)
+        speaker = one.speaker
+    return " ".join(said)
 
 
-def _telling_most(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentence]:
-    """Return the statements that say most, unlike each other, in order; without any, what was asked."""
-    statements = [one for one in own if one.is_statement]
+def _most_central(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentence]:
+    """Return the statements that say most and stand alone, unlike each other, in order; without any, what was asked."""
+    stated = [one for one in own if one.is_statement]
     asked = [one for one in own if one.turn.role == "user" and one.terms]
-    return _of_most(statements, weights) or _of_most(asked, weights) or _of_most(own, weights)
+    return _of_most(stated, weights) or _of_most(asked, weights) or _of_most(own, weights)
 
 
 def _of_most(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentence]:
@@ -130,7 +106,7 @@ def _of_most(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentenc
     chosen: list[int] = []
     length = 0
     for n in ranked:
-        size = len(own[n].told) + 1
+        size = len(own[n].quote) + 1
         alike = any(len(own[n].terms & own[m].terms) > len(own[n].terms) / 2 for m in chosen)
         if own[n].terms and not alike and length + size <= SUMMARY_MAX:
             chosen.append(n)

@@ -1,161 +1,85 @@
-"""Phrases that name a subject: runs of nouns, found without a model by what can't be part of one.
+"""Key phrases: what turns are about, as runs of words between stop words that recur.
 
-A run ends at a function word, an adverb, a mark or a verb. A word that is a verb or a noun ("walk", "paint") is a noun
-unless a pronoun, a modal verb or "to" stands before it, or what it acts on behind it ("Henrik uses an epoxy"); a gerund
-is one after an article, or where it names what people do ("painting"). What only judges ("cute") is left out, and so is
-a single word behind "is" or "so", which judges ("so optimistic"). In languages without tables a phrase is one word.
+In scripts without spaces, a phrase is a run of two to four characters that stands in several turns.
 """
 
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 
-from moments_app.engines.extractive import verbs
-from moments_app.engines.extractive.language import ENGLISH, content_words, ignored_words, stem, words
-from moments_app.engines.extractive.tables import word_set
+from moments_app.engines.calls.moments import KnownMoment
+from moments_app.engines.calls.profile import Profile
+from moments_app.engines.extractive.language import ENGLISH, UNKNOWN, ignored_words, stem, words
+from moments_app.engines.extractive.persons import persons_in
+from moments_app.engines.extractive.sentences import Sentence, Window
 
-LONGEST = 3  # words
-GERMAN = "de"
-SHORTEST = 5  # letters of a German word that is a phrase
+LONGEST = 2  # words
+SHORTEST = 3  # letters
+WIDE_LENGTHS = (4, 3, 2)  # characters
 PHRASE_MAX = 60  # characters
-OFTEN = 0.8  # how a phrase's worth grows with the texts that have it: less than they do
-NAMED = 2  # phrases that name a moment
+OFTEN = 0.8  # how a phrase's worth grows with the sentences that have it: less than they do
 SHARED = 1.5  # how much more it is worth where more than one speaks of it
-_TOKEN = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d[\w.,:/-]*|[^\w\s]")
-_ENDS = tuple(".!?…")
-_ARTICLES = frozenset("a an the my our your his her its their".split())
-_DETERMINERS = _ARTICLES | frozenset("this that these those some any no another each every".split())
-_OF_SEVERAL = frozenset("all both many few several most".split())  # before a noun, or a verb without "s"
-_OBJECTS = _DETERMINERS | frozenset("me you him us them it myself yourself themselves".split())
-# What a word that judges stands behind, and no noun in the singular without an article.
-_LINKS = frozenset(
-    "is isn't are aren't am was wasn't were weren't be been being i'm you're we're they're he's she's it's that's feel "
-    "feels felt feeling look looks looked sound sounds sounded seem seems seemed get gets got getting become became "
-    "stay stayed keep kept so very too quite as such how".split()
+TOPICS = 5  # of one answer
+OWN = 2  # of the person's turns that name a topic, at least
+RECURRING = 3  # of them, with the moments before
+APART = 0.5  # of the window, between the first and the last
+BEFORE = 2  # moments, where the turns are near each other
+_LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # with the vowel signs of Hindi
+_TOKEN = re.compile(rf"{_LETTERS}(?:['’-]{_LETTERS})*|\d[\w.,:/-]*|[^\w\s]")
+_WIDE_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
+_KATAKANA = re.compile(r"[\u30a0-\u30ff]{2,}")
+# Characters that are in no phrase of Chinese or Japanese: pronouns, particles, what any sentence has.
+_WIDE_STOPS = re.compile(
+    "[的了是我你您他她它们在有和就不也都这那吗呢吧啊呀嘛哦很会要去来到说想能可把被给让对从跟与或但而且因为所以如果还没好多少些个一两几"
+    "什么怎样谁哪里上下着沿过得以为中后前起时候现在今天昨天明天年月日号点分钟\u3040-\u309f]+|[。！？，、；：]"
 )
-_VERB_AFTER = (
-    frozenset("i we you they he she it to who not don't didn't doesn't can't won't never let's".split()) | verbs.MODALS
-)
 
-
-@dataclass(frozen=True)
-class Subject:
-    """A phrase as it was said first, in lower case, and the words that it is counted by.
-
-    Args:
-        text: of it.
-        stems: of its words.
-        is_name: it has a capital letter inside a sentence.
-        is_counted: a number stands before it.
-    """
-
-    text: str
-    stems: tuple[str, ...]
-    is_name: bool = False
-    is_counted: bool = False
+Phrase = tuple[str, ...]  # stems of its words
 
 
 @lru_cache(maxsize=5_000)
-def subjects(sentence: str, language: str) -> tuple[Subject, ...]:
-    """Return the phrases of a sentence, in order."""
-    if language == ENGLISH:
-        return tuple(_subject(run, before) for run, before in _runs(sentence) if run and not _judges(run, before))
-    if language != GERMAN:
+def phrases_of(text: str, language: str) -> tuple[str, ...]:
+    """Return the phrases of a sentence in lower case, in order; none in a language that isn't known."""
+    if wide := _WIDE_RUN.findall(text):
+        return tuple(dict.fromkeys(part for run in wide for part in _wide_phrases(run)))
+    if language == UNKNOWN:
         return ()
+    return tuple(" ".join(run[-LONGEST:])[:PHRASE_MAX] for run in _runs(text, language))
+
+
+def _wide_phrases(run: str) -> Iterator[str]:
+    for part in filter(None, _WIDE_STOPS.split(run)):
+        if _KATAKANA.fullmatch(part):
+            yield part
+            continue
+        for length in WIDE_LENGTHS:
+            yield from (part[start : start + length] for start in range(len(part) - length + 1))
+
+
+def _runs(text: str, language: str) -> Iterator[list[str]]:
+    """Yield the runs of words between stop words, numbers and marks."""
     ignored = ignored_words(language)
-    _first, *others = _TOKEN.findall(sentence) or [""]
-    return tuple(_subject([word]) for word in others if _is_noun(word) and word.lower() not in ignored)
-
-
-def _is_noun(word: str) -> bool:
-    """Tell whether a word inside a German sentence is a noun: it has a capital letter."""
-    return len(word) >= SHORTEST and word.isalpha() and word[0].isupper()
-
-
-def _subject(run: Sequence[str], before: str = "") -> Subject:
-    """Return a run as a subject, after the word before it."""
-    kept = [word.removesuffix("'s").lower() for word in run[-LONGEST:]]
-    is_name = bool(before) and before not in _ENDS and run[-1].istitle()
-    is_counted = before[:1].isdigit() or before in word_set("numbers")
-    return Subject(" ".join(kept)[:PHRASE_MAX], tuple(stem(word) for word in kept), is_name, is_counted)
-
-
-def _judges(run: Sequence[str], before: str) -> bool:
-    """Tell whether a run is a word that only judges, such as "the response was heartwarming"."""
-    is_plural = run[-1].endswith("s") and not run[-1].endswith(("ss", "ous"))
-    return len(run) == 1 and before in _LINKS and run[0].islower() and not is_plural
-
-
-def _runs(sentence: str) -> Iterator[tuple[list[str], str]]:
-    """Yield runs of nouns, with what describes them, each with the word before it."""
     run: list[str] = []
-    before = first = ""
-    for token, after in pairwise([*_TOKEN.findall(sentence.replace("’", "'")), ""]):
-        low = token.lower()
-        if _belongs(low, token, before, run) and not _acts(low, after.lower(), begins=not run):
-            first = first if run else before
-            run.append(token)
-        else:
-            yield _trimmed(run), first
+    before = ""
+    for token in [*_TOKEN.findall(text), ""]:
+        word = token.lower().replace("’", "'").removesuffix("'s")
+        is_named = len(word) >= SHORTEST and word[0].isalpha() and word not in ignored
+        if is_named and not word.endswith(("ly", "n't")) and not before.isdigit():  # what is counted is no subject
+            run.append(word)
+        elif run:
+            yield run
             run = []
-        before = low
-    yield _trimmed(run), first
+        before = token
 
 
-def _belongs(low: str, token: str, before: str, run: Sequence[str]) -> bool:
-    """Tell whether a word may be part of a phrase, after the word before it."""
-    low = low.removesuffix("'s")
-    if not low[:1].isalpha() or low in _never() or low.endswith("ly") or "'" in low:
-        return False
-    if low in word_set("adjectives", "numbers"):
-        return False
-    if token[0].isupper() and before and before not in _ENDS:
-        return True  # a name
-    if low in word_set("activities"):
-        return True
-    if verbs.is_gerund(low):
-        return before in _DETERMINERS or bool(run)
-    if verbs.is_third(low) and before in _OF_SEVERAL:
-        return True
-    if verbs.is_base(low) or verbs.is_third(low):
-        return before not in _VERB_AFTER and (before in _DETERMINERS or before in word_set("adjectives") or bool(run))
-    return not (verbs.is_past(low) or verbs.is_participle(low))
-
-
-def _acts(low: str, after: str, *, begins: bool) -> bool:
-    """Tell whether a word is a verb: what it acts on stands behind it, or how; at the beginning, a gerund alone."""
-    if begins:
-        return verbs.is_gerund(low) and after in _ARTICLES
-    if not (verbs.is_gerund(low) or verbs.is_third(low) or verbs.is_base(low)):
-        return False
-    is_acted_on = after in _OBJECTS or after[:1].isdigit() or verbs.is_gerund(after)
-    return is_acted_on or after in word_set("adjectives", "numbers")
-
-
-@lru_cache(maxsize=1)
-def _never() -> frozenset[str]:
-    only = word_set("only verbs")
-    verbal = only | {verbs.third(verb) for verb in only}
-    return verbal | word_set("function words", "adverbs", "chat words", "interjections") | ignored_words(ENGLISH)
-
-
-def _trimmed(run: Sequence[str]) -> list[str]:
-    """Return a run without empty nouns at its ends, or nothing."""
-    kept = list(run)
-    empty = word_set("empty nouns", "abstract nouns")
-    while kept and kept[-1].lower().removesuffix("'s") in empty:
-        kept.pop()
-    while kept and kept[0].lower() in word_set("quantities"):
-        kept.pop(0)
-    return kept if kept and len(kept[-1]) > 2 else []
+def _stems(phrase: str) -> Phrase:
+    return tuple(map(stem, phrase.split(" ")))
 
 
 class Counted:
-    """Phrases counted over texts, each once a text.
+    """Phrases counted over sentences, each once a sentence; of a phrase of several words its parts as well.
 
     Args:
         without: stems that no phrase may have, such as the names of the speakers.
@@ -163,58 +87,98 @@ class Counted:
 
     def __init__(self, without: frozenset[str] = frozenset()) -> None:
         self._without = without
-        self._texts = Counter[tuple[str, ...]]()
-        self._speakers: dict[tuple[str, ...], set[str]] = defaultdict(set)
-        self._said: dict[tuple[str, ...], str] = {}
+        self._counts = Counter[Phrase]()
+        self._speakers: dict[Phrase, set[str]] = defaultdict(set)
+        self._turns: dict[Phrase, set[int]] = defaultdict(set)
+        self._said: dict[Phrase, str] = {}
 
-    def add(self, found: Iterable[Subject], speaker: str) -> None:
-        """Count what one text of somebody names, and the last words of each phrase by themselves."""
-        own: dict[tuple[str, ...], str] = {}
-        for subject in found:
-            if not self._without.intersection(subject.stems):
-                said = subject.text.split()
-                for start in range(len(said)):
-                    own.setdefault(subject.stems[start:], " ".join(said[start:]))
-        self._texts.update(own.keys())
+    def add(self, sentence: Sentence) -> None:
+        """Count what a sentence names."""
+        own: dict[Phrase, str] = {}
+        for phrase in phrases_of(sentence.core, sentence.language):
+            said = phrase.split(" ")
+            for start in range(len(said)):
+                for end in range(start + 1, len(said) + 1):
+                    part = " ".join(said[start:end])
+                    if self._without.isdisjoint(_stems(part)):
+                        own.setdefault(_stems(part), part)
+        self._counts.update(own.keys())
         for stems, text in own.items():
             self._said.setdefault(stems, text)
-            self._speakers[stems].add(speaker)
+            self._speakers[stems].add(sentence.speaker.name)
+            self._turns[stems].add(sentence.turn.index)
 
-    def best(self, weights: dict[str, float], count: int, least: int = 1) -> list[str]:
-        """Return the phrases that say most, none with a word of another.
+    def best(self, weights: Mapping[str, float], count: int, least: int = 1) -> list[str]:
+        """Return the phrases that say most, none with a word or a run of characters of another.
 
         Args:
             weights: of stems, by how rare they are.
             count: most phrases.
-            least: texts that a phrase is in.
+            least: turns that a phrase is in.
         """
-        ranked = sorted(self._texts, key=lambda stems: (-self._worth(stems, weights), stems))
-        chosen: list[tuple[str, ...]] = []
-        used: set[str] = set()
+        ranked = sorted(self._counts, key=lambda stems: (-self._worth(stems, weights), stems))
+        chosen: list[Phrase] = []
         for stems in ranked:
             if len(chosen) == count:
                 break
-            if self._texts[stems] >= least and not used.intersection(stems):
+            if len(self._turns[stems]) >= least and not any(_overlap(stems, other) for other in chosen):
                 chosen.append(stems)
-                used.update(stems)
         return [self._said[stems] for stems in chosen]
 
-    def named_in(self, found: Sequence[Subject], weights: dict[str, float]) -> list[str]:
-        """Return the two phrases of a sentence that say most, as they follow each other; fewer where it names fewer."""
-        own = [one for one in dict.fromkeys(found) if one.stems in self._texts]
-        ranked = sorted(own, key=lambda one: -self._worth(one.stems, weights))
-        return [one.text for one in own if one in ranked[:NAMED]]
+    def turns_of(self, phrase: str) -> set[int]:
+        """Return the indexes of the turns that name a phrase."""
+        return self._turns[_stems(phrase)]
 
-    def worth_of(self, found: Sequence[Subject], weights: dict[str, float]) -> float:
-        """Return what the phrases of a sentence that say most are worth."""
-        return sum(sorted(self._worth(one.stems, weights) for one in set(found) if one.stems in self._texts)[-NAMED:])
-
-    def _worth(self, stems: tuple[str, ...], weights: dict[str, float]) -> float:
+    def _worth(self, stems: Phrase, weights: Mapping[str, float]) -> float:
         """Return what a phrase says: how often, how rare its words; more for each word, and where several say it."""
-        rarity = sum(weights.get(stem, 1.0) for stem in stems)
-        return math.pow(self._texts[stems], OFTEN) * rarity * (SHARED if len(self._speakers[stems]) > 1 else 1.0)
+        is_wide = bool(_WIDE_RUN.match(stems[0]))
+        rarity = math.sqrt(len(stems[0])) if is_wide else sum(weights.get(stem, 1.0) for stem in stems)
+        return math.pow(self._counts[stems], OFTEN) * rarity * (SHARED if len(self._speakers[stems]) > 1 else 1.0)
 
 
-def stems_of(names: Iterable[str], language: str) -> frozenset[str]:
-    """Return the stems of names, that phrases are to go without."""
-    return frozenset(stem(word) for name in names for word in (*words(name), *content_words(name, language)))
+def _overlap(one: Phrase, other: Phrase) -> bool:
+    if _WIDE_RUN.match(one[0]) and _WIDE_RUN.match(other[0]):
+        return any(one[0][start : start + 2] in other[0] for start in range(len(one[0]) - 1))
+    return not set(one).isdisjoint(other)
+
+
+def counted(sentences: Iterable[Sentence], names: Iterable[str]) -> Counted:
+    """Return what sentences name, but for names of people.
+
+    Args:
+        sentences: to count; only what is said or asked counts.
+        names: of people.
+    """
+    said = [one for one in sentences if one.turn.role != "tool" and _is_about_something(one)]
+    said = [one for one in said if one.kinds or one.language == ENGLISH] or said  # elsewhere small talk isn't known
+    found = Counted(frozenset(stem(word) for name in names for word in words(name)))
+    for one in said:
+        found.add(one)
+    return found
+
+
+def _is_about_something(sentence: Sentence) -> bool:
+    """Tell whether a sentence states something, or asks it in a language whose small talk is known."""
+    return sentence.is_statement or (sentence.is_question and sentence.language == ENGLISH)
+
+
+def new_topics(profile: Profile, before: Sequence[KnownMoment], window: Window) -> list[str]:
+    """Return what the person comes back to, in several turns or in earlier moments, and isn't known as a topic.
+
+    Args:
+        profile: so far.
+        before: the latest moments.
+        window: that was read.
+    """
+    own = [one for one in window.sentences if one.turn.role == "user"]
+    found = counted(own, [*window.called, *persons_in(window.sentences)])
+    known = [frozenset(map(stem, words(topic))) for topic in profile.preferred_topics]
+    earlier = [frozenset(map(stem, words(f"{moment.name} {moment.summary}"))) for moment in before]
+    new = []
+    for phrase in found.best(window.weights, TOPICS * 4, least=OWN):
+        stems, turns = set(_stems(phrase)), found.turns_of(phrase)
+        told = sum(stems <= said for said in earlier)
+        is_back = told >= BEFORE or max(turns) - min(turns) >= APART * len(window.turns)
+        if is_back and len(turns) + told >= RECURRING and not any(stems <= topic for topic in known):
+            new.append(phrase)
+    return new[:TOPICS]

@@ -1,13 +1,16 @@
-"""What a sentence in the third person says of whom: the attribute that it gives a value, and since when.
+"""What a sentence says of whom: the attribute that it gives a value, since when, and whether it is held as true.
 
-Both engines write such sentences ("Nora moved to Bergen on 3 March 2026."), so what one of them says can end what
-another said, whoever wrote them. Only what has one value at a time is known here: where somebody lives, what they work
-as and where, their name, age and relationship, and what one of their own is called. The patterns know English, and
-rather miss a sentence than misread one.
+Model engines write sentences in the third person ("Nora moved to Bergen on 3 March 2026."); the engine without a model
+quotes what people say of themselves ("Nora: I moved to Bergen"). Both are read alike, so what one of them says can end
+what another said, whoever wrote them. Only what has one value at a time is known here: where somebody lives, what they
+work as and where, their name, age and relationship, and what one of their own is called. The patterns rather miss a
+sentence than misread one.
 """
 
+from moments_app.engines.statements.dates import since_in
 from moments_app.engines.statements.durable import worth_of
-from moments_app.engines.statements.said import NAME, Statement, statement_of
-from moments_app.engines.statements.since import since_in
+from moments_app.engines.statements.first_person import NAME
+from moments_app.engines.statements.said import Statement, statement_of
+from moments_app.engines.statements.unreal import is_question, is_unreal
 
-__all__ = ["NAME", "Statement", "since_in", "statement_of", "worth_of"]
+__all__ = ["NAME", "Statement", "is_question", "is_unreal", "since_in", "statement_of", "worth_of"]

@@ -1,12 +1,37 @@
-"""The patterns by which a sentence is read as somebody's attribute and its value."""
+"""Patterns that read a sentence as somebody's attribute and its value: in the third person, or in the first.
+
+"I live in Oslo" is read as "User lives in Oslo" is: "I" and "my" stand for whoever the line names as its speaker
+("Nora: I live in Oslo"), and for the user where it names nobody. `first_person.py` has the other languages.
+"""
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from moments_app.engines.statements.firms import is_firm, is_no_place
+from moments_app.engines.statements.first_person import AGE, HOME, NAME, RELATIONSHIP, SPEAKER, WORK, read_attribute
+from moments_app.engines.statements.unreal import is_unreal
 
-HOME, WORK, NAME, AGE, RELATIONSHIP = "home", "work", "name", "age", "relationship"
+USER = "User"
+# How "I" is spelled out, so that the patterns for "Nora" read it as well.
+_SHORT = [
+    (re.compile(short), long)
+    for short, long in (
+        (r"\b(?:I|[Ww]e)'m\b|\b[Ww]e(?:'re| are)\b", "I am"),
+        (r"\b(?:I|[Ww]e)'ve\b", "I have"),
+        (r"\b(?:I|[Ww]e)'ll\b", "I will"),
+        (r"\b[Ww]e\b", "I"),
+        (r"\b[Mm]y\b|\b[Oo]ur\b", "I's"),
+        (r"name's\b", "name is"),
+        (
+            r"\b(?:[Yy]ou (?:can|may) |[Pp]lease |[Pp]eople |[Ee]verybody |[Ff]riends )?[Cc]alls? me (?=[A-Z])",
+            "I is called ",
+        ),
+        (r" \[[^\]]{4,40}\]", ""),
+    )
+]
+_IN_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|My|my|We|[Cc]alls? me)\b")
+_CLAUSES = re.compile(r"(?:[,;:–—!.-]| and| but| so| because| since|^\w+,?) (?=I\b)")
 
 _NOT_PLACES = frozenset(
     "January February March April May June July August September October November December "
@@ -16,10 +41,11 @@ _NOT_PLACES = frozenset(
 _SUBJECT = (
     r"^(?:(?:Now|Recently|Lately|Currently|Today|Yesterday|Finally|Also|So|And|But),? )?"
     r"(?!(?:Since|When|Because|After|Before|Although|Though|While|If|Once|Until|Unless|As|Then|Maybe|Perhaps)\b)"
-    r"(?P<subject>(?:The (?:user|assistant))|[A-ZÀ-Þ][\w-]*(?: [A-ZÀ-Þ][\w-]*)?)"
+    r"(?P<subject>(?:The (?:user|assistant))|I\b|[A-ZÀ-Þ][\w-]*(?: [A-ZÀ-Þ][\w-]*)?)"
 )
 _ADVERBS = (
-    r"(?: (?:now|currently|still|just|recently|also|actually|finally|only|already|has|have|had|is|was|been|got|did))*"
+    r"(?: (?:now|currently|still|just|recently|also|actually|finally|only|already"
+    r"|have|has|had|am|is|was|been|got|did))*"
 )
 _NEW = re.compile(r"\b(?:now|new|started|starts|began|got|moved|instead|these days|currently|actually)\b")
 _PROPER = r"[A-ZÀ-Þ][\w'’&.-]*[\w']"
@@ -34,6 +60,11 @@ _KIN = (
 )
 _CALLED = rf"(?P<value>{_PROPER}(?: {_PROPER})?)"
 _NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_PROPER}(?: {_PROPER})?)")
+# What follows "I am" with a capital letter and is no name: where people are from, what they believe.
+_NO_NAME = (
+    r"(?!\w+(?:ish|ese|ch|ic|gian|lian|ican|sian|rian|dian|mian|nian|tian|pean|uan|ish)\b|German|Greek|Dutch|Muslim"
+    r"|Jewish|Hindu|Buddhist|Thai|Finn|Dane|Swede|Roman|Swiss|Iraqi|Pakistani|Not\b|OK|Ok|Fine|Good)"
+)
 _STATES = "single|married|divorced|engaged|widowed|separated"
 
 
@@ -94,11 +125,38 @@ def _work(statement: Statement) -> tuple[str, str]:
 
 
 def statement_of(text: str) -> Statement | None:
-    """Return what a sentence says, if it is read as an attribute of somebody."""
+    """Return what a sentence says, if it is read as an attribute of somebody.
+
+    Args:
+        text: a sentence, with its speaker in front or without.
+    """
+    line = SPEAKER.match(text)
+    speaker, said = (line[1], text[line.end() :]) if line else (USER, text)
+    said = said.replace(" … ", " ")  # where a quote leaves something out
+    if is_unreal(said):
+        return None
+    if own := read_attribute(said):
+        attribute, value, is_over, is_new = own
+        return Statement(speaker, attribute, value, is_over, is_new=is_new)
+    if _IN_FIRST_PERSON.search(said):
+        found = next(filter(None, map(_read, _clauses(said))), None)
+        return replace(found, subject=speaker) if found and found.subject == "I" else None
+    return _read(said)
+
+
+def _read(text: str) -> Statement | None:
     for pattern, read in _PATTERNS:
         if (found := pattern.search(text)) and (statement := read(found)):
             return statement
     return None
+
+
+def _clauses(text: str) -> list[str]:
+    """Return the clauses of a sentence in the first person, with "I" where a sentence in the third has a name."""
+    text = text.replace("’", "'")
+    for short, long in _SHORT:
+        text = short.sub(long, text)
+    return _CLAUSES.split(text)
 
 
 def _reading(
@@ -135,16 +193,16 @@ def _without_article(role: str) -> str:
 
 
 _LEAVES = r"(?:quits?|left|lost|resigned from|retired from|was fired from|was laid off from)"
-_POST = r"(?:(?:their|his|her|the|a) )?(?:old |last |new )?(?:job|position|post|work)"
+_POST = r"(?:(?:their|his|her|I's|the|a) )?(?:old |last |new )?(?:job|position|post|work)"
 _AS = rf"as (?:an? |the )?{_ROLE}"
 _WORKS = rf"{_SUBJECT}{_ADVERBS} (?:works?|working)(?: (?:now|again))?"
 _LIVES = r"(?:lives?|living|based|resides?|settled)(?: (?:now|currently|back|down|again))* (?:in|near) (?!with\b)"
 _MOVED = rf"(?:moved|relocated)(?: (?:back|out|over|house))*(?: from {_PLACE.replace('?P<value>', '?:')})? (?:to|into)"
 _BEGINS = r"(?:starts|started|begins|began|got|took|accepted|landed|has)(?: working)?"
-_LEFT_HOME = (
-    r"(?:used to live|no longer lives?|doesn't live|does not live|lived|moved (?:away|out))(?: (?:in|from|of))+"
-)
-_LEFT_WORK = r"(?:used to work|no longer works?|stopped working|doesn't work|does not work)"
+_LEFT_HOME = r"(?:used to live|no longer lives?|moved (?:away|out))(?: (?:in|from|of))+"
+_NOT_ANYMORE = r"(?:do not|does not|don't|doesn't)"
+_ANYMORE = r"[^,;]*\b(?:any ?more|any longer)\b"
+_LEFT_WORK = r"(?:used to work|no longer works?|stopped working)"
 
 
 def _moved(found: re.Match[str]) -> Statement | None:
@@ -170,8 +228,10 @@ _PATTERNS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], Statement | Non
     (re.compile(pattern), read)
     for pattern, read in (
         # what is over
-        (rf"{_SUBJECT} {_LEFT_HOME} {_PLACE}", _reading(HOME, is_over=True)),
+        (rf"{_SUBJECT}{_ADVERBS} {_LEFT_HOME} {_PLACE}", _reading(HOME, is_over=True)),
+        (rf"{_SUBJECT} {_NOT_ANYMORE} live in {_PLACE}{_ANYMORE}", _reading(HOME, is_over=True)),
         (rf"{_SUBJECT} {_LEFT_WORK}(?: {_AS})?{_AT}", _reading(WORK, is_over=True)),
+        (rf"{_SUBJECT} {_NOT_ANYMORE} work(?: {_AS})?{_AT}{_ANYMORE}", _reading(WORK, is_over=True)),
         (rf"{_SUBJECT}{_ADVERBS} {_LEAVES} {_POST}(?: {_AS})?{_AT}", _reading(WORK, is_over=True)),
         (rf"{_SUBJECT}{_ADVERBS} (?P<value>)(?:retired|unemployed|out of work)\b", _reading(WORK, is_over=True)),
         # what holds
@@ -181,7 +241,11 @@ _PATTERNS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], Statement | Non
         (rf"{_WORKS} {_AS}{_AT}", _reading(WORK)),
         (rf"{_WORKS} (?:at|for) (?P<employer>{_FIRM}){_END}", _reading(WORK)),
         (rf"{_SUBJECT}{_ADVERBS} {_BEGINS}(?: {_POST})? (?:{_AS}{_AT}|(?:at|with) (?P<firm>{_FIRM}){_END})", _started),
-        (rf"{_SUBJECT}(?:'s (?:first |full )?name is| is called| is named| goes by) {_CALLED}", _reading(NAME)),
+        (
+            rf"{_SUBJECT}(?:'s (?:first |full )?name is| (?:is|am) (?:called|named)| goe?s? by) {_CALLED}",
+            _reading(NAME),
+        ),
+        (rf"^(?P<subject>I) am {_NO_NAME}{_CALLED}(?=[,.!]|$| and\b| from\b)", _reading(NAME)),
         (
             rf"{_SUBJECT}'s {_KIN}(?:'s (?:first )?name)? (?:is|are) (?:actually )?(?:(?:called|named) )?{_CALLED}",
             _reading(""),

@@ -601,7 +601,7 @@ class TestRetrieved:
         append(ada, "old", [NewMessage("user", "The harpsichord came yesterday.", created_at=said)])
         talk(ada, 4)
         assert layer(context(service, query="harpsichord"), "retrieved") == [
-            "The harpsichord came yesterday (1 March 2026)."
+            "The harpsichord came yesterday [1 March 2026]."
         ]
 
     def test_a_long_result_is_shortened_and_names_where_the_whole_is(self, service: Api, ada: UserProfile) -> None:

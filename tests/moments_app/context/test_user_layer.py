@@ -55,11 +55,11 @@ def test_what_a_person_said_of_themselves_stands_once_when_profile_and_stream_ha
     build(session, lag=2)
     form(session)
     session.user.refresh_from_db()
-    assert "User loves kilns and they live in Turin" in session.user.summary
+    assert "User: I love kilns and I live in Turin." in session.user.summary
     for _ in range(2):  # waiting, then consolidated
         text = "\n".join(lines(session))
-        assert text.count("User loves kilns and they live in Turin") == 1
-        assert text.count("User's dog is called Rex") == 1
+        assert text.count("User: I love kilns and I live in Turin.") == 1
+        assert text.count("User: My dog is called Rex.") == 1
         fold(stream)
 
 
@@ -169,7 +169,7 @@ def test_a_short_sentence_is_not_left_out_for_its_words_alone(session: Session, 
 def test_sentences_without_spaces_are_told_apart(session: Session, stream: MemoryStream) -> None:
     known(session.user, summary="我住在都灵。我有两只猫。")
     note(stream, "User: 我住在都灵。", formed_at=START)
-    assert lines(session) == ["我有两只猫。", "User: 我住在都灵。 (2026-03-02)"]
+    assert lines(session) == ["User: 我住在都灵。 (2026-03-02)", "我有两只猫。"]
 
 
 def test_a_line_without_spaces_says_enough_without_its_heading(session: Session, stream: MemoryStream) -> None:

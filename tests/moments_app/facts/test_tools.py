@@ -57,7 +57,7 @@ def test_search_and_context_of_a_former_time(ada: UserProfile) -> None:
 def test_a_fact_is_corrected_ended_and_taken_back(ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     [fact] = used("list_facts")["facts"]
-    right = "User's daughter is called Mia."
+    right = "User: My daughter is called Mia."
     assert used("correct_fact", fact["fact_id"], right, preview=True)["correction_id"] is None
     made = used("correct_fact", fact["uri"], right)
     assert texts(used("list_facts")) == [right]

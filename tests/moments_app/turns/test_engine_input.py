@@ -33,7 +33,7 @@ def test_yesterday_is_the_day_before_where_the_person_is(ada: UserProfile, bo: U
         form(session)
         build(session, lag=0)
         [fact] = MemoryAtom.objects.filter(user=user, attribute="home")
-        assert fact.content == f"User moved to Bergen on {day}."
+        assert fact.content == f"User: I moved to Bergen yesterday [{day}]."
         assert day in Moment.objects.get(user=user).summary
 
 

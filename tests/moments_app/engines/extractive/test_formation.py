@@ -1,15 +1,19 @@
-"""What is kept of a conversation."""
+"""What is kept of a conversation, word for word."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
 from moments_app.engines.extractive import ExtractiveEngine
-from moments_app.engines.extractive.sentences import read
+from moments_app.engines.extractive.sentences import quotes_of
 from moments_app.engines.transcript import Turn
 
 FIVE = Limits(0, 5, 50)
+SESSION = StreamSection("session", "", None, FIVE, "")
+USER = StreamSection("user", "", Limits(0, 5, 25), FIVE, "")
 TALK = [
     ("user", "Ada: Hey Bo! Long time no see!"),
     ("assistant", "Bo: Haha, that must've been hilarious! [shares a photo of a photo of a street with people]"),
@@ -25,84 +29,136 @@ def turns_of(talk: Sequence[tuple[str, str]]) -> list[Turn]:
     return [Turn(n, role, text, at + timedelta(minutes=n)) for n, (role, text) in enumerate(talk)]
 
 
-def formed(talk: Sequence[tuple[str, str]], *sections: StreamSection) -> list[tuple[list[str], list[str]]]:
+def formed_of(turns: Sequence[Turn], *sections: StreamSection) -> list[tuple[list[str], list[str]]]:
     """The observations and the facts of each section."""
-    answer = ExtractiveEngine().form_memories(FormationRequest(turns_of(talk), sections, ""))
+    answer = ExtractiveEngine().form_memories(FormationRequest(turns, sections, ""))
     return [
         ([item["text"] for item in entry["observations"]], [item["text"] for item in entry["facts"]])
         for entry in answer.streams
     ]
 
 
-def test_facts_are_statements_and_the_person_s_are_observed() -> None:
-    session, user = formed(
-        TALK, StreamSection("session", "", None, FIVE, ""), StreamSection("user", "", FIVE, None, "")
-    )
-    assert session == ([], ["Bo starts at the harbor office on 9 March 2026."])
+def formed(talk: Sequence[tuple[str, str]], *sections: StreamSection) -> list[tuple[list[str], list[str]]]:
+    return formed_of(turns_of(talk), *sections)
+
+
+def kept(*said: str) -> list[str]:
+    """What is kept of what a person says, whichever stream takes it."""
+    both = formed([("user", text) for text in said], SESSION, USER)
+    return [text.removeprefix("User: ") for observations, facts in both for text in [*observations, *facts]]
+
+
+def test_statements_are_kept_as_they_were_said_with_their_speaker_and_their_dates() -> None:
+    session, user = formed(TALK, SESSION, USER)
+    assert session == ([], ["Bo: I start at the harbor office next Monday [9 March 2026]."])
     assert user == (
-        ["Ada adopted another puppy called Biscuit on 3 March 2026.", "Their names are Salt, Pepper and Biscuit."],
+        [
+            "Ada: We adopted another puppy called Biscuit yesterday [3 March 2026], it was so cute!",
+        ],
         [],
     )
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "My name is Nora and I keep bees.",
+        "Actually I prefer oolong to coffee.",
+        "I make ceramics in Gothenburg and I'd been a nurse before.",
+        "The shop opens in May at Kungsgatan.",
+        "Always answer in bullet points.",
+    ],
+)
+def test_a_sentence_is_kept_as_it_was_said(said: str) -> None:
+    assert kept(said) == [said]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I dreamed I moved to Cairo.",
+        "Pretend I live on Mars.",
+        "I wish I lived in Paris.",
+        "If I lived in Rome, I would eat pizza every day.",
+        "Do I live in Berlin?",
+        'My brother said "I live in Detroit and hate it".',
+        "My friend Bo says I should quit my job at the bakery.",
+        "You should never use butter for pancakes.",
+        "Never bet on a pair of twos.",
+        "It was great.",
+        "He moved to Bergen.",
+        "That sounds great!",
+        "Their names are Salt and Pepper.",
+    ],
+)
+def test_what_is_unreal_or_advice_or_leans_on_another_sentence_is_not_kept(said: str) -> None:
+    assert kept(said) == []
+
+
+def test_nothing_is_left_out_of_a_short_session() -> None:
+    said = ["My daughter Mia is six.", "I got divorced in May.", "I'm allergic to hazelnuts.", "My son hates carrots."]
+    talk = [turn for text in said for turn in (("user", text), ("assistant", "Thank you for telling me!"))]
+    [(observations, facts)] = formed(talk, USER)
+    assert sorted(observations + facts) == sorted(f"User: {text}" for text in said)
+
+
+def test_what_the_assistant_says_is_nothing_of_the_person() -> None:
+    talk = [("user", "I'm allergic to nuts."), ("assistant", "My advice: I always carry an EpiPen in my red bag.")]
+    assert formed(talk, SESSION, USER) == [([], []), (["User: I'm allergic to nuts."], [])]
+
+
+def test_the_same_turns_give_the_same_sentences_however_they_are_batched() -> None:
+    talk = [*TALK, *[("user", f"Ada: My cousin Ida{n} moved to street number {n} of Turin.") for n in range(30)]]
+    turns = turns_of(talk)
+    whole = formed_of(turns, SESSION, USER)
+    for size in (2, 7, 12):
+        parts = [formed_of(turns[start : start + size], SESSION, USER) for start in range(0, len(turns), size)]
+        joined = [
+            tuple([text for part in parts for text in part[section][kind]] for kind in (0, 1)) for section in (0, 1)
+        ]
+        assert joined == whole
+
+
 def test_a_name_that_the_application_gives_says_who_speaks() -> None:
     turns = [replace(turns_of([("user", "I adopted a puppy called Biscuit.")])[0], name="Ada")]
-    section = StreamSection("user", "", FIVE, None, "")
-    [entry] = ExtractiveEngine().form_memories(FormationRequest(turns, [section], "")).streams
-    assert [item["text"] for item in entry["observations"]] == ["Ada adopted a puppy called Biscuit."]
+    assert formed_of(turns, USER) == [([], ["Ada: I adopted a puppy called Biscuit."])]
+
+
+def test_what_has_one_value_at_a_time_is_a_fact_and_parts_with_values_of_their_own_can_end_alone() -> None:
+    said = "I live in Oslo with my wife Ann, and I work as a nurse at Haukeland Hospital."
+    assert formed([("user", said)], USER) == [
+        ([], ["User: I live in Oslo with my wife Ann", "User: I work as a nurse at Haukeland Hospital."])
+    ]
+    assert quotes_of("Ich heiße Till und wohne in Leipzig.") == ["Ich heiße Till", "Ich … wohne in Leipzig."]
+    assert quotes_of("I'm Nora, I make ceramics, and I keep bees.") == ["I'm Nora, I make ceramics, and I keep bees."]
 
 
 def test_what_is_said_of_everybody_is_nobodys() -> None:
-    said = ["Our kids are our future; they should have the best of all.", "Our whole planet needs our help this year."]
-    session, user = StreamSection("session", "", None, FIVE, ""), StreamSection("user", "", FIVE, FIVE, "")
-    for role, name in (("user", "User"), ("assistant", "Assistant")):
-        assert formed([(role, text) for text in said], session, user) == [([], []), ([], [])]
-        assert read(turns_of([(role, said[0])])).sentences[0].told == f"{name} said: Our kids are our future"
-    own = ["We put our savings into our future house in Porto.", "Our kids painted our kitchen green."]
-    assert formed([("user", text) for text in own], session)[0][1] == [
-        "User put their savings into their future house in Porto.",
-        "User's kids painted their kitchen green.",
+    said = ["Our kids are our future and our whole world."]
+    assert formed([("user", text) for text in said], USER) == [([], [])]
+    own = "Our kids painted our kitchen green."
+    assert formed([("user", own)], USER) == [([f"User: {own}"], [])]
+
+
+def test_limits_of_words_are_kept_and_a_long_sentence_is_a_fact() -> None:
+    long = "I am allergic to hazelnuts, " + "and to many other things " * 6 + "as well."
+    assert formed([("user", long)], USER) == [([], [f"User: {long}"])]
+    assert formed([("user", long)], replace(USER, facts=Limits(0, 5, 20))) == [([], [])]
+    assert formed([("user", "I am allergic to hazelnuts.")], replace(USER, observations=Limits(0, 0, 25))) == [
+        ([], ["User: I am allergic to hazelnuts."])
     ]
 
 
-def test_limits_are_kept_and_what_says_most_stays() -> None:
-    things = (
-        "anvil bellows chisel dowel easel funnel gimlet hammer inkwell jigsaw kiln ladder mallet needle oven".split()
-    )
-    talk = [("user", f"My {thing} broke on Friday evening.") for thing in things]
-    talk += [("user", "I am allergic to hazelnuts."), ("user", "My wife Iris sold her old violin.")]
-    user = StreamSection("user", "", Limits(0, 1, 25), Limits(0, 2, 6), "")
-    session = StreamSection("session", "", None, Limits(0, 2, 6), "")
-    [(observations, lasting)], [(_, facts)] = formed(talk, user), formed(talk, session)
-    assert observations == ["User's wife Iris sold her old violin."]
-    assert lasting == ["User is allergic to hazelnuts."]
-    assert "User is allergic to hazelnuts." in facts
-    assert len(facts) == 2 and all(len(fact.split()) <= 6 for fact in facts)
-
-
-def test_what_a_line_says_already_is_not_kept_again_whatever_the_lines_say_together() -> None:
-    known = "- Ada has a boat in Oslo\n- Ada sold a violin"
-    said = [("user", "I have a boat in Oslo."), ("user", "I sold my boat."), ("user", "I play the violin in Oslo.")]
-    [(_, facts)] = formed(said, StreamSection("session", "", None, FIVE, known))
-    assert facts == ["User sold their boat.", "User plays the violin in Oslo."]
-
-
-def test_a_shard_gets_observations_and_other_sentences_as_facts_but_nobody_s_statement() -> None:
+def test_a_shard_gets_what_its_prompt_names_but_nobodys_statement() -> None:
     prompt = "What is known of kilns, elements and firing schedules"
     talk = [
         ("assistant", "A kiln element lasts about 150 firings."),
         ("user", "My kiln element broke and my firing schedule is lost."),
-        ("assistant", "The firing schedule of a kiln begins with 60 degrees an hour."),
         ("assistant", "The kiln and its elements cool in twelve hours."),
     ]
     [(observations, facts)] = formed(talk, StreamSection("shard kilns", prompt, Limits(0, 2, 35), FIVE, ""))
-    assert len(observations) == 2 and len(facts) == 1
-    assert not set(observations) & set(facts)
-    assert "My" not in str(observations + facts) and "User" not in str(observations + facts)
-
-
-def test_what_begins_with_a_noun_that_is_a_verb_too_is_stated_and_what_is_asked_for_is_no_fact() -> None:
-    talk = [("user", "Work is busy in March because of the trade fair."), ("assistant", "Check the kiln in March.")]
-    assert formed(talk, StreamSection("session", "", None, FIVE, "")) == [
-        ([], ["Work is busy in March because of the trade fair."])
+    assert observations == [
+        "Assistant: A kiln element lasts about 150 firings.",
+        "Assistant: The kiln and its elements cool in twelve hours.",
     ]
+    assert facts == []

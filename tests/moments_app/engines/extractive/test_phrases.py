@@ -1,29 +1,22 @@
-"""Phrases that name a subject."""
+"""Key phrases: runs between stop words."""
 
 import pytest
 
-from moments_app.engines.extractive.phrases import subjects
+from moments_app.engines.extractive.phrases import phrases_of
 
 NAMED = {
-    "I want to create a safe place.": [],
-    "I was throwing on some music.": ["music"],
-    "My pottery class is so cute.": ["pottery class"],
-    "I joined a support group in Oslo.": ["support group", "oslo"],
-    "I love painting and hiking.": ["painting", "hiking"],
-    "We walk the dogs, and the walk is long.": ["dogs", "walk"],
-    "I've seen 've and 'll.": [],
-    "The response was heartwarming and I was so optimistic.": ["response"],
-    "My neighbors are friends.": ["neighbors", "friends"],
-    "Henrik uses a strong epoxy, and my knee bends forty degrees.": ["henrik", "epoxy", "knee bends", "degrees"],
-    "I love running my studio, and all dances.": ["studio", "dances"],
+    ("I joined a support group in Oslo.", "en"): ("joined", "support group", "oslo"),
+    ("My pottery class is so cute.", "en"): ("pottery class",),
+    ("Der Brennofen ist gestern ausgefallen.", "de"): ("brennofen", "gestern ausgefallen"),
+    ("Ninapenda kupika chakula cha jioni", ""): (),
 }
 
 
 @pytest.mark.parametrize("said", NAMED)
-def test_subjects_are_runs_of_nouns(said: str) -> None:
-    assert [subject.text for subject in subjects(said, "en")] == NAMED[said]
+def test_phrases_are_runs_between_stop_words(said: tuple[str, str]) -> None:
+    assert phrases_of(*said) == NAMED[said]
 
 
-def test_in_an_unknown_language_there_is_none() -> None:
-    assert subjects("Ninapenda kupika chakula cha jioni", "") == ()
-    assert subjects("昨天晚上窑坏了", "") == ()
+def test_in_chinese_they_are_short_runs_of_characters() -> None:
+    assert phrases_of("晚饭以后窑坏了", "zh") == ("晚饭", "窑坏")
+    assert all(2 <= len(phrase) <= 4 for phrase in phrases_of("我对花生过敏，我的狗也对花生过敏。", "zh"))

@@ -28,27 +28,27 @@ def built(*said: str, profile: Profile | None = None, at: datetime = MARCH) -> M
     return ExtractiveEngine().build_moments(MomentRequest(turns, profile or Profile(), Journey(), ""))
 
 
-def test_statements_stand_under_headings_in_the_third_person() -> None:
+def test_statements_stand_under_headings_as_they_were_said() -> None:
     assert built(*SAID).user_summary_update.split("\n") == [
         "Who they are:",
-        "- User lives in Turin with their cat Oli (2026-03-04)",
+        "- User: I live in Turin with my cat Oli. (2026-03-04)",
         "People and pets:",
-        "- User's brother Mats is an electrician (2026-03-04)",
+        "- User: My brother Mats is an electrician. (2026-03-04)",
         "Work and study:",
-        "- User works as a nurse in a children's hospital (2026-03-04)",
-        "- User is learning Portuguese (2026-03-04)",
+        "- User: I work as a nurse in a children's hospital. (2026-03-04)",
+        "- User: I'm learning Portuguese. (2026-03-04)",
         "Health:",
-        "- User is allergic to hazelnuts (2026-03-04)",
+        "- User: I'm allergic to hazelnuts. (2026-03-04)",
         "Likes and dislikes:",
-        "- User loves painting (2026-03-04)",
+        "- User: I love painting, and I love it a lot. (2026-03-04)",
         "Plans:",
-        "- User is going to run a marathon in April 2026 (2026-03-04)",
+        "- User: I'm going to run a marathon next month [April 2026]. (2026-03-04)",
     ]
 
 
 def test_interests_are_what_a_person_would_choose() -> None:
     answer = built(*SAID, "I was throwing on some music and creating a safe place.", "My friend Mel is so cute.")
-    assert set(answer.new_interests) == {"learning Portuguese", "painting"}
+    assert answer.new_interests == ["painting"]
     assert built("I love dancing.", "I love all dances.", profile=Profile(interests=["dance"])).new_interests == []
     assert not {"mel", "cute", "ve", "creating a safe", "throwing on some"} & set(answer.new_preferred_topics)
 
@@ -66,10 +66,10 @@ def test_what_somebody_does_by_habit_is_no_plan() -> None:
     assert "Plans:" not in built("I started going to boot camps in Turin.").user_summary_update
 
 
-def test_what_an_operator_wrote_stays_and_lines_of_earlier_versions_find_a_place() -> None:
+def test_what_an_operator_wrote_stays_and_so_do_lines_of_earlier_versions() -> None:
     text = "Nora is a potter.\nAnswer her briefly.\nHealth:\n- Nora is diabetic (2025-01-01)"
     told = built("I'm allergic to hazelnuts.", profile=Profile(text)).user_summary_update
-    assert told == f"{text}\n- User is allergic to hazelnuts (2026-03-04)"
+    assert told == f"{text}\n- User: I'm allergic to hazelnuts. (2026-03-04)"
 
 
 def test_it_is_bounded_and_the_same_again() -> None:
@@ -77,23 +77,6 @@ def test_it_is_bounded_and_the_same_again() -> None:
     once = built(*SAID, *many).user_summary_update
     assert len(once) <= PROFILE_MAX and "hazelnuts" in once
     assert built(*SAID, *many, profile=Profile(once)).user_summary_update == once
-
-
-def test_a_profile_of_an_earlier_version_gets_headings_and_loses_reactions() -> None:
-    earlier = (
-        "In the person's own words:\n- You sound like my mother. (2025-01-01)\n- I have two cats. (2025-01-02)\n"
-        "- I work as a nurse. (2025-01-03)\n- Ich wohne in einem alten Haus am See. (2025-01-04)"
-    )
-    assert built("I'm allergic to hazelnuts.", profile=Profile(earlier)).user_summary_update.split("\n") == [
-        "People and pets:",
-        "- User has two cats (2025-01-02)",
-        "Work and study:",
-        "- User works as a nurse (2025-01-03)",
-        "Health:",
-        "- User is allergic to hazelnuts (2026-03-04)",
-        "In their own words:",
-        "- Ich wohne in einem alten Haus am See. (2025-01-04)",
-    ]
 
 
 def test_lines_without_a_date_are_an_operator_s_and_stay() -> None:
@@ -104,8 +87,8 @@ def test_lines_without_a_date_are_an_operator_s_and_stay() -> None:
 
 
 def test_who_somebody_says_they_are_comes_first_and_what_they_ask_for_says_nothing_of_them() -> None:
-    said = built("Let my mother do that one.", "I'm Nora, I make ceramics in Gothenburg and I have a small shop.")
+    said = built("Let me know.", "I'm Nora, I make ceramics in Gothenburg and I have a small shop.")
     assert said.user_summary_update.split("\n") == [
         "Who they are:",
-        "- User is Nora, they make ceramics in Gothenburg and they have a small shop (2026-03-04)",
+        "- User: I'm Nora, I make ceramics in Gothenburg and I have a small shop. (2026-03-04)",
     ]

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from moments_app.engines.calls.moments import KnownMoment
 from moments_app.engines.calls.profile import Profile
+from moments_app.engines.extractive.phrases import new_topics
 from moments_app.engines.extractive.sentences import read
-from moments_app.engines.extractive.topics import new_topics
 from moments_app.engines.transcript import Turn
 
 MARCH = datetime(2026, 3, 4, 8, tzinfo=UTC)

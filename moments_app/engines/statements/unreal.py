@@ -1,0 +1,60 @@
+"""What a sentence doesn't hold as true: dreams, wishes, suppositions, questions, and what somebody else is quoted with.
+
+Each language has a few words that tell it. A sentence that none of them is in is taken at its word.
+"""
+
+import re
+
+_SAID = (
+    "says|said|thinks|thought|claims|claimed|insists|insisted|reckons|wrote|suggests|suggested|advises|advised"
+    "|recommends|recommended|tells me|told me|told us|warned me|keeps saying"
+)
+_ENGLISH = (
+    r"\b(?:dreamed|dreamt|dreaming) (?:that|about|of|I|we|my)\b|\bhad (?:a|this|the) (?:\w+ )?(?:dream|nightmare)\b"
+    r"|\bin (?:my|a|the|this) (?:dream|game|story|novel|role-?play|next life)\b|\bmy character\b"
+    r"|\b(?:I|we|I'm|we're) wish(?:ing)?\b|\bif only\b|\b(?:I'd|I would|we'd|we would) (?:love|like|be|have|give|go)\b"
+    r"|^(?:if|unless|suppose|supposing|imagine|maybe|perhaps|pretend|assuming|let's (?:say|pretend|imagine))\b"
+    r"|\b(?:if I|if we) (?:were|was|had|could|lived|ever|won)\b|\bas if I\b"
+    r"|\bI (?:might|may|could|would|almost|nearly)\b"
+    r"|\b(?:just )?(?:kidding|joking)\b|\bpretend(?:ing|ed)?\b"
+    rf"|^(?!I\b|We\b)[^,]{{1,60}}?\b(?:{_SAID})\b(?!-| (?:yes|no|sorry|hi|hello|goodbye|thanks)\b)"
+)
+_GERMAN = (
+    r"\bgeträumt\b|\bträum(?:e|te) |\bim traum\b|\bwünsch(?:te|e mir)\b|\b(?:würde|wäre|hätte|könnte)(?:n|st)?\b"
+    r"|^(?:angenommen|stell dir vor|vielleicht|falls)\b"
+    r"|^(?!ich\b|wir\b)[^,]{1,60}?\b(?:sagt|sagte|meint|meinte|behauptet|behauptete|rät|riet|findet)\b"
+)
+_SPANISH = (
+    r"\bsoñ(?:é|aba|ado)\b|\bsueño (?:con|que)\b|\bojalá\b|\bsi (?:yo )?\w+(?:ara|iera|era|ase|iese)\b|\bme gustaría\b"
+    r"|\bquisiera\b|^(?:imagina|supongamos|quizás?|tal vez|a lo mejor)\b"
+    r"|^(?!yo\b)[^,]{1,60}?\b(?:dice|dijo|cree|piensa|opina|aconseja|me recomendó) que\b"
+)
+_FRENCH = (
+    r"\brêv(?:é|e|ais)\b|\bj'aimerais\b|\bje voudrais\b|\bsi (?:j'|je |on )\w+ais\b|\bsi seulement\b"
+    r"|^(?:imagine|imaginons|supposons|peut-être)\b|\bj'ai failli\b"
+    r"|^(?!je\b|j')[^,]{1,60}?\b(?:dit|pense|croit|prétend|conseille) (?:que|qu'|de)"
+)
+_CHINESE = (
+    r"梦见|梦到|做梦|要是|如果|假如|假设|希望我|但愿|想象|也许|说不定|差点|恨不得|巴不得|开玩笑"
+    r"|^[^我，]{1,8}(?:说|认为|建议)"
+)
+_RUSSIAN = (
+    r"\b(?:при)?снил(?:ось|ся|ась)\b|\bво сне\b|\bбы\b|\bмечта(?:ю|л|ла)\b|^(?:представь|допустим|возможно|может быть)"
+    r"|\bчуть не\b|^(?!я\b|мы\b)[^,]{1,60}?\b(?:говорит|сказал|сказала|считает|думает|советует)\b"
+)
+_UNREAL = re.compile("|".join((_ENGLISH, _GERMAN, _SPANISH, _FRENCH, _CHINESE, _RUSSIAN)), re.IGNORECASE)
+_QUESTION = re.compile(r"[?？؟]+[\"'”’)\]»]*\s*$")
+_QUOTED = re.compile(
+    r"[\"“„«「][^\"”“»」]*\b(?:I|I'm|my|ich|mein\w*|yo|mi|je|mon|я|мой)\b[^\"”“»」]*[\"”“»」]|[“「][^”」]*我"
+)
+
+
+def is_question(text: str) -> bool:
+    """Tell whether a sentence asks something."""
+    return bool(_QUESTION.search(text))
+
+
+def is_unreal(text: str) -> bool:
+    """Tell whether a sentence says something that its speaker doesn't hold as true of the world."""
+    said = text.replace("’", "'")
+    return is_question(said) or bool(_UNREAL.search(said)) or bool(_QUOTED.search(said))
