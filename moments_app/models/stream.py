@@ -225,7 +225,9 @@ class MemoryStream(models.Model):
     consolidation_prompt = models.TextField(blank=True, help_text="Blank: observations are never consolidated.")
     consolidation_trigger = models.PositiveSmallIntegerField(default=5, help_text="Waiting observations.")
     consolidated_max_words = models.PositiveSmallIntegerField(default=400)
-    fact_buffer_max = models.PositiveSmallIntegerField(default=100, help_text="More are evicted, oldest first.")
+    fact_buffer_max = models.PositiveSmallIntegerField(
+        default=100, help_text="Newest facts in every context. Searches find all."
+    )
 
     consolidation_model = models.CharField(max_length=255, blank=True, help_text="Blank: ENGINE__MODEL.")
 

@@ -176,8 +176,7 @@ def _request(
 
 def _section(label: str, stream: MemoryStream, turns: int, known: Known) -> StreamSection:
     observations = _limits(turns, stream.observation_min, stream.observation_max, stream.observation_max_words)
-    most = _most_facts(stream)
-    facts = _limits(turns, min(stream.fact_min, most), most, stream.fact_max_words)
+    facts = _limits(turns, stream.fact_min, stream.fact_max, stream.fact_max_words)
     return StreamSection(
         label=label,
         prompt=stream.extraction_prompt,
@@ -186,11 +185,6 @@ def _section(label: str, stream: MemoryStream, turns: int, known: Known) -> Stre
         current=known.current.get(label, ""),
         facts_now={number: _dated(fact) for number, fact in known.facts.items() if fact.stream_id == stream.pk},
     )
-
-
-def _most_facts(stream: MemoryStream) -> int:
-    """Return the most facts of one formation: what goes beyond the stream's buffer would be evicted at once."""
-    return min(stream.fact_max, stream.fact_buffer_max)
 
 
 def _limits(turns: int, least: int, most: int, words: int) -> Limits:
@@ -250,7 +244,7 @@ def _candidates(entry: Any, labels: Collection[str], input: FormationInput, drop
             stream.observation_max_words,
             "observations",
         ),
-        MemoryAtom.Type.FACT: (stream.extracts_facts, _most_facts(stream), stream.fact_max_words, "facts"),
+        MemoryAtom.Type.FACT: (stream.extracts_facts, stream.fact_max, stream.fact_max_words, "facts"),
     }
     found = []
     for atom_type, (is_wanted, most, words, name) in kinds.items():
@@ -332,6 +326,8 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
         atom_type=candidate.atom_type,
         content=candidate.draft.text,
         content_hash=content_hash(candidate.draft.text),
+        kind=candidate.draft.kind,
+        speaker=_speaker(sources),
         valid_from=candidate.valid_from,
         confidence=candidate.draft.confidence,
         formed_at=_said_at(sources),
@@ -346,3 +342,9 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
 def _said_at(sources: Sequence[Message]) -> datetime:
     """Return the time of the last of the turns that an item comes from."""
     return max(sources, key=lambda message: message.sequence).created_at
+
+
+def _speaker(sources: Sequence[Message]) -> str:
+    """Return who said the last of the turns that an item comes from: their name, or else their role."""
+    last = max(sources, key=lambda message: message.sequence)
+    return (last.name or last.role)[:255]

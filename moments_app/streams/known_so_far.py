@@ -6,11 +6,10 @@ from django.db.models import Q
 
 from moments_app.engines.statements import NAME
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.streams.add_atoms import MOST_USE, USE
 from moments_app.streams.formation import CURRENT_FACTS, CURRENT_ITEMS, Known, current_text
 from sessions_app.models import UserProfile
 
-MOST_FACTS = 500  # of a stream that are read: all, unless an import has widened its buffer
+MOST_FACTS = 500  # of a stream that are read
 READ = (
     "stream_id",
     "user_id",
@@ -20,8 +19,6 @@ READ = (
     "content_hash",
     "worth",
     "formed_at",
-    "access_count",
-    "is_pinned",
 )
 
 
@@ -69,8 +66,6 @@ class KnownSoFar:
         new = [atom.describe() for atom in atoms if not self._has(atom)]
         for atom in new:
             self._atoms[atom.stream_id].append(atom)
-        for stream in {atom.stream_id for atom in new}:
-            self._evict(stream)
         timed = {atom.attribute for atom in new if atom.attribute and not atom.is_candidate}
         is_open = bool(timed & {*self._attributes, NAME})
         self._attributes |= timed
@@ -78,17 +73,6 @@ class KnownSoFar:
 
     def _has(self, atom: MemoryAtom) -> bool:
         return any(other.content_hash == atom.content_hash for other in self._atoms[atom.stream_id])
-
-    def _evict(self, stream: int) -> None:
-        """Drop the facts that will be over the buffer, as `add_atoms` evicts them."""
-        facts = [atom for atom in self._facts(stream) if not atom.is_pinned]
-        most = self._streams[stream].fact_buffer_max
-        half = (most + 1) // 2
-        newest = _newest_first(facts)
-        new, old = newest[:half], newest[half:]
-        old.sort(key=lambda atom: atom.worth + USE * min(atom.access_count, MOST_USE), reverse=True)
-        over = {id(atom) for atom in old[most - len(new) :]}
-        self._atoms[stream] = [atom for atom in self._atoms[stream] if id(atom) not in over]
 
 
 def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> list[MemoryAtom]:

@@ -7,7 +7,8 @@ rather miss a sentence than misread one.
 """
 
 from moments_app.engines.statements.durable import worth_of
+from moments_app.engines.statements.kinds import kind_of
 from moments_app.engines.statements.said import NAME, Statement, statement_of
 from moments_app.engines.statements.since import since_in
 
-__all__ = ["NAME", "Statement", "since_in", "statement_of", "worth_of"]
+__all__ = ["NAME", "Statement", "kind_of", "since_in", "statement_of", "worth_of"]

@@ -204,18 +204,35 @@ class TestItems:
         assert job.result["dropped"] == {"over the stream's limit": 150}
 
     @pytest.mark.slow
-    def test_the_oldest_facts_are_evicted_over_the_buffer_and_not_deleted(
-        self, ada: UserProfile, model_server: OpenAIServer
+    def test_the_text_of_a_stream_has_its_newest_facts_and_searches_find_all(
+        self, ada: UserProfile, model_server: OpenAIServer, service: Api
     ) -> None:
         for name in ("one", "two", "three", "four", "five", "six"):
             session = talk(ada, 4)
             facts = [item(f"Fact {name} {part}.", session.last_sequence) for part in ("early", "late")]
             model_server.queue(answer({"stream": "session", "facts": facts}))
             form(session)
-        kept = contents()
-        assert len(kept) == 8
-        assert "Fact one early." not in kept and "Fact six early." in kept
-        assert MemoryAtom.objects.filter(state="evicted").count() == 4
+        assert len(contents()) == 12
+        asked = {"user_id": "ada", "session_id": session.session_id, "layers": "conversation"}
+        context = service.get("memory/context", **asked).json()["context"]
+        assert "Fact three early." in context and "Fact six early." in context and "Fact two late." not in context
+        found = service.post("memory/search", user_id="ada", query="Fact one early", kinds=["fact"], mode="text").json()
+        assert "Fact one early." in [result["content"] for result in found["results"]]
+
+    def test_a_model_names_the_kind_of_an_item_and_a_wrong_one_costs_nothing(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        said = {"Wohnt in Kiel.": "home", "Backt gern.": "baking", "Nora likes tea.": "other"}
+        facts = [item(text, 1) | {"kind": kind} for text, kind in said.items()]
+        model_server.queue(answer({"stream": "user", "facts": facts}))
+        append(ada, "s1", [NewMessage("user", "Hallo"), NewMessage("user", " ".join(said), name="Nora")])
+        form(Session.objects.get())
+        found = MemoryAtom.objects.values_list("content", "kind", "about_kind", "speaker")
+        assert sorted(found) == [
+            ("Backt gern.", "other", "user", "Nora"),
+            ("Nora likes tea.", "preference", "user", "Nora"),
+            ("Wohnt in Kiel.", "home", "user", "Nora"),
+        ]
 
     def test_row_23_what_memory_itself_put_there_is_not_remembered_again(
         self, ada: UserProfile, model_server: OpenAIServer
@@ -401,20 +418,16 @@ def test_without_a_model_a_shard_gets_facts_beside_observations_and_shards_of_on
         assert not set(found["observation"]) & set(found["fact"])
 
 
-def test_no_more_facts_are_kept_of_a_formation_than_the_buffer_holds(
+def test_a_formation_keeps_more_facts_than_the_text_of_the_stream_has(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     session = talk(ada, 90)
     MemoryStream.objects.ensure_for(session)
-    limits = {"fact_max": 80, "observation_max": 80, "fact_buffer_max": 8}
-    MemoryStream.objects.update(extracts_observations=True, **limits)
+    MemoryStream.objects.update(fact_max=80, fact_buffer_max=8)
     many = [item(f"Turn {letter}{other} is about the kiln.", 1) for letter in "bcdefghj" for other in "klmnopqrst"]
-    model_server.queue(answer({"stream": "session", "facts": many, "observations": []}))
+    model_server.queue(answer({"stream": "session", "facts": many}))
     job = form(session)
-    asked = model_server.requests[0]["messages"][1]["content"]
-    assert '"facts": "8 of 50 words"' in asked
-    assert job.result["atoms"] == 8 and job.result["dropped"] == {"over the stream's limit": 72}
-    assert not MemoryAtom.objects.filter(state="evicted").exists()
+    assert job.result["atoms"] == 80 and job.result["dropped"] == {}
 
 
 def test_items_are_added_by_as_many_statements_whatever_their_number_and_what_ended_is_left_out(
