@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import OuterRef, Q
+from django.db.models import OuterRef
 
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.moment import LATEST_MOMENTS
@@ -147,8 +147,8 @@ class ContextInput:
     def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":
         """The active streams that the session feeds, lessons first.
 
-        Each comes with its facts, its pinned atoms and its newest waiting observations, oldest first; a shard also with
-        the newest candidates of this person, and nobody else's.
+        Each comes with its standing text: as many of its newest facts as it says, its pinned atoms and its newest
+        waiting observations, oldest first. A shard also has the newest candidates of this person, and nobody else's.
         """
         there = MemoryAtom.objects.active().filter(stream=OuterRef("pk"))
         atoms, candidates = there.filter(is_candidate=False), there.candidates().filter(user=self.user.pk)
@@ -164,11 +164,12 @@ class ContextInput:
 
 
 def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
-    """Return the facts of streams and the atoms that they are annotated with; one statement."""
-    named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned, *stream.own)]
-    facts = Q(stream__in=[stream.pk for stream in streams], atom_type=MemoryAtom.Type.FACT, is_candidate=False)
+    """Return the newest facts of streams and the atoms that they are annotated with; one statement."""
     kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
-    for atom in MemoryAtom.objects.active().filter(facts | Q(pk__in=named)).in_order():
+    named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned, *stream.own)]
+    atoms = MemoryAtom.objects.active()
+    found = atoms.filter(pk__in=named).union(*(atoms.standing(stream) for stream in streams), all=True)
+    for atom in sorted(found, key=lambda atom: (atom.formed_at, atom.pk)):
         kept[atom.stream_id].append(atom)
     return kept
 

@@ -15,16 +15,20 @@ from django.db import models
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from moments_app.engines.statements import since_in, statement_of, worth_of
+from moments_app.engines.statements import kind_of, since_in, statement_of, worth_of
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
-from moments_app.models.stream import MemoryStream
+from moments_app.models.stream import LESSONS, MemoryStream
 from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
 BY_IMPORT = "import:"  # how who wrote or ended a fact begins where another system did
 SHARED_NAMES_NOBODY = "What is shared with others names nobody."
+
+
+# What a statement is about, by the type of its stream.
+ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", MemoryStream.Type.SESSION: "session"}
 
 
 def content_hash(text: str) -> str:
@@ -143,8 +147,13 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Return those waiting that no consolidation was shown: they are what asks for the next one."""
         return self.waiting().filter(shown_in=None)
 
+    def standing(self, stream: MemoryStream) -> Self:
+        """Return the newest facts of a stream, as many as every context has; searches find the others."""
+        facts = self.filter(stream=stream, is_candidate=False).facts().unpinned()
+        return facts.newest_first()[: stream.fact_buffer_max]
+
     def unpinned(self) -> Self:
-        """Return those that consolidation and eviction may touch."""
+        """Return those that a consolidation may touch."""
         return self.filter(is_pinned=False)
 
     def with_rag_indexed(self) -> Self:
@@ -181,6 +190,28 @@ class MemoryAtom(Searched):
         OBSERVATION = "observation"
         FACT = "fact"
 
+    class Kind(models.TextChoices):
+        IDENTITY = "identity"
+        RELATIONSHIP = "relationship"
+        HOME = "home"
+        WORK = "work"
+        HEALTH = "health"
+        PREFERENCE = "preference"
+        INSTRUCTION = "instruction"
+        PLAN = "plan"
+        TASK = "task"
+        GOAL = "goal"
+        PROBLEM = "problem"
+        EVENT = "event"
+        LESSON = "lesson"
+        OTHER = "other"
+
+    class About(models.TextChoices):
+        USER = "user"
+        PERSON = "person"
+        AGENT = "agent"
+        SESSION = "session"
+
     class State(models.TextChoices):
         ACTIVE = "active"
         ABSORBED = "absorbed"
@@ -203,6 +234,25 @@ class MemoryAtom(Searched):
         null=True, blank=True, editable=False, help_text="When an operator decided on the candidate."
     )
     atom_type = models.CharField(max_length=16, choices=Type)
+    kind = models.CharField(
+        max_length=16, choices=Kind, default=Kind.OTHER, db_default=Kind.OTHER, help_text="What it tells of."
+    )
+    about_kind = models.CharField(
+        max_length=16,
+        choices=About,
+        default=About.SESSION,
+        db_default=About.SESSION,
+        editable=False,
+        help_text="Whether it is about its user, another person, the agent, or what a session is about.",
+    )
+    speaker = models.CharField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Who said it: a name or a role. Blank: it was written directly.",
+    )
     content = models.TextField()
     content_hash = models.CharField(max_length=64, editable=False)
     state = models.CharField(max_length=16, choices=State, default=State.ACTIVE)
@@ -221,7 +271,7 @@ class MemoryAtom(Searched):
     formed_at = models.DateTimeField(default=timezone.now, help_text="When it was said.")
     created_at = models.DateTimeField(auto_now_add=True)
     is_pinned = models.BooleanField(
-        "pinned", default=False, help_text="Kept word for word: neither consolidated nor evicted."
+        "pinned", default=False, help_text="Kept word for word: never consolidated, and in every context."
     )
     access_count = models.PositiveIntegerField(default=0, help_text="Times that recall has returned it.")
     last_accessed_at = models.DateTimeField(null=True, blank=True)
@@ -383,7 +433,7 @@ class MemoryAtom(Searched):
         super().save(*args, **kwargs)
 
     def describe(self) -> Self:
-        """Read its text: whose attribute has which value, since when, and how long that is worth keeping."""
+        """Read from its text whose attribute has which value, since when, its kind, and how long to keep it."""
         said = statement_of(self.content)
         self.subject, self.attribute = (said.subject[:255], said.attribute[:64]) if said else ("", "")
         self.value = said.value[:255] if said and not said.is_over else ""
@@ -391,6 +441,9 @@ class MemoryAtom(Searched):
             begins = self.formed_at if said.is_new else None
             self.valid_from = since_in(self.content, self.formed_at) or begins
         self.worth = worth_of(self.content)
+        self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
+        if self.kind == self.Kind.OTHER:
+            self.kind = self.Kind.LESSON if self.stream.name == LESSONS else kind_of(self.content)
         return self
 
     def clean(self) -> None:

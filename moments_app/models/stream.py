@@ -229,7 +229,7 @@ class MemoryStream(models.Model):
     )
     consolidated_max_words = models.PositiveSmallIntegerField(default=400)
     fact_buffer_max = models.PositiveSmallIntegerField(
-        default=100, help_text="Maximum number of facts. Older ones are evicted."
+        default=100, help_text="Newest facts in every context. Searches find all."
     )
 
     consolidation_model = models.CharField(

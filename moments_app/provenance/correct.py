@@ -349,11 +349,13 @@ def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> Mem
         None where the stream has it already.
     """
     made = MemoryAtom(
-        stream_id=atom.stream_id,
+        stream=atom.stream,
         user_id=atom.user_id,
         atom_type=atom.atom_type,
         content=content,
         content_hash=content_hash(content),
+        kind=atom.kind,
+        speaker=atom.speaker,
         formed_at=atom.formed_at,
         valid_from=atom.valid_from,
         corrected_at=correction.created_at,

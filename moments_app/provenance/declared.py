@@ -77,6 +77,8 @@ OF_RETRACTION = "it is what is known of retractions"
 UNTIMED: dict[str, object] = dict.fromkeys(("valid_from", "valid_until", "ended_at", "replaced_by", "corrected_at"))
 UNTIMED |= {"confidence": None, "worth": 0.0, "is_wrong": False}
 UNTIMED |= dict.fromkeys(("subject", "attribute", "value", "ended_by"), "")
+# Of facts in exports from before they had kinds; both are read again.
+UNKNOWN_KIND: dict[str, object] = {"kind": "", "about_kind": "", "speaker": ""}
 
 declare(
     Provenance(
@@ -190,7 +192,8 @@ declare(
             about="facts and observations in the streams",
             fields="atom_id stream_id atom_type content state absorbed_in shown_in formed_at created_at is_pinned "
             "access_count last_accessed_at session_id source_sequences related_users engine subject attribute value "
-            "valid_from valid_until ended_at ended_by replaced_by is_wrong corrected_at confidence worth external_id",
+            "valid_from valid_until ended_at ended_by replaced_by is_wrong corrected_at confidence worth external_id "
+            "kind about_kind speaker",
             columns=(
                 stream(),
                 PublicId("atom_id"),
@@ -201,7 +204,7 @@ declare(
                 session_of("source_session", is_optional=True),
                 SourceSequences(),
             ),
-            missing={"shown_in": None, "related_users": [], "external_id": None} | UNTIMED,
+            missing={"shown_in": None, "related_users": [], "external_id": None} | UNTIMED | UNKNOWN_KIND,
             order=("stream_id", "id"),
             key=("atom_id",),
             rows=MemoryAtom.objects.of_person,

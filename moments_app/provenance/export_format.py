@@ -9,8 +9,9 @@ from django.conf import settings
 from pydantic import NonNegativeInt, PositiveInt
 
 from moments_app.context.kept import KeptContext
+from moments_app.engines.statements import kind_of
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
-from moments_app.models.atom import content_hash
+from moments_app.models.atom import ABOUT, content_hash
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.profile_lines import follow_text
 from moments_app.recall.count_words import CountWords
@@ -190,11 +191,12 @@ class MomentKey(Name):
 
 
 class AtomText(Column):
-    """The text of an atom, by whose hash a stream knows whether it has it already."""
+    """The text of an atom, by whose hash a stream knows whether it has it already, and its kind in older exports."""
 
     def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
         for row in rows:
             row.columns["content_hash"] = content_hash(row.line[self.name])
+            row.columns["kind"] = row.line["kind"] or kind_of(row.line[self.name])
         return rows
 
 
@@ -233,7 +235,10 @@ def note_replaced(rows: list[Restored], importing: Importing) -> None:
 
 
 def write_lines(importing: Importing) -> None:
-    """Write what the lines of texts carry, and which facts ended which."""
+    """Write what the lines of texts carry, which facts ended which, and what those of older exports are about."""
+    for stream_type, about in ABOUT.items():
+        untold = MemoryAtom.objects.filter(user=importing.user, about_kind="", stream__stream_type=stream_type)
+        untold.update(about_kind=about)
     for atom, name in importing.later[MemoryAtom].items():
         MemoryAtom.objects.filter(pk=atom).update(replaced_by=importing.added[MemoryAtom].get((name,)))
     for version, lines in importing.later[StreamVersion].items():

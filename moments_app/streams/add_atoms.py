@@ -1,27 +1,18 @@
-"""`add_atoms`: items into a stream, whoever brings them: a formation, a digest, a client, an operator.
+"""`add_atoms`: add items to a stream. They come from a formation, a digest, a client or an operator.
 
-What the stream has already is refused by the database, and what ended or was corrected since isn't said again by the
-turns that said it first. A fact ends what it contradicts (`timeline.py`). What is over a buffer is evicted, least worth
-first, and a consolidation is asked for when enough waits. What a shard gets from a person is a candidate: theirs
-alone, and part of no consolidation.
+The database refuses what the stream has already. Turns don't add again what they said first and what ended or was
+corrected since. A fact ends what it contradicts (`timeline.py`). A consolidation is requested when enough items wait.
+What a shard gets from a person is a candidate: only that person sees it, and no consolidation takes it.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import or_
+from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import Count, F, Q
-from django.db.models.functions import Least
-
 from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream
-from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.embedding import ask_to_embed, whose_memories
 from moments_app.streams.timeline import settle
 from sessions_app.insert import insert_those_missing
 from sessions_app.lock_rows import lock_rows
-
-USE, MOST_USE = 0.1, 10  # worth of each time that a fact was recalled, and how many count
 
 
 def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by: str) -> list[MemoryAtom]:
@@ -54,7 +45,6 @@ def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, r
     added = insert_those_missing([atom.describe() for atom in unsaid], named_by="atom_id")
     if added:
         settle(added)
-        _evict([stream for stream, _ in items], added)
         grown = {atom.stream_id for atom in added if not atom.is_candidate}
         # The person's contexts know of a new candidate, and nobody else's has it.
         MemoryStream.objects.filter(pk__in=grown).touch()
@@ -124,39 +114,6 @@ def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
     sessions = {atom.source_session_id for atom in atoms if atom.source_session_id}
     found = CorrectedTurn.objects.filter(session__in=sessions).select_related("correction") if sessions else ()
     return list(found)
-
-
-def _evict(streams: Sequence[MemoryStream], added: Sequence[MemoryAtom]) -> None:
-    """Evict facts over the buffers; the candidates of each person have one of their own. What ended is kept as long."""
-    facts = {atom.stream_id: atom for atom in added if atom.atom_type == MemoryAtom.Type.FACT}
-    most = {stream.pk: stream.fact_buffer_max for stream in streams if stream.pk in facts}
-    for pk, state in _full(most, list(facts.values())):
-        own = MemoryAtom.objects.filter(**_buffer(facts[pk]), state=state).facts().unpinned()
-        if over := _over(own, most[pk]):
-            MemoryAtom.objects.filter(pk__in=over).evict()
-
-
-def _buffer(fact: MemoryAtom) -> dict[str, Any]:
-    return {"stream": fact.stream_id, "user": fact.user_id, "is_candidate": fact.is_candidate}
-
-
-def _full(most: Mapping[int, int], facts: Sequence[MemoryAtom]) -> list[tuple[int, str]]:
-    """Return the streams that have more facts in a state than their buffer takes, each with the state."""
-    if not facts:
-        return []
-    kept = (MemoryAtom.State.ACTIVE, MemoryAtom.State.ENDED)
-    whose = reduce(or_, [Q(**_buffer(fact)) for fact in facts])
-    rows = MemoryAtom.objects.filter(whose, state__in=kept).facts().unpinned().order_by("stream_id", "state")
-    counts = rows.values_list("stream_id", "state").annotate(number=Count("pk"))
-    return [(pk, state) for pk, state, number in counts if number > most[pk]]
-
-
-def _over(facts: MemoryAtomQuerySet, most: int) -> list[int]:
-    """Return those over a buffer: half of it is for what is new, the rest for what lasts and what is used."""
-    new = list(facts.newest_first().values_list("pk", flat=True)[: (most + 1) // 2])
-    value = F("worth") + USE * Least(F("access_count"), MOST_USE)
-    old = facts.exclude(pk__in=new).order_by(value.desc(), "-formed_at", "-id")
-    return list(old.values_list("pk", flat=True)[most - len(new) :]) if len(new) * 2 >= most else []
 
 
 def note_growth(atom: MemoryAtom, *, requested_by: str) -> None:

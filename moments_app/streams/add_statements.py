@@ -8,8 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from django.db.models import F, Value
-from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from moments_app.models import MemoryAtom, MemoryStream
@@ -18,8 +16,6 @@ from moments_app.streams.add_atoms import add_atoms
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
-
-BUFFER_MAX = 30_000  # facts that a stream can keep
 
 Key = tuple[str, datetime | None]
 
@@ -37,7 +33,6 @@ def _add(person: UserProfile, agent_id: str, said: Sequence[Statement]) -> int:
     atoms = _unknown(stream, [_atom(stream, person, one) for one in said])
     if not atoms:
         return 0
-    _widen(stream, len(atoms))
     return len(add_atoms(stream, atoms, requested_by=said[0].source))
 
 
@@ -71,10 +66,3 @@ def _unknown(stream: MemoryStream, atoms: Iterable[MemoryAtom]) -> list[MemoryAt
 
 def _key(atom: MemoryAtom) -> Key:
     return atom.content_hash, atom.valid_until
-
-
-def _widen(stream: MemoryStream, more: int) -> None:
-    """Have a stream keep all that comes: whoever brings their memory along means to have it."""
-    most = min(stream.atoms.facts().findable().count() + more, BUFFER_MAX)
-    MemoryStream.objects.filter(pk=stream.pk).update(fact_buffer_max=Greatest(F("fact_buffer_max"), Value(most)))
-    stream.refresh_from_db(fields=["fact_buffer_max"])

@@ -323,6 +323,8 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
         atom_type=candidate.atom_type,
         content=candidate.draft.text,
         content_hash=content_hash(candidate.draft.text),
+        kind=candidate.draft.kind,
+        speaker=_speaker(sources),
         valid_from=candidate.valid_from,
         confidence=candidate.draft.confidence,
         formed_at=_said_at(sources),
@@ -357,3 +359,9 @@ def count_from(session: Session, last_sequence: int) -> None:
     session.formed_message_count = session.message_count - len(after)
     session.formed_weighted_tokens = session.weighted_tokens - waiting
     session.save(update_fields=["last_formation_sequence", "formed_message_count", "formed_weighted_tokens"])
+
+
+def _speaker(sources: Sequence[Message]) -> str:
+    """Return who said the last of the turns that an item comes from: their name, or else their role."""
+    last = max(sources, key=lambda message: message.sequence)
+    return (last.name or last.role)[:255]

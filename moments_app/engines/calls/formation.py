@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
@@ -67,6 +67,29 @@ class FormationRequest:
     prompt: str
 
 
+KindOfItem = Literal[
+    "identity",
+    "relationship",
+    "home",
+    "work",
+    "health",
+    "preference",
+    "instruction",
+    "plan",
+    "task",
+    "goal",
+    "problem",
+    "event",
+    "lesson",
+    "other",
+]
+
+
+def _known_kind(kind: Any) -> Any:
+    """Return `other` for a kind that there isn't: it costs no good item."""
+    return kind if kind in get_args(KindOfItem) else "other"
+
+
 class DraftAtom(BaseModel):
     """One item and the turns it comes from.
 
@@ -76,6 +99,7 @@ class DraftAtom(BaseModel):
         ends: numbers of the facts that hold no longer since.
         valid_from: since when it holds, where that was said.
         confidence: how sure it is, up to 1.
+        kind: what it tells of.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -85,6 +109,12 @@ class DraftAtom(BaseModel):
     ends: list[int] = Field(default_factory=list, max_length=MOST_ENDED)
     valid_from: str = Field(default="", max_length=40)
     confidence: float = Field(default=1.0, ge=0, le=1)
+    kind: Annotated[KindOfItem, BeforeValidator(_known_kind)] = Field(
+        default="other",
+        description="What the text tells of: identity is name, age or origin; instruction is how they want to be "
+        "answered; plan, task and goal lie ahead; problem is unsolved; event happened once; lesson is for the "
+        "assistant.",
+    )
 
 
 class DraftAtoms(BaseModel):

@@ -10,7 +10,8 @@ sentence than misread one.
 from moments_app.engines.statements.dates import since_in
 from moments_app.engines.statements.durable import worth_of
 from moments_app.engines.statements.first_person import NAME
+from moments_app.engines.statements.kinds import kind_of
 from moments_app.engines.statements.said import Statement, statement_of
 from moments_app.engines.statements.unreal import is_question, is_unreal
 
-__all__ = ["NAME", "Statement", "is_question", "is_unreal", "since_in", "statement_of", "worth_of"]
+__all__ = ["NAME", "Statement", "is_question", "is_unreal", "kind_of", "since_in", "statement_of", "worth_of"]

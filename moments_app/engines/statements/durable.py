@@ -10,23 +10,22 @@ _KIN = (
     "mother father mom mum dad parents grandmother grandfather grandma grandpa aunt uncle cousin nephew niece "
     "dog cat puppy kitten"
 ).replace(" ", "|")
+WORDS_OF_KIN = re.compile(rf"\b(?:{_KIN})s?\b", re.IGNORECASE)
+WORDS_OF_HEALTH = re.compile(
+    r"\b(?:allerg\w+|diabet\w+|asthma\w*|pregnan\w+|diagnos\w+|medication|surgery|vegan|vegetarian|intoleran\w+|"
+    r"disabilit\w+|therap\w+|epilep\w+|cancer|migraines?)\b",
+    re.IGNORECASE,
+)
+WORDS_OF_TASTE = re.compile(
+    r"\b(?:loves?|likes?|prefers?|hates?|dislikes?|enjoys?|favou?rite|can't stand)\b", re.IGNORECASE
+)
 _DURABLE = {
-    "kin": (0.8, re.compile(rf"\b(?:{_KIN})s?\b", re.IGNORECASE)),
+    "kin": (0.8, WORDS_OF_KIN),
     "names": (0.7, re.compile(r"\b(?:called|named|names? (?:is|are))\b", re.IGNORECASE)),
-    "health": (
-        0.9,  # it may do harm to forget it
-        re.compile(
-            r"\b(?:allerg\w+|diabet\w+|asthma\w*|pregnan\w+|diagnos\w+|medication|surgery|vegan|vegetarian|intoleran\w+|"
-            r"disabilit\w+|therap\w+|epilep\w+|cancer|migraines?)\b",
-            re.IGNORECASE,
-        ),
-    ),
+    "health": (0.9, WORDS_OF_HEALTH),  # it may do harm to forget it
     "places": (0.6, re.compile(r"\b(?:lives?|living|moved|born|grew up|from) (?:in|to|near)? ?[A-Z]")),
     "dates": (0.5, re.compile(r"\b(?:birthday|anniversary|born on|wedding)\b", re.IGNORECASE)),
-    "preferences": (
-        0.5,
-        re.compile(r"\b(?:loves?|likes?|prefers?|hates?|dislikes?|enjoys?|favou?rite|can't stand)\b", re.IGNORECASE),
-    ),
+    "preferences": (0.5, WORDS_OF_TASTE),
 }
 
 

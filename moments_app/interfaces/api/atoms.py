@@ -42,9 +42,7 @@ class AtomInput(PersonQuery):
         help_text="Your own id of the item. It makes retries idempotent.",
     )
     formed_at = AwareDateTimeField(required=False)
-    is_pinned = BooleanField(
-        default=False, help_text="Whether the item is kept word for word, and never consolidated or evicted."
-    )
+    is_pinned = BooleanField(default=False, help_text="Whether the item is never consolidated, and in every context.")
     related_users = serializers.ListField(
         child=PublicIdField(),
         required=False,

@@ -62,6 +62,7 @@ class FactsQuery(PersonQuery):
         required=False,
         help_text="Default: facts, and observations that wait or were consolidated.",
     )
+    kind = serializers.ChoiceField(choices=MemoryAtom.Kind.choices, required=False, help_text="What it tells of.")
     subject = TextField(max_length=255, required=False, help_text="The person or thing that has the attribute.")
     attribute = TextField(
         max_length=64,
@@ -89,6 +90,7 @@ class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
             "fact_id",
             "uri",
             "atom_type",
+            "kind",
             "content",
             "subject",
             "attribute",
@@ -143,7 +145,7 @@ def facts_of(user: UserProfile | None, values: dict[str, Any]) -> dict[str, Any]
         values: validated by `FactsQuery`.
     """
     facts = _in_time(MemoryAtom.objects.statements_of(user), values).select_related("source_session", "replaced_by")
-    for name in ("atom_type", "subject", "attribute"):
+    for name in ("atom_type", "kind", "subject", "attribute"):
         facts = facts.filter(**{name: values[name]}) if name in values else facts
     if after := values.get("after"):
         facts = facts.said_before(one_or_404(MemoryAtom.objects.filter(user=user), atom_id=after))

@@ -24,14 +24,15 @@ from sessions_app.models import UserProfile
 SEARCHED = 20_000  # the newest items, where neither a person nor a stream is chosen
 FOUND = 1_000  # items, and people
 STATES = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning"}  # colours
-DESCRIBED = ("subject", "attribute", "value", "valid_from", "worth")  # columns that are read out of the text
+# Columns that are read from the text.
+DESCRIBED = ("subject", "attribute", "value", "valid_from", "worth", "kind", "about_kind")
 
 
 @admin.register(MemoryAtom)
 class MemoryAtomAdmin(PageAdmin):
     """Items of memory. What an operator writes is pinned: kept word for word."""
 
-    list_display = ("content", "kind", "state_label", "in_stream", "formed", "recalled")
+    list_display = ("content", "sort", "state_label", "in_stream", "formed", "recalled")
     applications = ("user__application", "stream__application")
     list_filter = (UserFilter, "atom_type", "state", "is_pinned")
     list_filter_submit = True
@@ -101,6 +102,8 @@ class MemoryAtomAdmin(PageAdmin):
         """Pin what an operator wrote, so that it stands in the next context."""
         is_written = not change or "content" in form.changed_data
         obj.is_pinned = obj.is_pinned or is_written
+        if is_written:
+            obj.kind = MemoryAtom.Kind.OTHER  # read again from the new text
         obj.describe()
         if change:
             obj.save(update_fields=[*form.changed_data, "content_hash", "is_pinned", *DESCRIBED])
@@ -121,9 +124,10 @@ class MemoryAtomAdmin(PageAdmin):
     # --- the list ---
 
     @admin.display(description="Kind")
-    def kind(self, atom: MemoryAtom) -> str:
+    def sort(self, atom: MemoryAtom) -> str:
         marks = [mark for mark, holds in (("pinned", atom.is_pinned), ("candidate", atom.is_candidate)) if holds]
-        return ", ".join([atom.atom_type, *marks])
+        kinds = [atom.kind] if atom.kind != MemoryAtom.Kind.OTHER else []
+        return ", ".join([atom.atom_type, *kinds, *marks])
 
     @display(description="State", label=STATES)  # type: ignore[untyped-decorator]
     def state_label(self, atom: MemoryAtom) -> str:

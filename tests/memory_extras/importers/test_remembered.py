@@ -13,7 +13,6 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.streams import add_statements
 from sessions_app.imports import import_sessions as process
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.api import Api
@@ -217,17 +216,12 @@ def test_a_dry_run_counts_the_same_and_changes_nothing(tmp_path: Path) -> None:
     assert everything() == before
 
 
-def test_a_stream_keeps_as_many_facts_as_come_and_what_it_had(
-    tmp_path: Path, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_keeps_all_facts_that_come_and_what_it_had(tmp_path: Path, ada: UserProfile) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     MemoryStream.objects.filter(pk=stream.pk).update(fact_buffer_max=3)
     note(stream, "Was there before.", "fact")
     assert "5 facts added" in imported(as_array(tmp_path / "f", *(memory(f"Has {n} cats.") for n in "abcde")))
     assert MemoryAtom.objects.active().count() == 6
-    monkeypatch.setattr(add_statements, "BUFFER_MAX", 7)
-    imported(as_array(tmp_path / "g", *(memory(f"Has {n} dogs.") for n in "abcde")))
-    assert MemoryAtom.objects.active().count() == 7
 
 
 @pytest.mark.parametrize(

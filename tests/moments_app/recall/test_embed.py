@@ -29,6 +29,7 @@ from moments_app.models.embedding import KINDS
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall import embed
 from moments_app.recall.embed import Embed, EmbedInput
+from moments_app.streams.curate import evict
 from moments_app.turns import served_lines
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
@@ -36,7 +37,7 @@ from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
-from tests.support.streams import form, note, shard
+from tests.support.streams import note, shard
 from tests.support.transcript import START, talk
 from tests.support.waiting import TIMEOUT
 
@@ -225,19 +226,12 @@ class TestWhat:
         atom.save()
         assert embed.write(input.model, [(input.texts[0], [1.0] * 64)]) == 0
 
-    def test_an_evicted_fact_takes_its_vector_along(
-        self, embeddings_server: OpenAIServer, ada: UserProfile, forming: None
-    ) -> None:
-        session = talk(ada, 40, text="The shop in Bologna opens at nine.")
-        MemoryStream.objects.ensure_for(session)
-        stream = MemoryStream.objects.get(stream_type="session")
-        oldest = note(stream, "The oldest fact of all.", "fact", formed_at=START)
+    def test_an_evicted_fact_takes_its_vector_along(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
+        fact = note(own_stream(ada), "The oldest fact of all.", "fact")
         call_command("embed")
-        assert FactEmbedding.objects.filter(source=oldest).exists()
-        MemoryStream.objects.filter(pk=stream.pk).update(fact_buffer_max=1)
-        form(session)
-        oldest.refresh_from_db()
-        assert oldest.state == "evicted" and not FactEmbedding.objects.filter(source=oldest).exists()
+        assert FactEmbedding.objects.filter(source=fact).exists()
+        evict(fact)
+        assert not FactEmbedding.objects.filter(source=fact).exists()
 
     def test_a_deleted_text_takes_its_vector_along(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
         session = talk(ada, 4)

@@ -178,16 +178,14 @@ class TestPinned:
         found = service.get("memory/context", user_id="ada", session_id="s1", layers="user").json()
         assert "Never call before noon." in found["context"]
 
-    def test_pinned_facts_are_not_evicted(self, ada: UserProfile) -> None:
-        session = talk(ada, 40, text="The shop in Bologna opens at nine.")
-        MemoryStream.objects.ensure_for(session)
-        stream = MemoryStream.objects.get(stream_type="session")
-        pinned = note(stream, "The oldest fact of all.", "fact", is_pinned=True, formed_at=START - timedelta(days=9))
+    def test_pinned_facts_are_in_the_context_beside_the_newest(self, stream: MemoryStream, service: Api) -> None:
+        for days, said in enumerate(["An old fact.", "A newer fact.", "The newest fact."]):
+            note(stream, said, "fact", formed_at=START + timedelta(days=days))
+        note(stream, "The oldest fact of all.", "fact", is_pinned=True, formed_at=START - timedelta(days=9))
         MemoryStream.objects.filter(pk=stream.pk).update(fact_buffer_max=1)
-        form(session)
-        assert stream.atoms.active().facts().count() == 2
-        pinned.refresh_from_db()
-        assert pinned.state == "active"
+        context = service.get("memory/context", user_id="ada", session_id="s1", layers="user").json()["context"]
+        assert "The oldest fact of all." in context and "The newest fact." in context
+        assert "A newer fact." not in context
 
 
 def test_a_stream_may_have_a_model_of_its_own(stream: MemoryStream, model_server: OpenAIServer) -> None:

@@ -201,18 +201,35 @@ class TestItems:
         assert (job.result["atoms"], job.result["dropped"]) == (160, {})
 
     @pytest.mark.slow
-    def test_the_oldest_facts_are_evicted_over_the_buffer_and_not_deleted(
-        self, ada: UserProfile, model_server: OpenAIServer
+    def test_the_text_of_a_stream_has_its_newest_facts_and_searches_find_all(
+        self, ada: UserProfile, model_server: OpenAIServer, service: Api
     ) -> None:
         for name in ("one", "two", "three", "four", "five", "six"):
             session = talk(ada, 4)
             facts = [item(f"Fact {name} {part}.", session.last_sequence) for part in ("early", "late")]
             model_server.queue(answer({"stream": "session", "facts": facts}))
             form(session)
-        kept = contents()
-        assert len(kept) == 8
-        assert "Fact one early." not in kept and "Fact six early." in kept
-        assert MemoryAtom.objects.filter(state="evicted").count() == 4
+        assert len(contents()) == 12
+        asked = {"user_id": "ada", "session_id": session.session_id, "layers": "conversation"}
+        context = service.get("memory/context", **asked).json()["context"]
+        assert "Fact three early." in context and "Fact six early." in context and "Fact two late." not in context
+        found = service.post("memory/search", user_id="ada", query="Fact one early", kinds=["fact"], mode="text").json()
+        assert "Fact one early." in [result["content"] for result in found["results"]]
+
+    def test_a_model_names_the_kind_of_an_item_and_a_wrong_one_costs_nothing(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        said = {"Wohnt in Kiel.": "home", "Backt gern.": "baking", "Nora likes tea.": "other"}
+        facts = [item(text, 1) | {"kind": kind} for text, kind in said.items()]
+        model_server.queue(answer({"stream": "user", "facts": facts}))
+        append(ada, "s1", [NewMessage("user", "Hallo"), NewMessage("user", " ".join(said), name="Nora")])
+        form(Session.objects.get())
+        found = MemoryAtom.objects.values_list("content", "kind", "about_kind", "speaker")
+        assert sorted(found) == [
+            ("Backt gern.", "other", "user", "Nora"),
+            ("Nora likes tea.", "preference", "user", "Nora"),
+            ("Wohnt in Kiel.", "home", "user", "Nora"),
+        ]
 
     def test_row_23_what_memory_itself_put_there_is_not_remembered_again(
         self, ada: UserProfile, model_server: OpenAIServer

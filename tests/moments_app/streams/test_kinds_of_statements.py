@@ -1,0 +1,80 @@
+"""Kinds of statements, and the upgrade of an installation in which full buffers evicted facts."""
+
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
+
+from moments_app.engines.statements import kind_of
+from moments_app.models import MemoryAtom, MemoryStream
+from sessions_app.models import UserProfile
+from tests.support.streams import note
+from tests.support.transcript import START, talk
+
+UPGRADE = import_module("moments_app.migrations.0090_nothing_evicted_by_a_buffer")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Nora lives in Oslo.", "home"),
+        ("The user works as a nurse at Haukeland Hospital.", "work"),
+        ("Nora's daughter is called Lia.", "relationship"),
+        ("Nora is 34 years old.", "identity"),
+        ("Nora is allergic to peanuts.", "health"),
+        ("Nora prefers short answers.", "instruction"),
+        ("Nora likes strong tea.", "preference"),
+        ("Nora plans to visit Rome.", "plan"),
+        ("Nora wants to run a marathon.", "goal"),
+        ("Nora's sister came along.", "relationship"),
+        ("Nora bought a kayak.", "event"),
+        ("Ein Satz ohne Muster.", "other"),
+    ],
+)
+def test_the_kind_of_a_sentence(text: str, kind: str) -> None:
+    assert kind_of(text) == kind
+
+
+@pytest.mark.django_db
+class TestUpgrade:
+    """Rows as the release before left them: without a kind, and some evicted."""
+
+    @pytest.fixture
+    def own(self, ada: UserProfile) -> MemoryStream:
+        return MemoryStream.objects.ensure_of_person(ada, "default")
+
+    def test_what_a_buffer_evicted_is_current_again_and_what_an_operator_evicted_is_not(
+        self, own: MemoryStream
+    ) -> None:
+        by_buffer = note(own, "Ada likes tea.", "fact", state="evicted", formed_at=START)
+        by_hand = note(own, "Ada likes coffee.", "fact", state="evicted", formed_at=START)
+        content_type = ContentType.objects.get_for_model(MemoryAtom)
+        root = User.objects.create(username="root")
+        log: dict[str, Any] = {"user": root, "content_type": content_type, "object_id": str(by_hand.pk)}
+        LogEntry.objects.create(action_flag=CHANGE, change_message="Evicted.", **log)
+        said_again = note(own, "Ada likes milk.", "fact", state="evicted")
+        note(own, "Ada likes milk.", "fact")
+        UPGRADE.describe(apps, None)
+        states = dict(MemoryAtom.objects.values_list("pk", "state"))
+        assert [states[atom.pk] for atom in (by_buffer, by_hand, said_again)] == ["active", "evicted", "evicted"]
+
+    def test_an_evicted_fact_that_a_later_one_ended_does_not_hold_again(self, own: MemoryStream) -> None:
+        home = {"attribute": "home", "subject": "User", "formed_at": START}
+        old = note(own, "User lives in Oslo.", "fact", value="Oslo", state="evicted", **home)
+        later = home | {"formed_at": START + timedelta(days=1)}
+        new = note(own, "User lives in Bergen.", "fact", value="Bergen", **later)
+        UPGRADE.describe(apps, None)
+        old.refresh_from_db()
+        assert (old.state, old.replaced_by, old.valid_until) == ("ended", new, new.formed_at)
+
+    def test_each_gets_its_kind_and_its_speaker(self, ada: UserProfile, own: MemoryStream) -> None:
+        turn = talk(ada, 2).messages.order_by("sequence")[0]
+        note(own, "Ada likes tea.", "fact", source_message_ids=[turn.pk])
+        UPGRADE.describe(apps, None)
+        atom = MemoryAtom.objects.get()
+        assert (atom.kind, atom.about_kind, atom.speaker) == ("preference", "user", turn.role)
