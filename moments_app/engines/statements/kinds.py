@@ -3,7 +3,8 @@
 import re
 
 from moments_app.engines.statements.durable import WORDS_OF_HEALTH, WORDS_OF_KIN, WORDS_OF_TASTE
-from moments_app.engines.statements.said import AGE, HOME, NAME, WORK, statement_of
+from moments_app.engines.statements.first_person import AGE, HOME, NAME, WORK
+from moments_app.engines.statements.said import statement_of
 
 OTHER = "other"
 _OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}  # any other is of people
