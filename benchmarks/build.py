@@ -41,7 +41,6 @@ class InstantEngine:
     """An engine that proposes a moment for every `TURNS_EACH` turns without reading them."""
 
     name = "benchmark"
-    answers_are_cut = True
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
         """Return moments that all have the same words."""

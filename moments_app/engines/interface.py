@@ -93,12 +93,9 @@ class Engine(Protocol):
 
     Attributes:
         name: of the engine, with its model.
-        answers_are_cut: a formation takes no more items of it than a stream allows. An engine that judges each sentence
-            by itself is not cut, so that the same turns give the same memories however they are batched.
     """
 
     name: str
-    answers_are_cut: bool
 
     def with_model(self, model: str) -> "Engine":
         """Return the same engine with another model; one that uses none is the same with any."""

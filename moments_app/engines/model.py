@@ -49,8 +49,6 @@ class ModelEngine:
         record: called once for each HTTP call, however it ends.
     """
 
-    answers_are_cut = True
-
     def __init__(
         self,
         *,

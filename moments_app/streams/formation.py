@@ -214,11 +214,7 @@ def form(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
         formed_by = engine.with_model(model) if model else engine
         answer = formed_by.form_memories(replace(input.request, sections=sections))
         labels = {section.label for section in sections}
-        found = [
-            one
-            for entry in answer.streams
-            for one in _candidates(entry, labels, input, dropped, is_cut=formed_by.answers_are_cut)
-        ]
+        found = [one for entry in answer.streams for one in _candidates(entry, labels, input, dropped)]
         candidates += [replace(one, engine=formed_by.name) for one in found]
         asked.append(formed_by.name)
     return Formed(candidates, dropped, ", ".join(asked))
@@ -232,10 +228,8 @@ def by_model(input: FormationInput) -> dict[str, list[StreamSection]]:
     return groups
 
 
-def _candidates(
-    entry: Any, labels: Collection[str], input: FormationInput, dropped: Counter[str], *, is_cut: bool
-) -> list[Candidate]:
-    """Return the good items of one stream's entry, if the stream was asked for; cut to the stream's limit or all."""
+def _candidates(entry: Any, labels: Collection[str], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
+    """Return the good items of one stream's entry, if the stream was asked for."""
     label = str(entry.get("stream")) if isinstance(entry, dict) else ""
     stream = input.streams.get(label) if label in labels else None
     if stream is None:

@@ -20,7 +20,6 @@ class ExtractiveEngine:
     """The engine without a model: its calls are not recorded, and none fails."""
 
     name = "extractive"
-    answers_are_cut = False
     build_moments = staticmethod(build_moments)
     roll_summary = staticmethod(roll_summary)
     form_memories = staticmethod(form_memories)
