@@ -174,7 +174,7 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
         raise CannotRelease("wording: the text has invisible characters. Type it by hand.")
     said = [text for atom in sources for text in (atom.content, *(turn.content for turn in source_turns(atom)))]
     if quotes(wording, said):
-        raise CannotRelease("wording: the text repeats words of the person. Write it in neutral words.")
+        raise CannotRelease("wording: the text repeats the person word for word. Write it in neutral words.")
     return wording
 
 

@@ -69,7 +69,7 @@ def test_an_operator_undoes_a_consolidation_and_adds_moves_and_evicts_a_fact(
 
     tab.goto(item)
     tab.get_by_role("button", name="Evict").click()
-    expect(tab.get_by_text("Contexts and searches no longer include it")).to_be_visible()
+    expect(tab.get_by_text("Evicted. Contexts and searches no longer include it")).to_be_visible()
     assert not is_in_context(tab, session)
 
 

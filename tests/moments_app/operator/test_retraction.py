@@ -40,7 +40,7 @@ def test_an_operator_previews_retracts_and_undoes(session: Session) -> None:
     assert undo in root.get(page).content.decode()
     assert "is undone" in root.post(undo, follow=True).content.decode()
     assert undo not in root.get(page).content.decode()
-    assert "was undone already" in root.post(undo, follow=True).content.decode()
+    assert "was already undone" in root.post(undo, follow=True).content.decode()
     assert retracted() == []
 
 

@@ -91,7 +91,7 @@ def test_it_is_undone_as_if_it_had_not_been(stream: MemoryStream, ada: UserProfi
     assert [after[row["id"]] for row in before] == before and text_of(stream) == text
     assert MemoryAtom.objects.get(content="Ada has a sister.").state == MemoryAtom.State.ACTIVE  # it waits again
     assert not made.items.exists()
-    with pytest.raises(CannotRetract, match="undone already"):
+    with pytest.raises(CannotRetract, match="already undone"):
         undo_retraction(made, requested_by="test")
 
 
