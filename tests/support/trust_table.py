@@ -15,11 +15,9 @@ ROW = re.compile(r"test_row_(\d+)")
 
 def listed() -> str:
     """Return the tests that prove each row, sorted by row, file and position in the file."""
-    sections = (
-        f"\n**{row}**\n\n" + "".join(f"- `{name}`\n" for *_, name in proofs)
-        for row, proofs in groupby(sorted(_proofs()), key=lambda proof: proof[0])
-    )
-    return HEADING + RUN + "".join(sections)
+    rows = groupby(sorted(_proofs()), key=lambda proof: proof[0])
+    names = "\n".join("".join(f"{name}\n" for *_, name in proofs) for _, proofs in rows)
+    return f"{HEADING}{RUN}\n```\n{names}```\n"
 
 
 def _proofs() -> Iterator[tuple[int, str, int, str]]:
