@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         let_an_hour_pass(do_due_jobs)
         held = [hold(Http(site.port, site.key), stored, plan) for plan in plans()]
     rows = [[one.plan, f"{one.mean_share:.3f}", f"{min(one.shares):.3f}", f"{fmean(one.tokens):,.0f}"] for one in held]
-    print_markdown(TITLE, ["plan", "mean share", "least", "tokens"], rows, NOTE)
+    print_markdown(TITLE, ["plan", "mean share", "minimum", "tokens"], rows, NOTE)
     return 0
 
 

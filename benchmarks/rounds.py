@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
         held = [_hold(site, model, threshold) for threshold in THRESHOLDS]
     without = HeldConversation("without", list(_growing()), [0] * ROUNDS, 0)
     rounds = [shown for shown in SHOWN if shown <= ROUNDS]
-    columns = ["mode", *map(str, rounds), "most", "moments"]
+    columns = ["mode", *map(str, rounds), "maximum", "moments"]
     print_markdown(TITLE, columns, [_row(one, rounds) for one in [without, *held]], NOTE)
     if arguments:
         _draw([without, *held], Path(arguments[0]))

@@ -50,7 +50,7 @@ def main() -> None:
     import tiktoken  # type: ignore[import-not-found]
 
     encodings = [tiktoken.get_encoding(name) for name in ENCODINGS]
-    print(f"| text | characters | {' | '.join(f'÷ {name}' for name in ENCODINGS)} | least, of {PART} characters |")
+    print(f"| text | characters | {' | '.join(f'÷ {name}' for name in ENCODINGS)} | minimum, {PART} characters |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for name, text in texts().items():
         print(row(name, text, encodings))

@@ -9,16 +9,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/trust.md"
 HEADING = "## The tests\n"
+RUN = "\n`pytest -k test_row_10_` runs the tests of row 10.\n"
 ROW = re.compile(r"test_row_(\d+)")
 
 
 def listed() -> str:
     """Return the tests that prove each row, sorted by row, file and position in the file."""
-    sections = (
-        f"\n**{row}**\n\n" + "".join(f"- `{name}` ({path})\n" for _, path, _, name in proofs)
-        for row, proofs in groupby(sorted(_proofs()), key=lambda proof: proof[0])
-    )
-    return HEADING + "".join(sections)
+    rows = groupby(sorted(_proofs()), key=lambda proof: proof[0])
+    names = "\n".join("".join(f"{name}\n" for *_, name in proofs) for _, proofs in rows)
+    return f"{HEADING}{RUN}\n```\n{names}```\n"
 
 
 def _proofs() -> Iterator[tuple[int, str, int, str]]:
