@@ -215,8 +215,8 @@ class Migration(migrations.Migration):
                     field=models.BooleanField(
                         db_default=False,
                         default=False,
-                        help_text="One task of a combined call, for its prompt. The call itself has the tokens, cost and "
-                        "duration.",
+                        help_text="One task of a combined call, for its prompt. The call itself has the "
+                        "tokens, cost and duration.",
                         verbose_name="part of a combined call",
                     ),
                 ),

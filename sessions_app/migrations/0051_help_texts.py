@@ -186,8 +186,8 @@ class Migration(migrations.Migration):
                     name="retracted_at",
                     field=models.DateTimeField(
                         blank=True,
-                        help_text="When the turn was retracted. It stays in the transcript, but no engine or context gets "
-                        "it.",
+                        help_text="When the turn was retracted. It stays in the transcript, but no engine or "
+                        "context gets it.",
                         null=True,
                     ),
                 ),
@@ -325,8 +325,8 @@ class Migration(migrations.Migration):
                     name="retraction_count",
                     field=models.PositiveIntegerField(
                         default=0,
-                        help_text="Number of retractions and undone retractions. Work that started before the latest one is "
-                        "repeated.",
+                        help_text="Number of retractions and undone retractions. Work that started before the "
+                        "latest one is repeated.",
                     ),
                 ),
                 migrations.AlterField(
