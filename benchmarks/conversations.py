@@ -152,5 +152,7 @@ def _read(path: Path) -> list[Conversation]:
         place = ".".join(str(part) for part in first["loc"])
         details = [str(path), place, first["msg"].removeprefix("Value error, ")]
         raise BadConversations(f"{': '.join(filter(None, details))}.") from error
+    except json.JSONDecodeError as error:
+        raise BadConversations(f"{path}: Invalid JSON: {error}.") from error
     except (ValueError, KeyError, TypeError) as error:
         raise BadConversations(f"{path}: {error!r}.") from error

@@ -135,15 +135,15 @@ def measure(pid: int, folder: Path) -> Figures:
         folder: Its DATA_DIR, which has the database.
     """
     database = int((folder / "postgres/postmaster.pid").read_text().split()[0])
-    before = _running({pid, database})
+    before, started = _running({pid, database}), time.monotonic()
     time.sleep(SECONDS)
-    after = _running({pid, database})
+    after, seconds = _running({pid, database}), time.monotonic() - started
     figures: Figures = defaultdict(lambda: {"processes": 0, "cpu": 0.0, "pss": 0.0})
     for process in after.values():
         earlier = before[process.pid].cpu if process.pid in before else 0.0
         figure = figures[process.purpose]
         figure["processes"] += 1
-        figure["cpu"] += (process.cpu - earlier) * 1000 / SECONDS
+        figure["cpu"] += (process.cpu - earlier) * 1000 / seconds
         figure["pss"] += process.pss
     return dict(figures)
 

@@ -22,12 +22,17 @@ NOTIFY = f"SET LOCAL synchronous_commit TO off; NOTIFY {CHANNEL}"
 
 def wake_workers() -> None:
     """Wake idle workers when this transaction has committed."""
-    transaction.on_commit(_send)
+    if not any(hook is _send for _savepoints, hook, _is_robust in connection.run_on_commit):
+        transaction.on_commit(_send)
+
+
+def sends_from_thread() -> bool:
+    """Return True in a web process, where a thread sends one notification for several requests."""
+    return bool(settings.PROCESS == "web")
 
 
 def _send() -> None:
-    """Notify: in a web process from a thread, which sends one notification for several requests; else directly."""
-    if settings.PROCESS == "web":
+    if sends_from_thread():
         _behind.note(None)
     else:
         with transaction.atomic():

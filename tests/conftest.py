@@ -29,7 +29,7 @@ from memoryproject.embedded import server
 from moments_app.engines import embeddings
 from moments_app.recall import accesses
 from moments_app.turns import served_lines
-from sessions_app import daily_limits, write_behind
+from sessions_app import daily_limits, wake, write_behind
 from sessions_app.api import remembered_keys
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.process_cache import ProcessCache
@@ -190,6 +190,7 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """
     monkeypatch.setattr(write_behind, "EVERY", 3_600)
     monkeypatch.setattr(write_behind, "SOON", 3_600)
+    monkeypatch.setattr(wake, "sends_from_thread", lambda: True)  # so nothing is sent
     monkeypatch.setattr(Conf, "POLL", 0)
     monkeypatch.setattr(remembered_keys, "REMEMBERED", ProcessCache(remembered_keys.MOST, seconds=3_600))
     cache.clear()

@@ -105,7 +105,7 @@ class Models:
         if memory:
             self.read += 1
             known = [line for line in memory[1].splitlines() if _asks_about(prompt, line)]
-            return handler.complete(known[0] if known else "not known")
+            return handler.complete("; ".join(known) or "not known")
         self.judged += 1
         if self.fails_to_judge:
             return error(500)(handler, body)

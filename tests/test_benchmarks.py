@@ -255,7 +255,7 @@ def test_of_each_prompt_the_part_is_measured_that_was_there_before(run: Run, tmp
     assert done.returncode == 0, done.stderr[-3_000:]
     plans = table(done.stdout, "Prompts that stay the same")
     assert [row["plan"] for row in plans] == ["query", "stable"]
-    assert all(0 < float(row["least"]) <= float(row["mean share"]) <= 1 for row in plans)
+    assert all(0 < float(row["minimum"]) <= float(row["mean share"]) <= 1 for row in plans)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_words_that_the_engine_keeps_are_scored_unasked_and_asked(
     garden, kiln = table(printed, "Answers' words in what is remembered")
     assert (kiln["conversation"], kiln["unasked"], kiln["asked"], kiln["questions"]) == ("kiln", "1.000", "1.000", "2")
     assert (garden["conversation"], garden["asked"], garden["questions"]) == ("garden", "1.000", "1")
-    assert "- Ada's sister moved to Turin." in printed
+    assert "Ada: My sister moved to Turin." in printed
     assert memory_words.main([str(tmp_path / "missing")]) == 2
 
 
@@ -422,7 +422,7 @@ def test_memory_and_cpu_time_are_those_of_a_process_and_of_all_that_it_started(
             wait_until(lambda: lean.measure(process.pid, tmp_path).get("web process", {}).get("pss", 0) > 50)
             figures = lean.measure(process.pid, tmp_path)
             assert sum(figure["processes"] for figure in figures.values()) == 2
-            assert 50 < figures["web process"]["cpu"] <= 1_100
+            assert 50 < figures["web process"]["cpu"] <= 1_300  # it is read while it runs
         finally:
             for pid in (pid for pid in lean._running({process.pid}) if pid != process.pid):
                 os.kill(pid, signal.SIGKILL)

@@ -39,7 +39,7 @@ def test_an_endpoint_without_a_list_of_models_is_given_the_smallest_call(embeddi
     assert refusals() == []
     assert [request["input"] for request in embeddings_server.requests] == [["Hello."]]
     embeddings_server.always(error(401))
-    assert refusals() == ["openai:test-embedder answered with status 401. Look at EMBEDDING__API_KEY."]
+    assert refusals() == ["openai:test-embedder answered with status 401. Check EMBEDDING__API_KEY."]
 
 
 def test_an_address_where_nobody_is_is_named(settings: Settings) -> None:

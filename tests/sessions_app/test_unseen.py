@@ -1,4 +1,4 @@
-"""Characters that nobody sees: what a model gets has none, and people are told of them."""
+"""Characters that invisible characters: what a model gets has none, and people are told of them."""
 
 import json
 from typing import Any
@@ -99,7 +99,7 @@ class TestModels:
 
     def test_row_24_a_wording_with_some_is_not_released(self, ada: UserProfile) -> None:
         learned = candidate(ada, shard("kilns", "default"), "Open the kiln's vent before firing.")
-        with pytest.raises(CannotRelease, match="nobody sees"):
+        with pytest.raises(CannotRelease, match="invisible characters"):
             release(learned, f"Air first.{TAGS}", actor="operator:eve")
 
     def test_row_24_nor_do_they_make_a_quotation_another_text(self) -> None:

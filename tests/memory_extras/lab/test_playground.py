@@ -101,7 +101,7 @@ def test_without_an_upstream_the_page_says_so(root: Client, tess: UserProfile) -
 def test_row_18_nobody_speaks_for_a_person_of_an_application(
     root: Client, ada: UserProfile, upstream: OpenAIServer
 ) -> None:
-    assert "nobody speaks for them" in root.post(PLAYGROUND, {"name": "ada"}).content.decode()
+    assert "is a real person of the application" in root.post(PLAYGROUND, {"name": "ada"}).content.decode()
     posted = {"text": "x", "model": "x"}
     assert {root.post(url(name, ada), posted).status_code for name in ("chat", "remember", "forget")} == {404}
     assert said(ada) == [] and UserProfile.objects.filter(pk=ada.pk).exists()

@@ -432,7 +432,7 @@ class TestTheCommand:
         model_server.always(behave.error(400))
         job = ran(asked("ada"))
         said = self.said()
-        assert f"waits until {job.run_after:%Y-%m-%d %H:%M:%S} UTC" in said and "answered with status 400" in said
+        assert f"is waiting until {job.run_after:%Y-%m-%d %H:%M:%S} UTC" in said and "answered with status 400" in said
 
     def test_one_that_runs_is_being_worked_on(self, ada: UserProfile) -> None:
         assert Job.objects.take(asked("ada").job_id)

@@ -172,7 +172,7 @@ class TestNames:
     def test_an_unknown_one_is_named(self) -> None:
         with pytest.raises(UnknownProcess, match="no process named 'greet'"):
             process_named("greet")
-        with pytest.raises(UnknownSchedule, match="no schedule greet; there are compact_sessions, count_words"):
+        with pytest.raises(UnknownSchedule, match=r"no schedule greet\. Choose one of compact_sessions, count_words"):
             run_schedule("greet")
         with pytest.raises(CommandError, match="no schedule greet"):
             call_command("run_schedule", "greet")

@@ -126,7 +126,7 @@ def test_a_failed_job_is_not_retried_beside_an_open_one(ada: UserProfile, model_
     Job.objects.update(status="failed")
     asked(session)
     job.refresh_from_db()
-    with pytest.raises(CannotChange, match="open"):
+    with pytest.raises(CannotChange, match="already does the same work"):
         job.restart()
 
 
@@ -202,7 +202,7 @@ class TestRecovery:
             recover_jobs()
         job.refresh_from_db()
         assert job.status == "failed"
-        assert "died" in job.error
+        assert "crashed" in job.error
 
     def test_a_job_that_waits_for_its_time_is_left_alone(self, ada: UserProfile) -> None:
         asked(talk(ada, 50))

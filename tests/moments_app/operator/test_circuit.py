@@ -72,7 +72,7 @@ def test_row_30_closed_by_hand_all_that_it_held_is_due(root: Client, circuit: Ci
     assert (circuit.state, circuit.closed_by) == ("closed", "operator:root")
     assert Event.objects.get(type="circuit_closed").actor == "operator:root"
     assert [entry.get_change_message() for entry in LogEntry.objects.all()] == ["Closed."]
-    assert "asked as usual" in root.post(url("close", circuit), follow=True).content.decode()
+    assert "already closed" in root.post(url("close", circuit), follow=True).content.decode()
 
 
 def test_tried_now_the_next_look_sends_a_probe(root: Client, circuit: Circuit) -> None:

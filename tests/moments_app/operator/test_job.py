@@ -70,7 +70,7 @@ class TestList:
         data["sure"] = "1"
         shown = root.post(list_url(Job), data, follow=True).content.decode()
         assert f"{queued} is cancelled" in shown
-        assert "this one is failed" in shown
+        assert "This job is failed" in shown
         queued.refresh_from_db()
         assert queued.result["cancelled_by"] == "operator:root"
         assert (history(queued), history(failed)) == (["Cancelled."], [])

@@ -56,7 +56,7 @@ def test_an_operator_reads_releases_extends_rewords_and_revokes(
     assert [one.wording for one in Release.objects.standing()] == ["Give units."]
     latest = Release.objects.standing().get()
     assert "Revoked. Contexts" in root.post(url("revoke", latest.pk), follow=True).content.decode()
-    assert "revoked already" in root.post(url("revoke", latest.pk), follow=True).content.decode()
+    assert "already revoked" in root.post(url("revoke", latest.pk), follow=True).content.decode()
     assert not MemoryAtom.objects.active().filter(user=None).exists()
 
 
@@ -105,7 +105,7 @@ def test_evicting_what_a_release_rests_on_is_asked_about(root: Client, learned: 
     assert "Evict this item" not in page(root, change_url(learned))
     release(learned, "Numbers need units.", actor="operator:eve")
     shown = page(root, change_url(learned))
-    assert "1 released item rests on it. Others keep seeing" in shown and "Evict this item" in shown
+    assert "1 released item comes from it." in shown and "Evict this item" in shown
     root.post(reverse("admin:moments_app_memoryatom_evict", args=[learned.pk]))
     learned.refresh_from_db()
     assert learned.state == "evicted" and Release.objects.standing().exists()

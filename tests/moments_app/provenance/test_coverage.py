@@ -118,7 +118,7 @@ def test_the_command_tells_and_asks_again(ada: UserProfile) -> None:
     call_command("coverage", user="ada", stdout=out)
     assert "in moments: 35" in out.getvalue()
     call_command("coverage", queue=True, stdout=out)
-    assert "asked for: 0" in out.getvalue()
+    assert "queued: 0" in out.getvalue()
     with pytest.raises(CommandError, match="no user nobody"):
         call_command("coverage", user="nobody")
 

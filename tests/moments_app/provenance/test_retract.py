@@ -866,7 +866,7 @@ class TestRefused:
         planted.archives.create(user=planted.user, month=month, name="a", sha256="", **counts)
         planted.messages.filter(sequence__lt=3).delete()
         Session.objects.filter(pk=planted.pk).update(kept_from_sequence=3)
-        with pytest.raises(CannotRetract, match="restore the session first"):
+        with pytest.raises(CannotRetract, match="Restore the session first"):
             retract(planted, None, reason="x", requested_by="test")
         assert not Retraction.objects.exists()
 

@@ -101,7 +101,7 @@ class TestEvict:
     def test_what_is_gone_is_said_to_be_gone(self, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         MemoryAtom.objects.all().delete()
-        with pytest.raises(CannotCurate, match="meanwhile"):
+        with pytest.raises(CannotCurate, match="in the meantime"):
             evict(atom)
 
 

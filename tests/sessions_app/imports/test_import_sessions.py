@@ -50,7 +50,7 @@ def test_an_import_can_be_repeated(tmp_path: Path) -> None:
     lines = [line("same"), line("same"), line("other", external_id="x"), line("elsewhere", session_id="s2")]
     imported(tmp_path / "f", *lines)
     out, _ = imported(tmp_path / "f", *lines)
-    assert "0 messages added, 4 were there already" in out
+    assert "0 messages added, 4 already stored" in out
     assert Message.objects.count() == 4
 
 
@@ -59,7 +59,7 @@ def test_a_line_that_says_something_else_under_a_known_id_is_rejected(tmp_path: 
     lines = [line("one", external_id="a"), line("two", external_id="a"), line("x", external_id="b")]
     path = as_lines(tmp_path / "g", *lines, line("y", external_id="b"))
     err = StringIO()
-    with pytest.raises(CommandError, match="1 messages added, 1 were there already, 2 records rejected"):
+    with pytest.raises(CommandError, match="1 messages added, 1 already stored, 2 records rejected"):
         call_command("import_sessions", str(path), stderr=err)
     assert "line 2:" in err.getvalue() and "line 4:" in err.getvalue() and "external_id" in err.getvalue()
     assert [message.content for message in Message.objects.order_by("sequence")] == ["one", "x"]
@@ -74,8 +74,8 @@ def test_a_line_is_compared_with_what_is_stored_as_an_append_compares_it(
     imported(tmp_path / "f", first)
     if is_archived:
         Message.objects.turns().archive()
-    assert "1 were there already" in imported(tmp_path / "f", first)[0]
-    with pytest.raises(CommandError, match="0 messages added, 0 were there already, 1 records rejected"):
+    assert "1 already stored" in imported(tmp_path / "f", first)[0]
+    with pytest.raises(CommandError, match="0 messages added, 0 already stored, 1 records rejected"):
         imported(tmp_path / "g", first | other)
 
 
@@ -84,7 +84,7 @@ def test_bad_lines_are_named_left_out_and_fail_the_command(tmp_path: Path, capsy
     bad = ["{", json.dumps(line("x", role="robot")), "[1]", json.dumps(line("y", colour="red"))]
     path.write_text("\n".join([json.dumps(line("good")), *bad, json.dumps(line("good too"))]))
     err = StringIO()
-    with pytest.raises(CommandError, match="2 messages added, 0 were there already, 4 records rejected"):
+    with pytest.raises(CommandError, match="2 messages added, 0 already stored, 4 records rejected"):
         call_command("import_sessions", str(path), stderr=err)
     for number, reason in ((2, "JSON"), (3, "role"), (4, "dictionary"), (5, "colour")):
         assert any(f"line {number}:" in text and reason in text for text in err.getvalue().splitlines())

@@ -855,7 +855,7 @@ def test_a_session_is_not_deleted_while_it_is_being_archived(ada: UserProfile, s
     with claimed(session):
         refused = service.delete("sessions/s1", user_id="ada")
         assert refused.status_code == 409 and "archived" in refused.json()["errors"][0]["detail"]
-        with pytest.raises(CannotRestore, match="try again"):
+        with pytest.raises(CannotRestore, match="Try again"):
             at_once(lambda _: restore_archive(session, actor="test"), 1)
         assert at_once(lambda _: retain().sessions, 1) == [0]
     assert service.delete("sessions/s1", user_id="ada").status_code == 204
