@@ -160,7 +160,10 @@ def _check_port(port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise CommandError(f"Port {port} can't be used ({error.strerror}). Choose another with --port.") from error
+            raise CommandError(
+                f"Port {port} can't be used ({error.strerror}). Choose another: make run PORT=8001, or "
+                "manage.py run --port 8001."
+            ) from error
 
 
 @contextmanager

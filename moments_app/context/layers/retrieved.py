@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
+from moments_app.engines.statements import is_question
 from moments_app.engines.statements.dates import spoken_date, with_dates
 from moments_app.recall.results import Result
 from moments_app.recall.said_in import said_in
@@ -78,7 +79,7 @@ def items(source: ContextInput) -> Sequence[Item]:
     then = said_in(source.user, source.session.agent_id, source.recall, span, most=most)
     first = [(_score(result), result) for result in _told(source, then)]
     items = FoundItems(source.user, [*_of_share(first, span, source.applied), *kept], span)
-    return items if then else [_nothing_said(span), *items]
+    return items if then or not is_question(source.query) else [_nothing_said(span), *items]
 
 
 def _told(source: ContextInput, found: Iterable[Result]) -> Iterator[Result]:

@@ -124,6 +124,6 @@ def test_an_editor_has_all_remembered_and_erases_the_test_person_in_one_click(
         "build_moments",
         "form_memories",
     }
-    assert "are gone" in editor.post(url("forget", tess), follow=True).content.decode()
+    assert "and all their messages" in editor.post(url("forget", tess), follow=True).content.decode()
     assert not UserProfile.objects.exists() and not Message.objects.exists()
     assert Event.objects.filter(type="user_erased", actor="operator:editors").exists()

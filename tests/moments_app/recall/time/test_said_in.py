@@ -121,6 +121,11 @@ def test_a_span_in_which_nothing_was_said_says_so(week: UserProfile) -> None:
     assert items[0].text == "Nothing was said on 3 March 2024."
 
 
+def test_a_message_that_asks_nothing_is_told_of_no_day_without_turns(week: UserProfile) -> None:
+    items = recalled(context(week, "The blue kiln arrives on 14 March."))
+    assert not any("Nothing was said" in item.text for item in items)
+
+
 def test_yesterday_is_where_the_person_is(ada: UserProfile) -> None:
     said(ada, {"2026-11-22": "The roof leaks."}, hour=16)  # the 23rd in Tokyo
     assert "Nothing" not in recalled(context(ada, "What did we talk about yesterday?"))[0].text
