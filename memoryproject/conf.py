@@ -128,14 +128,14 @@ class Group(BaseModel):
 class MomentBuilderSettings(Group):
     """Settings of the builds of moments."""
 
-    enabled: bool = Field(True, description="Build moments automatically. If `false`, only forced builds run.")
+    enabled: bool = Field(True, description="Build moments automatically. If `false`, only builds with `force` run.")
     message_threshold: int = Field(250, ge=2, description="Number of new turns after which the next build is due.")
     token_threshold: int = Field(100_000, ge=100, description="Number of new tokens after which the next build is due.")
     load_max_messages: int = Field(
         50,
         ge=1,
         le=1000,
-        description="Maximum number of live turns that a reload returns. Raised if a build leaves more turns live.",
+        description="Default `limit` of `view=live`, in turns. Higher if a build leaves more turns live.",
     )
     insert_partition_event: bool = Field(True, description="Insert a partition event after each build.")
     lag_messages: int = Field(10, ge=0, le=10_000, description="Minimum number of turns that stay live after a build.")
@@ -179,8 +179,8 @@ class MemoryFormationSettings(Group):
     token_interval: int = Field(
         2_000,
         ge=1,
-        description="Number of new weighted tokens after which memory is formed again. Tokens of the assistant count "
-        "a fifth, tokens of tools and system messages half.",
+        description="Number of new weighted tokens after which memory is formed again. A token counts 1 in a user's "
+        "message, 0.2 in the assistant's, 0.5 in tool and system messages.",
     )
     stream_models: CommaList = Field(
         [], description="Comma-separated list of additional models that streams may use as `extraction_model`."
@@ -191,13 +191,14 @@ class SessionCompactionSettings(Group):
     """Settings of digests, and of settling and clearing sessions."""
 
     enabled: bool = Field(
-        True, description="Compact sessions automatically, and bring idle ones up to date and clear them."
+        True,
+        description="Compact long sessions automatically, and settle idle ones: write all their turns into memory.",
     )
     inactive_after_minutes: float = Field(
         30,
         gt=0,
         le=525_600,
-        description="Idle time after which a session is brought up to date and cleared. Fractions are allowed.",
+        description="Idle time after which a session is settled. Fractions are allowed.",
     )
     on_request: bool = Field(
         False,
@@ -250,7 +251,7 @@ class EngineSettings(Group):
     )
     combines_calls: bool = Field(
         True,
-        description="When idle sessions are cleared, request moments, facts and summaries in one model call. `false`: "
+        description="When idle sessions are settled, request moments, facts and summaries in one model call. `false`: "
         "one call for each, which suits small models.",
     )
     prices: Json[dict[str, tuple[NonNegativeFloat, NonNegativeFloat]]] = Field(
@@ -599,7 +600,7 @@ class Settings(Group):
 
     secret_key: SecretStr = Field(
         SecretStr(""),
-        description="Secret that signs sessions and queue entries and encrypts stored values. Unset: generated once "
+        description="Secret that signs logins and queued tasks and encrypts stored values. Unset: generated once "
         "and stored in `DATA_DIR`.",
     )
     secret_key_fallbacks: Annotated[list[SecretStr], BeforeValidator(_split_commas)] = Field(
