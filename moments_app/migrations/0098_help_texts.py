@@ -12,7 +12,6 @@ from sessions_app.migrations._state_only import StateOnly
 class Migration(migrations.Migration):
     dependencies = [
         ("moments_app", "0090_nothing_evicted_by_a_buffer"),
-        ("sessions_app", "0051_help_texts"),
     ]
 
     operations = [

@@ -8,7 +8,6 @@ from sessions_app.migrations._state_only import StateOnly
 class Migration(migrations.Migration):
     dependencies = [
         ("lab", "0001_initial"),
-        ("sessions_app", "0051_help_texts"),
     ]
 
     operations = [
