@@ -22,7 +22,7 @@ NOTIFY = f"SET LOCAL synchronous_commit TO off; NOTIFY {CHANNEL}"
 
 def wake_workers() -> None:
     """Wake idle workers when this transaction has committed."""
-    if not any(hook is _send for _savepoints, hook, _is_robust in connection.run_on_commit):
+    if not any(_send in hook for hook in connection.run_on_commit):
         transaction.on_commit(_send)
 
 

@@ -293,6 +293,6 @@ def test_row_43_every_entry_point_answers_429_in_its_own_shape(keys: tuple[str, 
             assert int(answer.value.headers["Retry-After"]) > 0
             told = json.loads(answer.value.read())
             error = told["error"] if path.startswith("/v1/") else told["errors"][0]
-            assert "thread-seconds" in error.get("message", error.get("detail"))
+            assert "share of server time" in error.get("message", error.get("detail"))
         time.sleep(fair_shares.OTHERS_SECONDS + 0.1)
         assert status_of(get(url, noisy)) == 200  # it is alone

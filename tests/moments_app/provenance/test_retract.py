@@ -839,7 +839,7 @@ class TestRefused:
         first = retract(planted, [5], reason="planted", requested_by="test")
         second = retract(planted, [6], reason="planted too", requested_by="test")
         work_off()
-        with pytest.raises(CannotRetract, match=f"undo {second.retraction_id} first"):
+        with pytest.raises(CannotRetract, match=f"Undo {second.retraction_id} first"):
             undo_retraction(first, requested_by="test")
         undo_retraction(second, requested_by="test")
         work_off()

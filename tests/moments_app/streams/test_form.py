@@ -206,6 +206,7 @@ class TestItems:
     ) -> None:
         for name in ("one", "two", "three", "four", "five", "six"):
             session = talk(ada, 4)
+            MemoryStream.objects.filter(stream_type="session").update(fact_buffer_max=8)
             facts = [item(f"Fact {name} {part}.", session.last_sequence) for part in ("early", "late")]
             model_server.queue(answer({"stream": "session", "facts": facts}))
             form(session)

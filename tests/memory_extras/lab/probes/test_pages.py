@@ -53,7 +53,7 @@ def test_a_turn_is_kept_with_the_answer_to_it_and_asked_by_a_button(root: Client
     ("wrong", "why"),
     [
         ({"expected": ""}, "required"),
-        ({"expected": "It is."}, "no word"),
+        ({"expected": "It is."}, "at least one word"),
         ({"evidence": "9"}, "no turn 9"),
         ({"evidence": "x"}, "sequences"),
     ],

@@ -90,7 +90,7 @@ def test_a_call_that_names_nobody_or_no_session_is_refused(
         ({"messages": [*HELLO["messages"], {"role": "king", "content": "x"}]}, "invalid_message", "messages[1]: role"),
         ({"messages": [{"role": "user", "content": "a\0b"}]}, "invalid_message", "messages[0]: content"),
         ({"messages": [{"role": "user", "content": "x" * 200_001}]}, "invalid_message", "200000"),
-        ({"messages": [{"role": "user", "content": {"a": 1}}]}, "invalid_message", "messages[0]: content is not"),
+        ({"messages": [{"role": "user", "content": {"a": 1}}]}, "invalid_message", "messages[0]: content"),
     ],
 )
 def test_a_body_that_is_no_conversation_is_refused_and_nothing_of_it_quoted(
