@@ -196,7 +196,7 @@ class TestSettingIt:
         root = operator()
         for login in (User.objects.create_user("bob", is_staff=True), User.objects.get(username="root")):
             shown = page(root, change_url(login))
-            assert "Only these applications" in shown
+            assert "pplications that the login may see" in shown
             root.post(
                 change_url(login),
                 {

@@ -263,5 +263,5 @@ class TestAskingAgain:
         assert reader.post(f"{url(session)}?turn=5", {"model": "m"}).status_code == 403
         settings.CHAT = ChatSettings()
         assert "Ask again" not in page(root, url(session), turn=5)
-        assert "nobody to ask" in root.post(f"{url(session)}?turn=5", {"model": "m"}).content.decode()
+        assert "no upstream model is set" in root.post(f"{url(session)}?turn=5", {"model": "m"}).content.decode()
         assert upstream.requests == []

@@ -55,7 +55,7 @@ def test_a_turn_is_kept_with_the_answer_to_it_and_asked_by_a_button(root: Client
         ({"expected": ""}, "required"),
         ({"expected": "It is."}, "at least one word"),
         ({"evidence": "9"}, "no turn 9"),
-        ({"evidence": "x"}, "sequences"),
+        ({"evidence": "x"}, "Enter turn numbers, such as 3,4,7-9."),
     ],
 )
 def test_what_can_not_be_looked_for_is_told_and_not_kept(
