@@ -35,7 +35,7 @@ def test_a_moment_is_opened_in_its_place_and_leads_to_its_source_turns(tab: Page
     tab.keyboard.press("Enter")
     expect(row.locator("#turn-4")).to_contain_text("Turn 4 is about")
     expect(tab.locator(f"#moment-{moments[-1].pk} #turn-78")).to_be_visible()  # the rest of the page stays
-    row.get_by_role("link", name="in the session").click()
+    row.get_by_role("link", name="view in session").click()
     expect(tab.locator("#turn-4")).to_be_in_viewport()
 
 

@@ -99,7 +99,7 @@ class TestJourneys:
         moment = Moment.objects.get(first_sequence__lte=30, last_sequence__gte=30)
         retrieved = tab.get_by_role("region", name="retrieved")
         retrieved.get_by_role("link", name=moment.key).click()
-        tab.get_by_role("link", name="in the session").click()
+        tab.get_by_role("link", name="view in session").click()
         expect(tab.locator(".rem-marked")).to_have_count(moment.last_sequence - moment.first_sequence + 1)
         assert in_sight(tab, moment.first_sequence)
 
