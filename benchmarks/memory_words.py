@@ -20,8 +20,7 @@ from benchmarks.figures import print_markdown
 from benchmarks.measures import content_words, fill_budget, share
 
 BUDGET = 1_000  # tokens
-INTERVAL = 45  # turns of a formation that takes as many items as a stream may have
-MOST, OBSERVATION_WORDS, FACT_WORDS = 5, 25, 50  # what streams of a person and of a session take by default
+OBSERVATION_WORDS, FACT_WORDS = 25, 50  # the most that an item of a person or a session has by default
 STEM = 5  # letters by which words are compared when lines are ranked
 TITLE = "Answers' words in what is remembered"
 NOTE = (
@@ -123,14 +122,13 @@ def _read_session(memory: Memory, messages: Sequence[dict[str, str]]) -> None:
 
 def _form(memory: Memory, turns: Sequence[object]) -> None:
     """Form memories as the streams of a session and a person do by default."""
-    from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
+    from moments_app.engines.calls.formation import FormationRequest, StreamSection
     from moments_app.engines.extractive import ExtractiveEngine
 
-    most = max(1, round(MOST * min(1.0, len(turns) / INTERVAL)))
     latest = "\n".join(memory.observations[-20:])[:6_000]
     sections = [
-        StreamSection("session", "", None, Limits(0, most, FACT_WORDS), ""),
-        StreamSection("user", "", Limits(0, most, OBSERVATION_WORDS), None, latest),
+        StreamSection("session", "", 0, FACT_WORDS, ""),
+        StreamSection("user", "", OBSERVATION_WORDS, 0, latest),
     ]
     for entry in ExtractiveEngine().form_memories(FormationRequest(turns, sections, "")).streams:  # type: ignore[arg-type]
         memory.facts += [item["text"] for item in entry["facts"]]

@@ -14,7 +14,7 @@ from django.conf import settings
 from pydantic import ValidationError
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.calls.formation import DraftAtom, FormationRequest, Limits, StreamSection
+from moments_app.engines.calls.formation import DraftAtom, FormationRequest, StreamSection
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force, session_of
 from moments_app.models import Circuit, Job, MemoryAtom, MemoryStream, PromptVersion
@@ -29,7 +29,6 @@ from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
 from sessions_app.tokens import weighted
 
-ANY_NUMBER = 1_000_000  # of items: how many are kept depends on what was said
 MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
 FORMED = "memories_formed"  # in the event log
 
@@ -167,8 +166,8 @@ def _section(label: str, stream: MemoryStream, known: Known) -> StreamSection:
     return StreamSection(
         label=label,
         prompt=stream.extraction_prompt,
-        observations=Limits(0, ANY_NUMBER, stream.observation_max_words) if stream.extracts_observations else None,
-        facts=Limits(0, ANY_NUMBER, stream.fact_max_words) if stream.extracts_facts else None,
+        observation_words=stream.observation_max_words if stream.extracts_observations else 0,
+        fact_words=stream.fact_max_words if stream.extracts_facts else 0,
         current=known.current.get(label, ""),
         facts_now={number: _dated(fact) for number, fact in known.facts.items() if fact.stream_id == stream.pk},
     )

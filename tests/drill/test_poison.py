@@ -28,7 +28,7 @@ from memoryproject.conf import ChatSettings
 from moments_app.context import receipts
 from moments_app.engines.calls.consolidation import ConsolidationRequest, Labelled
 from moments_app.engines.calls.digest import DigestRequest
-from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
+from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentRequest
 from moments_app.engines.calls.profile import Profile
 from moments_app.engines.calls.summary import SummaryRequest
@@ -158,7 +158,7 @@ def test_the_obedient_models_answers_are_taken_and_have_what_was_said(monkeypatc
     with Provider(OBEDIENT, reply) as provider:
         engine = ModelEngine(base_url=provider.base_url, api_key="k", model="m", record=lambda record: None)
         built = engine.build_moments(MomentRequest(TURNS, Profile(), Journey(), "p"))
-        section = StreamSection("s", "p", Limits(1, 3, 20), Limits(1, 3, 20), "")
+        section = StreamSection("s", "p", 20, 20, "")
         answers = [
             built.moments[0].summary,
             built.user_summary_update,

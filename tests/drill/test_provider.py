@@ -14,7 +14,7 @@ from drill.load import came_to_its_end
 from drill.provider import Provider, refusing, refusing_text
 from moments_app.engines.calls.consolidation import ConsolidationRequest, Labelled
 from moments_app.engines.calls.digest import DigestRequest
-from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
+from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentRequest
 from moments_app.engines.calls.profile import Profile
 from moments_app.engines.calls.summary import SummaryRequest
@@ -63,7 +63,7 @@ def test_every_call_of_memory_gets_an_answer_that_is_taken_whole(
     moments = engine.build_moments(MomentRequest(TURNS, Profile(), Journey(), "p")).moments
     assert [(one.starts_at_message_idx, one.ends_at_message_idx) for one in moments] == [(0, 19), (20, 24)]
     assert engine.roll_summary(SummaryRequest(TURNS, "", (), 0, "p")).summary_text
-    section = StreamSection("s", "p", None, Limits(1, 3, 20), "")
+    section = StreamSection("s", "p", 0, 20, "")
     assert engine.form_memories(FormationRequest(TURNS, [section], "p")).streams[0]["facts"]
     consolidation = ConsolidationRequest("p", (), (), [Labelled("o1", "Said.")], 100, "r")
     assert engine.consolidate(consolidation).lines[0].carries == ["o1"]

@@ -19,30 +19,21 @@ SHOWN_LINES = 2  # of what else a stream has, that a model is shown
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The number of items that a stream takes, and of words in each; a model is told of the words alone."""
-
-    least: int
-    most: int
-    words: int
-
-
-@dataclass(frozen=True)
 class StreamSection:
     """A stream that a formation is for.
 
     Args:
         label: by which the answer names it.
         prompt: what it takes in.
-        observations, facts: limits; None when it doesn't take such.
+        observation_words, fact_words: the most words of an item; 0 if it takes none.
         current: its text and items as they are, so that they are not said again.
         facts_now: the person's own that hold, by the numbers by which an item says which of them it ends.
     """
 
     label: str
     prompt: str
-    observations: Limits | None
-    facts: Limits | None
+    observation_words: int
+    fact_words: int
     current: str
     facts_now: Mapping[int, str] = field(default_factory=dict)
 
@@ -193,8 +184,8 @@ def _shown(section: StreamSection, turns: Sequence[Turn]) -> dict[str, object]:
     facts = {numbers[place]: section.facts_now[numbers[place]] for place in near}
     lines = unlike(section.current.splitlines(), section.facts_now.values())
     optional = {
-        "observations": _limits(section.observations),
-        "facts": _limits(section.facts),
+        "observations": _most(section.observation_words),
+        "facts": _most(section.fact_words),
         "has_already": "\n".join(lines[place] for place in nearest(lines, turns, SHOWN_LINES)),
         "facts_now": facts,
     }
@@ -204,5 +195,5 @@ def _shown(section: StreamSection, turns: Sequence[Turn]) -> dict[str, object]:
     return always | {name: value for name, value in optional.items() if value}
 
 
-def _limits(limits: Limits | None) -> str:
-    return f"at most {limits.words} words each" if limits else ""
+def _most(words: int) -> str:
+    return f"at most {words} words each" if words else ""

@@ -10,7 +10,6 @@ from moments_app.engines.calls.formation import (
     DraftAtoms,
     FormationAnswer,
     FormationRequest,
-    Limits,
     StreamSection,
 )
 from moments_app.engines.extractive.language import content_words, language_of
@@ -48,15 +47,10 @@ def _is_of_user(sentence: Sentence) -> bool:
 
 def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
     """Return what a stream gets: observations, and as facts what has one value at a time or is too long for one."""
-    facts, observations = _words(section.facts), _words(section.observations)
+    facts, observations = section.fact_words, section.observation_words
     observed = [one for one in fitting if one.length <= observations and not (facts and one.attribute)]
     stated = [one for one in fitting if one.length <= facts and (one.attribute or one.length > observations)]
     return DraftAtoms(stream=section.label, observations=_drafts(observed), facts=_drafts(stated))
-
-
-def _words(limits: Limits | None) -> int:
-    """Return the words that an item may have; 0 where the stream takes none."""
-    return limits.words if limits and limits.most else 0
 
 
 def _drafts(chosen: Sequence[Sentence]) -> list[DraftAtom]:

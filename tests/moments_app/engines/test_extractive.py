@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moments_app.engines.calls.digest import DigestRequest
-from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
+from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest
 from moments_app.engines.calls.profile import Profile
 from moments_app.engines.calls.summary import SummaryRequest
@@ -256,7 +256,7 @@ CALLS: dict[str, Callable[[Sequence[Turn]], object]] = {
 
 
 def everything(turns: Sequence[Turn]) -> StreamSection:
-    return StreamSection("session", "", Limits(0, 10, 60), Limits(0, 10, 60), " ".join(turn.content for turn in turns))
+    return StreamSection("session", "", 60, 60, " ".join(turn.content for turn in turns))
 
 
 def steps_of(function: Callable[[], object]) -> int:
@@ -287,7 +287,7 @@ def test_row_7_twice_the_text_takes_about_twice_the_work(kind: str, call: str) -
 
 def test_a_sentence_that_is_said_again_becomes_one_item() -> None:
     turns = talk([("user", "I like the kiln. I like the kiln. The shop opens in May.")] * 4)
-    section = StreamSection("session", "", None, Limits(0, 10, 60), "")
+    section = StreamSection("session", "", 0, 60, "")
     [entry] = ExtractiveEngine().form_memories(FormationRequest(turns, [section], "")).streams
     assert [item["text"] for item in entry["facts"]] == ["User: I like the kiln.", "User: The shop opens in May."]
 

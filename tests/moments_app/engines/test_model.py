@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from drill.provider import turns_of
 from moments_app.engines import endpoint, model
 from moments_app.engines.calls import moments
-from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection, known_text
+from moments_app.engines.calls.formation import FormationRequest, StreamSection, known_text
 from moments_app.engines.calls.moments import Journey, KnownMoment, MomentRequest, MomentShape
 from moments_app.engines.calls.profile import Profile, lines_of
 from moments_app.engines.interface import CallRecord, EngineError
@@ -506,7 +506,7 @@ def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: s
 
 def test_only_of_a_shard_a_model_is_told_that_many_people_share_it() -> None:
     turns = [Turn(0, "user", "The kiln is warm.", datetime(2026, 3, 2, tzinfo=UTC))]
-    sections = [StreamSection(label, "", None, Limits(0, 2, 50), "") for label in ("shard kilns", "user", "session")]
+    sections = [StreamSection(label, "", 0, 50, "") for label in ("shard kilns", "user", "session")]
     told = [json.loads(line[8:]) for line in known_text(FormationRequest(turns, sections, "")).splitlines()]
     assert [stream["stream"] for stream in told if "shared" in stream] == ["shard kilns"]
 

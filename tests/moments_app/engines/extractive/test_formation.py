@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
+from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.extractive.sentences import quotes_of
 from moments_app.engines.transcript import Turn
 
-FIVE = Limits(0, 5, 50)
-SESSION = StreamSection("session", "", None, FIVE, "")
-USER = StreamSection("user", "", Limits(0, 5, 25), FIVE, "")
+WORDS = 50  # of an item
+SESSION = StreamSection("session", "", 0, WORDS, "")
+USER = StreamSection("user", "", 25, WORDS, "")
 TALK = [
     ("user", "Ada: Hey Bo! Long time no see!"),
     ("assistant", "Bo: Haha, that must've been hilarious! [shares a photo of a photo of a street with people]"),
@@ -143,8 +143,8 @@ def test_what_is_said_of_everybody_is_nobodys() -> None:
 def test_limits_of_words_are_kept_and_a_long_sentence_is_a_fact() -> None:
     long = "I am allergic to hazelnuts, " + "and to many other things " * 6 + "as well."
     assert formed([("user", long)], USER) == [([], [f"User: {long}"])]
-    assert formed([("user", long)], replace(USER, facts=Limits(0, 5, 20))) == [([], [])]
-    assert formed([("user", "I am allergic to hazelnuts.")], replace(USER, observations=Limits(0, 0, 25))) == [
+    assert formed([("user", long)], replace(USER, fact_words=20)) == [([], [])]
+    assert formed([("user", "I am allergic to hazelnuts.")], replace(USER, observation_words=0)) == [
         ([], ["User: I am allergic to hazelnuts."])
     ]
 
@@ -156,7 +156,7 @@ def test_a_shard_gets_what_its_prompt_names_but_nobodys_statement() -> None:
         ("user", "My kiln element broke and my firing schedule is lost."),
         ("assistant", "The kiln and its elements cool in twelve hours."),
     ]
-    [(observations, facts)] = formed(talk, StreamSection("shard kilns", prompt, Limits(0, 2, 35), FIVE, ""))
+    [(observations, facts)] = formed(talk, StreamSection("shard kilns", prompt, 35, WORDS, ""))
     assert observations == [
         "Assistant: A kiln element lasts about 150 firings.",
         "Assistant: The kiln and its elements cool in twelve hours.",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
+from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentRequest
 from moments_app.engines.calls.profile import Profile
 from moments_app.engines.extractive import ExtractiveEngine
@@ -31,10 +31,9 @@ def turns_of(person: dict[str, Any]) -> list[Turn]:
 
 
 def remembered(person: dict[str, Any]) -> list[str]:
-    limits = Limits(0, 5, 50)
     sections = [
-        StreamSection("session", "", None, limits, ""),
-        StreamSection("user", "", Limits(0, 5, 25), limits, ""),
+        StreamSection("session", "", 0, 50, ""),
+        StreamSection("user", "", 25, 50, ""),
     ]
     entries = ExtractiveEngine().form_memories(FormationRequest(turns_of(person), sections, "")).streams
     return [item["text"] for entry in entries for item in entry["facts"] + entry["observations"]]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from benchmarks.languages import Language, read_languages
-from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
+from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentRequest
 from moments_app.engines.calls.profile import Profile
 from moments_app.engines.extractive import ExtractiveEngine
@@ -29,8 +29,8 @@ def test_what_is_kept_was_said_and_is_no_small_talk(code: str) -> None:
     language = LANGUAGES[code]
     turns = turns_of(language)
     sections = [
-        StreamSection("session", "", None, Limits(0, 5, 50), ""),
-        StreamSection("user", "", Limits(0, 5, 50), None, ""),
+        StreamSection("session", "", 0, 50, ""),
+        StreamSection("user", "", 50, 0, ""),
     ]
     entries = ExtractiveEngine().form_memories(FormationRequest(turns, sections, "")).streams
     kept = [item["text"].removeprefix("User: ") for entry in entries for item in entry["facts"] + entry["observations"]]
