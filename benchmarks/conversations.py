@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationErro
 
 from benchmarks import published
 
-NOT_ANSWERED = 5  # category of the questions that the conversation doesn't answer
+NOT_ANSWERED = published.NOT_ANSWERED
 CATEGORIES = {1: "several facts", 2: "time", 3: "world knowledge", 4: "one fact", NOT_ANSWERED: "not answered"}
 MINUTE = timedelta(minutes=1)
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-NOT_ANSWERED, OTHER = 5, 0  # categories of questions
+NOT_ANSWERED = 5  # category of the questions that the conversation doesn't answer
+OTHER = 0  # category of LongMemEval's questions, whose kinds have names
 LOCOMO_TIME = "%I:%M %p on %d %B, %Y"  # 1:56 pm on 8 May, 2023
 LONGMEMEVAL_TIME = "%Y/%m/%d %H:%M"  # 2023/05/20 (Sat) 02:21, without the weekday
 WEEKDAY = re.compile(r"\s*\(\w+\)")

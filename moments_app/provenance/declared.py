@@ -63,6 +63,7 @@ from moments_app.provenance.export_format import (
 from moments_app.recall.count_words import CountWords
 from moments_app.recall.embed import Embed
 from moments_app.sessions.digest import DigestSession
+from moments_app.sessions.settle import Settle
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.summaries.roll import RollSummary
@@ -93,7 +94,7 @@ declare(
             after=put_in_chain,
         ),
         made_of=("source_session", "first_sequence", "last_sequence", "job"),
-        made_by=(BuildMoments.name, RebuildMoments.name),
+        made_by=(BuildMoments.name, RebuildMoments.name, Settle.name),
         is_withdrawn=True,
         is_rewritten=True,
     ),
@@ -110,7 +111,7 @@ declare(
             is_newer=True,
         ),
         made_of=("source_message_ids", "job"),
-        made_by=(BuildMoments.name, RebuildProfile.name),
+        made_by=(BuildMoments.name, RebuildProfile.name, Settle.name),
         is_withdrawn=True,
         is_rewritten=True,
         imported=follow_profile,
@@ -126,7 +127,7 @@ declare(
             is_newer=True,
         ),
         made_of=("source_message_ids", "job"),
-        made_by=(BuildMoments.name, RebuildProfile.name),
+        made_by=(BuildMoments.name, RebuildProfile.name, Settle.name),
         is_withdrawn=True,
     ),
     Provenance(
@@ -220,7 +221,7 @@ declare(
             is_restored=False,
         ),
         made_of=("source_session", "source_message_ids", "job", "written_by"),
-        made_by=(FormMemories.name, DigestSession.name),
+        made_by=(FormMemories.name, DigestSession.name, Settle.name),
         is_withdrawn=True,
         is_rewritten=True,
         erase=erase.forget_in_memories,
