@@ -31,7 +31,7 @@ def are_several() -> bool:
 
 def are_shown(request: HttpRequest) -> bool:
     """Return True if the sidebar leads to applications: an installation with one sees nothing of it."""
-    return are_several() and request.user.has_perm("sessions_app.view_application")
+    return request.user.has_perm("sessions_app.view_application") and are_several()
 
 
 def of_application(lookups: Sequence[str], application: int) -> Q:
