@@ -129,7 +129,7 @@ def until_answered(ask: Callable[[], Answer]) -> Answer:
     """Ask until the provider of embeddings answers, and return the answer.
 
     Raises:
-        RuntimeError: It does not for a long time.
+        RuntimeError: The provider does not answer within `PATIENCE` seconds.
     """
     from django.db import connection
 

@@ -215,7 +215,7 @@ def parts_of(asked: str) -> dict[str, str]:
 
 
 def task_of(part: str) -> str:
-    """Return the name of the task that a part of a combined request is; a number tells of which conversation."""
+    """Return the task name of a part of a combined request, without the number of the conversation."""
     return part.partition("_")[0]
 
 

@@ -107,7 +107,7 @@ _SHORT_PLACES = {
 
 
 def before_digits(text: str) -> str:
-    """Return a plain text in which parts of words that say a time or a decade are words of their own."""
+    """Return a plain text with decade words as digits, and with the Russian prefix for "half" as a separate word."""
     text = _DECADE_WORDS.sub(lambda match: f"{_DECADE_WORD[match[0]]}s ", text)
     return _RUSSIAN_HALF.sub("половина ", text)
 
@@ -117,7 +117,7 @@ def derived_numbers(text: str, said_at: datetime) -> Iterator[int | str]:
 
     Args:
         text: plain, with number words as digits.
-        said_at: where the person is.
+        said_at: time of the text, in the person's time zone.
     """
     for match in _SCALED.finditer(text):
         yield from scaled(match[1], match[2])
@@ -208,7 +208,7 @@ def _forms(hour: int, minutes: int) -> Iterator[str]:
 
 
 def counts_of_lists(text: str) -> set[int]:
-    """Return the numbers of things that the lists of a plain text may be said to have."""
+    """Return the possible numbers of items in the lists of a plain text."""
     counts: set[int] = set()
     for sentence in _SENTENCE.split(text):
         items = [item for item in _LIST_JOINT.split(sentence) if item.strip()]

@@ -27,7 +27,7 @@ LEAST_SHARE = 0.25  # of a sentence's words that the conversation has; half woul
 FEW_WORDS = 6  # with fewer, a sentence isn't judged by that share
 FEW_BYTES = 60  # with fewer, nor by its language; scripts with a meaning a letter have more of them
 NAME_STEM = 5  # letters by which forms of a name are the same: Tuscan, Tuscany
-ASKED_SHARE = 0.6  # of an order's words that a person's own order has: then it is theirs
+ASKED_SHARE = 0.6  # minimum share of an order's words in an order of the user, to accept it
 KEPT_SHARE = 0.3  # of a profile's words that the next one still has; else it was replaced, not carried on
 
 INSTRUCTION = "instruction to the reader"
@@ -199,7 +199,7 @@ class Grounds:
     def complaint(
         self, text: str, *, may_order: bool = False, may_be_asked_for: bool = True, may_be_weak: bool = False
     ) -> str:
-        """Return why a sentence can't be kept, without a word of it; blank if it can.
+        """Return the reason to drop a sentence, without quoting the sentence; blank to keep it.
 
         Args:
             text: that a model wrote.

@@ -101,7 +101,7 @@ def _are_several(parts: Sequence[Part]) -> bool:
 
 
 def _known(part: Part, turns: Sequence[Turn]) -> list[str]:
-    """Return what is known for a task, chosen for the turns of all conversations: so the tasks of a name share it."""
+    """Return the known lines of a task. They are selected for all turns, so that tasks of the same name share them."""
     return question_of(replace(part.request, turns=turns)).known.split("\n")
 
 
@@ -132,7 +132,7 @@ def shape_of(parts: Sequence[Part]) -> Shape[BaseModel]:
 
 
 def parts_in(parts: Sequence[Part], completion: Any) -> list[Came]:
-    """Return what came of each part, in their order.
+    """Return the answer or the error of each part, in the order of the parts.
 
     Args:
         parts: that were asked for.

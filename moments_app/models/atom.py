@@ -433,7 +433,7 @@ class MemoryAtom(Searched):
         super().save(*args, **kwargs)
 
     def describe(self) -> Self:
-        """Read from its text whose attribute has which value, since when, its kind, and how long to keep it."""
+        """Set the subject, attribute, value, start, kind and worth, which are read from the text."""
         said = statement_of(self.content)
         self.subject, self.attribute = (said.subject[:255], said.attribute[:64]) if said else ("", "")
         self.value = said.value[:255] if said and not said.is_over else ""

@@ -235,7 +235,7 @@ def note_replaced(rows: list[Restored], importing: Importing) -> None:
 
 
 def write_lines(importing: Importing) -> None:
-    """Write what the lines of texts carry, which facts ended which, and what those of older exports are about."""
+    """Restore references of text lines, facts that replaced others, and `about_kind` of items in older exports."""
     for stream_type, about in ABOUT.items():
         untold = MemoryAtom.objects.filter(user=importing.user, about_kind="", stream__stream_type=stream_type)
         untold.update(about_kind=about)

@@ -1,4 +1,4 @@
-"""Pieces of a word, at least one of which every word has that differs from it by a few edits.
+"""Split a word into pieces, so that each word within a few edits contains at least one of them.
 
 PostgreSQL compares the pieces with a vocabulary much faster than it could count edits. An edit inserts, deletes or
 replaces a letter, or swaps two adjacent letters.
@@ -19,7 +19,7 @@ def tolerated_edits(word: str) -> int:
 
 
 def pieces(words: Iterable[str]) -> Mapping[str, set[str]]:
-    """Return the pieces of some words, by the SQL of the part of the column `bare` where they are expected."""
+    """Return the pieces of some words, by the SQL expression of the part of `bare` to compare them with."""
     found: dict[str, set[str]] = defaultdict(set)
     for word in words:
         for part, piece in _of_two_edits(word) if tolerated_edits(word) == MOST_EDITS else _of_one_edit(word):

@@ -57,7 +57,7 @@ class RecallRequest:
     until: datetime | None = None
 
     def now_of(self, user: UserProfile) -> datetime:
-        """Return the time of which the request asks, where the person is."""
+        """Return the time that the request asks about, in the person's time zone."""
         return (self.as_of or timezone.now()).astimezone(user.zone)
 
     @property

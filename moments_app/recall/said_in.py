@@ -12,7 +12,7 @@ from moments_app.recall.spans import Span, span_in
 from moments_app.recall.words import query_words
 from sessions_app.models import UserProfile
 
-MOST_SCANNED = 5_000  # turns of a span that a sample is taken of, the newest
+MOST_SCANNED = 5_000  # newest turns of a span from which a sample is taken
 # A long span has more turns than a context takes, so each of its parts gives some. By the indexes of a person's newest
 # turns, moments and facts.
 _SCAN_SQL = """

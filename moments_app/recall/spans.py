@@ -30,9 +30,9 @@ _SCRIPTS = (
 _BY_SCRIPT = tuple((languages.split(), re.compile(f"[{letters}]")) for languages, letters in _SCRIPTS)
 _UNSPACED = frozenset("zh ja th".split())
 _JOINED = frozenset("ko tr fi hu".split())  # add endings to words
-LONGEST = 300  # characters of a query; a longer text tells of times and asks for none
+LONGEST = 300  # characters of a query; longer texts mention times but don't ask about them
 _WEEK = timedelta(days=7, hours=1)  # with the hour that the clock may be put back
-_LATIN_SHORTEST = 5  # letters of a phrase of a language that the query is unlikely to be in
+_LATIN_SHORTEST = 5  # minimum characters of a match in a language that the query is probably not in
 _DIGIT_MONTHS = {"zh": r"(\d{1,2})月", "ja": r"(\d{1,2})月", "ko": r"(\d{1,2})월"}
 _NUMERIC = re.compile(
     r"(?<!\d)(?P<iso>(?P<y>20\d\d|19\d\d)[-/.](?P<m>\d\d?)[-/.](?P<d>\d\d?))(?!\d)"
@@ -50,7 +50,7 @@ _NIGHTS_END = time(5)
 
 @dataclass(frozen=True)
 class Span:
-    """A span of time, and the words that were read as it.
+    """A span of time that a query names, and the other words of the query.
 
     Args:
         since: where it begins, aware.

@@ -155,7 +155,7 @@ def input_of(session: Session, shown: Sequence[Message], end: int, known: str, p
 
 
 def digest(input: DigestInput, engine: Engine) -> Digested:
-    """Call the engine, as often as it takes for all turns; without turns the digest is what is known.
+    """Call the engine until all turns are digested. Without turns, the digest is the known text.
 
     Raises:
         EngineError: when it gave no valid answer.

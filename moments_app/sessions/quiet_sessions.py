@@ -1,4 +1,4 @@
-"""Reads the quiet sessions of a person that one settling takes: as many as share a call, of a long one a part."""
+"""Read the quiet sessions that one job settles: as many as fit into one call, or a part of a long one."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -163,7 +163,7 @@ def _first_unseen(session: Session) -> int:
 
 
 def _read(user: UserProfile, sessions: Sequence[tuple[Job, Session]]) -> list[Quiet]:
-    """Return sessions with their turns; of those of the first, what one call takes."""
+    """Return the sessions, each with as many turns as fit into one call."""
     if not sessions:
         return []
     firsts = [(session, _first_unseen(session)) for _, session in sessions]
@@ -188,7 +188,7 @@ def _quiet(job: Job, session: Session, turns: Sequence[Message], read: Mapping[i
 
 
 def _build(sessions: Sequence[Quiet], profile: Profile, prompt: PromptVersion) -> None:
-    """Note with each session what is built of it."""
+    """Set the input of the moment build of each session."""
     before = before_each(sessions[0].session.user_id, [one.place for one in sessions])
     for one, then in zip(sessions, before, strict=True):
         one.before = then
@@ -205,7 +205,7 @@ def _build(sessions: Sequence[Quiet], profile: Profile, prompt: PromptVersion) -
 
 
 def _form(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
-    """Note with each session what is formed of it; make the streams that aren't there."""
+    """Set the input of the formation of each session, and create missing streams."""
     forming = [one for one in sessions if one.shown(one.unformed)]
     if not forming:
         return
@@ -220,7 +220,7 @@ def _form(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
 
 
 def _digest(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
-    """Note with each session of which all turns are taken what its digest is made of."""
+    """Set the input of the digest of each session that is settled completely."""
     whole = [one for one in sessions if one.is_whole]
     boundaries = Message.objects.for_user(sessions[0].session.user).partitions()
     events = boundaries.filter(session__in=[one.session for one in whole]).order_by("session_id", "-sequence", "-id")

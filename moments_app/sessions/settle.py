@@ -111,7 +111,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         return digester()
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
-        """Wait while the model that a stream names for itself is left alone.
+        """Wait while the circuit of a stream's own model is open.
 
         Raises:
             Waits: it is.
@@ -128,7 +128,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         return claim_sessions(job, most=most) or Skipped("not quiet")
 
     def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Sequence[Thought]:
-        """Call the engine, for all sessions at once where it takes that; return the first sessions it had answers for.
+        """Call the engine, in one call if possible. Return the results of the sessions before the first one that fails.
 
         Raises:
             EngineError: it had no answer for the first of them.
@@ -147,7 +147,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         return thoughts
 
     def commit(self, job: Job, input: SettleInput, answer: Sequence[Thought]) -> None:
-        """Write everything and complete the jobs; where one of the other sessions forbids it, of this job's alone.
+        """Write all sessions and complete their jobs. If that fails, do this only for the session of this job.
 
         Raises:
             ClaimLost: the job was taken over, or the person or the session is gone.
@@ -162,7 +162,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         _store(job, input, answer[:1])
 
     def workload(self, *, everything: bool) -> Workload | None:
-        """Return what shared calls take; calls for one thing each are told by the processes that make them."""
+        """Return the workload of combined calls. Processes that make separate calls return their own workload."""
         if not settling_combines():
             return None
         turns = Cast(turns_that(Greatest(UNBUILT, UNFORMED), everything=everything), FloatField())
@@ -176,7 +176,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
 
 
 def _asked_at_once(sessions: Sequence[Quiet], engine: Engine) -> tuple[Engine, Sequence[Quiet]]:
-    """Have a model asked for several sessions in one call, or else for the first one.
+    """Ask the model for all sessions in one call. If that fails, ask it for the first session only.
 
     Returns:
         The engine that has the answers, and the sessions that it has them for; the engine as it was where each request
@@ -209,11 +209,11 @@ def _parts(one: Quiet, number: int) -> list[Part]:
 
 
 class _SoFar:
-    """What came of the sessions before, as the next ones are shown it.
+    """Collects the results of earlier sessions, which later sessions are shown.
 
     Args:
         profile: at the claim.
-        carries: the engine is shown it; else it was asked for all sessions with what was known at the claim.
+        carries: whether the engine is shown these results. If not, the answers came in one call.
     """
 
     def __init__(self, profile: Profile, *, carries: bool) -> None:
@@ -263,11 +263,11 @@ class _SoFar:
 
 
 def _no_progress(_done: int, _total: int) -> None:
-    """Tell nobody: progress is told by session."""
+    """Ignore the progress within a session. Only finished sessions count."""
 
 
 def _with_changes(now: Sequence[Line], shown: Sequence[Line], after: Sequence[Line]) -> list[Line]:
-    """Return lines with the changes between two other states of them; of two changes of a line the first stands."""
+    """Return `now` with the changes from `shown` to `after`. If both change a line, keep the change in `now`."""
     known, kept = {_identity(line) for line in shown}, {_identity(line) for line in after}
     instead = {line.before: line for line in after if line.before}
     stays = kept | {_identity(line) for line in now} - known
@@ -334,7 +334,7 @@ def _locked(job: Job, user: int, sessions: Sequence[Quiet]) -> Mapping[int, Sess
 
 
 def _state(session: Session) -> tuple[Any, ...]:
-    """Return what makes a session another one."""
+    """Return the fields of a session that must not change between claim and commit."""
     done = session.built_to, session.formed_to, session.live_from_sequence
     return session.status, session.last_sequence, session.retraction_count, *done
 
@@ -406,7 +406,7 @@ FormedBy = tuple[Job, FormationInput, Formed, list[MemoryAtom]]
 
 
 def _groups(formed: Sequence[FormedBy]) -> Iterator[list[FormedBy]]:
-    """Yield what is added by one statement: a session that may end what another says comes in a later group."""
+    """Yield groups of sessions to add in one statement. Sessions with the same attribute are in different groups."""
     group: list[FormedBy] = []
     told: set[str] = set()
     for each in formed:

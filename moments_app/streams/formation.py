@@ -344,7 +344,7 @@ def end_named(atom: MemoryAtom, candidate: Candidate, input: FormationInput) -> 
 
 
 def count_from(session: Session, last_sequence: int) -> None:
-    """Have the intervals count what came after this turn."""
+    """Update the formation counters, so that the next formation counts only turns after `last_sequence`."""
     later = session.messages.turns().filter(user_id=session.user_id, sequence__gt=last_sequence)
     after = list(later.values_list("role", "tokens"))
     waiting = sum(weighted(role, tokens) for role, tokens in after)

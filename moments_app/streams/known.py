@@ -1,4 +1,4 @@
-"""What a formation is shown of the streams that it fills, so that nothing is said again and what is over can be ended.
+"""Select the existing items that a formation is shown, so that it doesn't repeat them and can end outdated facts.
 
 Of a person's own streams these are the facts that hold, numbered: what lasts and what is new first. Of every stream it
 is the text and the latest other items.
@@ -20,10 +20,10 @@ READ = ("stream_id", "user_id", "is_candidate", "atom_type", "content", "worth",
 
 @dataclass(frozen=True)
 class Known:
-    """What streams have already.
+    """The existing items of streams.
 
     Args:
-        facts: the person's that hold, by the numbers by which an item says which of them it ends.
+        facts: the person's current facts, numbered. A new item names the facts that it ends by number.
         current: the text and the items of a stream, by its label.
     """
 

@@ -19,7 +19,7 @@ LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
 CHECKED_EVERY = timedelta(minutes=30)  # all sessions, for work that nobody asked for
 COLD_AFTER = timedelta(minutes=10)  # a session idle for longer is formed below the intervals
-FEWEST_TURNS = 4  # that are formed or digested before a session is settled
+FEWEST_TURNS = 4  # minimum number of new turns for a formation or digest before the session is settled
 DIGESTED_TURNS = 8  # live turns from which a request makes a digest
 KEEP_RECENT = 8  # newest turns that the digest of an active session leaves live
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)

@@ -59,12 +59,12 @@ class TestPages:
     def test_row_35_whatever_page_tells_of_a_person_is_an_event(self, eve: Client, session: Session) -> None:
         moment = Moment.objects.earliest("pk")
         pages = {
-            change_url(session.user): "profile",
+            change_url(session.user): "person",
             change_url(session): "session: change",
             tab_url(session, "details"): "session: details",
             tab_url(session, "context"): "session: context",
             tab_url(session, "turns"): "session: turns",
-            reverse("admin:sessions_app_userprofile_versions", args=[session.user_id]): "profile: versions",
+            reverse("admin:sessions_app_userprofile_versions", args=[session.user_id]): "person: versions",
             change_url(moment): "moment",
             f"{change_url(moment).removesuffix('change/')}history/": "moment: history",
             reverse("admin:moments_app_moment_reading", args=[moment.pk]): "moment: reading",

@@ -28,9 +28,9 @@ def form_memories(request: FormationRequest) -> FormationAnswer:
 
 
 def _fitting(section: StreamSection, kept: Sequence[Sentence], labels: set[str]) -> list[Sentence]:
-    """Return what a stream may take: of a person what lasts, of a session all else, of a shard what its prompt names.
+    """Return the sentences for a stream: lasting ones for a user, others for a session, matching ones for a shard.
 
-    What the person's stream takes is no item of the session's; a shard never takes what people say of themselves.
+    The session stream doesn't repeat sentences of the user stream. Shards take no sentences about their speaker.
     """
     if section.label == PERSON:
         return [one for one in kept if _is_of_user(one)]
@@ -46,7 +46,7 @@ def _is_of_user(sentence: Sentence) -> bool:
 
 
 def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
-    """Return what a stream gets: observations, and as facts what has one value at a time or is too long for one."""
+    """Return a stream's entry: its facts are sentences with an attribute, or too long for an observation."""
     facts, observations = section.fact_words, section.observation_words
     observed = [one for one in fitting if one.length <= observations and not (facts and one.attribute)]
     stated = [one for one in fitting if one.length <= facts and (one.attribute or one.length > observations)]

@@ -9,7 +9,7 @@ WHO, PEOPLE, WORK, HEALTH, PLANS, LIKES = "who", "people", "work", "health", "pl
 INSTRUCTION, OTHER = "instruction", "other"  # how they want to be answered; what lasts in a language with fewer words
 # How much longer something is true and asked for than what merely happened.
 DURABLE = {WHO: 1.0, PEOPLE: 0.8, HEALTH: 0.7, INSTRUCTION: 0.7, WORK: 0.5, LIKES: 0.5, PLANS: 0.4, OTHER: 0.8}
-START = 48  # characters in which somebody who tells of themselves says so
+START = 48  # characters at the start that are searched for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
@@ -74,7 +74,7 @@ def is_advice(text: str) -> bool:
 
 
 def kinds_of(text: str, language: str) -> tuple[str, ...]:
-    """Return what lasts of what a sentence tells of its speaker, the longest first; none if it isn't about them."""
+    """Return the kinds of lasting information that a sentence has about its speaker, usually most durable first."""
     if language != ENGLISH:
         return (OTHER,) if is_of_speaker(text, language) and _has_lasting_word(text, language) else ()
     if is_instruction(text):

@@ -91,7 +91,7 @@ def language_of(text: str) -> str:
 
 @cache
 def _told_by() -> dict[str, tuple[str, ...]]:
-    """Return the languages that a word speaks for."""
+    """Return the languages that each word is typical of."""
     found: dict[str, list[str]] = {}
     for code in LANGUAGES:
         more = word_set("chat words") if code == ENGLISH else frozenset()

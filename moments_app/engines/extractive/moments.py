@@ -64,7 +64,7 @@ def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:
 
 
 def _tags(window: Window, phrases: Counted) -> list[str]:
-    """Return what several turns are about; where little is said again, also what one of them names."""
+    """Return the best phrases of several turns. If there are fewer than three, add the best phrases of any turn."""
     recurring = phrases.best(window.weights, TAGS, least=2)
     if len(recurring) >= 3:
         return recurring
@@ -72,7 +72,7 @@ def _tags(window: Window, phrases: Counted) -> list[str]:
 
 
 def _name(tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
-    """Return the tags that say most as a name, or the day where all of these are taken.
+    """Return an unused name made of the first tags. If those names are taken, add the date.
 
     Args:
         tags: of the moment.
@@ -95,7 +95,7 @@ def _in_turn(chosen: Sequence[Sentence]) -> str:
 
 
 def _most_central(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentence]:
-    """Return the statements that say most and stand alone, unlike each other, in order; without any, what was asked."""
+    """Return the most informative statements in order, without similar ones; without statements, other sentences."""
     stated = [one for one in own if one.is_statement]
     asked = [one for one in own if one.turn.role == "user" and one.terms]
     return _of_most(stated, weights) or _of_most(asked, weights) or _of_most(own, weights)

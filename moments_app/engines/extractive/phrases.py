@@ -19,13 +19,13 @@ LONGEST = 2  # words
 SHORTEST = 3  # letters
 WIDE_LENGTHS = (4, 3, 2)  # characters
 PHRASE_MAX = 60  # characters
-OFTEN = 0.8  # how a phrase's worth grows with the sentences that have it: less than they do
+OFTEN = 0.8  # exponent of the number of sentences in the score of a phrase
 SHARED = 1.5  # how much more it is worth where more than one speaks of it
 TOPICS = 5  # of one answer
 OWN = 2  # of the person's turns that name a topic, at least
-RECURRING = 3  # of them, with the moments before
+RECURRING = 3  # minimum number of the user's turns and earlier moments that name a new topic
 APART = 0.5  # of the window, between the first and the last
-BEFORE = 2  # moments, where the turns are near each other
+BEFORE = 2  # minimum number of earlier moments for a topic whose turns are close together
 _LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # with the vowel signs of Hindi
 _TOKEN = re.compile(rf"{_LETTERS}(?:['’-]{_LETTERS})*|\d[\w.,:/-]*|[^\w\s]")
 _WIDE_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
@@ -79,7 +79,7 @@ def _stems(phrase: str) -> Phrase:
 
 
 class Counted:
-    """Phrases counted over sentences, each once a sentence; of a phrase of several words its parts as well.
+    """Counts the sentences that contain a phrase, for all phrases and their parts.
 
     Args:
         without: stems that no phrase may have, such as the names of the speakers.
@@ -143,7 +143,7 @@ def _overlap(one: Phrase, other: Phrase) -> bool:
 
 
 def counted(sentences: Iterable[Sentence], names: Iterable[str]) -> Counted:
-    """Return what sentences name, but for names of people.
+    """Count the phrases of sentences, without names of people.
 
     Args:
         sentences: to count; only what is said or asked counts.

@@ -38,10 +38,10 @@ _PARTICULAR = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
 
 @dataclass(frozen=True)
 class Speaker:
-    """Who says something.
+    """The speaker of a sentence.
 
     Args:
-        name: theirs; "User", "Assistant" or the tool's where nobody says it.
+        name: the name; "User", "Assistant" or the name of the tool if it is unknown.
         is_named: the application or the transcript names them.
     """
 
@@ -87,7 +87,7 @@ class Sentence:
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
-        """What lasts of what it tells of its speaker, the longest first."""
+        """The kinds of lasting information about the speaker, usually most durable first."""
         return kinds_of(self.core, self.language)
 
     @property
@@ -105,7 +105,7 @@ class Sentence:
 
     @cached_property
     def is_statement(self) -> bool:
-        """True if it says something, in a language that is known."""
+        """True if it is long enough, mostly letters, and neither a question nor a reaction."""
         if self.is_question or self.is_reaction or not self._is_long_enough:
             return False
         letters = sum(character.isalpha() or character.isspace() for character in self.text)
@@ -113,7 +113,7 @@ class Sentence:
 
     @property
     def is_reaction(self) -> bool:
-        """True if it only answers to what the other said, advises, or passes the time."""
+        """True if it is only a reaction, advice or small talk, which is recognized in English only."""
         if self.language != ENGLISH or self.attribute or INSTRUCTION in self.kinds:
             return False
         return is_reaction(self.core) or is_advice(self.core)
@@ -134,7 +134,7 @@ class Sentence:
 
     @cached_property
     def attribute(self) -> str:
-        """What of its speaker it gives a value, such as their home; blank for most."""
+        """The attribute of the speaker that it states, such as `home`; usually blank."""
         found = statement_of(f"{self.speaker.name}: {self.core}")
         return found.attribute if found and found.subject == self.speaker.name else ""
 
@@ -214,7 +214,7 @@ class Window:
 
 
 def quotes_of(sentence: str) -> list[str]:
-    """Return a sentence, or its parts where several of them give its speaker different attributes: each may end alone.
+    """Return a sentence, split into parts if they state different attributes, because each of these can end separately.
 
     "My name is Nora, I live in Oslo" gives a name and a home. A part that shares its subject repeats it: "I live in
     Oslo", "I … work as a nurse".

@@ -1,4 +1,4 @@
-"""What passes the time: descriptions in brackets, greetings, names called, interjections, reactions."""
+"""Recognize text without content: bracketed descriptions, greetings, forms of address, interjections, reactions."""
 
 import re
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _NICKNAME = 3  # letters of a name that are a way to call somebody
 
 
 def parts_of(text: str) -> list[str]:
-    """Return a text without descriptions of what was shared or done, divided where a picture stands between."""
+    """Return a text without bracketed descriptions and emoticons, split at emoji between sentences."""
     return [part for part in _PICTURES_BETWEEN.split(_ASIDE.sub(" ", text)) if part.strip()]
 
 

@@ -1,4 +1,4 @@
-"""Whether a sentence leans on what stands around it: by how it begins, or a pronoun that nothing before explains."""
+"""Recognize sentences that need context, by certain phrases or by a pronoun without an antecedent."""
 
 import re
 

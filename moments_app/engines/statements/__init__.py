@@ -1,4 +1,4 @@
-"""What a sentence says of whom: the attribute that it gives a value, since when, and whether it is held as true.
+"""Read statements from sentences: subject, attribute, value, start date, and whether they are held as true.
 
 Model engines write sentences in the third person ("Nora moved to Bergen on 3 March 2026."); the engine without a model
 quotes what people say of themselves ("Nora: I moved to Bergen"). Both are read alike, so what one of them says can end

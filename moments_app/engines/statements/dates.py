@@ -156,7 +156,7 @@ def _weekday(weekday: int, step: int, said_on: date) -> date:
 
 
 def _year(ends: int, step: int, said_on: date) -> int:
-    """Return the year of what ends with a month: the last that is over, or the first that is to come."""
+    """Return the year of the last, current or next season or month, by the month in which it ends."""
     if step < 0:
         return said_on.year - (ends >= said_on.month)
     return said_on.year + (ends < said_on.month or (step > 0 and ends == said_on.month))

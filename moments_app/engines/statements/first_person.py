@@ -1,4 +1,4 @@
-"""What people say of themselves in languages other than English: their name, home and work, and what ended of it.
+"""Patterns for people's own name, home and work in languages other than English, and for the end of these.
 
 The patterns are few and short. A sentence that none of them fits has no attribute; it is kept as it was said.
 """

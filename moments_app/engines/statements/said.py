@@ -60,7 +60,7 @@ _KIN = (
 )
 _CALLED = rf"(?P<value>{_PROPER}(?: {_PROPER})?)"
 _NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_PROPER}(?: {_PROPER})?)")
-# What follows "I am" with a capital letter and is no name: where people are from, what they believe.
+# Capitalized words after "I am" that aren't names, such as nationalities and religions.
 _NO_NAME = (
     r"(?!\w+(?:ish|ese|ch|ic|gian|lian|ican|sian|rian|dian|mian|nian|tian|pean|uan|ish)\b|German|Greek|Dutch|Muslim"
     r"|Jewish|Hindu|Buddhist|Thai|Finn|Dane|Swede|Roman|Swiss|Iraqi|Pakistani|Not\b|OK|Ok|Fine|Good)"

@@ -1,4 +1,4 @@
-"""What a sentence doesn't hold as true: dreams, wishes, suppositions, questions, and what somebody else is quoted with.
+"""Recognize sentences that aren't held as true: dreams, wishes, suppositions, questions, and quotes of other people.
 
 Each language has a few words that tell it. A sentence that none of them is in is taken at its word.
 """
