@@ -152,8 +152,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__gt=Now())
 
     def stalled(self) -> Self:
-        """Keep those that have failed, or wait, because of a failure that is known."""
-        return self.filter(failure__isnull=False, status__in=[Job.Status.QUEUED, Job.Status.FAILED])
+        """Keep those that have failed, or that wait or run again, because of a failure that is known."""
+        return self.filter(failure__isnull=False, status__in=[*Job.OPEN, Job.Status.FAILED])
 
     def cancelled(self) -> Self:
         """Keep those that somebody cancelled."""
@@ -695,7 +695,7 @@ class Job(models.Model):
         if other := same.exclude(pk=self.pk).first():
             raise CannotChange(f"Job {other.job_id} already does the same work, so this one is not needed.")
         state = {"status": Job.Status.QUEUED, "run_after": Now(), "finished_at": None}
-        state |= {"held_since": None, "circuit": None, "failure": None}
+        state |= {"held_since": None, "circuit": None}
         this = Job.objects.filter(pk=self.pk)
         # The run that was cancelled may still think. Its claim is the number of its attempt, so that isn't given again.
         cancelled = this.cancelled().update(result={}, **state)
