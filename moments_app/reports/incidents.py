@@ -178,27 +178,28 @@ class _Found:
         self._calls = _newest_calls(engines)
         self._answered = _last_answers({call.person for call in self._calls if call.person and not call.ok})
         self._names: dict[int, str] = {}
+        self._lone: set[tuple[str, int | None]] = set()  # engines, and people who are the cause of what fails there
 
     # --- sorting jobs into incidents ---
 
     def sorted_out(self) -> dict[Key, _Work]:
         """Return the jobs of each incident."""
         rows = _stalled()
-        lone = {
+        self._lone = {
             (engine, person)
             for (engine, person), has_failed in _engines_and_people(rows, self._groups).items()
             if self._is_lone(engine, person, has_failed=has_failed)
         }
-        lone |= {(c.engine, c.failing[0]) for c in self._circuits if not c.holds_all and c.failing}
+        self._lone |= {(c.engine, c.failing[0]) for c in self._circuits if not c.holds_all and c.failing}
         works: dict[Key, _Work] = defaultdict(_Work)
-        is_many = len({person for _, person in lone}) > APART
+        is_many = len({person for _, person in self._lone}) > APART
         for row in rows:
             group = self._groups.get(row["failure"])
             if group is None:  # it failed since the groups were read
                 continue
             person = row["user"]
             key = ("people" if is_many else "person", None if is_many else person)
-            work = works[key if (group.engine, person) in lone else self._key(group)]
+            work = works[key if (group.engine, person) in self._lone else self._key(group)]
             work.number[group.process, row["status"]] += row["number"]
             work.by_failure[group.pk] += row["number"]
             work.since.append(row["since"])
@@ -377,8 +378,8 @@ class _Found:
     def _told_of_engine(self, work: _Work, failures: list[FailureGroup], failed: int) -> tuple[str, str, str]:
         engines = sorted({failure.engine for failure in failures} | {circuit.engine for circuit in work.circuits})
         name = " and ".join(engines)
-        bad = [call for call in self._calls if not call.ok and call.engine in engines]
-        good = [call for call in self._calls if call.ok and call.engine in engines]
+        calls = [c for c in self._calls if c.engine in engines and (c.engine, c.person) not in self._lone]
+        bad, good = ([call for call in calls if call.ok == ok] for ok in (False, True))
         if work.circuits:
             cause = f"{name} {WHAT.get(work.circuits[0].reason, 'fails')}"
             evidence = f"The last answer was at {_at(good[0].at)}." if good else "No call was answered in the last day."
@@ -392,7 +393,9 @@ class _Found:
         """Return how many of the recent calls failed, with one that was answered."""
         recently = timezone.now() - RECENTLY
         failed, answered = (sum(call.at >= recently for call in calls) for calls in (bad, good))
-        share = f"{failed:,} of {failed + answered:,} calls in the last hour failed." if failed else ""
+        number = failed + answered
+        share = f"{failed:,} of {number:,} calls in the last hour failed." if failed else ""
+        share = "The only call in the last hour failed." if failed == number == 1 else share
         return f"{share} {self._tested(bad, good)}" if bad and good else share
 
 
@@ -402,7 +405,7 @@ def _remedy_of_engine(kind: str, failed: int, bad: list[Call], good: list[Call])
         return "Nothing to do now: the jobs are retried automatically."
     if bad and good and good[0].at > bad[0].at:
         return "The engine answered since. Press Retry all."
-    return f"{MEND.get(kind, 'Find out why the engine fails.')} {TRY_ONE}"
+    return f"{MEND[kind]} {TRY_ONE}" if kind in MEND else "Press Try one: it tests with one job whether it answers."
 
 
 def _remedy_when_open(circuits: list[Circuit]) -> str:
