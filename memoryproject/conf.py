@@ -562,9 +562,9 @@ class LimitSettings(Group):
         15,
         gt=0,
         le=3600,
-        description="Maximum duration of a REST or MCP request, in seconds. The time to receive the request body "
-        "doesn't count. Longer requests get 503. Exports, erasures, deletions, retractions and streamed "
-        "responses have no such limit. For the chat endpoint, the setting limits each database statement.",
+        description="Maximum duration of a REST or MCP request after its body has arrived, in seconds. Longer "
+        "requests get 503. Exports, erasures, deletions, retractions and streamed responses have no such "
+        "limit. For chat requests, this is the maximum duration of a database statement.",
     )
     budget_seconds: float = Field(
         2,
@@ -612,20 +612,17 @@ class DailyLimitSettings(Group):
     application_requests: int = Field(
         0,
         ge=0,
-        description="Maximum number of requests per day (UTC) for each application. Further requests get 429. `0`: no "
-        "limit.",
+        description="The same limit as `DAILY_LIMITS__KEY_REQUESTS`, for each application.",
     )
     application_model_calls: int = Field(
         0,
         ge=0,
-        description="Maximum number of model calls per day (UTC) for each application. When it is reached, jobs wait "
-        "until the next day. `0`: no limit.",
+        description="The same limit as `DAILY_LIMITS__KEY_MODEL_CALLS`, for each application.",
     )
     application_usd: Decimal = Field(
         Decimal(0),
         ge=0,
-        description="Maximum cost of model calls per day (UTC) for each application, in USD. When it is reached, jobs "
-        "wait until the next day. `0`: no limit.",
+        description="The same limit as `DAILY_LIMITS__KEY_USD`, for each application.",
     )
 
 
@@ -680,8 +677,8 @@ class NotifySettings(Group):
     webhook_url: str = Field(
         "",
         pattern=r"^(https?://.+)?$",
-        description="URL to which the platform sends a JSON notification when the site goes up or down, or works only "
-        "in part.",
+        description="URL to which the platform sends a JSON notification when the state of the site (up, degraded or "
+        "down) changes.",
     )
     webhook_secret: SecretStr = Field(
         SecretStr(""),
@@ -690,8 +687,8 @@ class NotifySettings(Group):
     )
     command: str = Field(
         "",
-        description="Command that runs when the site goes up or down, or works only in part. It runs without a shell. "
-        "Environment variables describe the change.",
+        description="Command that runs when the state of the site changes. It runs without a shell. Environment "
+        "variables describe the change.",
     )
 
     @field_validator("command")
@@ -734,8 +731,8 @@ class Settings(Group):
     )
     worker_database_url: str = Field(
         "",
-        description="URL of the same database for workers. Its login must be a member of the role `memory_worker`. If "
-        "unset, workers use `DATABASE_URL`.",
+        description="The same as `WEB_DATABASE_URL`, for workers. The login must be a member of the role "
+        "`memory_worker`.",
     )
     database_pool_size: int = Field(
         10, ge=1, le=500, description="Maximum number of database connections that each web process opens."
