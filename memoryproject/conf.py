@@ -164,8 +164,8 @@ class MomentBuilderSettings(Group):
         0.3,
         ge=0.1,
         le=0.5,
-        description="Share of a session's turns that stay live after a build. If the session has more turns than "
-        "`MOMENT_BUILDER__MESSAGE_THRESHOLD`, this is a share of that threshold.",
+        description="Share of a session's turns that stay live after a build. In longer sessions, the share of "
+        "`MOMENT_BUILDER__MESSAGE_THRESHOLD` turns stays live.",
     )
     prompt_resource_uri: str = Field(
         "", description="URI of the prompt that builds moments. If unset, `rem://prompts/moment-builder` is used."
