@@ -164,8 +164,9 @@ class MomentBuilderSettings(Group):
         0.3,
         ge=0.1,
         le=0.5,
-        description="Share of a session's turns that stay live after a build. In longer sessions, the share of "
-        "`MOMENT_BUILDER__MESSAGE_THRESHOLD` turns stays live.",
+        description="Share of turns that stay live after a build, such as `0.3` for 30 %. The platform multiplies it "
+        "by the number of turns in the session, or by `MOMENT_BUILDER__MESSAGE_THRESHOLD` if this is "
+        "less.",
     )
     prompt_resource_uri: str = Field(
         "", description="URI of the prompt that builds moments. If unset, `rem://prompts/moment-builder` is used."
