@@ -830,8 +830,8 @@ class Settings(Group):
     anonymous_rate: int = Field(
         20,
         ge=1,
-        description="Maximum number of requests per second without a valid key or login that a web process accepts "
-        "from one IP address. It rejects further requests with 429.",
+        description="Maximum number of requests per second that a web process accepts from one IP address without a "
+        "valid key or login. It rejects further requests with 429.",
     )
     api_max_body_bytes: int = Field(
         16_777_216, ge=1_000, description="Maximum size of a request body, in bytes. Larger requests get 413."
