@@ -17,6 +17,8 @@ from django.db.migrations import Migration
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 
+from sessions_app.at_once import joined
+
 
 class RunDeferredSQL(Operation):
     """Run the SQL that earlier operations deferred."""
@@ -70,14 +72,14 @@ class AddIndexOnce(AddIndexConcurrently):
 
 
 def make_resumable(plan: Sequence[tuple[Migration, bool]], **_: Any) -> None:
-    """Make each migration of the plan resumable. A receiver of `pre_migrate`.
+    """Make each migration of the plan resumable, and quicker. A receiver of `pre_migrate`.
 
     Args:
         plan: the migrations, each with whether it is to be reversed.
     """
     for migration, is_unapplied in plan:
         if not is_unapplied:
-            repeatable = [*map(_once, migration.operations), RunDeferredSQL()]
+            repeatable = [*map(_once, joined(migration.operations)), RunDeferredSQL()]
             migration.operations = repeatable  # type: ignore[misc]
 
 

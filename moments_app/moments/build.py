@@ -49,6 +49,7 @@ class BuildMoments(Process[BuildInput, Built]):
     """Divides what waits in a session into moments."""
 
     name = "build_moments"
+    makes = "moments of new messages"
     prompt_purpose = PromptResource.Purpose.MOMENT_BUILDER
 
     def caller(self, job: Job) -> Caller:

@@ -64,6 +64,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
     """Replaces the moments of a session, a build a run."""
 
     name = "rebuild_moments"
+    makes = "rebuilt moments"
     lane = Lane.BULK
 
     def caller(self, job: Job) -> Caller:

@@ -88,6 +88,7 @@ class Embed(Process[EmbedInput, Vectors]):
     """Gives a batch of texts their vectors."""
 
     name = "embed"
+    makes = "new texts in searches by meaning"
     lane = Lane.INDEX
     is_upkeep = True
     sweep_timing = Timing(minutes=10)

@@ -105,6 +105,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
     """Brings quiet sessions up to date, and clears them."""
 
     name = "settle"
+    makes = "memory of quiet sessions"
     lane = Lane.BULK
 
     def caller(self, job: Job) -> Caller:

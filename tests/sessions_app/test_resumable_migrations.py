@@ -8,10 +8,11 @@ from django.db import ProgrammingError, connection
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
-from django.db.migrations.operations import CreateModel
-from django.db.models import CASCADE, AutoField, ForeignKey, Index
+from django.db.migrations.operations import AddField, AddIndex, AlterField, CreateModel
+from django.db.models import CASCADE, AutoField, BigIntegerField, ForeignKey, Index, IntegerField
 
-from sessions_app.resumable_migrations import make_resumable
+from sessions_app.at_once import AtOnce
+from sessions_app.resumable_migrations import RunDeferredSQL, make_resumable
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,6 +47,17 @@ class Creating(Migration):
             "referring",
             [("id", AutoField(primary_key=True)), ("to", ForeignKey("sessions_app.created", CASCADE))],
         ),
+    ]
+
+
+class Adding(Migration):
+    """A migration of several columns, one of which it alters."""
+
+    operations = [
+        AddField("application", "first", IntegerField(null=True)),
+        AddField("application", "second", IntegerField(null=True)),
+        AddIndex("application", Index(fields=["second"], name="added_index")),
+        AlterField("application", "first", BigIntegerField(null=True)),
     ]
 
 
@@ -90,6 +102,19 @@ def test_row_46_a_migration_is_recorded_in_its_own_transaction() -> None:
     with pytest.raises(KeyboardInterrupt):
         apply(Creating("0999_creating", "sessions_app"), record=fail)
     assert {"sessions_app_created", "sessions_app_referring"}.isdisjoint(connection.introspection.table_names())
+
+
+def test_operations_in_a_row_are_applied_at_once_unless_one_alters_what_another_adds() -> None:
+    migration = Adding("0999_adding", "sessions_app")
+    apply(migration)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT attname, format_type(atttypid, NULL), to_regclass('added_index') IS NOT NULL FROM pg_attribute "
+            "WHERE attrelid = 'sessions_app_application'::regclass AND attname IN ('first', 'second') ORDER BY 1"
+        )
+        assert cursor.fetchall() == [("first", "bigint", True), ("second", "integer", True)]
+        cursor.execute("ALTER TABLE sessions_app_application DROP COLUMN first, DROP COLUMN second")
+    assert [type(operation) for operation in migration.operations] == [AtOnce, AlterField, RunDeferredSQL]
 
 
 def test_row_33_a_migration_without_a_transaction_can_be_run_again() -> None:
