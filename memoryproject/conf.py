@@ -392,8 +392,7 @@ class EmbeddingSettings(Group):
     document_prefix: str | None = Field(
         None,
         max_length=255,
-        description="Text that the platform adds before each stored text when it embeds the text. If unset, the "
-        "platform uses the usual prefix of the model.",
+        description="The same as `EMBEDDING__QUERY_PREFIX`, for stored texts.",
     )
     input_types: str | None = Field(
         None,
@@ -468,8 +467,8 @@ class RerankSettings(Group):
     base_url: str = Field(
         "",
         pattern=r"^(https?://.+)?$",
-        description="URL of a reranker, which reorders the best 50 results of a search. It must support the `/rerank` "
-        "API of Cohere, Jina, TEI and vLLM. Example: `https://api.cohere.com/v2`. If unset, results are "
+        description="URL of a reranker with the `/rerank` API of Cohere, Jina, TEI and vLLM, such as "
+        "`https://api.cohere.com/v2`. It reorders the best 50 results of a search. If unset, results are "
         "not reranked.",
     )
     api_key: SecretStr = Field(SecretStr(""), description="API key of the reranker.")
