@@ -59,7 +59,7 @@ def _away(course: Course, name: str, seconds: float, failure: Failure) -> Row:
         course.provider.failure = well
         began, ended = time.monotonic(), now()
         fault.row.times = 1
-        fault.row.remark(f"{calls} model calls meanwhile")
+        fault.row.remark(f"model calls in that time: {calls}")
         wait_until_caught_up(course.site, ended, AWAY)
         fault.row.seconds.append(time.monotonic() - began)
     return fault.row

@@ -186,7 +186,7 @@ def _refuse_what_moved(session: Session, user: UserProfile, input: BuildInput) -
     if profile_of(user) != input.profile:
         raise Moved("The profile changed while the engine was thinking.")
     if not input.known.holds():
-        raise Moved("Moments that the engine was told of are gone.")
+        raise Moved("Moments that the engine received were deleted.")
 
 
 def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, moments: Sequence[Moment]) -> None:

@@ -145,7 +145,7 @@ class Embed(Process[EmbedInput, Vectors]):
         if input.session:
             session = locked_session(job)
             if session.embedded_to != input.session.embedded_to:
-                raise Moved("These turns were embedded meanwhile.")
+                raise Moved("Another job already embedded these turns.")
             Session.objects.filter(pk=session.pk).update(embedded_sequence=input.last_sequence)
             is_more |= session.last_sequence > input.last_sequence  # an append asked while this job was open
         refused = sum(isinstance(vector, str) for _text, vector in answer)

@@ -192,10 +192,10 @@ def _delete_all(user: UserProfile) -> None:
         connection.check_constraints()
     except IntegrityError as error:
         table = getattr(getattr(error.__cause__, "diag", None), "table_name", None)
-        raise SomethingLeft(f"Rows of {table} still refer to what was to be erased. Nothing was.") from None
+        raise SomethingLeft(f"Rows of {table} still refer to the person. Nothing was erased.") from None
     left = holdings(user) + Counter(events=Event.objects.filter(user_pk=user.pk).count())
     if left:
-        raise SomethingLeft(f"Rows would have been left: {', '.join(left)}. Nothing was erased.")
+        raise SomethingLeft(f"Rows of these tables would remain: {', '.join(left)}. Nothing was erased.")
 
 
 # --- logs, which stay ---
