@@ -19,7 +19,8 @@ from tests.support.waiting import wait_until
 
 CLIENT = blocking_client.PACKAGE.parents[1]
 MEMORY = "from memory_platform.client import CannotStart, Memory\nmemory = Memory('nora', embedded=True)\n"
-HELD = "print(memory.client._base, flush=True)\ninput()\nprint(memory.context('Where are my bees?')['context'])\n"
+FORKED = "import os, sys\nif not (pid := os.fork()):\n    sys.exit()\nos.waitpid(pid, 0)\n"
+HELD = "print(memory.client._base, flush=True)\ninput()\nmemory.sessions()\n"
 
 
 def _environment(folder: Path, *paths: Path) -> dict[str, str]:
@@ -45,10 +46,10 @@ def _printed(code: str, folder: Path, **variables: str) -> str:
 
 @contextmanager
 def _using(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A process that uses a folder's site, and the address; it asks for a context when a line is sent to it."""
+    """A process that uses a folder's site, and the address. It forks one that ends, and uses the site after a line."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(
-        [sys.executable, "-c", MEMORY + HELD],
+        [sys.executable, "-c", MEMORY + FORKED + HELD],
         env=_environment(folder, BASE_DIR, CLIENT),
         cwd=folder,
         stdin=pipe,
@@ -98,13 +99,6 @@ def test_a_context_manager_stops_the_site_unless_it_is_used_and_it_can_be_starte
     with migrated_folder() as folder:
         assert _printed(code, folder).count("I keep bees behind the workshop.") == 2
         assert of_folder(folder) == []
-
-
-@pytest.mark.slow(seconds=30)
-def test_a_forked_process_that_ends_leaves_the_site_running() -> None:
-    forked = "import os, sys\nif not (pid := os.fork()):\n    sys.exit()\nos.waitpid(pid, 0)\nprint(memory.sessions())"
-    with migrated_folder() as folder:
-        assert "sessions" in _printed(MEMORY + forked, folder)
 
 
 @pytest.mark.slow(seconds=20)
