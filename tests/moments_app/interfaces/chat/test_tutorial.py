@@ -75,11 +75,10 @@ def test_who_follows_the_tutorial_has_a_bot_that_remembers_and_forgets(
     reader = Reader(site, typed, monkeypatch)
     for language, text in blocks_in("tutorial.md"):
         reader.follow(language, text)
-    context, accepted, moments, profile = reader.responses
+    context, accepted, moments = reader.responses
     assert "The blue kiln arrives on 14 March." in context["context"]
     assert accepted["status"] == "accepted"
     assert ["kiln" in moment["summary"] for moment in moments["moments"]] == [True]
-    assert "Turin" in profile["summary"]
 
 
 def test_the_tutorial_names_settings_that_exist() -> None:
