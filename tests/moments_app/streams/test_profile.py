@@ -18,6 +18,8 @@ from tests.support.lives import say
 from tests.support.streams import form, note, written
 from tests.support.transcript import START, talk
 
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
 MARCH = datetime(2026, 3, 4, 8, tzinfo=UTC)
 
 
@@ -82,9 +84,6 @@ class TestDerived:
         ]
         profile = derived([*statements, written], UTC)
         assert (profile.interests, profile.preferred_topics) == (["bees", "painting"], ["kiln"])
-
-
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
 
 def everywhere(service: Api) -> dict[str, str]:
