@@ -57,7 +57,7 @@ class InstantEngine:
             )
             for start in range(0, count, TURNS_EACH)
         ]
-        return MomentAnswer(moments=moments, user_summary_update=WORDS, new_interests=["a", "b"])
+        return MomentAnswer(moments=moments)
 
 
 def figures(site: Site) -> list[Figure]:

@@ -24,8 +24,8 @@ OBSERVATION_WORDS, FACT_WORDS = 25, 50  # the most that an item of a person or a
 STEM = 5  # letters by which words are compared when lines are ranked
 TITLE = "Answers' words in what is remembered"
 NOTE = (
-    f"Share of the answers' content words in {BUDGET:,} tokens of memory. Unasked: a third each of the profile, facts "
-    "and moments' summaries, taken evenly from beginning to end. Asked: the lines of profile, facts and moments that "
+    f"Share of the answers' content words in {BUDGET:,} tokens of memory. Unasked: half each of the facts and "
+    "moments' summaries, taken evenly from beginning to end. Asked: the lines of facts and moments that "
     "share most with the question, by the words' rarity, best first. Kept: facts and observations. Seconds: to read a "
     "conversation once for facts and once for moments."
 )
@@ -35,9 +35,6 @@ NOTE = (
 class Memory:
     """What an engine made of a conversation, oldest first."""
 
-    profile: str = ""
-    interests: list[str] = field(default_factory=list)
-    topics: list[str] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
     observations: list[str] = field(default_factory=list)
     moments: list["MomentText"] = field(default_factory=list)
@@ -47,7 +44,7 @@ class Memory:
     def lines(self) -> list[str]:
         """All lines, each once."""
         told = [line for moment in self.moments for line in (moment.summary, *moment.detail.split("\n"))]
-        return list(dict.fromkeys(line for line in (*self.profile.split("\n"), *self.kept, *told) if line.strip()))
+        return list(dict.fromkeys(line for line in (*self.kept, *told) if line.strip()))
 
     @property
     def kept(self) -> list[str]:
@@ -99,21 +96,15 @@ def read(conversation: Conversation) -> Memory:
 
 def _read_session(memory: Memory, messages: Sequence[dict[str, str]]) -> None:
     from moments_app.engines.calls.moments import Journey, MomentRequest
-    from moments_app.engines.calls.profile import Profile
     from moments_app.engines.extractive import ExtractiveEngine
     from moments_app.engines.transcript import Turn
-    from sessions_app.models.user_profile import united
 
     turns = [
         Turn(number, message["role"], message["content"], datetime.fromisoformat(message["created_at"]))
         for number, message in enumerate(messages)
     ]
     _form(memory, turns)
-    profile = Profile(memory.profile, memory.interests, memory.topics)
-    built = ExtractiveEngine().build_moments(MomentRequest(turns, profile, Journey(), ""))
-    memory.profile = built.user_summary_update or memory.profile
-    memory.interests = united(memory.interests, built.new_interests)
-    memory.topics = united(memory.topics, built.new_preferred_topics)
+    built = ExtractiveEngine().build_moments(MomentRequest(turns, Journey(), ""))
     memory.moments += [
         MomentText(draft.name, draft.summary, draft.detail, draft.topic_tags, draft.emotion_tags, draft.present_persons)
         for draft in built.moments
@@ -155,7 +146,7 @@ def _found(question: Question, text: str) -> float:
 
 def unasked_text(memory: Memory) -> str:
     """Return the same text for every question: what would be shown before anything is known of it."""
-    parts = [memory.profile.split("\n"), memory.kept, [moment.summary for moment in memory.moments]]
+    parts = [memory.kept, [moment.summary for moment in memory.moments]]
     return "\n".join(spread(part, BUDGET // len(parts)) for part in parts)
 
 
@@ -201,7 +192,6 @@ def show(memory: Memory, step: int) -> None:
     for number, moment in list(enumerate(memory.moments))[::step]:
         print(f"\n## {number} {moment.name}\n\n{moment.summary}\n\n{moment.detail}\n")
         print(f"tags: {moment.tags}; feelings: {moment.feelings}; persons: {moment.persons}")
-    print(f"\n# Profile\n\n{memory.profile}\n\ninterests: {memory.interests}\ntopics: {memory.topics}")
     print("\n# Observations", *memory.observations, "\n# Facts", *memory.facts, sep="\n- ")
 
 

@@ -3,7 +3,7 @@
 An app of your own adds a process in the same way: by a module `processes`.
 """
 
-from moments_app.moments import build, rebuild, rebuild_profile
+from moments_app.moments import build, rebuild
 from moments_app.recall import count_words, embed, embed_all, index_archived
 from moments_app.sessions import digest, settle
 from moments_app.streams import consolidate, form
@@ -19,7 +19,6 @@ __all__ = [
     "form",
     "index_archived",
     "rebuild",
-    "rebuild_profile",
     "roll",
     "settle",
 ]

@@ -10,15 +10,15 @@ from moments_app.jobs.process import processes
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment, WebhookDelivery
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
-from moments_app.moments.profile_lines import follow_text
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.streams.add_statements import add_statements
+from moments_app.streams.edit_profile import edit_profile
 from moments_app.turns.platform_text import compare_lines, note_platform_text
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import DailyLimit, Event, Message, Session, UserProfile
-from sessions_app.signals import digest_wanted, statements_imported, turns_overdue
+from sessions_app.signals import digest_wanted, profile_edited, statements_imported, turns_overdue
 from sessions_app.transcript.append import NewMessage, messages_appended, messages_received
 from sessions_app.wake import wake_workers
 
@@ -32,7 +32,7 @@ def connect() -> None:
     digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
     for change in (post_save, post_delete):
         change.connect(take_up_work, sender=DailyLimit, dispatch_uid="moments_app.triggers")
-    post_save.connect(have_lines_follow, sender=UserProfile, dispatch_uid="moments_app.triggers")
+    profile_edited.connect(write_into_profile, dispatch_uid="moments_app.triggers")
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_again, sender=edited, dispatch_uid="moments_app.triggers")
     post_save.connect(tell_others, sender=Event, dispatch_uid="moments_app.triggers")
@@ -93,14 +93,9 @@ def embed_again(
     ask_to_embed("edit", **whose_memories(instance))
 
 
-def have_lines_follow(
-    instance: UserProfile, created: bool, update_fields: Collection[str] | None = None, **_: Any
-) -> None:
-    """Keep the lines of a profile's text that was changed, in whatever way; its latest version says by whom."""
-    if created or (update_fields is not None and "summary" not in update_fields):
-        return
-    latest = instance.versions.order_by("-pk").values_list("actor", flat=True).first()
-    follow_text(instance, latest or "")
+def write_into_profile(profile: UserProfile, edits: Mapping[str, Any], actor: str, **_: Any) -> None:
+    """Make what was written into a profile pinned statements."""
+    edit_profile(profile, edits, actor=actor)
 
 
 def take_up_work(**_: Any) -> None:

@@ -12,3 +12,7 @@ turns_overdue = Signal()
 # Sent by `import_sessions`, in a transaction that holds the people, with `people` (user_ids to profiles) and what
 # another system remembered of them (`statements`). A receiver returns how many of them are new.
 statements_imported = Signal()
+
+# Sent in the transaction of a request that edits a profile, which is locked, with `profile`, the `edits` (fields to
+# their values) and the `actor`.
+profile_edited = Signal()

@@ -14,7 +14,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
-from moments_app.models import MemoryAtom, ProfileLine, StreamVersion
+from moments_app.models import MemoryAtom, StreamVersion
 from sessions_app.models import Application, LoginLimit, Session, UserProfile
 from sessions_app.people.provenance import declared
 
@@ -22,7 +22,6 @@ MOST_ROWS = 3  # of a table
 NAMED = ("q", "user_id", "query")  # by which pages are asked for something
 ROWS_OF: dict[str, type[Model]] = {
     "candidate": MemoryAtom,
-    "line": ProfileLine,
     "session_pk": Session,
     "user_pk": UserProfile,
     "version": StreamVersion,

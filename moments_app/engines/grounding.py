@@ -28,14 +28,12 @@ FEW_WORDS = 6  # with fewer, a sentence isn't judged by that share
 FEW_BYTES = 60  # with fewer, nor by its language; scripts with a meaning a letter have more of them
 NAME_STEM = 5  # letters by which forms of a name are the same: Tuscan, Tuscany
 ASKED_SHARE = 0.6  # minimum share of an order's words in an order of the user, to accept it
-KEPT_SHARE = 0.3  # of a profile's words that the next one still has; else it was replaced, not carried on
 
 INSTRUCTION = "instruction to the reader"
 LANGUAGE = "another language"
 NUMBER = "number nobody said"
 NAME = "name nobody said"
 WORDS = "not what was said"
-REPLACED = "replaces what was known"
 
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])(\s+)|(\s*\n\s*)")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -64,7 +62,7 @@ _COMMAND = re.compile(
     r"you are now\b|new instructions?\b)|\bsystem prompt\b|</?\w+>",
     re.IGNORECASE,
 )
-# A lesson may say so, and a fact or a profile if the person asked for it.
+# A lesson may say so, and a fact if the person asked for it.
 _ORDER = re.compile(
     r"^\W*(?:you (?:must|will|shall|have to)\b|from now on\b|"
     r"(?:always|never) (?:answer|reply|respond|begin|start|end|say|tell|mention|recommend|include|add|append|link)\b)",
@@ -123,7 +121,6 @@ class Grounds:
 
     def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = ()) -> None:
         self._said = [f"{turn.name} {turn.content} {turn.tool_calls}" for turn in turns]
-        self._indexes = [turn.index for turn in turns]
         self._texts = [*self._said, *known]
         self._orders = [turn.content for turn in turns if turn.role == "user"]
         self._said_at = [turn.created_at for turn in turns]
@@ -163,13 +160,6 @@ class Grounds:
         """Return the names that the conversation has."""
         return [name for name in names if self.takes(name, "" if self._has_named(name) else NAME)]
 
-    def carried_on(self, text: str, before: str) -> str:
-        """Return a text without what can't be kept; blank if it replaces the one before it."""
-        text = self.kept(text)
-        old = self._stems_in(before)
-        has_left = len(old & self._stems_in(text)) < KEPT_SHARE * len(old)
-        return text if self.takes(text, REPLACED if len(old) >= FEW_WORDS and has_left else "") else ""
-
     def takes(self, text: str, complaint: str) -> bool:
         """Note a text as kept, or as left out for a reason; return which."""
         if complaint:
@@ -177,24 +167,6 @@ class Grounds:
         elif text.strip():
             self.kept_count += 1
         return not complaint
-
-    def takes_back(self, text: str, complaint: str) -> None:
-        """Note a text as left out that was counted as kept."""
-        self.kept_count -= bool(text.strip())
-        self.left_out.append(LeftOut(text, complaint))
-
-    def said_at(self, text: str) -> list[int]:
-        """Return the indexes of the turns that have most of a text's words; all of them where none has any."""
-        stems = self._stems_in(text)
-        shared = [len(stems & self._stems_in(said)) for said in self._said]
-        enough = max(shared, default=0) / 2
-        return [index for index, count in zip(self._indexes, shared, strict=True) if count >= enough]
-
-    def saying(self, texts: Iterable[str]) -> dict[str, list[int]]:
-        """Return the indexes of the turns that have all words of a text, by text; none for a text without any."""
-        said = [(index, self._stems_in(turn)) for index, turn in zip(self._indexes, self._said, strict=True)]
-        stems = {text: self._stems_in(text) for text in texts}
-        return {text: [index for index, has in said if own and own <= has] for text, own in stems.items()}
 
     def complaint(
         self, text: str, *, may_order: bool = False, may_be_asked_for: bool = True, may_be_weak: bool = False

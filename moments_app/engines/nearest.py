@@ -33,12 +33,6 @@ def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]
     return sorted(place for place in best if worth[place] >= NEAR)
 
 
-def mentioned(phrases: Sequence[str], turns: Iterable[Turn]) -> list[str]:
-    """Return the phrases that turns have a word of, in their order: an engine can't say others again."""
-    said = _Said(turns)
-    return [phrase for phrase in phrases if said.shared(phrase)]
-
-
 def unlike(texts: Sequence[str], others: Iterable[str]) -> list[str]:
     """Return the texts of which none of the others has nearly all words, whatever their dates."""
     known = list(others)

@@ -12,8 +12,6 @@ from moments_app.models.job import Job
 from moments_app.models.kept_exchange import KeptExchange
 from moments_app.models.moment import Moment
 from moments_app.models.own_text import OwnText, ServedLine
-from moments_app.models.profile_line import ProfileLine
-from moments_app.models.profile_phrase import ProfilePhrase
 from moments_app.models.prompt import PromptResource, PromptVersion
 from moments_app.models.release import Release, ReleaseSource
 from moments_app.models.retraction import RetractedItem, Retraction
@@ -42,8 +40,6 @@ __all__ = [
     "Moment",
     "MomentEmbedding",
     "OwnText",
-    "ProfileLine",
-    "ProfilePhrase",
     "PromptResource",
     "PromptVersion",
     "Release",

@@ -25,7 +25,9 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 
 BY_IMPORT = "import:"  # how who wrote or ended a fact begins where another system did
 SHARED_NAMES_NOBODY = "What is shared with others names nobody."
-
+# Attributes of what an operator or the application wrote into a profile; of the last two there may be many values.
+OF_PROFILE = SUMMARY, INTEREST, TOPIC = "summary", "interest", "topic"
+_SENTENCES = {SUMMARY: "{}", INTEREST: "User is interested in {}.", TOPIC: "User likes to talk about {}."}
 
 # What a statement is about, by the type of its stream.
 ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", MemoryStream.Type.SESSION: "session"}
@@ -34,6 +36,16 @@ ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", Memor
 def content_hash(text: str) -> str:
     """Return a hash that is the same for texts that differ only in case, spaces and marks."""
     return hashlib.sha256(" ".join(re.findall(r"\w+", text.casefold())).encode()).hexdigest()
+
+
+def profile_sentence(attribute: str, text: str) -> str:
+    """Return the statement that writes a text into a profile."""
+    return _SENTENCES[attribute].format(text)
+
+
+def _text_of(attribute: str, sentence: str) -> str:
+    before, _, after = _SENTENCES[attribute].partition("{}")
+    return sentence.removeprefix(before).removesuffix(after) if attribute != SUMMARY else ""
 
 
 class StreamVersion(models.Model):
@@ -147,9 +159,18 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Return those waiting that no consolidation was shown: they are what asks for the next one."""
         return self.waiting().filter(shown_in=None)
 
+    def of_profile(self) -> Self:
+        """Return what was written into a profile."""
+        return self.filter(attribute__in=OF_PROFILE)
+
+    def in_profile(self) -> Self:
+        """Return what a profile is derived from: what is pinned first, then what lasts, then the newest."""
+        about = self.filter(about_kind=MemoryAtom.About.USER)
+        return about.order_by("-is_pinned", "-worth", "-formed_at", "-id")
+
     def standing(self, stream: MemoryStream) -> Self:
         """Return the newest facts of a stream, as many as every context has; searches find the others."""
-        facts = self.filter(stream=stream, is_candidate=False).facts().unpinned()
+        facts = self.filter(stream=stream, is_candidate=False).facts().unpinned().exclude(attribute__in=OF_PROFILE)
         return facts.newest_first()[: stream.fact_buffer_max]
 
     def unpinned(self) -> Self:
@@ -399,6 +420,11 @@ class MemoryAtom(Searched):
                 name="atom_to_review",
             ),
             models.Index(fields=["user", "-formed_at", "-id"], name="atom_user_newest"),
+            models.Index(
+                fields=["user", "-is_pinned", "-worth", "-formed_at", "-id"],
+                condition=Q(state__in=["active", "absorbed"], about_kind="user", is_candidate=False),
+                name="atom_in_profile",
+            ),
             models.Index(fields=["shown_in"], condition=Q(shown_in__isnull=False), name="atom_shown_in"),
             models.Index(
                 fields=["stream"],
@@ -434,6 +460,11 @@ class MemoryAtom(Searched):
 
     def describe(self) -> Self:
         """Set the subject, attribute, value, start, kind and worth, which are read from the text."""
+        self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
+        if self.attribute in OF_PROFILE:
+            self.value = _text_of(self.attribute, self.content)[:255]
+            self.kind = self.Kind.OTHER if self.attribute == SUMMARY else self.Kind.PREFERENCE
+            return self
         said = statement_of(self.content)
         self.subject, self.attribute = (said.subject[:255], said.attribute[:64]) if said else ("", "")
         self.value = said.value[:255] if said and not said.is_over else ""
@@ -441,7 +472,6 @@ class MemoryAtom(Searched):
             begins = self.formed_at if said.is_new else None
             self.valid_from = since_in(self.content, self.formed_at) or begins
         self.worth = worth_of(self.content)
-        self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
         if self.kind == self.Kind.OTHER:
             self.kind = self.Kind.LESSON if self.stream.name == LESSONS else kind_of(self.content)
         return self

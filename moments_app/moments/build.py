@@ -1,6 +1,6 @@
 """`build_moments`: the turns of a session that no moment holds yet, less the lag, become moments.
 
-Leaves moments linked into the user's chain, a merged profile, and a partition event, all in one transaction.
+Leaves moments linked into the user's chain, and a partition event, all in one transaction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,21 +27,17 @@ from moments_app.moments.division import (
     chunks_of,
     divide,
     fitting,
-    line_writer,
-    profile_of,
     result_of,
     store_moments,
 )
 from moments_app.moments.journey import known_before
 from moments_app.moments.partition import PartitionEvent
-from moments_app.moments.profile_lines import known_profile, write_lines
-from moments_app.moments.profile_phrases import Added, write_phrases
 from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
 LOOK_AHEAD = 200
-PROMPT_TOKENS = 1_850  # of a call beside the turns: prompt, profile, journey, recent moments
+PROMPT_TOKENS = 1_450  # of a call besides the turns: prompt, journey, recent moments
 AGAIN_TO = "again_to"  # in a job's params: moments up to this sequence were withdrawn, and are built as far again
 
 
@@ -70,7 +66,6 @@ class BuildMoments(Process[BuildInput, Built]):
         return BuildInput(
             prompt_version=builder_prompt(session),
             session=session,
-            profile=known_profile(session.user),
             known=known_before(session, _first_waiting(session), max(turn.created_at for turn in shown)),
             first_sequence=_first_waiting(session),
             last_sequence=turns[-1].sequence,
@@ -83,26 +78,19 @@ class BuildMoments(Process[BuildInput, Built]):
         return divide(input, engine, progress)
 
     def commit(self, job: Job, input: BuildInput, answer: Built) -> None:
-        """Write moments, profile, partition event and counters, and complete the job.
+        """Write moments, partition event and counters, and complete the job.
 
         Raises:
             ClaimLost: the job was taken over, or the session is gone.
-            Moved: the boundary of the session, the profile or an earlier moment changed while the engine was thinking:
-                what the engine was told may have been withdrawn.
+            Moved: the boundary of the session or an earlier moment changed while the engine was thinking: what the
+                engine was told may have been withdrawn.
         """
         session = locked_session(job)
-        user = UserProfile.objects.locked().get(pk=session.user_id)
-        _refuse_what_moved(session, user, input)
+        user = UserProfile.objects.locked().get(pk=session.user_id)  # who changes the chain holds it
+        _refuse_what_moved(session, input)
         moments = store_moments(job, input, answer)
         Moment.objects.relink(user.pk, moments)
-        write_lines(user, answer.profile.lines, line_writer(job, input, session, answer.engine))
-        write_phrases(user, [Added(answer.profile.added, job, session)])
-        user.merge(
-            summary=answer.profile.summary,
-            interests=answer.profile.interests,
-            preferred_topics=answer.profile.preferred_topics,
-            actor=f"job:{job.job_id}",
-        )
+        user.save(update_fields=["updated_at"])  # contexts that were kept are built again
         _move_boundary(job, session, input, answer, moments)
         complete(job, BUILT, result_of(input, answer, moments))
         ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
@@ -179,12 +167,10 @@ def _first_waiting(session: Session) -> int:
 # --- commit ---
 
 
-def _refuse_what_moved(session: Session, user: UserProfile, input: BuildInput) -> None:
+def _refuse_what_moved(session: Session, input: BuildInput) -> None:
     """Raise `Moved` where the answer no longer fits what is there."""
     if session.built_to != input.session.built_to:
         raise Moved("The session's moments changed while the engine was thinking.")
-    if profile_of(user) != input.profile:
-        raise Moved("The profile changed while the engine was thinking.")
     if not input.known.holds():
         raise Moved("Moments that the engine received were deleted.")
 

@@ -1,9 +1,9 @@
 """Dividing turns into moments: what an engine is shown, what it proposes, and the rows that come of it.
 
-Builds and rebuilds share this; the profile's replay shares what is shown.
+Builds and rebuilds share this.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import reduce
@@ -16,21 +16,18 @@ from django.db import connection
 from django.db.models import Q
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment, MomentAnswer, MomentRequest
-from moments_app.engines.calls.profile import Phrase, Profile, text_of
-from moments_app.engines.grounding import Grounds
+from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment, MomentRequest
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force
-from moments_app.models import Job, Moment, ProfileLine, ProfilePhrase, PromptVersion
+from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.moment import moment_key
 from moments_app.moments.journey import KnownBefore
-from moments_app.moments.profile_lines import Writer
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import blank_platform_text
 from moments_app.turns.split import split
-from sessions_app.models import Message, ProfileVersion, Session, UserProfile
+from sessions_app.models import Message, Session
 from sessions_app.models.user_profile import united
 
 # Bounds of one run, in memory and in time; what lies beyond is built by a follow-up job.
@@ -69,7 +66,6 @@ class BuildInput(ProcessInput):
 
     Args:
         session: with its counters at that time.
-        profile: of the person, at that time.
         known: what is known from before the turns.
         first_sequence, last_sequence: of the turns to compact, inclusive.
         chunks: those of them that an engine is shown, in window order.
@@ -79,7 +75,6 @@ class BuildInput(ProcessInput):
 
     prompt_version: PromptVersion
     session: Session
-    profile: Profile
     known: KnownBefore
     first_sequence: int
     last_sequence: int
@@ -107,13 +102,12 @@ class Built:
     """The engine's answers to all chunks."""
 
     segments: list[Segment]
-    profile: Profile
     journey: str
     engine: str
 
 
 def builder() -> Caller:
-    """Return who writes moments and profiles."""
+    """Return who writes moments."""
     return language_model(settings.ENGINE.model)
 
 
@@ -124,11 +118,6 @@ def builder_prompt(session: Session) -> PromptVersion:
         CannotRun: when the prompt resource that is set doesn't exist.
     """
     return prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI, session)
-
-
-def profile_of(user: UserProfile | ProfileVersion) -> Profile:
-    """Return the profile of a person, or a version of it, as an engine gets it."""
-    return Profile(user.summary, tuple(user.interests), tuple(user.preferred_topics))
 
 
 def fitting(turns: Sequence[Message], most: int) -> int:
@@ -166,36 +155,29 @@ def chunks_read(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo)
     ]
 
 
-def line_writer(job: Job, input: ProcessInput, session: Session, engine: str) -> Writer:
-    """Return the writer of what an engine makes of a session's turns in the profile."""
-    reason = ProfileLine.Reason.ENDED
-    return Writer(f"job:{job.job_id}", reason, job, input.prompt_version, engine, session)
-
-
 # --- think ---
 
 
 def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
-    """Call the engine for each chunk, carrying profile and journey from call to call.
+    """Call the engine for each chunk, carrying the journey from call to call.
 
     Raises:
         EngineError: when one of the calls gave no valid answer; nothing is kept of the others.
     """
     segments: list[Segment] = []
-    profile, journey = input.profile, input.known.journey
+    journey = input.known.journey
     for number, chunk in enumerate(input.chunks):
         progress(number, len(input.chunks))
-        answer = engine.build_moments(request_of(input, chunk, profile, journey))
+        answer = engine.build_moments(request_of(input, chunk, journey))
         found = _segments(answer.moments, chunk.sequences)
         segments += found
-        profile = merged(profile, answer, chunk)
         journey = journey.then(answer.recent_journey.strip(), [_known(segment, chunk) for segment in found])
-    return Built(_covering(segments, input), profile, journey.text, engine.name)
+    return Built(_covering(segments, input), journey.text, engine.name)
 
 
-def request_of(input: BuildInput, chunk: Chunk, profile: Profile, journey: Journey) -> MomentRequest:
+def request_of(input: BuildInput, chunk: Chunk, journey: Journey) -> MomentRequest:
     """Return what an engine gets for one call."""
-    return MomentRequest(chunk.turns, profile, journey, input.prompt_version.content)
+    return MomentRequest(chunk.turns, journey, input.prompt_version.content)
 
 
 def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[Segment]:
@@ -220,43 +202,6 @@ def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
         Segment(segment.draft, first, following - 1)
         for segment, (first, following) in zip(segments, pairwise(starts), strict=True)
     ]
-
-
-def merged(profile: Profile, answer: MomentAnswer, chunk: Chunk) -> Profile:
-    """Return the profile with what one call learned.
-
-    Args:
-        profile: before.
-        answer: of the call.
-        chunk: its turns.
-    """
-    before, lines = profile.lines, answer.lines_after(profile, chunk.sequences)
-    return Profile(
-        profile.summary if lines == before else text_of(lines),
-        united(profile.interests, answer.new_interests),
-        united(profile.preferred_topics, answer.new_preferred_topics),
-        lines,
-        [*profile.added, *_added(profile, answer, chunk)],
-    )
-
-
-def _added(profile: Profile, answer: MomentAnswer, chunk: Chunk) -> list[Phrase]:
-    """Return the phrases that an answer adds to the profile and that turns of its call say."""
-    interests = _unknown(profile.interests, answer.new_interests)
-    topics = _unknown(profile.preferred_topics, answer.new_preferred_topics)
-    if not interests and not topics:
-        return []
-    saying = Grounds(chunk.turns).saying([*interests, *topics])
-    kinds = [(ProfilePhrase.Kind.INTEREST, text) for text in interests]
-    kinds += [(ProfilePhrase.Kind.TOPIC, text) for text in topics]
-    found = [Phrase(kind, text, tuple(chunk.sequences[index] for index in saying[text])) for kind, text in kinds]
-    return [phrase for phrase in found if phrase.sources]
-
-
-def _unknown(known: Iterable[str], phrases: Iterable[str]) -> list[str]:
-    """Return the phrases that are not known yet, each once."""
-    there = {phrase.casefold() for phrase in known}
-    return [phrase for phrase in united([], phrases) if phrase.casefold() not in there]
 
 
 # --- commit ---

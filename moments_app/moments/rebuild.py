@@ -1,8 +1,7 @@
 """`rebuild_moments`: the moments that a session has are made again, by the prompt and the engine in force now.
 
 A run takes the turns of one build again, in conversation order, and in one transaction the new moments stand where the
-old ones stood. So an engine that fails leaves them as they were. The profile stays: these turns went into it
-before, and a retraction has to find by which builds.
+old ones stood. So an engine that fails leaves them as they were.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +31,6 @@ from moments_app.moments.division import (
     builder_prompt,
     chunks_of,
     divide,
-    profile_of,
     store_moments,
 )
 from moments_app.moments.journey import known_before
@@ -147,7 +145,6 @@ def _input(session: Session, moments: list[Moment], shown: list[Message]) -> Reb
     build = BuildInput(
         prompt_version=builder_prompt(session),
         session=session,
-        profile=profile_of(session.user),
         known=known_before(session, moments[0].first_sequence, until),
         first_sequence=moments[0].first_sequence,
         last_sequence=moments[-1].last_sequence,

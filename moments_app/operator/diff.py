@@ -1,7 +1,7 @@
 """Compare texts and lists for pages that mark what changed: word by word, item by item, line by line."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -37,13 +37,6 @@ def word_diff(before: str, after: str) -> list[DiffPart]:
         changed = DiffPart("removed", "".join(old[i:j])), DiffPart("added", "".join(new[k:m]))
         parts += [part for part in changed if part.text]
     return parts
-
-
-def list_diff(before: Iterable[str], after: Iterable[str]) -> list[DiffPart]:
-    """Compare two lists, a part an item: those that went, then those that are there."""
-    before, after = list(before), list(after)
-    went = [DiffPart("removed", item) for item in before if item not in after]
-    return went + [DiffPart("same" if item in before else "added", item) for item in after]
 
 
 @dataclass(frozen=True)

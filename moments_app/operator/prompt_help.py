@@ -59,10 +59,9 @@ def help_for(purpose: str) -> PromptHelp:
 
 _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
     Purpose.MOMENT_BUILDER: (
-        "Divides older turns of a session into moments, and updates the profile from them.",
+        "Divides older turns of a session into moments.",
         [
             "The turns, numbered from 0, at most about {tokens} tokens a call",
-            "The profile so far",
             "The person's journey before these turns, and its date",
             f"The latest moments before the turns, at most {SHOWN_MOMENTS}",
         ],

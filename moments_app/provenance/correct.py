@@ -1,9 +1,9 @@
 """`correct`: a fact corrected, ended or withdrawn, and all that says the same with it; and `undo_correction`.
 
-What says the same is found by provenance (what was made of the same turns) and by search. Other facts, moments,
-profile and texts of streams are changed; turns stay as they were said and are marked, so that engines read them as
-corrected, and nothing wrong is made of them again. An ending changes only what tells of the present: facts, profile and
-texts; moments and turns tell of their time. All of it is shown before, is one transaction, and is undone as one.
+What says the same is found by provenance (what was made of the same turns) and by search. Other facts, moments
+and texts of streams are changed, and the profile follows; turns stay as they were said and are marked, so that engines
+read them as corrected, and nothing wrong is made of them again. An ending changes only what tells of the present: facts
+and texts; moments and turns tell of their time. All of it is shown before, is one transaction, and is undone as one.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from moments_app.models import CorrectedTurn, Correction, MemoryAtom, MemoryStream, Moment
-from moments_app.models.atom import content_hash
+from moments_app.models.atom import OF_PROFILE, SUMMARY, content_hash
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import have_found
@@ -30,11 +30,10 @@ from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 
 FOUND = 100  # results of the search for what says the same
-CHANGED = FACT, MOMENT, PROFILE, STREAM, TURN = "fact", "moment", "profile", "stream", "turn"
+CHANGED = FACT, MOMENT, STREAM, TURN = "fact", "moment", "stream", "turn"
 _TEXTS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     MOMENT: (Moment, ("summary", "detail")),
     STREAM: (MemoryStream, ("pinned_content", "consolidated_content")),
-    PROFILE: (UserProfile, ("summary", "interests", "preferred_topics")),
 }
 
 
@@ -49,7 +48,7 @@ class Change:
     """One text that says the same, before and after.
 
     Args:
-        kind: what it is in: a fact, a moment, the profile, a stream's text, or a turn, which is only marked.
+        kind: what it is in: a fact, a moment, a stream's text, or a turn, which is only marked.
         ref: its address.
         pk: primary key of its row.
         field: the column.
@@ -156,6 +155,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
     )
     correction.changes = [_do(change, correction, user) for change in changes]
     correction.save(update_fields=["changes"])
+    touch(MemoryAtom.objects.filter(pk__in=[change.pk for change in changes if change.kind == FACT]))
     _touch_person(user)
     have_found(fact, requested_by=requested_by)
     _log("fact_" + str(order.kind), correction, requested_by)
@@ -173,7 +173,7 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     correction = Correction.objects.select_for_update().get(pk=correction.pk)
     _refuse_undoing(correction)
     for change in reversed(correction.changes):
-        _undo(change, user)
+        _undo(change)
     correction.turns.all().delete()
     correction.undone_at = timezone.now()
     correction.save(update_fields=["undone_at"])
@@ -241,30 +241,27 @@ def _of_fact(fact: MemoryAtom, order: Order) -> Change:
 def _facts(fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int]) -> list[Change]:
     """Return the person's other facts and observations that say so."""
     own = MemoryAtom.objects.holding().filter(user=fact.user_id, is_candidate=False).exclude(pk=fact.pk)
-    same = own.filter(pk__in=found) | own.filter(source_message_ids__overlap=fact.source_message_ids)
+    same = own.filter(pk__in=found) | own.filter(source_message_ids__overlap=fact.source_message_ids) | own.of_profile()
     changes = []
     for other in same.defer("search_vector").order_by("pk").distinct():
         is_same = rewording.says_same(other.content)
-        after = rewording.of(other.content) if order.kind == Correction.Kind.CORRECTED else ""
+        is_text = other.attribute == SUMMARY  # of which only some sentences may say so
+        after = rewording.of(other.content) if is_text or order.kind == Correction.Kind.CORRECTED else ""
         if after != other.content and (is_same or after):
             changes.append(Change(FACT, other.uri, other.pk, "content", other.content, after))
     return changes
 
 
 def _texts(user: UserProfile, rewording: Rewording) -> list[Change]:
-    """Return the profile and the texts of the person's streams, where they say so."""
-    rows: list[tuple[str, Any]] = [(PROFILE, user)]
-    rows += [(STREAM, stream) for stream in MemoryStream.objects.filter(user=user).order_by("pk")]
-    changes = [_of_text(kind, row, field, rewording) for kind, row in rows for field in _TEXTS[kind][1]]
+    """Return the texts of the person's streams, where they say so."""
+    streams = MemoryStream.objects.filter(user=user).order_by("pk")
+    changes = [_of_text(STREAM, stream, field, rewording) for stream in streams for field in _TEXTS[STREAM][1]]
     return [change for change in changes if change]
 
 
 def _of_text(kind: str, row: Any, field: str, rewording: Rewording) -> Change | None:
     before = getattr(row, field)
-    if isinstance(before, list):
-        after: Any = without(before, rewording)
-    else:
-        after = "\n".join(without(before.split("\n"), rewording))
+    after = "\n".join(without(before.split("\n"), rewording))
     return Change(kind, row.uri, row.pk, field, before, after) if after != before else None
 
 
@@ -316,8 +313,6 @@ def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, 
         place = {"user_id": user.pk, "session_id": turn.session_id, "sequence": turn.sequence}
         CorrectedTurn.objects.create(**place, correction=correction, wrong=change.before, right=change.after)
         return kept
-    if change.kind == PROFILE:
-        user.keep_version(correction.requested_by)
     _set(change.kind, change.pk, change.field, change.after)
     return kept
 
@@ -338,7 +333,6 @@ def _change_fact(change: Change, correction: Correction) -> dict[str, Any]:
     )
     made = _put_in_place(atom, change.after, correction) if change.after else None
     settle([atom, *([made] if made else [])])
-    touch([atom])
     return {"was": was, "made": made.pk if made else None}
 
 
@@ -355,6 +349,7 @@ def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> Mem
         content=content,
         content_hash=content_hash(content),
         kind=atom.kind,
+        attribute=atom.attribute if atom.attribute in OF_PROFILE else "",
         speaker=atom.speaker,
         formed_at=atom.formed_at,
         valid_from=atom.valid_from,
@@ -370,7 +365,7 @@ def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> Mem
     return made if is_new else None
 
 
-def _undo(change: dict[str, Any], user: UserProfile) -> None:
+def _undo(change: dict[str, Any]) -> None:
     if change["kind"] == FACT:
         was = change["was"] | {
             name: parse_datetime(change["was"][name]) if change["was"][name] else None
@@ -379,9 +374,7 @@ def _undo(change: dict[str, Any], user: UserProfile) -> None:
         if change["made"]:
             MemoryAtom.objects.filter(pk=change["made"]).delete()
         MemoryAtom.objects.filter(pk=change["pk"]).update(**was)
-    elif change["kind"] != TURN:
-        if change["kind"] == PROFILE:
-            user.keep_version("correction undone")
+    elif change["kind"] in _TEXTS:
         model, _ = _TEXTS[change["kind"]]
         now = model._default_manager.filter(pk=change["pk"]).values_list(change["field"], flat=True).first()
         if now is not None:
@@ -392,8 +385,6 @@ def _back(before: Any, after: Any, now: Any) -> Any:
     """Return a text as it was, with what people changed since."""
     if now == after:
         return before
-    if isinstance(now, list):
-        return [*before, *(item for item in now if item not in after and item not in before)]
     return merged_text(before, after, now)
 
 
@@ -401,7 +392,7 @@ def _set(kind: str, pk: int, field: str, value: Any) -> None:
     model, _ = _TEXTS[kind]
     row = model._default_manager.get(pk=pk)
     setattr(row, field, value)
-    times = {MOMENT: ["updated_at"], PROFILE: ["updated_at"], STREAM: ["last_updated_at"]}[kind]
+    times = {MOMENT: ["updated_at"], STREAM: ["last_updated_at"]}[kind]
     if kind == STREAM:
         row.last_updated_at = timezone.now()
     row.save(update_fields=[field, *times])
@@ -416,6 +407,6 @@ def _touch_person(user: UserProfile) -> None:
 
 def _log(event: str, correction: Correction, actor: str) -> None:
     kinds = [change["kind"] for change in correction.changes]
-    counts = {kind: kinds.count(kind) for kind in (FACT, MOMENT, PROFILE, STREAM, TURN) if kind in kinds}
+    counts = {kind: kinds.count(kind) for kind in CHANGED if kind in kinds}
     payload = {"correction_id": str(correction.correction_id), "changed": counts}
     Event.objects.create(type=event, actor=actor, user_pk=correction.user_id, payload=payload)

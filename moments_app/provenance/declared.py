@@ -20,8 +20,6 @@ from moments_app.models import (
     Moment,
     MomentEmbedding,
     OwnText,
-    ProfileLine,
-    ProfilePhrase,
     Release,
     ReleaseSource,
     RetractedItem,
@@ -36,7 +34,6 @@ from moments_app.models import (
 )
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
-from moments_app.moments.rebuild_profile import RebuildProfile
 from moments_app.provenance import erase
 from moments_app.provenance.export_format import (
     AtomText,
@@ -47,11 +44,10 @@ from moments_app.provenance.export_format import (
     ReplacedBy,
     ServedContext,
     SourceSequences,
-    SourceTurns,
     count_again,
+    derive_profile,
     embed_memories,
     embed_turns,
-    follow_profile,
     link_bases,
     note_lines,
     note_replaced,
@@ -67,7 +63,6 @@ from moments_app.sessions.settle import Settle
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.summaries.roll import RollSummary
-from sessions_app.people.export import KindOfActor
 from sessions_app.people.export_format import File, NameOf, NotRestored, PublicId
 from sessions_app.people.provenance import Provenance, declare
 
@@ -97,38 +92,6 @@ declare(
         made_by=(BuildMoments.name, RebuildMoments.name, Settle.name),
         is_withdrawn=True,
         is_rewritten=True,
-    ),
-    Provenance(
-        ProfileLine,
-        File(
-            "profile_lines",
-            about="the lines of the profile, with their turns; those with `ended_at` stand there no more",
-            fields="line_id heading text joint position sources is_pinned actor engine created_at ended_at ended_by "
-            "end_reason",
-            types={"end_reason": Literal["", "changed", "ended", "by hand"]},
-            columns=(PublicId("line_id"), SourceTurns(), KindOfActor("actor"), KindOfActor("ended_by")),
-            order=("position", "id"),
-            is_newer=True,
-        ),
-        made_of=("source_message_ids", "job"),
-        made_by=(BuildMoments.name, RebuildProfile.name, Settle.name),
-        is_withdrawn=True,
-        is_rewritten=True,
-        imported=follow_profile,
-    ),
-    Provenance(
-        ProfilePhrase,
-        File(
-            "profile_phrases",
-            about="interests and topics of the profile, with the turns that say them, where these are known",
-            fields="phrase_id kind text sources created_at",
-            types={"kind": Literal["interest", "topic"]},
-            columns=(PublicId("phrase_id"), SourceTurns()),
-            is_newer=True,
-        ),
-        made_of=("source_message_ids", "job"),
-        made_by=(BuildMoments.name, RebuildProfile.name, Settle.name),
-        is_withdrawn=True,
     ),
     Provenance(
         Summary,
@@ -224,6 +187,7 @@ declare(
         made_by=(FormMemories.name, DigestSession.name, Settle.name),
         is_withdrawn=True,
         is_rewritten=True,
+        imported=derive_profile,
         erase=erase.forget_in_memories,
         beside=erase.count_in_shards,
     ),

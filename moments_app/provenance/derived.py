@@ -2,16 +2,16 @@
 
 An engine that was shown a turn may have used it anywhere in its answer, and in what it wrote next with that answer in
 hand. So what one call made is derived as a whole, and with it what carries it on: the session's later moments, the
-later versions of a summary, of a stream's text and of the profile.
+later versions of a summary and of a stream's text. The profile follows the statements.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from django.db.models import Min, Model, Q, QuerySet
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import Func, Min, Model, Q, QuerySet, TextField
 
-from moments_app.engines.calls.profile import Profile
 from moments_app.models import (
     Contradiction,
     Correction,
@@ -19,37 +19,21 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Moment,
-    ProfilePhrase,
     Release,
     StreamVersion,
     Summary,
 )
-from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import mentions
-from moments_app.provenance.lines import STEMS, LinesLeft, lines_left, stems_of
-from moments_app.provenance.phrases import phrases_on, with_phrases, without_phrases
-from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, united
+from moments_app.provenance.remake import MEMORIES, united
 from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import versions_given
-from moments_app.streams.three_way_merge import merged, merged_text
 from moments_app.streams.timeline import ended_by
-from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
+from sessions_app import lexemes
+from sessions_app.models import Event, Message, Session
 from sessions_app.models.message import SequenceRange
 
-
-@dataclass(frozen=True)
-class ProfileChange:
-    """A profile that is to be set back.
-
-    Args:
-        versions: of the profile, from the first change on that is withdrawn.
-        profile: as it was before that, with what people have changed since.
-        builds: ids of the later builds that are replayed, oldest first, and of those of which moments stay.
-    """
-
-    versions: list[ProfileVersion]
-    profile: Profile
-    builds: list[str]
+# Of a turn, also of one whose text is archived.
+STEMS = Func("search_vector", function="tsvector_to_array", output_field=ArrayField(TextField()))
 
 
 @dataclass(frozen=True)
@@ -91,9 +75,6 @@ class Derived(InStreams):
         journeys: other moments with such a journey.
         of_extras: the rows of each extra's table, by the name of its withdrawal.
         ranges: of turns that were formed with one of these among them.
-        profile: None when no build that is withdrawn has changed it, and it has no phrase that one of the turns says.
-        phrases: interests and topics that one of the turns says, where that is known.
-        lines: what becomes of the profile's lines; None when none has to do with the turns.
     """
 
     session: Session
@@ -105,9 +86,6 @@ class Derived(InStreams):
     journeys: list[Moment]
     of_extras: dict[str, Sequence[Model]]
     ranges: list[SequenceRange]
-    profile: ProfileChange | None
-    phrases: list[ProfilePhrase]
-    lines: LinesLeft | None
 
 
 def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) -> Derived:
@@ -125,9 +103,6 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     learned = in_streams(_atoms(session, ids, formations, is_whole=is_whole), ids)
     first = min(sequences, default=0)
     journeys = _journeys(session, moments)
-    builds = {str(moment.job.job_id) for moment in moments if moment.job}
-    phrases = phrases_on(session.user, ids)
-    profile = _profile(session.user, builds, builds - _with_moments_left(session, moments), phrases)
     return Derived(
         session=session,
         turns=turns,
@@ -139,9 +114,6 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         journeys=journeys,
         of_extras={one.name: one.derived(session, ids, is_whole=is_whole) for one in withdrawals()},
         ranges=[] if is_whole else united(_range_of(job) for job in formations),
-        profile=profile,
-        phrases=phrases,
-        lines=lines_left(session.user, turns, builds, profile.profile.summary if profile else session.user.summary),
     )
 
 
@@ -171,17 +143,22 @@ def moments_on(session: Session, sequences: Sequence[int]) -> list[Moment]:
 
 def _any_tells(moments: Sequence[Moment], session: Session, sequences: Sequence[int]) -> bool:
     """Tell whether a moment has words of some turns, beside which it was made, that its own turns don't have."""
-    said = stems_of(Message.objects.said_at(session, sequence__in=sequences).values_list("content", flat=True))
+    said = _stems_of(Message.objects.said_at(session, sequence__in=sequences).values_list("content", flat=True))
     return any(_tells(moment, session, sequences, said) for moment in moments)
 
 
 def _tells(moment: Moment, session: Session, sequences: Sequence[int], said: AbstractSet[str]) -> bool:
-    shared = stems_of([moment.name, moment.summary, moment.detail, *moment.topic_tags]) & said
+    shared = _stems_of([moment.name, moment.summary, moment.detail, *moment.topic_tags]) & said
     own = Message.objects.said_at(session, sequence__range=(moment.first_sequence, moment.last_sequence))
     if not own.exists():  # deleted by retention: then it is what nobody says in any turn that is there
         own = Message.objects.said_at(session, sequence__gte=0)
     others = own.believed().exclude(sequence__in=sequences).values_list(STEMS, flat=True)
     return not shared <= {stem for stems in others for stem in stems or ()}
+
+
+def _stems_of(texts: Iterable[str]) -> frozenset[str]:
+    """Return the stems of texts, as they are indexed."""
+    return frozenset(stem for text in texts for stem in lexemes.stems_in(text))
 
 
 def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:
@@ -256,62 +233,3 @@ def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_wh
     if is_whole:
         return list(own)
     return list(own.filter(Q(source_message_ids__overlap=ids) | Q(job__in=formations, is_pinned=False)))
-
-
-# --- the profile ---
-
-
-def _with_moments_left(session: Session, withdrawn: Sequence[Moment]) -> set[str]:
-    """Return the ids of the builds that have moments beside those withdrawn: the turns of these are archived."""
-    left = session.moments.exclude(pk__in=[moment.pk for moment in withdrawn]).exclude(job=None)
-    return {str(job_id) for job_id in left.values_list("job__job_id", flat=True)}
-
-
-def _profile(
-    user: UserProfile, withdrawn: set[str], gone: set[str], phrases: Sequence[ProfilePhrase]
-) -> ProfileChange | None:
-    """Return how the profile is set back to before the first of some builds changed it.
-
-    Args:
-        user: whose profile.
-        withdrawn: ids of the builds of which a moment is withdrawn.
-        gone: ids of those that have no other; the others are replayed without it.
-        phrases: that go.
-    """
-    if not withdrawn:
-        return ProfileChange([], without_phrases(profile_of(user), phrases), []) if phrases else None
-    changes = list(user.versions.order_by("pk"))
-    builds = builds_of(changes)
-    if withdrawn <= {build for change in changes for build in builds[change.pk]}:
-        first = next(n for n, change in enumerate(changes) if withdrawn & set(builds[change.pk]))
-        base = profile_of(changes[first])
-        replayed = [build for change in changes[first:] for build in builds[change.pk]]
-    else:  # one of them is older than the first state that was kept: what it changed isn't known
-        first, base = 0, Profile()
-        own = Job.objects.filter(user=user, process=MOMENTS.process, moments__isnull=False)
-        replayed = [str(job_id) for job_id in own.order_by("pk").distinct().values_list("job_id", flat=True)]
-    left = [build for build in dict.fromkeys(replayed) if build not in gone]
-    base = with_edits(base, changes[first:], user)
-    return ProfileChange(changes[first:], with_phrases(base, user, phrases), left)
-
-
-def builds_of(changes: Sequence[ProfileVersion]) -> dict[int, list[str]]:
-    """Return the ids of the builds whose turns each change took in; none for a change that somebody made by hand."""
-    actors = {change.pk: change.actor.removeprefix("job:") for change in changes if change.actor.startswith("job:")}
-    replays = Job.objects.filter(process=PROFILE.process, job_id__in=actors.values())
-    taken = {str(job.job_id): job.result.get(PROFILE.param, []) for job in replays}
-    none: dict[int, list[str]] = {change.pk: [] for change in changes}
-    return none | {pk: taken.get(actor, [actor]) for pk, actor in actors.items()}
-
-
-def with_edits(base: Profile, changes: Sequence[ProfileVersion], user: UserProfile) -> Profile:
-    """Return `base` with what people changed by hand in some changes, the last of which led to the present."""
-    states = [profile_of(change) for change in changes] + [profile_of(user)]
-    for change, before, after in zip(changes, states, states[1:], strict=False):
-        if not change.actor.startswith("job:"):
-            base = Profile(
-                merged_text(base.summary, before.summary, after.summary),
-                merged(base.interests, before.interests, after.interests),
-                merged(base.preferred_topics, before.preferred_topics, after.preferred_topics),
-            )
-    return base

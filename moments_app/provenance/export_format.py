@@ -6,16 +6,17 @@ from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import PositiveInt
 
 from moments_app.context.kept import KeptContext
 from moments_app.engines.statements import kind_of
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
 from moments_app.models.atom import ABOUT, content_hash
 from moments_app.models.embedding import ask_to_embed
-from moments_app.moments.profile_lines import follow_text
+from moments_app.provenance.former_export import restore_former
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.lines import split_lines
+from moments_app.streams.profile import rebuild_profiles
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.export_format import Column, Exporting, Line, Model, Name, NameOf, Restored
 from sessions_app.people.import_user import Importing
@@ -82,7 +83,7 @@ class NumberOf(Column):
 
 
 class SourceSequences(Column):
-    """The sequences of the turns that a row is made of; those that are archived are left out."""
+    """The sequences of a row's source turns in its session; those that are archived are left out."""
 
     type, is_column = list[int], False
 
@@ -91,9 +92,11 @@ class SourceSequences(Column):
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
         pks = {pk for line in lines for pk in line[self.name]}
-        found = dict(Message.objects.for_user(exporting.user).filter(pk__in=pks).values_list("pk", "sequence"))
+        turns = Message.objects.for_user(exporting.user).filter(pk__in=pks)
+        found = {pk: place for pk, *place in turns.values_list("pk", "session__session_id", "sequence")}
         for line in lines:
-            line[self.name] = [found[pk] for pk in line[self.name] if pk in found]
+            places = [found[pk] for pk in line[self.name] if pk in found]
+            line[self.name] = [sequence for session, sequence in places if session == line["session_id"]]
 
     def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
         named: dict[int, set[int]] = defaultdict(set)
@@ -125,33 +128,6 @@ class ServedContext(Column):
         for line in lines:
             kept = KeptContext.from_sealed(line[self.name], line["context_id"])
             line[self.name] = asdict(kept) if kept else None
-
-
-class SourceTurns(Column):
-    """The turns of any sessions that a row is made of, each as its session and sequence."""
-
-    type, is_column = list[tuple[str, NonNegativeInt]], False
-
-    def __init__(self) -> None:
-        super().__init__("sources", "source_message_ids")
-
-    def write(self, lines: list[Line], exporting: Exporting) -> None:
-        pks = {pk for line in lines for pk in line[self.name]}
-        turns = Message.objects.for_user(exporting.user).filter(pk__in=pks)
-        found = {pk: place for pk, *place in turns.values_list("pk", "session__session_id", "sequence")}
-        for line in lines:
-            line[self.name] = [found[pk] for pk in line[self.name] if pk in found]
-
-    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
-        places = {place for row in rows for place in row.line[self.name]}
-        sessions = {name: importing.added[Session].get((name,)) for name, _sequence in places}
-        turns = Message.objects.turns().for_user(importing.user).filter(session__in=filter(None, sessions.values()))
-        named = turns.filter(sequence__in={sequence for _name, sequence in places})
-        pks = {(session, sequence): pk for session, sequence, pk in named.values_list("session", "sequence", "pk")}
-        for row in rows:
-            own = [(sessions[name], sequence) for name, sequence in row.line[self.name]]
-            row.columns[self.lookup] = [pks[place] for place in own if place in pks]
-        return rows
 
 
 class CarriedAtoms(Column):
@@ -254,9 +230,11 @@ def _has_memory(importing: Importing) -> bool:
     return any(importing.counts[name] for name in ("moments", "summaries", "streams", "own_texts", "entities"))
 
 
-def follow_profile(importing: Importing) -> None:
-    """Give the profile its lines where an older export has none."""
-    follow_text(importing.user, "")
+def derive_profile(importing: Importing) -> None:
+    """Derive the profile from the statements; of an earlier release's export, from its lines and phrases, too."""
+    if importing.export.has("profile_versions.jsonl"):
+        restore_former(importing)
+    rebuild_profiles([importing.user.pk])
 
 
 def count_again(importing: Importing) -> None:

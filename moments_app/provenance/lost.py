@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from django.db.models import F
-
 from moments_app.models import MemoryAtom, Moment
 from moments_app.provenance.derived import Derived
 from sessions_app.models import Message, UserProfile
@@ -19,12 +17,9 @@ def told_of_lost(found: Derived, *, is_whole: bool) -> str:
     user = found.session.user
     atoms = 0 if is_whole else _without_turns(user, found.atoms)
     moments = [] if is_whole else _deleted(user, found.moments)
-    builds = _builds_without_turns(user, found.profile.builds, moments) if found.profile else 0
     told = [
         f"{name} ({count})" for name, count in (("facts and observations", atoms), ("moments", len(moments))) if count
     ]
-    if builds:  # which of its turns told a build of an interest is not recorded
-        told.append(f"interests and topics that came of earlier builds ({builds})")
     return f"Not made again, as retention has deleted the turns: {', '.join(told)}." if told else ""
 
 
@@ -33,13 +28,6 @@ def _without_turns(user: UserProfile, atoms: Sequence[MemoryAtom]) -> int:
     sources = {pk for atom in atoms for pk in atom.source_message_ids}
     there = set(Message.objects.said().filter(user_id=user.pk, pk__in=sources).values_list("pk", flat=True))
     return sum(not there.issuperset(atom.source_message_ids) for atom in atoms)
-
-
-def _builds_without_turns(user: UserProfile, builds: Sequence[str], withdrawn: Sequence[Moment]) -> int:
-    """Return how many builds, replayed or of these moments, have a moment that has deleted turns."""
-    replayed = Moment.objects.for_user(user).filter(job__job_id__in=builds)
-    old = replayed.filter(first_sequence__lt=F("source_session__kept_from_sequence")).select_related("source_session")
-    return len({moment.job_id for moment in [*_deleted(user, old), *withdrawn]})
 
 
 def _deleted(user: UserProfile, moments: Iterable[Moment]) -> list[Moment]:

@@ -6,22 +6,19 @@ process has what it is to make again.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import QuerySet, Sum
 
-from moments_app.models import Job, MemoryStream, Moment, Retraction
+from moments_app.models import Job, MemoryStream, Retraction
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.build import AGAIN_TO, BuildMoments
-from moments_app.moments.rebuild_profile import BUILDS, PARTS, RebuildProfile
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.add_atoms import consolidate_if_due
 from moments_app.streams.form import RANGES_AGAIN, FormMemories
 from moments_app.summaries.roll import RollSummary
-from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
 
 
@@ -34,18 +31,12 @@ class Remake:
         param: the key under which its jobs' params say what is to be made again.
         nothing: what stands there when nothing is.
         merge: returns what two jobs would make again, for one.
-        is_of_person: its jobs are about the person, not about a session.
     """
 
     process: str
     param: str
     nothing: Any
     merge: Callable[[Any, Any], Any]
-    is_of_person: bool = False
-
-    def subject(self, session: Session) -> dict[str, Any]:
-        """Return what a job is about that makes up for turns of a session."""
-        return {"user_id": session.user_id} if self.is_of_person else {"session": session}
 
     def besides(self, wanted: Any, params: Mapping[str, Any]) -> Any:
         """Return what is wanted, and what the params of a job say."""
@@ -53,13 +44,13 @@ class Remake:
 
     def ask(self, session: Session, wanted: Any, *, requested_by: str) -> None:
         """Ask for what is wanted, besides what waits to be made again already."""
-        job = Job.objects.request_again(self.process, **self.subject(session), requested_by=requested_by)
+        job = Job.objects.request_again(self.process, session=session, requested_by=requested_by)
         job.params[self.param] = self.besides(wanted, job.params)
         job.save(update_fields=["params"])
 
     def call_off(self, session: Session, *, requested_by: str) -> None:
         """Let go of what waits to be made again; a job that somebody else asked for runs without it."""
-        job = Job.objects.take_back(self.process, **self.subject(session))
+        job = Job.objects.take_back(self.process, session=session)
         if job and job.params.pop(self.param, None) is not None:
             job.force = job.force and job.requested_by != requested_by
             job.save(update_fields=["params", "force"])
@@ -80,27 +71,15 @@ def _ranges(waiting: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -
     return united((first, last) for first, last in (*waiting, *wanted))
 
 
-def _builds(waiting: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """Return the ids of builds that are there, oldest first."""
-    known = Job.objects.filter(job_id__in={*waiting, *wanted}).order_by("pk")
-    return [str(job_id) for job_id in known.values_list("job_id", flat=True)]
-
-
-def _parts(waiting: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    return {**waiting, **wanted}
-
-
 MOMENTS = Remake(BuildMoments.name, AGAIN_TO, -1, max)  # the turn up to which there are to be moments
 MEMORIES = Remake(FormMemories.name, RANGES_AGAIN, (), _ranges)
-PROFILE = Remake(RebuildProfile.name, BUILDS, (), _builds, is_of_person=True)
-PROFILE_PARTS = Remake(RebuildProfile.name, PARTS, {}, _parts, is_of_person=True)
-REMAKES = (MOMENTS, MEMORIES, PROFILE, PROFILE_PARTS)
+REMAKES = (MOMENTS, MEMORIES)
 
 
 def waiting_remakes(session: Session) -> dict[str, Any]:
     """Return the params of the jobs that have to make something again still, by process."""
-    about = reduce(or_, (Q(process=remake.process, **remake.subject(session)) for remake in REMAKES))
-    return {job.process: job.params for job in Job.objects.open().filter(about)}
+    waiting = Job.objects.open().filter(session=session, process__in=[remake.process for remake in REMAKES])
+    return {job.process: job.params for job in waiting}
 
 
 def roll_again(session: Session, *, requested_by: str) -> None:
@@ -128,9 +107,3 @@ def calls_for(turns: QuerySet[Message]) -> int:
     """Return about how many engine calls a build of these turns takes."""
     tokens: int = turns.believed().aggregate(total=Sum("tokens"))["total"] or 0  # type: ignore[attr-defined]
     return -(-tokens // settings.MOMENT_BUILDER.max_input_tokens)
-
-
-def calls_for_builds(user: UserProfile, builds: Sequence[str], withdrawn: Sequence[Moment]) -> int:
-    """Return about how many engine calls it takes to replay some builds, without what is withdrawn of them."""
-    turns: Any = Message.objects.said().filter(user_id=user.pk).exclude(moment__in=withdrawn)
-    return sum(calls_for(turns.filter(moment__job__job_id=build)) for build in builds)

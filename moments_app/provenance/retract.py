@@ -7,13 +7,12 @@ in the same transaction. Nothing is destroyed: what was withdrawn is kept, and `
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Max, Model, Q, QuerySet, Sum
 
-from moments_app.engines.calls.profile import Profile
 from moments_app.models import (
     CorrectedTurn,
     MemoryAtom,
@@ -25,23 +24,20 @@ from moments_app.models import (
     Summary,
     TurnEmbedding,
 )
-from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import take_keys_out
 from moments_app.provenance.derived import Derived, InStreams, derived_from
 from moments_app.provenance.lost import told_of_lost
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
-    PROFILE,
     calls_for,
-    calls_for_builds,
     refresh,
     roll_again,
     waiting_remakes,
 )
 from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import take_back
-from moments_app.streams.timeline import begin_again, settle
+from moments_app.streams.timeline import begin_again, settle, touch
 from sessions_app.lock_rows import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
@@ -216,8 +212,6 @@ def _counts(found: Derived) -> dict[str, int]:
         "moments": len(found.moments),
         "summaries": len(found.summaries),
         **counts_in_streams(found),
-        "profile_versions": len(found.profile.versions) if found.profile else 0,
-        "profile_lines": len(found.lines.withdrawn) if found.lines else 0,
         "partition_events": len(found.events),
         "mentions": len(found.mentions),
         "journeys": len(found.journeys),
@@ -236,8 +230,7 @@ def consolidations(found: InStreams) -> int:
 
 
 def _engine_calls(found: Derived, *, is_whole: bool) -> int:
-    calls = calls_for_builds(found.session.user, found.profile.builds, found.moments) if found.profile else 0
-    calls += consolidations(found)
+    calls = consolidations(found)
     if is_whole:
         return calls
     if found.moments:
@@ -252,28 +245,12 @@ def _engine_calls(found: Derived, *, is_whole: bool) -> int:
 def _withdraw(retraction: Retraction, found: Derived) -> None:
     """Keep what rests on the turns as it is; then take it out of its tables, and out of the rows that stay."""
     withdraw_in_streams(retraction, found)
-    withdrawn: list[Sequence[Model]] = [
-        found.moments,
-        found.summaries,
-        found.events,
-        *_of_extras(found),
-        found.phrases,
-    ]
-    rewritten: list[Iterable[Model]] = [found.mentions, found.journeys, [found.session]]
-    if found.profile:
-        withdrawn.append(found.profile.versions)
-    if found.lines:
-        withdrawn.append(found.lines.withdrawn)
-        rewritten.append(found.lines.staying)
-    if found.profile or found.lines:
-        rewritten.append([found.session.user])
-    _keep(retraction, rewritten)
-    withdraw_rows(retraction, withdrawn)
+    _keep(retraction, [found.mentions, found.journeys, [found.session]])
+    withdraw_rows(retraction, [found.moments, found.summaries, found.events, *_of_extras(found)])
     Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
     Moment.objects.relink(found.session.user_id, found.moments)
     for row in found.mentions:  # keys of moments are made of their names
         take_keys_out(row, {moment.key for moment in found.moments}, recent_moments_summary="")
-    _set_profile_back(found)
     if any(_payload(event).get("partition_type") == "session_cleared" for event in found.events):
         found.session.status = Session.Status.ACTIVE
 
@@ -283,17 +260,6 @@ def _of_extras(found: Derived) -> Iterator[Sequence[Model]]:
         rows = found.of_extras[withdrawal.name]
         yield withdrawal.parts(rows)
         yield rows
-
-
-def _set_profile_back(found: Derived) -> None:
-    """Set the profile back, but for the lines that have other sources."""
-    user = found.session.user
-    profile = found.profile.profile if found.profile else profile_of(user)
-    if found.lines:
-        found.lines.write()
-        profile = replace(profile, summary=found.lines.text)
-    if found.profile or found.lines:
-        set_profile(user, profile)
 
 
 def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
@@ -312,6 +278,7 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     begin_again(found.reopened)
     settle([*found.atoms, *found.reopened])
     take_back(streams, found.versions)
+    touch([*found.atoms, *found.reopened])
 
 
 def _keep(retraction: Retraction, rewritten: Iterable[Iterable[Model]]) -> None:
@@ -344,13 +311,6 @@ def _delete(rows: Sequence[Model]) -> None:
         type(rows[0])._base_manager.filter(pk__in=_pks(rows)).delete()
 
 
-def set_profile(user: UserProfile, profile: Profile) -> None:
-    """Give a profile another state, of which no version is kept: the versions are part of what changes hands."""
-    user.summary, user.interests = profile.summary, list(profile.interests)
-    user.preferred_topics = list(profile.preferred_topics)
-    user.save(update_fields=["summary", "interests", "preferred_topics", "updated_at"])
-
-
 def recount(session: Session) -> None:
     """Make the session's counters say what is there now."""
     events = session.messages.partitions().aggregate(last=Max("sequence"))
@@ -372,8 +332,6 @@ def recount(session: Session) -> None:
 def _make_again(retraction: Retraction, found: Derived, *, is_whole: bool) -> None:
     """Ask for the work that makes up for what was withdrawn."""
     session, by = found.session, retraction.actor
-    if found.profile and found.profile.builds:
-        PROFILE.ask(session, found.profile.builds, requested_by=by)
     if not is_whole:
         if found.moments:
             MOMENTS.ask(session, max(moment.last_sequence for moment in found.moments), requested_by=by)

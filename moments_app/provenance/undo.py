@@ -1,7 +1,7 @@
 """`undo_retraction`: what a retraction named is believed again, and what it withdrew is back as it was.
 
 What was made in its place meanwhile is removed; what came in since is built, formed and rolled again on top. What
-people have changed since in the profile and in streams' texts stays.
+people have changed since in streams' texts stays.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,6 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Moment,
-    ProfileLine,
-    ProfilePhrase,
     Release,
     ReleaseSource,
     Retraction,
@@ -35,25 +33,21 @@ from moments_app.models import (
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
 from moments_app.models.retraction import CannotPutBack
-from moments_app.moments.division import profile_of
-from moments_app.provenance.derived import builds_of, moments_on, with_edits
-from moments_app.provenance.lines import JOB
+from moments_app.provenance.derived import moments_on
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
-    PROFILE,
-    PROFILE_PARTS,
     REMAKES,
     Remake,
     refresh,
     roll_again,
 )
-from moments_app.provenance.retract import CannotRetract, locked, locked_person, log_event, recount, set_profile
+from moments_app.provenance.retract import CannotRetract, locked, locked_person, log_event, recount
 from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import carry_again, text_without, wait_again
 from moments_app.streams.three_way_merge import merged_text
-from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle
-from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
+from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
+from sessions_app.models import Event, Message, Session
 from sessions_app.models.message import SequenceRange
 
 
@@ -128,7 +122,6 @@ def _put_back(retraction: Retraction, session: Session) -> None:
     retraction.turns().update(retracted_at=None)
     _put_streams_back(retraction, _remove_formed(retraction, session))
     _put_moments_back(retraction, session, remade)
-    replayed = _put_profile_back(retraction, session.user, remade)
     _put_events_back(retraction, session, sequences)
     for withdrawal in withdrawals():
         withdrawal.put_back(retraction, session)
@@ -139,7 +132,7 @@ def _put_back(retraction: Retraction, session: Session) -> None:
     session.save(update_fields=["embedded_sequence"])
     recount(session)
     formed = _missed(session, sequences, was)
-    _ask_for(retraction, session, {MOMENTS: remade.built_to, MEMORIES: formed, PROFILE: replayed, PROFILE_PARTS: {}})
+    _ask_for(retraction, session, {MOMENTS: remade.built_to, MEMORIES: formed})
     if has_summaries:
         roll_again(session, requested_by=retraction.actor)
 
@@ -158,11 +151,6 @@ class Remade:
 
     built_to: int
     moments: list[Moment]
-
-    @property
-    def builds(self) -> set[str]:
-        """Ids of the jobs that had made them."""
-        return {str(moment.job.job_id) for moment in self.moments if moment.job}
 
 
 def _remove_moments(retraction: Retraction, session: Session, sequences: Sequence[int]) -> Remade:
@@ -263,9 +251,11 @@ def _put_streams_back(retraction: Retraction, removed: Sequence[MemoryAtom] = ()
             _set_text(retraction, stream, text)
         MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
     _put_atoms_back(retraction)
-    settle([*removed, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))])
+    changed = [*removed, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))]
+    settle(changed)
     for stream in streams.all():
         carry_again(stream)
+    touch(changed)
 
 
 def _without_since(stream: MemoryStream, retraction: Retraction) -> str:
@@ -301,39 +291,6 @@ def _put_atoms_back(retraction: Retraction) -> None:
         MemoryAtom.objects.filter(pk=item.object_pk).update(**kept)
     items.withdrawn(MemoryAtom).put_back(MemoryAtom)
     items.put_back(Release, ReleaseSource, Contradiction, Correction, CorrectedTurn)
-
-
-# --- the profile ---
-
-
-def _put_profile_back(retraction: Retraction, user: UserProfile, remade: Remade) -> list[str]:
-    """Put back the profile, with what people have changed since; returns ids of later builds that it doesn't know."""
-    before = retraction.items.of(UserProfile).first()
-    if before is None:
-        return []
-    changes = list(user.versions.filter(created_at__gte=retraction.created_at).order_by("pk"))
-    profile = with_edits(profile_of(cast(UserProfile, before.row().object)), changes, user)
-    taken = {build for builds in builds_of(changes).values() for build in builds} - remade.builds
-    ProfileVersion.objects.filter(pk__in=[change.pk for change in changes]).delete()
-    _put_lines_back(retraction)
-    _put_phrases_back(retraction)
-    set_profile(user, profile)
-    retraction.items.put_back(ProfileVersion)
-    since = Job.objects.filter(job_id__in=taken, finished_at__gte=retraction.created_at)
-    return [str(job_id) for job_id in since.values_list("job_id", flat=True)]
-
-
-def _put_lines_back(retraction: Retraction) -> None:
-    """Put back the lines of the profile, in place of those that engines have written since."""
-    since = ProfileLine.objects.filter(user=retraction.user_id, actor__startswith=JOB)
-    since.filter(created_at__gte=retraction.created_at).delete()
-    retraction.items.put_back(ProfileLine)
-
-
-def _put_phrases_back(retraction: Retraction) -> None:
-    """Put back the phrases of the profile, in place of those that engines have added since."""
-    ProfilePhrase.objects.filter(user=retraction.user_id, created_at__gte=retraction.created_at).delete()
-    retraction.items.put_back(ProfilePhrase)
 
 
 # --- what comes on top ---

@@ -9,12 +9,10 @@ from operator import or_
 from django.conf import settings
 from django.db.models import Q
 
-from moments_app.engines.calls.profile import Profile
 from moments_app.jobs.process import ProcessInput
 from moments_app.models import Job, MemoryStream, PromptVersion
 from moments_app.moments.division import BuildInput, builder_prompt, chunks_read
 from moments_app.moments.journey import Before, Place, before_each
-from moments_app.moments.profile_lines import known_profile
 from moments_app.sessions.checkpoint import DigestInput, digest_prompt, input_of, known_of_each
 from moments_app.streams import formation, known
 from moments_app.streams.formation import FormationInput
@@ -97,13 +95,11 @@ class SettleInput(ProcessInput):
 
     Args:
         user: whose sessions they are.
-        profile: at the claim.
         sessions: that of the job first, the others in the order in which their jobs are due.
         prompts: by the purpose of the call.
     """
 
     user: UserProfile
-    profile: Profile
     sessions: Sequence[Quiet]
     prompts: Mapping[str, PromptVersion]
 
@@ -123,13 +119,13 @@ def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
     sessions = _read(user, _fitting(user, _jobs(job, most)))
     if not sessions or sessions[0].job.pk != job.pk:
         return None
-    first, profile = sessions[0].session, known_profile(user)
+    first = sessions[0].session
     building, forming, digesting = builder_prompt(first), formation.formation_prompt(first), digest_prompt(first)
-    _build(sessions, profile, building)
+    _build(sessions, building)
     _form(sessions, forming)
     _digest(sessions, digesting)
     prompts = {"moment-builder": building, "memory-extraction": forming, "session-digest": digesting}
-    return SettleInput(None, user, profile, sessions, prompts)
+    return SettleInput(None, user, sessions, prompts)
 
 
 def _jobs(job: Job, most: int) -> dict[int, Job]:
@@ -187,7 +183,7 @@ def _quiet(job: Job, session: Session, turns: Sequence[Message], read: Mapping[i
     return Quiet(job, session, turns[:taken], read, turns[taken - 1].sequence)
 
 
-def _build(sessions: Sequence[Quiet], profile: Profile, prompt: PromptVersion) -> None:
+def _build(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
     """Set the input of the moment build of each session."""
     before = before_each(sessions[0].session.user_id, [one.place for one in sessions])
     for one, then in zip(sessions, before, strict=True):
@@ -196,7 +192,6 @@ def _build(sessions: Sequence[Quiet], profile: Profile, prompt: PromptVersion) -
             one.build = BuildInput(
                 prompt_version=prompt,
                 session=one.session,
-                profile=profile,
                 known=then.known,
                 first_sequence=one.session.built_to + 1,
                 last_sequence=one.last_sequence,

@@ -23,7 +23,6 @@ from django.db.models.lookups import GreaterThan
 
 from moments_app.engines import Caller, engine_name
 from moments_app.engines.calls.moments import KnownMoment
-from moments_app.engines.calls.profile import Line, Phrase, Profile, text_of
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import PURPOSE, Part
 from moments_app.jobs.process import ClaimLost, Lane, Moved, Process, Progress, Skipped, Waits
@@ -36,15 +35,11 @@ from moments_app.moments.division import (
     Built,
     Division,
     divide,
-    line_writer,
-    profile_of,
     request_of,
     store_each,
 )
 from moments_app.moments.journey import Told
 from moments_app.moments.partition import PartitionEvent, leave_each
-from moments_app.moments.profile_lines import write_lines
-from moments_app.moments.profile_phrases import Added, write_phrases
 from moments_app.sessions.checkpoint import Digested, digest, digester, learn
 from moments_app.sessions.quiet_sessions import (
     MOST_SESSIONS,
@@ -58,12 +53,11 @@ from moments_app.streams.add_atoms import add_to_each
 from moments_app.streams.formation import FormationInput, Formed, by_model, closed_model, count_from, end_named
 from sessions_app.clock import database_now
 from sessions_app.copy_rows import update_rows
-from sessions_app.models import Event, ProfileVersion, Session, UserProfile
+from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.session import UNBUILT
-from sessions_app.models.user_profile import LEARNED, united
 
 SETTLED = "session_settled"  # in the event log
-PROMPT_TOKENS = 1_350  # of a shared call besides the turns: prompts, and what is known
+PROMPT_TOKENS = 1_150  # of a shared call besides the turns: prompts, and what is known
 TURN_TOKENS = 10.0  # of each turn in a request besides its text
 UNFORMED = F("message_count") - F("formed_message_count")
 CLEARED = (
@@ -87,16 +81,12 @@ class Thought:
     Args:
         quiet: the session.
         built: its moments.
-        lines: of the profile after it; those that it adds have their sources.
-        added: phrases of the profile that it adds.
         formed: what its streams take in.
         digested: of its live turns.
     """
 
     quiet: Quiet
     built: Built | None = None
-    lines: Sequence[Line] = ()
-    added: Sequence[Phrase] = ()
     formed: Formed | None = None
     digested: Digested | None = None
 
@@ -136,7 +126,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         """
         told, sessions = _asked_at_once(input.sessions, engine)
         thoughts: list[Thought] = []
-        so_far = _SoFar(input.profile, carries=told is engine)
+        so_far = _SoFar(carries=told is engine)
         for number, one in enumerate(sessions):
             progress(number, len(sessions))
             try:
@@ -152,7 +142,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
 
         Raises:
             ClaimLost: the job was taken over, or the person or the session is gone.
-            Moved: the session, the profile or an earlier moment has changed since the claim.
+            Moved: the session or an earlier moment has changed since the claim.
         """
         if len(answer) > 1:
             try:
@@ -199,7 +189,7 @@ def _parts(one: Quiet, number: int) -> list[Part]:
     parts = []
     if one.build and len(one.build.chunks) == 1:
         [chunk] = one.build.chunks
-        request = request_of(one.build, chunk, one.build.profile, one.build.known.journey)
+        request = request_of(one.build, chunk, one.build.known.journey)
         parts.append(Part(request, chunk.sequences, number))
     if one.formation and (sections := by_model(one.formation).get("")):
         memories = replace(one.formation.request, sections=sections)
@@ -213,12 +203,10 @@ class _SoFar:
     """Collects the results of earlier sessions, which later sessions are shown.
 
     Args:
-        profile: at the claim.
         carries: whether the engine is shown these results. If not, the answers came in one call.
     """
 
-    def __init__(self, profile: Profile, *, carries: bool) -> None:
-        self._profile = profile
+    def __init__(self, *, carries: bool) -> None:
         self._carries = carries
         self._moments: list[Told] = []
         self._items: dict[int, list[str]] = defaultdict(list)
@@ -246,40 +234,13 @@ class _SoFar:
     def _divide(self, shown: BuildInput, thought: Thought, engine: Engine) -> None:
         if self._carries:
             known = thought.quiet.before.with_new(self._moments, thought.quiet.place.until).known
-            shown = replace(shown, profile=self._profile, known=known)
+            shown = replace(shown, known=known)
         thought.built = built = divide(shown, engine, _no_progress)
-        now, after = self._profile, built.profile
-        thought.lines = (
-            after.lines if now is shown.profile else _with_changes(now.lines, shown.profile.lines, after.lines)
-        )
-        known_phrases = {phrase.casefold() for phrase in (*now.interests, *now.preferred_topics)}
-        thought.added = [phrase for phrase in after.added if phrase.text.casefold() not in known_phrases]
-        self._profile = Profile(
-            now.summary if thought.lines == now.lines else text_of(thought.lines),
-            united(now.interests, after.interests),
-            united(now.preferred_topics, after.preferred_topics),
-            [replace(line, sources=(), before=None) for line in thought.lines],
-        )
         self._moments += _told(thought.quiet, built)
 
 
 def _no_progress(_done: int, _total: int) -> None:
     """Ignore the progress within a session. Only finished sessions count."""
-
-
-def _with_changes(now: Sequence[Line], shown: Sequence[Line], after: Sequence[Line]) -> list[Line]:
-    """Return `now` with the changes from `shown` to `after`. If both change a line, keep the change in `now`."""
-    known, kept = {_identity(line) for line in shown}, {_identity(line) for line in after}
-    instead = {line.before: line for line in after if line.before}
-    stays = kept | {_identity(line) for line in now} - known
-    lines = [instead.get(line.key or 0, line) for line in now if line.key in instead or _identity(line) in stays]
-    texts = {line.text for line in lines}
-    added = [line for line in after if not line.before and _identity(line) not in known]
-    return lines + [line for line in added if line.text not in texts]
-
-
-def _identity(line: Line) -> int | str:
-    return line.key or line.text
 
 
 def _told(one: Quiet, built: Built) -> list[Told]:
@@ -302,7 +263,7 @@ Results = dict[Job, dict[str, Any]]
 def _store(job: Job, input: SettleInput, thoughts: Sequence[Thought]) -> None:
     sessions = _locked(job, input.user.pk, [thought.quiet for thought in thoughts])
     user = UserProfile.objects.locked().get(pk=input.user.pk)
-    _refuse_what_moved(user, input)
+    _refuse_what_moved(input)
     made = {division.BUILT: _store_moments(user, thoughts), formation.FORMED: _store_atoms(job, thoughts)}
     results = _leave_digests(thoughts)
     for by, result in results.items():
@@ -340,49 +301,22 @@ def _state(session: Session) -> tuple[Any, ...]:
     return session.status, session.last_sequence, session.retraction_count, *done
 
 
-def _refuse_what_moved(user: UserProfile, input: SettleInput) -> None:
-    if profile_of(user) != input.profile:
-        raise Moved("The profile changed while the engine was thinking.")
+def _refuse_what_moved(input: SettleInput) -> None:
     told = {one.pk: one.journey for each in input.sessions for one in each.before.latest if one.pk}
     if dict(Moment.objects.filter(pk__in=told).values_list("pk", "journey")) != told:
         raise Moved("Moments that the engine received were deleted.")
 
 
 def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> Results:
-    """Write moments and profile, with one version of the profile for each build."""
+    """Write moments."""
     builds = [(one, one.quiet.build, one.built) for one in thoughts if one.quiet.build and one.built]
     if not builds:
         return {}
     stored = store_each([Division(one.quiet.job, input, built) for one, input, built in builds])
     Moment.objects.relink(user.pk, list(chain.from_iterable(stored)))
-    versions, keys = list[ProfileVersion](), dict[str, int]()
-    for one, input, built in builds:
-        _write_lines(user, one, input, built.engine, keys)
-        versions.append(user.version(f"job:{one.quiet.job.job_id}"))
-        summary = built.profile.summary if one.lines == built.profile.lines else text_of(one.lines)
-        profile = built.profile
-        user.learn(summary=summary, interests=profile.interests, preferred_topics=profile.preferred_topics)
-    write_phrases(user, [Added(one.added, one.quiet.job, one.quiet.session) for one, _, _ in builds])
-    user.versions.bulk_create(versions)
-    user.save(update_fields=[*LEARNED, "updated_at"])
+    user.save(update_fields=["updated_at"])  # contexts that were kept are built again
     each = zip(builds, stored, strict=True)
     return {one.quiet.job: division.result_of(input, built, moments) for (one, input, built), moments in each}
-
-
-def _write_lines(user: UserProfile, one: Thought, input: BuildInput, engine: str, keys: dict[str, int]) -> None:
-    """Keep the lines of the profile after a build.
-
-    Args:
-        user: whose profile it is.
-        one: the session.
-        input: of the build.
-        engine: that built.
-        keys: primary keys by text of the lines that were written for the sessions before; more are added.
-    """
-    lines = [line if line.key or line.sources else replace(line, key=keys.get(line.text)) for line in one.lines]
-    if lines != input.profile.lines:
-        rows = write_lines(user, lines, line_writer(one.quiet.job, input, one.quiet.session, engine))
-        keys.update({line.text: row.pk for line, row in rows.items()})
 
 
 def _store_atoms(job: Job, thoughts: Sequence[Thought]) -> Results:

@@ -10,9 +10,10 @@ from typing import Any
 
 from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream
 from moments_app.models.embedding import ask_to_embed, whose_memories
-from moments_app.streams.timeline import settle
+from moments_app.streams.timeline import settle, touch
 from sessions_app.insert import insert_those_missing
 from sessions_app.lock_rows import lock_rows
+from sessions_app.models import UserProfile
 
 
 def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by: str) -> list[MemoryAtom]:
@@ -40,14 +41,17 @@ def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, r
         Those that were added.
     """
     unsaid = _unsaid([atom for _, atoms in items for atom in atoms])
+    people = {atom.user_id for atom in unsaid if atom.user_id and not atom.is_candidate}
+    lock_rows(UserProfile.objects.filter(pk__in=people))  # before their streams, as corrections lock them
     # Before their atoms, as consolidations lock them. Candidates leave a shard as it is.
     lock_rows(MemoryStream.objects.filter(pk__in={atom.stream_id for atom in unsaid if not atom.is_candidate}))
     added = insert_those_missing([atom.describe() for atom in unsaid], named_by="atom_id")
     if added:
         settle(added)
-        grown = {atom.stream_id for atom in added if not atom.is_candidate}
         # The person's contexts know of a new candidate, and nobody else's has it.
-        MemoryStream.objects.filter(pk__in=grown).touch()
+        known = [atom for atom in added if not atom.is_candidate]
+        grown = {atom.stream_id for atom in known}
+        touch(known)
         for stream in [stream for stream, _ in items if stream.pk in grown]:
             consolidate_if_due(stream, requested_by=requested_by)
         for atom in {atom.user_id or -atom.stream_id: atom for atom in added}.values():
@@ -118,7 +122,7 @@ def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
 
 def note_growth(atom: MemoryAtom, *, requested_by: str) -> None:
     """Note that an item came or changed by hand, and ask for what makes it found well."""
-    atom.stream.touch()
+    touch([atom])
     have_found(atom, requested_by=requested_by)
 
 

@@ -12,7 +12,8 @@ from django.db import IntegrityError, transaction
 from moments_app.models import MemoryAtom, MemoryStream, Release
 from moments_app.streams.add_atoms import consolidate_if_due, note_growth
 from moments_app.streams.texts import is_carried
-from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle
+from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
+from sessions_app.lock_rows import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
@@ -44,7 +45,7 @@ def evict(atom: MemoryAtom) -> None:
     MemoryAtom.objects.filter(pk=found.pk).evict()
     begin_again(ended)
     settle([found])
-    found.stream.touch()
+    touch([found])
 
 
 @transaction.atomic
@@ -83,7 +84,7 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
         raise CannotCurate("This item belongs to one person. It can only be moved between that person's streams.")
     found = _locked(atom, [MemoryAtom.State.ACTIVE], stream.pk)
     _set(found, stream=stream, shown_in=None, is_candidate=False)
-    found.stream.touch()
+    touch([found])
     found.stream = stream
     _note_arrival(found, requested_by)
 
@@ -93,7 +94,7 @@ def _locked(atom: MemoryAtom, states: Sequence[MemoryAtom.State], *streams: int)
 
     The person, the streams and then the item are locked, in the order in which erasure and consolidation do it.
     """
-    UserProfile.objects.hold([atom.user_id] if atom.user_id else [])
+    lock_rows(UserProfile.objects.filter(pk__in=[atom.user_id] if atom.user_id else []))
     locked = MemoryStream.objects.select_for_update(no_key=True).filter(pk__in=[atom.stream_id, *streams])
     locked_streams = {stream.pk for stream in locked.order_by("pk")}
     found = MemoryAtom.objects.select_for_update(no_key=True).filter(pk=atom.pk).first()

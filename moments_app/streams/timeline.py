@@ -17,7 +17,9 @@ from django.utils import timezone
 from moments_app.engines.statements import NAME, Statement, statement_of
 from moments_app.models import Contradiction, MemoryAtom
 from moments_app.models.stream import MemoryStream
+from moments_app.streams.profile import rebuild_profiles
 from sessions_app.insert import insert_unless_there
+from sessions_app.lock_rows import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
@@ -58,6 +60,7 @@ def settle(atoms: Iterable[MemoryAtom]) -> None:
         atoms: of people; those without an attribute have no timeline.
     """
     timed = [atom for atom in atoms if _has_timeline(atom)]
+    changed: list[MemoryAtom] = []
     for user in sorted({atom.user_id for atom in timed if atom.user_id}):
         names = _names_of(user)
         timelines = {(atom.subject, atom.attribute) for atom in timed if atom.user_id == user}
@@ -66,7 +69,9 @@ def settle(atoms: Iterable[MemoryAtom]) -> None:
             timelines |= {("User", attribute) for attribute in told.values_list("attribute", flat=True)}
         whose = {(names if subject in names else frozenset({subject}), attribute) for subject, attribute in timelines}
         for subjects, attribute in sorted(whose, key=lambda one: (one[1], sorted(one[0]))):
-            _settle(list(MemoryAtom.objects.of_timeline(user, subjects, attribute)))
+            changed += _settle(list(MemoryAtom.objects.of_timeline(user, subjects, attribute)))
+    if changed:
+        touch(changed)
 
 
 def _names_of(user: int) -> frozenset[str]:
@@ -82,6 +87,11 @@ def _tells_name(subject: str, attribute: str) -> bool:
 
 def end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
     """Note that a fact ended."""
+    _end(atom, how, ended_by=ended_by)
+    touch([atom])
+
+
+def _end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
     MemoryAtom.objects.filter(pk=atom.pk).update(
         state=MemoryAtom.State.ENDED,
         valid_until=how.until,
@@ -91,7 +101,6 @@ def end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
         replaced_by=how.by,
         is_wrong=how.is_wrong,
     )
-    touch([atom])
 
 
 def end_by(fact: MemoryAtom, later: MemoryAtom) -> bool:
@@ -115,7 +124,7 @@ def decide(question: Contradiction, decision: str, *, requested_by: str) -> None
     Raises:
         CannotDecide: it was answered already, or one of the facts holds no longer.
     """
-    UserProfile.objects.hold([question.user_id])
+    lock_rows(UserProfile.objects.filter(pk=question.user_id))
     locked = Contradiction.objects.select_for_update(of=("self",)).select_related("earlier", "later")
     question = locked.get(pk=question.pk)
     if bool(question.decision) == bool(decision):
@@ -157,12 +166,17 @@ def ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[Mem
 def begin_again(atoms: Sequence[MemoryAtom]) -> None:
     """Let facts that had ended hold again; of those said twice in a stream the later one does."""
     for atom in atoms:
-        same = MemoryAtom.objects.like(atom).exclude(pk=atom.pk).first()
-        if same:
-            end(atom, End(same.formed_at, same.formed_at, same))
-        else:
-            MemoryAtom.objects.filter(pk=atom.pk).update(**not_ended())
-    touch(atoms)
+        _begin_again(atom)
+    if atoms:
+        touch(atoms)
+
+
+def _begin_again(atom: MemoryAtom) -> None:
+    same = MemoryAtom.objects.like(atom).exclude(pk=atom.pk).first()
+    if same:
+        _end(atom, End(same.formed_at, same.formed_at, same))
+    else:
+        MemoryAtom.objects.filter(pk=atom.pk).update(**not_ended())
 
 
 def not_ended() -> dict[str, object]:
@@ -172,9 +186,10 @@ def not_ended() -> dict[str, object]:
 
 
 def touch(atoms: Iterable[MemoryAtom]) -> None:
-    """Note that streams changed: contexts that were kept are made again."""
-    for stream in MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}):
-        stream.touch()
+    """Note that items came, changed or went: contexts that were kept are built again, and profiles derived again."""
+    atoms = list(atoms)
+    MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}).touch()
+    rebuild_profiles({atom.user_id for atom in atoms if atom.user_id and not atom.is_candidate})
 
 
 def contradict(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
@@ -188,16 +203,21 @@ def _has_timeline(atom: MemoryAtom) -> bool:
     return bool(atom.attribute and atom.user_id) and not atom.is_candidate
 
 
-def _settle(facts: Sequence[MemoryAtom]) -> None:
+def _settle(facts: Sequence[MemoryAtom]) -> list[MemoryAtom]:
+    """Decide a timeline; return the facts that ended, or hold again."""
+    changed = []
     said = [(fact, statement) for fact in facts if (statement := statement_of(fact.content))]
     for place, (fact, statement) in enumerate(said):
         how = _end_of(fact, statement, said[place + 1 :])
         if fact.ended_by or (fact.state == MemoryAtom.State.ABSORBED and how is None):
             continue
         if how and _differs(fact, how):
-            end(fact, how)
+            _end(fact, how)
+            changed.append(fact)
         elif how is None and fact.state == MemoryAtom.State.ENDED:
-            begin_again([fact])
+            _begin_again(fact)
+            changed.append(fact)
+    return changed
 
 
 def _end_of(

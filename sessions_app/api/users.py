@@ -20,8 +20,10 @@ from sessions_app.api.viewsets import PersonViewSet, update
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import UserProfile
 from sessions_app.models.api_key import EXPORT
+from sessions_app.models.user_profile import DERIVED
 from sessions_app.people.erase import OnHold, erase_user
 from sessions_app.people.export import CannotExport, export_user
+from sessions_app.signals import profile_edited
 
 
 class TimezoneField(TextField):
@@ -104,10 +106,17 @@ class UserViewSet(RetrieveModelMixin, PersonViewSet[UserProfile]):
         return self.found_person
 
     def partial_update(self, request: Request, user_id: str) -> Response:
-        """Correct a profile."""
+        """Change a profile.
+
+        `summary` becomes the text that opens the profile. `interests` and `preferred_topics` come before those that are
+        read from statements.
+        """
         profile = UserProfile.objects.locked().get(pk=self.found_person.pk)
-        profile.keep_version(self.actor)
         update(profile, self.validated_data)
+        edits = {name: self.validated_data[name] for name in DERIVED if name in self.validated_data}
+        if edits:
+            profile_edited.send(UserProfile, profile=profile, edits=edits, actor=self.actor)
+            profile.refresh_from_db()
         return self.answer(profile)
 
     @unlimited()

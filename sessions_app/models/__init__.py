@@ -7,7 +7,6 @@ from sessions_app.models.daily_limit import DailyLimit, DailyUsage
 from sessions_app.models.event import Event
 from sessions_app.models.login_limit import LoginLimit
 from sessions_app.models.message import Message
-from sessions_app.models.profile_version import ProfileVersion
 from sessions_app.models.searched import Searched
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
@@ -21,7 +20,6 @@ __all__ = [
     "Event",
     "LoginLimit",
     "Message",
-    "ProfileVersion",
     "Searched",
     "Session",
     "UserProfile",

@@ -3,24 +3,21 @@
 import re
 import zoneinfo
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchQuery, SearchVector
 from django.core.exceptions import ValidationError
-from django.db import connection, models, transaction
+from django.db import connection, models
 from django.db.models import F, Func, Value
 from django.db.models.functions import Concat, Left
 
 from sessions_app.insert import insert_unless_there
 from sessions_app.models.application import DEFAULT, Application
 
-if TYPE_CHECKING:
-    from sessions_app.models.profile_version import ProfileVersion
-
 PROFILE_LIST_MAX = 50
-LEARNED = ("summary", "interests", "preferred_topics")  # what engines write
+DERIVED = ("summary", "interests", "preferred_topics")  # from the statements about the person
 INDEXED_CHARS = 50_000  # of a profile's text; a vector's own limit is a megabyte
 # The words of a name, which are parted by marks, and of the text. Those of a query are looked for by their beginnings.
 _NAME = Func(F("user_id"), Value("@._:/-|"), Value(" " * 7), function="translate", output_field=models.TextField())
@@ -163,55 +160,6 @@ class UserProfile(models.Model):
             return zoneinfo.ZoneInfo(self.timezone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError):
             return zoneinfo.ZoneInfo("UTC")
-
-    def keep_version(self, actor: str) -> None:
-        """Store the profile as a version before it is changed, in the same transaction.
-
-        Args:
-            actor: Who is about to change it: key:…, operator:… or job:….
-        """
-        self.version(actor).save()
-
-    def version(self, actor: str) -> "ProfileVersion":
-        """Return the profile as a version that is not stored yet."""
-        return self.versions.model(
-            user=self,
-            summary=self.summary,
-            interests=self.interests,
-            preferred_topics=self.preferred_topics,
-            actor=actor,
-        )
-
-    @transaction.atomic
-    def restore(self, version: "ProfileVersion", *, actor: str) -> None:
-        """Restore an earlier version. The present text is kept as another version.
-
-        Args:
-            version: A version of this profile.
-            actor: Who asks: operator:….
-        """
-        UserProfile.objects.locked().get(pk=self.pk).keep_version(actor)
-        self.summary, self.interests = version.summary, version.interests
-        self.preferred_topics = version.preferred_topics
-        self.save(update_fields=["summary", "interests", "preferred_topics", "updated_at"])
-
-    def merge(self, *, summary: str, interests: Iterable[str], preferred_topics: Iterable[str], actor: str) -> None:
-        """Merge what an engine learned and save the profile. Its previous state is kept as a version.
-
-        Args:
-            actor: Who makes the change.
-            summary: Replaces the present summary unless blank; the engine was given that one and has merged it.
-            interests, preferred_topics: Added to the present ones, see `united`.
-        """
-        self.keep_version(actor)
-        self.learn(summary=summary, interests=interests, preferred_topics=preferred_topics)
-        self.save(update_fields=[*LEARNED, "updated_at"])
-
-    def learn(self, *, summary: str, interests: Iterable[str], preferred_topics: Iterable[str]) -> None:
-        """Take in what `merge` says, without saving."""
-        self.summary = summary or self.summary
-        self.interests = united(self.interests, interests)
-        self.preferred_topics = united(self.preferred_topics, preferred_topics)
 
 
 def united(known: Iterable[str], new: Iterable[str]) -> list[str]:

@@ -14,11 +14,10 @@ from sessions_app.models import (
     DailyUsage,
     Event,
     Message,
-    ProfileVersion,
     Session,
     UserProfile,
 )
-from sessions_app.people.export import KindOfActor, messages
+from sessions_app.people.export import messages
 from sessions_app.people.export_format import File, Name, NotRestored
 from sessions_app.people.import_user import SessionOfMessage, keep_from_first_turn
 from sessions_app.people.provenance import Provenance, declare
@@ -48,20 +47,7 @@ declare(
             is_restored=False,  # but before all others, for they are of the person
         ),
         person="pk",
-        made_of=("versions",),
-        is_rewritten=True,
-    ),
-    Provenance(
-        ProfileVersion,
-        File(
-            "profile_versions",
-            about="how the profile was before each change, oldest first",
-            fields="summary interests preferred_topics actor created_at",
-            columns=(KindOfActor("actor"),),
-            is_restored=False,  # but with the profile
-        ),
-        made_of=("actor",),
-        is_withdrawn=True,
+        left_alone="it is derived from statements, and follows them",
     ),
     Provenance(
         Session,

@@ -16,7 +16,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from django.utils import timezone
 
 from sessions_app.models import Archive, Message, Session, UserProfile
-from sessions_app.people.export_format import FORMAT, VERSION, Column, Exporting, File, Line, plain
+from sessions_app.people.export_format import FORMAT, VERSION, Exporting, File, Line, plain
 from sessions_app.people.provenance import Provenance, declared
 from sessions_app.refusals import Refusal
 from sessions_app.retention import archive_files
@@ -96,14 +96,6 @@ def _write(export: ZipFile, file: File, lines: Iterator[Line]) -> int:
 
 
 # --- the transcript, with what is archived of it ---
-
-
-class KindOfActor(Column):
-    """The kind of who did something: a key, an operator or a job; not which of them."""
-
-    def write(self, lines: list[Line], exporting: Exporting) -> None:
-        for line in lines:
-            line[self.name] = line[self.name].partition(":")[0]
 
 
 def messages(file: File, exporting: Exporting) -> Iterator[Line]:

@@ -63,17 +63,30 @@ class ExportFile:
         Raises:
             NotAnExport: there is no such file, or a line has not its shape.
         """
-        if file.is_newer and file.path not in self._archive.NameToInfo:
+        if file.is_newer and not self.has(file.path):
             return
+        for line, weight in self.lines(file.path, file.shape):
+            row = file.restored(line)
+            row.weight = weight
+            yield row
+
+    def has(self, name: str) -> bool:
+        """Return whether there is such a file."""
+        return name in self._archive.NameToInfo
+
+    def lines(self, name: str, shape: type[S]) -> Iterator[tuple[S, int]]:
+        """Yield the lines of a file, each with about how many bytes of memory it takes.
+
+        Raises:
+            NotAnExport: there is no such file, or a line has not this shape.
+        """
         longest = LINE_MAX + CHAR_BYTES * max(0, settings.MESSAGE_MAX_CHARS - USUAL_CHARS)
-        with self._opened(file.path, f"{self._path} has no {file.path}.") as opened:
+        with self._opened(name, f"{self._path} has no {name}.") as opened:
             number = 0
             while line := opened.readline(longest + 1):
                 number += 1
-                self.at = f"{self._path}, {file.path} line {number}"
-                row = file.restored(self._checked(line, file.shape, longest))
-                row.weight = len(line) + VALUE_BYTES * most_values(line)
-                yield row
+                self.at = f"{self._path}, {name} line {number}"
+                yield self._checked(line, shape, longest), len(line) + VALUE_BYTES * most_values(line)
         self.at = str(self._path)
 
     def manifest(self) -> Manifest:
@@ -242,7 +255,7 @@ def import_user(path: Path, *, application: int, user_id: str | None = None) -> 
 
 
 def _begin(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> Importing:
-    """Restore the profile, with its versions; one that is there already stays as it is."""
+    """Restore the profile; one that is there already stays as it is."""
     rows = list(islice(export.rows(files["profile"]), 2))
     if len(rows) != 1:
         raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines instead of one.")
@@ -254,9 +267,7 @@ def _begin(export: ExportFile, files: dict[str, File], application: int, user_id
         return Importing(export, user, Counter())
     # Inserting has set the times to now.
     UserProfile.objects.filter(pk=profile.pk).update(created_at=fields["created_at"], updated_at=fields["updated_at"])
-    importing = Importing(export, profile, Counter(profiles=1))
-    importing.restore(files["profile_versions"])
-    return importing
+    return Importing(export, profile, Counter(profiles=1))
 
 
 # --- the transcript ---

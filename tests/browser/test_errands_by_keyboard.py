@@ -25,6 +25,7 @@ from tests.support.extras import needs
 from tests.support.jobs import build
 from tests.support.lives import CHILD, MAYA, say
 from tests.support.openai_server import OpenAIServer
+from tests.support.streams import written
 from tests.support.transcript import talk, turns
 
 pytestmark = [pytest.mark.slow(seconds=20), pytest.mark.django_db(transaction=True)]
@@ -80,7 +81,7 @@ def test_a_colleague_is_let_in(tab: Page, keys: Keyboard) -> None:
 
 
 def test_somebody_is_found_and_read_about(tab: Page, keys: Keyboard, ada: UserProfile) -> None:
-    ada.merge(summary="Ada has a kiln.", interests=["glazes"], preferred_topics=[], actor="operator:eve")
+    written(ada, summary="Ada has a kiln.", interests=["glazes"])
     keys.open("Find")
     expect(tab.get_by_role("searchbox")).to_be_focused()
     tab.keyboard.type("kiln")

@@ -30,7 +30,6 @@ from moments_app.engines.calls.consolidation import ConsolidationRequest, Labell
 from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentRequest
-from moments_app.engines.calls.profile import Profile
 from moments_app.engines.calls.summary import SummaryRequest
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.transcript import Turn
@@ -157,11 +156,10 @@ def test_the_obedient_models_answers_are_taken_and_have_what_was_said(monkeypatc
     monkeypatch.setattr("drill.provider.LATENCY", 0)
     with Provider(OBEDIENT, reply) as provider:
         engine = ModelEngine(base_url=provider.base_url, api_key="k", model="m", record=lambda record: None)
-        built = engine.build_moments(MomentRequest(TURNS, Profile(), Journey(), "p"))
+        built = engine.build_moments(MomentRequest(TURNS, Journey(), "p"))
         section = StreamSection("s", "p", 20, 20, "")
         answers = [
             built.moments[0].summary,
-            built.user_summary_update,
             engine.roll_summary(SummaryRequest(TURNS, "", (), 0, "p")).facts[0].fact,
             engine.form_memories(FormationRequest(TURNS, [section], "p")).streams[0]["facts"][0]["text"],
             engine.consolidate(ConsolidationRequest("p", (), (), [Labelled("o1", MARK)], 100, "r")).lines[0].text,

@@ -16,7 +16,6 @@ from moments_app.engines.calls.consolidation import ConsolidationRequest, Labell
 from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentRequest
-from moments_app.engines.calls.profile import Profile
 from moments_app.engines.calls.summary import SummaryRequest
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
@@ -60,7 +59,7 @@ def post(provider: Provider, path: str, body: Any) -> tuple[int, str]:
 def test_every_call_of_memory_gets_an_answer_that_is_taken_whole(
     engine: ModelEngine, records: list[CallRecord]
 ) -> None:
-    moments = engine.build_moments(MomentRequest(TURNS, Profile(), Journey(), "p")).moments
+    moments = engine.build_moments(MomentRequest(TURNS, Journey(), "p")).moments
     assert [(one.starts_at_message_idx, one.ends_at_message_idx) for one in moments] == [(0, 19), (20, 24)]
     assert engine.roll_summary(SummaryRequest(TURNS, "", (), 0, "p")).summary_text
     section = StreamSection("s", "p", 0, 20, "")

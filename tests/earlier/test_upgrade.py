@@ -10,6 +10,8 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
+from moments_app.models import MemoryAtom
+from moments_app.streams.profile import rebuild_profiles
 from sessions_app.models import ApiKey, DailyUsage, Message
 from tests.support.api import Api
 from tests.support.jobs import work_off
@@ -31,6 +33,21 @@ INSERT INTO sessions_app_dailyusage (user_id, key_id, day, requests, stored_byte
 SELECT id, NULL::bigint, '2026-03-01'::date, 5, 10, 0, 0 FROM sessions_app_userprofile
 UNION ALL SELECT NULL, id, '2026-03-01', 7, 10, 0, 0 FROM sessions_app_apikey
 """
+# A profile as lines, as earlier releases kept it: an engine's, one that ended, and one of an operator.
+LINES = """
+INSERT INTO moments_app_profileline
+    (line_id, heading, text, joint, position, source_message_ids, engine, actor, is_pinned, created_at, ended_at,
+     ended_by, end_reason, user_id)
+SELECT gen_random_uuid(), heading, text, E'\\n', place, sources, engine, actor, false, '2026-03-02', ended_at, '',
+       reason, (SELECT id FROM sessions_app_userprofile WHERE user_id = 'ada')
+FROM (VALUES
+    ('', 'Ada keeps bees.', 0, '{}'::bigint[], '', 'operator:eve', NULL::timestamptz, ''),
+    ('Work:', '- Ada mends nets at night. (2026-03-01)', 1, '{1}', 'model', 'job:1', NULL, ''),
+    ('Work:', '- Ada sells fish at noon.', 1, '{2}', 'model', 'job:1', '2026-03-03', 'ended')
+) AS line (heading, text, place, sources, engine, actor, ended_at, reason);
+UPDATE sessions_app_userprofile SET summary = E'Ada keeps bees.\\nWork:\\n- Ada mends nets at night. (2026-03-01)'
+WHERE user_id = 'ada';
+"""
 
 
 @pytest.fixture(params=STATES)
@@ -44,6 +61,7 @@ def upgraded(
         with connection.cursor() as cursor:
             cursor.execute(sql)
             cursor.execute(USAGE)
+            cursor.execute(LINES)
         connection.close()  # what the SQL sets is for itself
         call_command("migrate", verbosity=0)
         assert {part for part in differences(schema(), newest) if OF_A_MODEL not in part} == set()
@@ -57,6 +75,7 @@ def test_row_33_data_of_every_earlier_state_is_found_and_goes_on(upgraded: tuple
     counted = DailyUsage.objects.filter(day="2026-03-01").values_list("key", "requests")
     assert sorted(counted) == [(pk, 7) for pk in ApiKey.objects.order_by("pk").values_list("pk", flat=True)]
 
+    _assert_profile_is_of_statements(api)
     found = search(api, "When does the ferry leave?")
     assert "Thursdays at seven" in found[0]["content"]
     if state in WITH_VECTORS:
@@ -86,3 +105,17 @@ def search(api: Api, query: str) -> list[dict[str, Any]]:
     assert answer.status_code == 200, answer.content
     results: list[dict[str, Any]] = answer.json()["results"]
     return results
+
+
+def _assert_profile_is_of_statements(api: Api) -> None:
+    profile = api.get("users/ada", user_id="ada").json()
+    assert profile["summary"].startswith("Ada keeps bees.\n") and "Ada mends nets at night." in profile["summary"]
+    assert "fish" not in profile["summary"] and {"bees", "railings"} <= set(profile["preferred_topics"])
+    mends, sells = (
+        MemoryAtom.objects.get(content=f"Ada {does}.") for does in ("mends nets at night", "sells fish at noon")
+    )
+    assert (mends.state, mends.source_message_ids) == ("active", [1])
+    assert (sells.state, sells.source_message_ids) == ("ended", [2])
+    assert MemoryAtom.objects.get(value="bees", user=mends.user).source_message_ids
+    rebuild_profiles([mends.user_id])  # type: ignore[list-item]
+    assert api.get("users/ada", user_id="ada").json() == profile

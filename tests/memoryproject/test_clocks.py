@@ -51,7 +51,7 @@ EXCUSED = {
         otp_totp.TOTPDevice.last_used_at django_q.Task.started django_q.Task.stopped
         sessions_app.Application.created_at sessions_app.UserProfile.created_at sessions_app.UserProfile.updated_at
         sessions_app.ApiKey.created_at sessions_app.Session.created_at sessions_app.Archive.created_at
-        sessions_app.ProfileVersion.created_at moments_app.Job.started_at
+        moments_app.Job.started_at
         moments_app.PromptResource.active_since moments_app.PromptVersion.created_at
         moments_app.MemoryStream.last_updated_at moments_app.StreamVersion.created_at
         moments_app.MemoryAtom.last_accessed_at moments_app.Contradiction.created_at moments_app.Correction.created_at
@@ -59,7 +59,7 @@ EXCUSED = {
         moments_app.FactEmbedding.created_at moments_app.MomentEmbedding.created_at moments_app.TurnEmbedding.created_at
         moments_app.FailureGroup.first_seen_at moments_app.FailureHour.hour moments_app.Entity.created_at
         moments_app.Entity.updated_at lab.Probe.created_at lab.Probe.updated_at
-        moments_app.ProfileLine.created_at moments_app.ProfilePhrase.created_at lab.PromptTrial.created_at
+        lab.PromptTrial.created_at
         moments_app.Release.created_at moments_app.Retraction.created_at moments_app.Summary.completed_at
         moments_app.Vocabulary.counted_at moments_app.WebhookEndpoint.created_at moments_app.WebhookDelivery.sent_at
         oauth.Assistant.updated oauth.Consent.created_at oauth.Code.created oauth.Code.updated oauth.AccessToken.created
@@ -80,7 +80,7 @@ EXCUSED = {
         sessions_app.ApiKey.revoked_at
         sessions_app.Message.retracted_at moments_app.StreamVersion.undone_at moments_app.MemoryAtom.reviewed_at
         moments_app.MemoryAtom.corrected_at moments_app.Contradiction.decided_at moments_app.Correction.undone_at
-        moments_app.FailureGroup.muted_at moments_app.ProfileLine.ended_at moments_app.Release.revoked_at
+        moments_app.FailureGroup.muted_at moments_app.Release.revoked_at
         moments_app.Retraction.undone_at
     """,
     "It is not used: settings disable the feature.": """

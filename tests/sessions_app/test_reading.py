@@ -64,7 +64,6 @@ class TestPages:
             tab_url(session, "details"): "session: details",
             tab_url(session, "context"): "session: context",
             tab_url(session, "turns"): "session: turns",
-            reverse("admin:sessions_app_userprofile_versions", args=[session.user_id]): "person: versions",
             change_url(moment): "moment",
             f"{change_url(moment).removesuffix('change/')}history/": "moment: history",
             reverse("admin:moments_app_moment_reading", args=[moment.pk]): "moment: reading",

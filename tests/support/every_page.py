@@ -11,7 +11,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
-from moments_app.models import MemoryAtom, ProfileLine, StreamVersion
+from moments_app.models import MemoryAtom, StreamVersion
 from sessions_app.models import Session, UserProfile
 from sessions_app.staff import invitation_to
 
@@ -21,7 +21,6 @@ ARGUMENTS: dict[str, str | type[Model] | Callable[[], str]] = {
     "app_label": "moments_app",
     "candidate": MemoryAtom,
     "kind": "observation",
-    "line": ProfileLine,
     "number": "1",
     "session_pk": Session,
     "test_person": lambda: str(UserProfile.objects.get(is_test=True).pk),

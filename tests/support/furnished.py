@@ -33,7 +33,6 @@ from moments_app.models import (
 from moments_app.models.atom import content_hash
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
-from moments_app.moments.profile_lines import follow_text
 from moments_app.provenance.correct import correct, correcting
 from moments_app.provenance.retract import retract
 from moments_app.streams.add_atoms import add_atoms
@@ -52,7 +51,7 @@ from sessions_app.models.daily_limit import today
 from sessions_app.staff import invite
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
-from tests.support.streams import fold, note, shard
+from tests.support.streams import fold, note, shard, written
 from tests.support.transcript import talk
 
 TOOL_TURN = NewMessage(
@@ -75,9 +74,8 @@ def furnish() -> Session:
     session = talk(ada, 60)
     append(ada, session.session_id, [TOOL_TURN])
     job = build(session)
-    UserProfile.objects.filter(pk=ada.pk).update(summary="Ada throws pots.", interests=["kilns"], metadata={"x": 1})
-    follow_text(UserProfile.objects.get(pk=ada.pk), "operator:eve")
-    ada.versions.create(summary="Ada.", interests=["verbs"], preferred_topics=["Italy"], actor="operator:eve")
+    UserProfile.objects.filter(pk=ada.pk).update(metadata={"x": 1})
+    written(ada, summary="Ada throws pots.", interests=["kilns"])
     _remember(session, job)
     _fail(session)
     _correct(ada)

@@ -35,7 +35,6 @@ from drill.provider import turns_of as shown_turns
 from tests.support.waiting import wait_until
 
 TURNS_PER_MOMENT = 20
-PROFILE_LINES = 6
 SUMMARY_JOINT = " / "
 NATIVE_WIDTH = 1536  # of vectors, where no other is asked for
 STEM_LETTERS = 5
@@ -587,26 +586,8 @@ def moments_of(body: dict[str, Any]) -> dict[str, Any]:
     moments = [_moment(turns[start : start + TURNS_PER_MOMENT]) for start in range(0, len(turns), TURNS_PER_MOMENT)]
     return {
         "moments": moments,
-        "profile_changes": _profile_changes(body, f"Spoke of {', '.join(moments[-1]['topic_tags'])}."),
-        "new_interests": moments[-1]["topic_tags"][:1],
-        "new_preferred_topics": moments[-1]["topic_tags"][:2],
         "recent_journey": f"From {times[0]} to {times[-1]}." if times else "",
     }
-
-
-def _profile_changes(body: dict[str, Any], text: str) -> list[dict[str, Any]]:
-    """What was spoken of in the first line, and the longest that was said in a line after it."""
-    said = re.search(r"^Profile so far: (.*)$", body["messages"][1]["content"], re.M)
-    turns, there = turns_of(body), len(json.loads(said[1])["lines"]) if said else 0
-    longest = max(turns, key=lambda turn: len(turn["text"]))
-    return [
-        {"line": min(there, 1), "text": text, "message_indexes": [turns[-1]["index"]]},
-        {
-            "line": 0 if there < PROFILE_LINES else 2,
-            "text": f"Said: {longest['text'][:60]}",
-            "message_indexes": [longest["index"]],
-        },
-    ]
 
 
 def _moment(turns: list[dict[str, Any]]) -> dict[str, Any]:

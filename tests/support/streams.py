@@ -10,6 +10,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidationInput
+from moments_app.streams.edit_profile import edit_profile
 from moments_app.streams.form import FormMemories
 from moments_app.streams.lines import ConsolidatedText, Line
 from sessions_app.models import Session, UserProfile
@@ -59,6 +60,13 @@ def shard(name: str, agent_id: str = "", prompt: str = "Ways to repair a kiln.",
 def note(stream: MemoryStream, content: str, atom_type: str = "observation", **fields: Any) -> MemoryAtom:
     """An atom written by hand."""
     return stream.atoms.create(user_id=stream.user_id, atom_type=atom_type, content=content, **fields)
+
+
+def written(user: UserProfile, **edits: Any) -> None:
+    """Fields of a profile, written by an operator."""
+    with transaction.atomic():
+        edit_profile(UserProfile.objects.locked().get(pk=user.pk), edits, actor="operator:eve")
+    user.refresh_from_db()
 
 
 def candidate(user: UserProfile, stream: MemoryStream, content: str) -> MemoryAtom:

@@ -71,8 +71,7 @@ def _(answer: Built) -> list[AnswerPart]:
         AnswerPart(segment.draft.name, _paragraphs(segment.draft.summary, segment.draft.detail), _about(segment))
         for segment in answer.segments
     ]
-    tags = ", ".join([*answer.profile.interests, *answer.profile.preferred_topics])
-    return [*moments, AnswerPart("Profile", answer.profile.summary, tags), AnswerPart("Recent journey", answer.journey)]
+    return [*moments, AnswerPart("Recent journey", answer.journey)]
 
 
 @parts.register

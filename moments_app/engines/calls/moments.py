@@ -1,30 +1,18 @@
-"""Building moments: a window of turns becomes episodes, and what they add to the profile and the journey."""
+"""Building moments: a window of turns becomes episodes, and what they add to the journey."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from moments_app.engines.calls.profile import (
-    CHANGES_MAX,
-    DraftChange,
-    Line,
-    Profile,
-    changed,
-    judged_changes,
-    lines_of,
-    rewritten,
-)
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
-from moments_app.engines.nearest import mentioned
 from moments_app.engines.transcript import Turn, as_data
 
 RECENT_MOMENTS = 8  # the latest of a person's moments, from which the journey is told
 SHOWN_MOMENTS = 2  # of them, that a model is told
 KNOWN_SUMMARY_MAX = 200  # characters of each
-SHOWN_PHRASES = 4  # of the newest interests that the turns name, and of topics
 
 
 @dataclass(frozen=True)
@@ -66,13 +54,11 @@ class MomentRequest:
 
     Args:
         turns: the window, oldest first, indexes 0..n-1.
-        profile: of the session's user.
         journey: of the user, up to the window.
         prompt: the text of the prompt version in force.
     """
 
     turns: Sequence[Turn]
-    profile: Profile
     journey: Journey
     prompt: str
 
@@ -96,50 +82,16 @@ class DraftMoment(BaseModel):
     ends_at_message_idx: int = Field(ge=0)
 
 
-class MomentShape(BaseModel):
-    """What a model is asked for."""
+class MomentAnswer(BaseModel):
+    """What is taken. At least one moment: an empty answer is a failure, never "nothing to remember"."""
 
-    model_config = ConfigDict(extra="forbid")
+    # Older prompts of operators ask for changes of the profile, too.
+    model_config = ConfigDict(extra="ignore")
 
     moments: list[DraftMoment] = Field(min_length=1, max_length=200)
-    profile_changes: list[DraftChange] = Field(
-        default_factory=list, max_length=CHANGES_MAX, description="Lines of the profile to add, change or end."
-    )
-    new_interests: list[str] = Field(default_factory=list, max_length=50)
-    new_preferred_topics: list[str] = Field(default_factory=list, max_length=50)
     recent_journey: str = Field(
         default="", max_length=4_000, description="The journey so far with these moments in it, dated."
     )
-
-
-class MomentAnswer(MomentShape):
-    """What is taken. At least one moment: an empty answer is a failure, never "nothing to remember".
-
-    Attributes:
-        user_summary_update: the whole profile, as the engine without a model writes it, and prompts of operators may.
-        line_sources: indexes of the turns that each new line of it comes from.
-    """
-
-    user_summary_update: str = Field(default="", max_length=8_000)
-    line_sources: dict[str, list[int]] = Field(default_factory=dict)
-
-    def lines_after(self, profile: Profile, sequences: Sequence[int]) -> list[Line]:
-        """Return the lines of a profile after this answer.
-
-        Args:
-            profile: before.
-            sequences: that the turns of the call have in their session, by their indexes.
-        """
-        lines = changed(profile.lines, self.profile_changes, sequences)
-        if not self.user_summary_update.strip():
-            return lines
-        known = {text: [index for index in indexes if 0 <= index < len(sequences)] for text, indexes in self._sources}
-        named = {text: tuple(sequences[index] for index in indexes) for text, indexes in known.items()}
-        return rewritten(lines, self.user_summary_update, named)
-
-    @property
-    def _sources(self) -> Iterable[tuple[str, list[int]]]:
-        return self.line_sources.items()
 
 
 def _problem(answer: MomentAnswer) -> str:
@@ -147,24 +99,16 @@ def _problem(answer: MomentAnswer) -> str:
     return "" if is_complete else "a moment's name or summary is blank."
 
 
-SHAPE = Shape("moment-builder", MomentAnswer, _problem, MomentShape)
+SHAPE = Shape("moment-builder", MomentAnswer, _problem)
 
 
 def judged(request: MomentRequest, answer: MomentAnswer) -> Judged[MomentAnswer]:
     """Return an answer without what the conversation doesn't bear out. A moment is kept as long as it has a summary."""
-    profile, journey = request.profile, request.journey
-    summaries = [moment.summary for moment in journey.moments]
-    known = [profile.summary, *profile.interests, *profile.preferred_topics, journey.text, *summaries]
-    grounds = Grounds(request.turns, known)
+    journey = request.journey
+    grounds = Grounds(request.turns, [journey.text, *(moment.summary for moment in journey.moments)])
     drafts = [_judged_moment(moment, grounds) for moment in answer.moments]
-    whole = answer.user_summary_update.strip() and grounds.carried_on(answer.user_summary_update, profile.summary)
     changes = {
         "moments": drafts,
-        "profile_changes": judged_changes(profile.lines, answer.profile_changes, grounds, len(request.turns)),
-        "user_summary_update": whole,
-        "line_sources": {line.text: grounds.said_at(line.text) for line in lines_of(whole)},
-        "new_interests": grounds.kept_of(answer.new_interests),
-        "new_preferred_topics": grounds.kept_of(answer.new_preferred_topics),
         "recent_journey": grounds.kept(answer.recent_journey),
     }
     bare = sum(not draft.summary for draft in drafts)
@@ -183,18 +127,11 @@ def _judged_moment(moment: DraftMoment, grounds: Grounds) -> DraftMoment:
 
 
 def known_text(request: MomentRequest) -> str:
-    """Return what stands before the window in a request for moments: profile, journey, recent moments."""
-    phrases = {
-        "interests": mentioned(request.profile.interests, request.turns)[-SHOWN_PHRASES:],
-        "preferred_topics": mentioned(request.profile.preferred_topics, request.turns)[-SHOWN_PHRASES:],
-    }
-    lines = {number: line.text for number, line in enumerate(request.profile.lines, start=1)}
-    profile = {"lines": lines} | {name: known for name, known in phrases.items() if known}
+    """Return what stands before the window in a request for moments: journey and recent moments."""
     journey = request.journey
     since = {"since": f"{journey.since:%Y-%m-%d}"} if journey.since else {}
     return "\n".join(
         [
-            f"Profile so far: {as_data(profile)}",
             f"Journey so far: {as_data({'told': journey.text} | since)}",
             f"Recent moments, newest first: {as_data([_known(moment) for moment in journey.moments[:SHOWN_MOMENTS]])}",
         ]

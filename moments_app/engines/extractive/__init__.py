@@ -1,7 +1,7 @@
 """The engine that needs no model: it quotes what people say, word for word, and chooses what says most.
 
 `sentences.py` reads turns: `speech.py` finds small talk, `whole.py` finds sentences that need context, `kinds.py` finds
-what a sentence says about its speaker. Other modules write moments, profile, memories, summary, digest. Words are
+what a sentence says about its speaker. Other modules write moments, memories, summary, digest. Words are
 data (`tables/`). It is deterministic. It can't conclude or resolve a contradiction; see docs/engines.md.
 """
 

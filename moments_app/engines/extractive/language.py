@@ -89,6 +89,11 @@ def language_of(text: str) -> str:
     return certain if certain in LANGUAGES[1:] else UNKNOWN
 
 
+def is_common(word: str) -> bool:
+    """Tell whether a word is typical of a language, and so of no subject."""
+    return word in _told_by()
+
+
 @cache
 def _told_by() -> dict[str, tuple[str, ...]]:
     """Return the languages that each word is typical of."""

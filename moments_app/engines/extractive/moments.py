@@ -8,8 +8,7 @@ from moments_app.engines.extractive.feelings import feelings
 from moments_app.engines.extractive.journey import journey_text
 from moments_app.engines.extractive.language import ENGLISH
 from moments_app.engines.extractive.persons import persons_in
-from moments_app.engines.extractive.phrases import Counted, counted, new_topics
-from moments_app.engines.extractive.profile import new_interests, profile_text
+from moments_app.engines.extractive.phrases import Counted, counted
 from moments_app.engines.extractive.segments import segment
 from moments_app.engines.extractive.sentences import Sentence, Window, dated, fallback, information, read, telling
 from moments_app.engines.transcript import Turn
@@ -32,15 +31,7 @@ def build_moments(request: MomentRequest) -> MomentAnswer:
         moment = _moment(window, part, names)
         names.add(moment.name)
         moments.append(moment)
-    profile, sources = profile_text(request.profile, window)
-    return MomentAnswer(
-        moments=moments,
-        user_summary_update=profile,
-        line_sources=sources,
-        new_interests=new_interests(request.profile, window),
-        new_preferred_topics=new_topics(request.profile, request.journey.moments, window),
-        recent_journey=journey_text(request, moments),
-    )
+    return MomentAnswer(moments=moments, recent_journey=journey_text(request, moments))
 
 
 def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:

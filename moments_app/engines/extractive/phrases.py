@@ -6,14 +6,11 @@ In scripts without spaces, a phrase is a run of two to four characters that stan
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from moments_app.engines.calls.moments import KnownMoment
-from moments_app.engines.calls.profile import Profile
 from moments_app.engines.extractive.language import ENGLISH, UNKNOWN, ignored_words, stem, words
-from moments_app.engines.extractive.persons import persons_in
-from moments_app.engines.extractive.sentences import Sentence, Window
+from moments_app.engines.extractive.sentences import Sentence
 
 LONGEST = 2  # words
 SHORTEST = 3  # letters
@@ -21,11 +18,6 @@ WIDE_LENGTHS = (4, 3, 2)  # characters
 PHRASE_MAX = 60  # characters
 OFTEN = 0.8  # exponent of the number of sentences in the score of a phrase
 SHARED = 1.5  # how much more it is worth where more than one speaks of it
-TOPICS = 5  # of one answer
-OWN = 2  # of the person's turns that name a topic, at least
-RECURRING = 3  # minimum number of the user's turns and earlier moments that name a new topic
-APART = 0.5  # of the window, between the first and the last
-BEFORE = 2  # minimum number of earlier moments for a topic whose turns are close together
 _LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # with the vowel signs of Hindi
 _TOKEN = re.compile(rf"{_LETTERS}(?:['’-]{_LETTERS})*|\d[\w.,:/-]*|[^\w\s]")
 _WIDE_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
@@ -125,10 +117,6 @@ class Counted:
                 chosen.append(stems)
         return [self._said[stems] for stems in chosen]
 
-    def turns_of(self, phrase: str) -> set[int]:
-        """Return the indexes of the turns that name a phrase."""
-        return self._turns[_stems(phrase)]
-
     def _worth(self, stems: Phrase, weights: Mapping[str, float]) -> float:
         """Return what a phrase says: how often, how rare its words; more for each word, and where several say it."""
         is_wide = bool(_WIDE_RUN.match(stems[0]))
@@ -160,25 +148,3 @@ def counted(sentences: Iterable[Sentence], names: Iterable[str]) -> Counted:
 def _is_about_something(sentence: Sentence) -> bool:
     """Tell whether a sentence states something, or asks it in a language whose small talk is known."""
     return sentence.is_statement or (sentence.is_question and sentence.language == ENGLISH)
-
-
-def new_topics(profile: Profile, before: Sequence[KnownMoment], window: Window) -> list[str]:
-    """Return what the person comes back to, in several turns or in earlier moments, and isn't known as a topic.
-
-    Args:
-        profile: so far.
-        before: the latest moments.
-        window: that was read.
-    """
-    own = [one for one in window.sentences if one.turn.role == "user"]
-    found = counted(own, [*window.called, *persons_in(window.sentences)])
-    known = [frozenset(map(stem, words(topic))) for topic in profile.preferred_topics]
-    earlier = [frozenset(map(stem, words(f"{moment.name} {moment.summary}"))) for moment in before]
-    new = []
-    for phrase in found.best(window.weights, TOPICS * 4, least=OWN):
-        stems, turns = set(_stems(phrase)), found.turns_of(phrase)
-        told = sum(stems <= said for said in earlier)
-        is_back = told >= BEFORE or max(turns) - min(turns) >= APART * len(window.turns)
-        if is_back and len(turns) + told >= RECURRING and not any(stems <= topic for topic in known):
-            new.append(phrase)
-    return new[:TOPICS]

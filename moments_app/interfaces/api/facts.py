@@ -209,7 +209,7 @@ class ChangeAnswer(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(choices=CHANGED)
     ref = serializers.CharField()
     field = serializers.CharField()
-    before = serializers.JSONField(help_text="The text, or a list of short texts. For a turn: the wrong words.")
+    before = serializers.JSONField(help_text="The text. For a turn: the wrong words.")
     after = serializers.JSONField(help_text="The new text. Blank if nothing is left or the fact has ended.")
 
 
@@ -325,9 +325,9 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
     def partial_update(self, request: Request, fact_id: uuid.UUID) -> Response:
         """Correct or end a fact, with all matching items. With `preview`, only return the matching items.
 
-        This changes other facts, moments, the profile and texts of streams. Turns stay unchanged but are marked, so the
-        error is not extracted again. Ending a fact doesn't change moments and turns, because they describe their own
-        time.
+        This changes other facts, moments and texts of streams, and the profile follows. Turns stay unchanged but are
+        marked, so the error is not extracted again. Ending a fact doesn't change moments and turns, because they
+        describe their own time.
         """
         return self._changed(order_of(self.validated_data))
 

@@ -10,7 +10,6 @@ from moments_app.interfaces.api import (
     facts,
     jobs,
     moments,
-    profile_lines,
     prompts,
     retractions,
     search,
@@ -25,7 +24,6 @@ router.register("memory", search.SearchViewSet, "memory")
 router.register("moments", moments.MomentViewSet, "moments")
 router.register("facts", facts.FactViewSet, "facts")
 router.register("corrections", facts.CorrectionViewSet, "corrections")
-router.register("users/<public_id:user_id>/lines", profile_lines.ProfileLineViewSet, "lines")
 router.register("sessions/<public_id:session_id>/summaries", summaries.SummaryViewSet, "summaries")
 router.register("sessions", summaries.CompactViewSet, "sessions")
 router.register("jobs", jobs.JobViewSet, "jobs")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -20,22 +21,23 @@ from moments_app.operator.views.person import (
     ProfileForm,
     Who,
 )
-from moments_app.operator.views.profile import (
-    EditLine,
-    EraseProfile,
-    ExportProfile,
-    ProfileLines,
-    ProfileVersions,
-    RestoreLine,
-    RestoreProfile,
-)
+from moments_app.operator.views.profile import EraseProfile, ExportProfile
+from moments_app.streams.edit_profile import edit_profile, own_texts
 from sessions_app.admin.base import PageAdmin, found_by
 from sessions_app.admin.links import chips
 from sessions_app.admin.views.base import actor_of
 from sessions_app.models import UserProfile
+from sessions_app.models.user_profile import DERIVED
 
 MOST_READ = 10_000  # people in whose name or summary the words stand: a common one would take all there are
-VERSIONED = {"summary", "interests", "preferred_topics"}
+
+
+class ProfileDetailsForm(forms.ModelForm):  # type: ignore[type-arg]
+    """What an operator writes into a profile, not what is derived from statements."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial.update(own_texts(self.instance))
 
 
 @admin.register(UserProfile)
@@ -50,20 +52,12 @@ class UserProfileAdmin(PageAdmin):
     search_help_text = "Start of a user_id, or words of a user_id or summary"
     ordering = ("-updated_at",)
     readonly_fields = ("created_at", "updated_at")
+    form = ProfileDetailsForm
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))
     change_page = Who
     form_page = ProfileForm
-    tabs = (Who, PersonDays, PersonFacts, ProfileLines, PersonEntities, PersonCost, ProfileDetails)
-    views = (
-        Find,
-        *tabs[1:],
-        EditLine,
-        RestoreLine,
-        ProfileVersions,
-        RestoreProfile,
-        ExportProfile,
-        EraseProfile,
-    )
+    tabs = (Who, PersonDays, PersonFacts, PersonEntities, PersonCost, ProfileDetails)
+    views = (Find, *tabs[1:], ExportProfile, EraseProfile)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[UserProfile], search_term: str
@@ -76,11 +70,11 @@ class UserProfileAdmin(PageAdmin):
         return found_by(queryset, named, queryset.filter(pk__in=read)), False
 
     def save_model(self, request: HttpRequest, obj: UserProfile, form: Any, change: bool) -> None:
-        """Save what was edited and nothing else: an engine may have added to the rest since the page was opened."""
+        """Save what was edited and nothing else: the rest may have changed since the page was opened."""
         now = UserProfile.objects.locked().get(pk=obj.pk)
-        if VERSIONED & set(form.changed_data):
-            now.keep_version(actor_of(request))
-        obj.save(update_fields=[*form.changed_data, "updated_at"])
+        obj.save(update_fields=[*{*form.changed_data}.difference(DERIVED), "updated_at"])
+        edits = {name: form.cleaned_data[name] for name in form.changed_data if name in DERIVED}
+        edit_profile(now, edits, actor=actor_of(request))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False  # made on first use

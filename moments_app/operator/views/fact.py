@@ -14,7 +14,7 @@ from django.utils.text import capfirst
 
 from moments_app.models import Contradiction, Correction, MemoryAtom
 from moments_app.operator.addresses import Pages
-from moments_app.operator.diff import DiffPart, list_diff, word_diff
+from moments_app.operator.diff import DiffPart, word_diff
 from moments_app.operator.pager import first_of
 from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.person import PersonPage
@@ -39,7 +39,6 @@ SEE_FACTS = ("moments_app.view_memoryatom",)
 KINDS = {
     "fact": "Facts and observations",
     "moment": "Moments",
-    "profile": "The profile",
     "stream": "Stream texts",
     "turn": "Turns (marked, but not changed)",
 }
@@ -110,8 +109,7 @@ def shown_changes(changes: Sequence[Change]) -> list[ShownKind]:
 
 
 def _shown(change: Change) -> ShownChange:
-    compare = list_diff if isinstance(change.before, list) else word_diff
-    return ShownChange(change.ref, capfirst(change.field.replace("_", " ")), compare(change.before, change.after))
+    return ShownChange(change.ref, capfirst(change.field.replace("_", " ")), word_diff(change.before, change.after))
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ class Saying:
 
 
 class SaidElsewhere(RowPage[MemoryAtom]):
-    """All else that says the same as a fact: other facts, moments, the profile, texts of streams, and turns."""
+    """All else that says the same as a fact: other facts, moments, texts of streams, and turns."""
 
     route, name, needs = "<int:pk>/elsewhere/", "elsewhere", SEE_MEMORY
     template_name = "operator/facts/elsewhere.html"

@@ -1,10 +1,10 @@
 """The pages of a person: who they are, their days, what they want to do, and what they cost; a tab each."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 from django.db.models import Model, QuerySet, Value
 from django.http import HttpRequest
@@ -18,8 +18,6 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Moment,
-    ProfileLine,
-    ProfilePhrase,
     Retraction,
     Summary,
 )
@@ -29,11 +27,12 @@ from moments_app.operator.person_days import DaysPage, Place, days_of
 from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.tabs import DetailsTab, FirstTab, tabs_of
 from moments_app.reports.cost import JOBS, cost_of_person
+from moments_app.streams.profile import profile_of
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.reading import note_reading
 from sessions_app.admin.views.base import FormPage, RowPage, may_see
-from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
+from sessions_app.models import Event, Session, UserProfile
 from sessions_app.several_servers import read_for_page
 
 KEPT: dict[str, type[Model]] = {
@@ -51,17 +50,6 @@ COUNTED = 100
 READINGS_SHOWN = 10
 FACTS_SHOWN = 20
 ENTITIES_SHOWN = 60
-
-
-Sourced = TypeVar("Sourced", ProfileLine, ProfilePhrase)
-
-
-class Phrases(NamedTuple):
-    """The interests or the topics of a profile: those with turns that say them, and the others."""
-
-    heading: str
-    sourced: list[tuple[ProfilePhrase, list[Message]]]
-    others: list[str]
 
 
 class PersonPage(RowPage[UserProfile]):
@@ -107,27 +95,10 @@ class Who(FirstTab[UserProfile], PersonPage):
         return may_see(self.request, model)
 
     def _said(self, time: datetime | None) -> dict[str, Any]:
-        """Read what the profile said: its lines, each with its turns, and its lists."""
+        """Return the profile as it is, or as it follows from what was known at a time."""
         person = self.row
-        lines = list(ProfileLine.objects.filter(user=person).as_of(time).in_order())
-        then = person.versions.filter(created_at__gt=time).order_by("created_at", "pk").first() if time else None
-        was = then or person
-        return {"lines": with_sources(self, lines), "was": was, "phrases": self._phrases(was, time)}
-
-    def _phrases(self, was: UserProfile | ProfileVersion, time: datetime | None) -> list[Phrases]:
-        """Return the lists of phrases that the profile had, those first of which it is known which turns say them."""
-        rows = ProfilePhrase.objects.for_user(self.row).order_by("pk")
-        named = {row.named: row for row in (rows.filter(created_at__lte=time) if time else rows)}
-        lists = (
-            ("Interests", ProfilePhrase.Kind.INTEREST, was.interests),
-            ("Preferred topics", ProfilePhrase.Kind.TOPIC, was.preferred_topics),
-        )
-        shown = []
-        for heading, kind, texts in lists:
-            found = {text: named.get((kind, text.casefold())) for text in texts}
-            sourced = with_sources(self, [row for row in found.values() if row])
-            shown.append(Phrases(heading, sourced, [text for text, row in found.items() if not row]))
-        return shown
+        known = MemoryAtom.objects.of_person(person)
+        return {"was": profile_of(known.as_of(time), person.zone) if time else person}
 
     def _facts(self, time: datetime | None) -> dict[str, Any]:
         """Read what holds, and what held, the latest first."""
@@ -225,14 +196,6 @@ def head_of(admin: Any, request: HttpRequest, person: UserProfile, tab: str, as_
     if may_see(request, Moment):
         tabs.insert(2, {"title": "Moments", "url": page_url(Moment, "chain", person.pk) + as_of.query})
     return {"profile": person, "tabs": tabs, "as_of": as_of, "may_search": request.user.has_perms(SEE_MEMORY)}
-
-
-def with_sources(page: RowPage[Any], lines: Sequence[Sourced]) -> list[tuple[Sourced, list[Message]]]:
-    """Return lines or phrases of a profile with those of their turns that are there, for whoever may see turns."""
-    named = {pk for line in lines for pk in line.source_message_ids}
-    turns = page.seen(Message.objects.for_user(page.row).filter(pk__in=named).select_related("session"))
-    found = {turn.pk: turn for turn in turns.defer("content", "payload")}
-    return [(line, [found[pk] for pk in line.source_message_ids if pk in found]) for line in lines]
 
 
 def _links(person: UserProfile, entities: Iterable[Entity]) -> list[EntityLink]:

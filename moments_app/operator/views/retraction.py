@@ -105,15 +105,10 @@ def _previewed(form: TurnsForm, session: Session) -> dict[str, Any]:
 
 def _groups(found: Derived) -> list[Group]:
     """Group the rows by kind, in the order in which one is made of another."""
-    person = change_url(found.session.user)
-    versions = found.profile.versions if found.profile else []
-    lines = found.lines.withdrawn if found.lines else []
     groups = [
         _group("Moments", found.moments, _moment_row),
         _group("Summaries", found.summaries, _summary_row),
         *_groups_in_streams(found),
-        _group("Profile versions", versions, lambda version: Row(f"before {_time(version)}", person)),
-        _group("Profile lines", lines, lambda line: Row(str(line), person)),
         _group("Boundaries in the transcript", found.events, _event_row),
         _group("Rewritten, because they mention one of the moments", found.mentions, _mention_row),
         _group("Journeys that may include one of the moments", found.journeys, _moment_row),

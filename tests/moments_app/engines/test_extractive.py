@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest
-from moments_app.engines.calls.profile import Profile
 from moments_app.engines.calls.summary import SummaryRequest
 from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.extractive.language import language_of, sentences, stem, words
@@ -54,8 +53,8 @@ def talk(*parts: Sequence[tuple[str, str]], pause: timedelta = timedelta(days=1)
     return turns
 
 
-def built(turns: Sequence[Turn], profile: Profile | None = None, journey: Journey | None = None) -> MomentAnswer:
-    return ExtractiveEngine().build_moments(MomentRequest(turns, profile or Profile(), journey or Journey(), ""))
+def built(turns: Sequence[Turn], journey: Journey | None = None) -> MomentAnswer:
+    return ExtractiveEngine().build_moments(MomentRequest(turns, journey or Journey(), ""))
 
 
 def ranges(answer: MomentAnswer) -> list[tuple[int, int]]:
@@ -152,28 +151,13 @@ def test_moments_of_one_answer_have_names_of_their_own() -> None:
     assert len(set(names)) == 3
 
 
-def test_the_profile_grows_by_what_the_person_says_of_themselves_and_only_once() -> None:
-    turns = talk(KILN, ITALIAN)
-    first = built(turns)
-    assert "User: I am learning Italian" in first.user_summary_update
-    assert "allergic to hazelnuts" in first.user_summary_update
-    assert "(2026-03-03)" in first.user_summary_update
-    again = built(turns, Profile(first.user_summary_update, first.new_interests, first.new_preferred_topics))
-    assert again.user_summary_update == first.user_summary_update
-    assert not set(again.new_interests) & set(first.new_interests)
-
-
-def test_an_operators_first_paragraph_stays() -> None:
-    profile = Profile("Nora is a potter in Gothenburg.")
-    lines = [("user", f"I love number {n} of my {n} favourite glazes and clays.") for n in range(200)]
-    text = built(talk(ITALIAN, lines), profile).user_summary_update
-    assert text.startswith("Nora is a potter in Gothenburg.\n")
-    assert len(text) <= 2_000
-
-
 def test_what_the_assistant_says_is_not_the_persons() -> None:
-    answer = built(talk([("assistant", "I am a large model and I love my job very much."), *KILN]))
-    assert "large model" not in answer.user_summary_update
+    turns = talk([("assistant", "I am a large model and I love my job very much."), *KILN])
+    [entry] = (
+        ExtractiveEngine().form_memories(FormationRequest(turns, [StreamSection("user", "", 25, 50, "")], "")).streams
+    )
+    kept = [item["text"] for item in entry["facts"] + entry["observations"]]
+    assert kept and not any("large model" in text for text in kept)
 
 
 def test_the_journey_is_dated() -> None:
@@ -292,12 +276,6 @@ def test_a_sentence_that_is_said_again_becomes_one_item() -> None:
     assert [item["text"] for item in entry["facts"]] == ["User: I like the kiln.", "User: The shop opens in May."]
 
 
-def test_a_statement_made_again_after_its_line_was_dropped_is_in_the_profile() -> None:
-    others = [("user", f"I love number {n} of my {n} favourite glazes and clays of {n} kinds.") for n in range(60)]
-    text = built(talk([("user", "I am allergic to hazelnuts.")], others, [("user", "I am allergic to hazelnuts.")]))
-    assert text.user_summary_update.count("allergic") == 1 and len(text.user_summary_update) <= 2_000
-
-
 def test_a_window_of_more_pauses_than_an_answer_has_moments_is_divided_at_the_longest() -> None:
     at = [MONDAY + timedelta(days=n // 3, hours=n // 30) for n in range(900)]
     turns = [Turn(n, "user", f"Day {n // 3}.", at[n]) for n in range(900)]
@@ -331,12 +309,11 @@ odd_texts = st.text(max_size=200) | st.sampled_from(
         st.tuples(st.sampled_from(["user", "assistant", "tool"]), odd_texts, st.integers(-100_000, 100_000)),
         min_size=1,
         max_size=60,
-    ),
-    st.text(max_size=100),
+    )
 )
-def test_any_window_is_covered_once_and_within_all_limits(rows: list[tuple[str, str, int]], summary: str) -> None:
+def test_any_window_is_covered_once_and_within_all_limits(rows: list[tuple[str, str, int]]) -> None:
     turns = [Turn(n, role, text, MONDAY + timedelta(seconds=at)) for n, (role, text, at) in enumerate(rows)]
-    answer = built(turns, Profile(summary))
+    answer = built(turns)
     assert [n for start, end in ranges(answer) for n in range(start, end + 1)] == list(range(len(turns)))
     MomentAnswer.model_validate(answer.model_dump())
     answer.model_dump_json().encode()

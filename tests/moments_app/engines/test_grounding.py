@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from moments_app.engines.grounding import INSTRUCTION, LANGUAGE, NAME, NUMBER, REPLACED, WORDS, Grounds
-from moments_app.engines.nearest import mentioned, nearest, unlike
+from moments_app.engines.grounding import INSTRUCTION, LANGUAGE, NAME, NUMBER, WORDS, Grounds
+from moments_app.engines.nearest import nearest, unlike
 from moments_app.engines.transcript import Turn
 from tests.moments_app.engines.sentences import held_out, known
 
@@ -116,16 +116,6 @@ def test_who_speaks_is_named() -> None:
     assert Grounds([said]).persons(["Otto", "Marla"]) == ["Otto"]
 
 
-def test_a_profile_is_carried_on_and_not_replaced() -> None:
-    before = "Works as a nurse in Bergen. Plays the cello. Has a garden with old apple trees. Prefers short answers."
-    grounds = Grounds(turns(*SAID), known=[before])
-    shorter = "Works as a nurse in Bergen and plays the cello; learns Portuguese."
-    assert grounds.carried_on(shorter, before) == shorter
-    assert grounds.carried_on("Wants to fly to Lisbon in April.", before) == ""
-    assert dict(grounds.dropped) == {REPLACED: 1}
-    assert grounds.carried_on("Learns Portuguese.", "") == "Learns Portuguese."
-
-
 @pytest.mark.parametrize(
     ("said", "kept"),
     [
@@ -152,13 +142,9 @@ class TestLanguagesOfShortTexts:
         "Meine Schwester verkauft in Kiel nun auch Reifen und Ketten.",
     )
 
-    def test_turns_that_say_a_short_text_are_found_in_the_language_of_the_conversation(self) -> None:
-        assert Grounds(turns(*self.SAID)).said_at("Nora mag Pilze.") == [0]
-
     def test_what_is_known_in_short_is_near_to_turns_in_the_language_of_the_conversation(self) -> None:
         known = ["Nora mag Pilze.", "Nora wohnt jetzt in Köln am Rhein.", "Nora hat zwei Hunde."]
         assert nearest(known, turns(*self.SAID), 1) == [0]
-        assert mentioned(["Pilz", "Köln", "Kette"], turns(*self.SAID)) == ["Pilz", "Kette"]
 
     def test_what_a_fact_says_too_is_no_line_beside_it(self) -> None:
         lines = ["[2026-03-04] Nora mag Pilze.", "[2026-03-04] Nora mag keine Oliven."]

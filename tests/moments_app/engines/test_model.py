@@ -16,8 +16,7 @@ from drill.provider import turns_of
 from moments_app.engines import endpoint, model
 from moments_app.engines.calls import moments
 from moments_app.engines.calls.formation import FormationRequest, StreamSection, known_text
-from moments_app.engines.calls.moments import Journey, KnownMoment, MomentRequest, MomentShape
-from moments_app.engines.calls.profile import Profile, lines_of
+from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.questions import question_of
@@ -70,7 +69,7 @@ def request(count: int = 30, text: str = MARK) -> MomentRequest:
         Turn(n, "assistant" if n % 2 else "user", f"{text} number {n} about glaze", at + timedelta(minutes=n))
         for n in range(count)
     ]
-    return MomentRequest(turns, Profile("Nora is a potter.", ["kilns"], []), journey("old-moment"), "PROMPT IN FORCE")
+    return MomentRequest(turns, journey("old-moment"), "PROMPT IN FORCE")
 
 
 def test_a_good_answer_is_validated_and_recorded(engine: ModelEngine, calls: list[CallRecord]) -> None:
@@ -80,12 +79,12 @@ def test_a_good_answer_is_validated_and_recorded(engine: ModelEngine, calls: lis
     assert (call.engine, call.input_tokens, call.output_tokens, call.error_kind) == ("openai:test-model", 100, 20, "")
 
 
-def test_the_model_sees_prompt_profile_recent_moments_and_turns(engine: ModelEngine, server: OpenAIServer) -> None:
+def test_the_model_sees_prompt_recent_moments_and_turns(engine: ModelEngine, server: OpenAIServer) -> None:
     engine.build_moments(request())
     system, user = (message["content"] for message in server.requests[0]["messages"])
     assert "PROMPT IN FORCE" in system
     assert "never an instruction" in system
-    assert "Nora is a potter." in user and "old-moment" in user
+    assert "old-moment" in user
     assert behave.turns_of(server.requests[0])[3] == {
         "index": 3,
         "role": "assistant",
@@ -144,8 +143,8 @@ BAD_ANSWERS = [
     (behave.content('{"moments": []}'), "invalid_answer"),
     (behave.content(f'{{"{MARK}": 1}}'), "invalid_answer"),
     (behave.content("I have nothing to say."), "invalid_answer"),
-    (changed(user_summary_update="a NUL \0"), "invalid_answer"),
-    (changed(user_summary_update="half a pair \ud800"), "invalid_answer"),
+    (changed(recent_journey="a NUL \0"), "invalid_answer"),
+    (changed(recent_journey="half a pair \ud800"), "invalid_answer"),
     (
         changed(moments=[{"name": " ", "summary": "s", "starts_at_message_idx": 0, "ends_at_message_idx": 1}]),
         "invalid_answer",
@@ -226,7 +225,7 @@ def test_row_20_the_environment_does_not_say_where_texts_are_sent(
 
 def test_the_model_sees_what_an_assistant_asked_tools_for(engine: ModelEngine, server: OpenAIServer) -> None:
     asked = Turn(0, "assistant", "", datetime(2026, 3, 2, tzinfo=UTC), tool_calls='[{"name": "book"}]')
-    engine.build_moments(MomentRequest([asked], Profile("", [], []), Journey(), "PROMPT"))
+    engine.build_moments(MomentRequest([asked], Journey(), "PROMPT"))
     assert behave.turns_of(server.requests[0])[0]["calls"] == '[{"name": "book"}]'
 
 
@@ -365,15 +364,8 @@ def test_an_answer_longer_than_the_conversation_is_refused(engine: ModelEngine, 
 
 
 def test_length_is_that_of_the_texts_not_of_how_json_spells_them(engine: ModelEngine, server: OpenAIServer) -> None:
-    server.always(changed(user_summary_update="ж" * 3_000))  # 18,000 characters as \\u0436
-    assert engine.build_moments(request()).user_summary_update == "ж" * 3_000
-
-
-def test_a_long_profile_may_be_given_back(engine: ModelEngine, server: OpenAIServer) -> None:
-    server.always(changed(user_summary_update="x" * 7_500))
-    at = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
-    short = MomentRequest([Turn(0, "user", "hi", at)], Profile("x" * 7_500), Journey(), "P")
-    assert engine.build_moments(short).moments
+    server.always(changed(recent_journey="ж" * 3_000))  # 18,000 characters as \\u0436
+    assert engine.build_moments(request()).recent_journey == "ж" * 3_000
 
 
 @pytest.mark.parametrize(("known", "asked"), [(("json_object",), "json_object"), ((), None)])
@@ -440,7 +432,7 @@ def test_the_schema_is_one_that_strict_structured_outputs_take() -> None:
         if "properties" in schema:
             assert schema["required"] == list(schema["properties"])
             assert schema["additionalProperties"] is False
-    assert moments.SHAPE.schema["required"] == list(MomentShape.model_fields)
+    assert moments.SHAPE.schema["required"] == list(MomentAnswer.model_fields)
 
 
 def test_an_endpoint_that_refuses_everything_is_asked_from_the_start_again(
@@ -493,15 +485,15 @@ texts = st.one_of(st.text(), st.lists(st.sampled_from([*HOSTILE, "\n", "<", ">",
 def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: str, summary: str, name: str) -> None:
     at = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
     turns = [Turn(0, "user", "before", at), Turn(1, "tool", content, at, tool), Turn(2, "user", "after", at)]
-    asked = MomentRequest(turns, Profile(summary, [name], [tool]), journey(name, summary), "P")
+    asked = MomentRequest(turns, journey(name, summary), "P")
     prompt = question_of(asked).text
-    assert len(prompt.splitlines()) == 4 + 1 + 3 + 1
+    assert len(prompt.splitlines()) == 3 + 1 + 3 + 1
     shown = [behave.as_turn(line) or {} for line in lines_of_transcript(prompt)]
     seen = without_unseen(content)
     assert [(turn["index"], turn["text"]) for turn in shown] == [(0, "before"), (1, seen), (2, "after")]
     assert shown[1].get("tool", "") == without_unseen(tool)
-    profile = json.loads(prompt.splitlines()[0].removeprefix("Profile so far: "))
-    assert list(profile["lines"].values()) == [without_unseen(line.text) for line in lines_of(summary)]
+    told = json.loads(prompt.splitlines()[0].removeprefix("Journey so far: "))
+    assert told["told"] == without_unseen(summary)
 
 
 def test_only_of_a_shard_a_model_is_told_that_many_people_share_it() -> None:

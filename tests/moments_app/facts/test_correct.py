@@ -19,7 +19,7 @@ from tests.support.jobs import build
 from tests.support.lives import MAYA, OSLO, say, told_a_life
 from tests.support.openai_server import OpenAIServer
 from tests.support.retention import cover
-from tests.support.streams import fold_while, form, note
+from tests.support.streams import fold_while, form, note, written
 from tests.support.transcript import arrived_when_said
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -28,12 +28,12 @@ RIGHT = "User: My daughter is called Mia."
 
 
 def remembered(user: UserProfile) -> None:
-    """A name that stands in two turns, a fact, an observation, a moment, the profile and a stream's text."""
+    """A name in two turns, a fact, an observation, a moment, what an operator wrote, and a stream's text."""
     say(user, "s1", "2025-01-20", "My daughter is called Maya.")
     say(user, "s2", "2025-01-25", "Maya started school today, I was so proud of her.")
     build(Session.objects.get(user=user, session_id="s1"), lag=0)
     Moment.objects.filter(user=user).update(summary="User tells that their daughter is called Maya.")
-    UserProfile.objects.filter(pk=user.pk).update(summary=f"{OSLO} {MAYA} They like tea.", interests=["Maya", "tea"])
+    written(user, summary=f"{OSLO} {MAYA} They like tea.", interests=["Maya", "tea"])
     stream = MemoryStream.objects.get(user=user, stream_type="user")
     MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="- Maya is User's daughter.\n- Likes tea.")
     note(stream, "Maya is afraid of dogs.")
@@ -59,8 +59,7 @@ def test_a_preview_shows_all_that_says_the_same_and_changes_nothing(ada: UserPro
     answer = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, preview=True).json()
     kinds = [change["kind"] for change in answer["changes"]]
     assert {kind: kinds.count(kind) for kind in kinds} == {
-        "fact": 3,
-        "profile": 2,
+        "fact": 5,
         "stream": 1,
         "moment": kinds.count("moment"),
         "turn": 2,
@@ -199,7 +198,7 @@ def live_turns(service: Api) -> str:
 def test_what_is_left_stays_though_it_says_the_same(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     shown = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, preview=True).json()
-    profile = next(change["ref"] for change in shown["changes"] if change["kind"] == "profile")
+    profile = next(change["ref"] for change in shown["changes"] if change["before"].startswith(OSLO))
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, leave=[profile])
     ada.refresh_from_db()
     assert "Maya" in ada.summary
@@ -220,12 +219,12 @@ def test_what_was_known_before_a_correction_is_told_as_of_then(ada: UserProfile,
 def test_an_ended_fact_leaves_the_profile_and_stays_in_what_tells_of_its_time(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     home = service.get("facts", user_id="ada", attribute="home").json()["facts"][0]
-    UserProfile.objects.filter(pk=ada.pk).update(summary=f"{home['content']} They like tea.")
+    written(ada, summary=f"{home['content']} They like tea.")
     body = {"user_id": "ada", "state": "ended", "valid_until": "2025-11-30T00:00:00Z"}
     made = service.patch(f"facts/{home['fact_id']}", **body).json()
     ada.refresh_from_db()
-    assert ada.summary == "They like tea."
-    assert {change["kind"] for change in made["changes"]} == {"fact", "profile"}
+    assert ada.summary.startswith("They like tea.\n") and "Stavanger" not in ada.summary
+    assert {change["kind"] for change in made["changes"]} == {"fact"}
     assert service.get("facts", user_id="ada", attribute="home").json()["facts"] == []
     assert service.get(f"facts/{home['fact_id']}", user_id="ada").json()["valid_until"][:10] == "2025-11-30"
     service.post(f"corrections/{made['correction_id']}/undo", user_id="ada")

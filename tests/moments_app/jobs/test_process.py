@@ -164,7 +164,6 @@ class TestNames:
             "form_memories",
             "index_archived",
             "rebuild_moments",
-            "rebuild_profile",
             "roll_summary",
             "settle",
         }

@@ -25,7 +25,6 @@ from tests.support.jobs import (
     assert_each_compacted_turn_is_in_exactly_one_moment,
     build,
     queued_job_ids,
-    snapshot,
     work_off,
 )
 from tests.support.openai_server import OpenAIServer
@@ -255,16 +254,6 @@ class TestWhat:
             assert_chain_is_whole(ada)
         assert Message.objects.turns().count() == 120
 
-    def test_the_profile_is_merged(self, ada: UserProfile) -> None:
-        ada.interests = ["Kilns", "cycling"]
-        ada.summary = "Before."
-        ada.save()
-        build(talk(ada, 30, text="kilns kilns kilns"), lag=0)
-        ada.refresh_from_db()
-        assert ada.summary == "Spoke of kilns.\nSaid: kilns kilns kilns"
-        assert ada.interests == ["Kilns", "cycling"]
-        assert ada.preferred_topics == ["kilns"]
-
     def test_the_partition_event_says_what_is_remembered(self, ada: UserProfile) -> None:
         session = talk(ada, 50)
         build(session)
@@ -386,22 +375,6 @@ class TestMeanwhile:
             session.messages.turns().filter(sequence__gte=35).values_list("tokens", flat=True)
         )
 
-    def test_row_2_a_profile_edited_meanwhile_is_kept_and_merged_again(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
-        session = talk(ada, 50)
-        thread, job = self.held_build(session, model_server)
-        UserProfile.objects.update(summary="Written by hand.")
-        before = snapshot(session)
-        model_server.release()
-        thread.join()
-        assert snapshot(session) == before
-        job.refresh_from_db()
-        assert (job.status, "profile" in job.error) == ("queued", True)
-        work_off()
-        assert "Written by hand." in model_server.requests[-1]["messages"][1]["content"]
-        assert_each_compacted_turn_is_in_exactly_one_moment(session)
-
     @pytest.mark.slow
     def test_row_17_no_connection_is_held_while_the_engine_thinks(
         self, ada: UserProfile, model_server: OpenAIServer
@@ -458,8 +431,6 @@ class TestMeanwhile:
     def test_row_1_sessions_of_one_user_built_at_once_do_not_fork_the_chain(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
-        # The same profile text from each, so that none has to think again.
-        model_server.always(same_profile)
         sessions = [talk(ada, 45, session_id=f"s{n}") for n in range(6)]
         held = [self.held_build(session, model_server) for session in sessions]
         model_server.release()
@@ -469,8 +440,3 @@ class TestMeanwhile:
         assert_chain_is_whole(ada)
         for session in sessions:
             assert_each_compacted_turn_is_in_exactly_one_moment(session)
-
-
-def same_profile(handler: behave.Handler, body: dict[str, Any]) -> None:
-    """The usual moments, with a profile that never changes."""
-    handler.complete(json.dumps(behave.moments_of(body) | {"user_summary_update": ""}))

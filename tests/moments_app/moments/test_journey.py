@@ -40,9 +40,9 @@ def given(server: OpenAIServer) -> list[tuple[dict[str, Any], list[list[str]]]]:
     found = []
     for body in server.requests:
         lines = body["messages"][1]["content"].splitlines()
-        if lines[0].startswith("Profile so far: "):
-            journey = json.loads(lines[1].removeprefix("Journey so far: "))
-            found.append((journey, json.loads(lines[2].removeprefix("Recent moments, newest first: "))))
+        if lines[0].startswith("Journey so far: "):
+            journey = json.loads(lines[0].removeprefix("Journey so far: "))
+            found.append((journey, json.loads(lines[1].removeprefix("Recent moments, newest first: "))))
     return found
 
 

@@ -10,7 +10,7 @@ from moments_app.models import ContextReceipt, Entity, MemoryStream, Moment
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of
-from tests.support.streams import note
+from tests.support.streams import note, written
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -25,7 +25,7 @@ class TestContextPreview:
     @pytest.mark.slow
     def test_it_shows_layers_with_tokens_and_where_each_line_is_from(self, root: Client, built: Session) -> None:
         entity = Entity.objects.create(user=built.user, kind="task", title="Order the element")
-        built.user.merge(summary="Ada is a potter.", interests=[], preferred_topics=[], actor="operator:eve")
+        written(built.user, summary="Ada is a potter.")
         shown = page(root, self.url(built), query="The kiln, the element?", max_tokens=2000, format="markdown")
         whole = page(root, self.url(built), max_tokens=3000, plan="stable")
         assert any(change_url(moment) in whole for moment in Moment.objects.newest_first()[:5])

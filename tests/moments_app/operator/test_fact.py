@@ -11,6 +11,7 @@ from sessions_app.models import ApiKey, UserProfile
 from tests.support.lives import BERGEN, CHILD, DATES, MAYA, OSLO, say, told_a_life
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, page, queries_of
+from tests.support.streams import written
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -46,9 +47,9 @@ def test_a_persons_page_leads_to_what_was_known_on_five_days(root: Client, ada: 
 @pytest.mark.slow
 def test_a_correction_is_shown_confirmed_once_and_undone_once(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
-    UserProfile.objects.update(summary=f"{MAYA} They like tea.")
+    written(ada, summary=f"{MAYA} They like tea.")
     url = correcting(MAYA)
-    assert url in page(root, change_url(MemoryAtom.objects.get()))
+    assert url in page(root, change_url(MemoryAtom.objects.get(content=MAYA)))
     shown = page(root, f"{url}?do=corrected&content=User%27s+daughter+is+called+Mia.")
     assert "<del> Maya.</del><ins> Mia.</ins>" in shown and "Turns (marked, but not changed)" in shown
     assert not Correction.objects.exists()
@@ -56,11 +57,11 @@ def test_a_correction_is_shown_confirmed_once_and_undone_once(root: Client, ada:
     made = Correction.objects.get()
     assert answer.status_code == 302 and answer["Location"] == change_url(made)
     ada.refresh_from_db()
-    assert ada.summary == f"{MAYA.replace('Maya', 'Mia')} They like tea."
+    assert ada.summary.startswith(f"{MAYA.replace('Maya', 'Mia')} They like tea.\n") and "Maya" not in ada.summary
     assert "<del> Maya.</del><ins> Mia.</ins>" in page(root, change_url(made))
     root.post(reverse("admin:moments_app_correction_undo", args=[made.pk]))
     ada.refresh_from_db()
-    assert ada.summary == f"{MAYA} They like tea."
+    assert ada.summary.startswith(f"{MAYA} They like tea.\n") and "Mia" not in ada.summary
 
 
 def test_the_list_of_corrections_names_the_key_that_asked(root: Client, ada: UserProfile) -> None:
@@ -72,10 +73,12 @@ def test_the_list_of_corrections_names_the_key_that_asked(root: Client, ada: Use
 
 def test_what_is_unticked_stays_as_it_is(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
-    UserProfile.objects.update(summary=MAYA)
-    root.post(correcting(MAYA), RIGHT | {"ref": [ada.uri], "with": []})
+    written(ada, summary=f"{MAYA} They like tea.")
+    own = MemoryAtom.objects.of_profile().get()
+    root.post(correcting(MAYA), RIGHT | {"ref": [own.uri], "with": []})
     ada.refresh_from_db()
-    assert (ada.summary, MemoryAtom.objects.active().get().value) == (MAYA, "Mia")
+    assert ada.summary.startswith(own.content)
+    assert MemoryAtom.objects.active().get(attribute="daughter").value == "Mia"
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 import gzip
 import hashlib
+import json
 import zipfile
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.apps import apps
@@ -18,7 +20,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.settings import CONF
 from moments_app.context import receipts
-from moments_app.models import MemoryStream, ProfilePhrase
+from moments_app.models import MemoryStream
 from moments_app.models.job import Job
 from sessions_app.models import ApiKey, Archive, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -133,7 +135,6 @@ def test_archived_turns_are_in_it_as_if_they_were_there(ada: UserProfile, tmp_pa
     session = talk(ada, 60)
     build(session)
     Message.objects.filter(sequence=2).update(retracted_at=START, payload={"a": [1.5, None]}, external_id="x")
-    ProfilePhrase.objects.all().delete()  # there were none when archives kept no rows
     before = exported("ada")
     archive_turns(session, 29)
     assert Message.objects.turns().count() == 30
@@ -220,9 +221,53 @@ def test_an_import_under_another_name_leaves_the_first_alone(lived: None, tmp_pa
         imported(path, "--as", "eve")
     assert exported("ada") == before
     eve = exported("eve")
-    for name in ("messages.jsonl", "moments.jsonl", "summaries.jsonl", "profile_versions.jsonl"):
+    for name in ("messages.jsonl", "moments.jsonl", "summaries.jsonl"):
         assert eve[name] == before[name]
     assert eve["atoms.jsonl"].count("\n") == before["atoms.jsonl"].count("\n")
+
+
+def test_a_profile_of_an_earlier_releases_export_becomes_statements(ada: UserProfile, tmp_path: Path) -> None:
+    talk(ada, 3)
+    path, older = written("ada", tmp_path / "ada.zip"), tmp_path / "older.zip"
+    erase_user("ada", application=DEFAULT, actor="test")
+    line: dict[str, Any] = {
+        "heading": "",
+        "joint": "\n",
+        "is_pinned": False,
+        "engine": "",
+        "ended_at": None,
+        "ended_by": "",
+    }
+    line |= {"end_reason": "", "created_at": "2026-03-02T08:00:00Z"}
+    mends: dict[str, Any] = {
+        "text": "- Ada mends nets. (2026-03-01)",
+        "sources": [["s1", 1]],
+        "actor": "job",
+        "engine": "model",
+    }
+    both = [{"text": "Ada keeps bees.", "sources": [], "actor": "operator"}, mends]
+    lines = [line | own | {"line_id": str(uuid4()), "position": place} for place, own in enumerate(both)]
+    phrase = {"phrase_id": str(uuid4()), "kind": "interest", "text": "kilns", "sources": [["s1", 2]]}
+    phrase |= {"created_at": "2026-03-02T08:00:00Z"}
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(older, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name).replace(b'"interests": []', b'"interests": ["kilns", "bees"]'))
+        new.writestr("profile_versions.jsonl", "")
+        new.writestr("profile_lines.jsonl", "".join(f"{json.dumps(one)}\n" for one in lines))
+        new.writestr("profile_phrases.jsonl", f"{json.dumps(phrase)}\n")
+    for _ in range(2):
+        imported(older)
+        ada = UserProfile.objects.get(user_id="ada")
+        assert ada.summary.startswith("Ada keeps bees.\n") and "- Ada mends nets. (2026-03-01)" in ada.summary
+        assert set(ada.interests) == {"kilns", "bees"}
+        sources = {atom.content: atom.source_message_ids for atom in ada.atoms.all()}
+        turns = dict(ada.messages.values_list("sequence", "pk"))
+        assert sources == {
+            "Ada keeps bees.": [],
+            "Ada mends nets.": [turns[1]],
+            "User is interested in kilns.": [turns[2]],
+            "User is interested in bees.": [],
+        }
 
 
 # --- files that are none ---
@@ -346,9 +391,6 @@ class TestAsking:
             "TurnEmbedding",
         }
         exported = {
-            "ProfileLine",
-            "ProfilePhrase",
-            "ProfileVersion",
             "Session",
             "Message",
             "Moment",

@@ -27,8 +27,6 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Moment,
-    ProfileLine,
-    ProfilePhrase,
     RetractedItem,
     Retraction,
     Summary,
@@ -170,7 +168,7 @@ def tell_on(handler: Any, body: dict[str, Any]) -> None:
     """Carries the marker on in the journey, when it is in the turns or in what is told of the way there."""
     answer = behave.right_answer(body)
     if "recent_journey" in answer:
-        _profile, _, told = body["messages"][1]["content"].partition("\n")
+        told = body["messages"][1]["content"]
         answer["recent_journey"] = f"Came through {MARKER}." if MARKER in told else "Came from nowhere."
     handler.complete(json.dumps(answer))
 
@@ -322,7 +320,6 @@ class TestRetract:
         goals = [Entity.objects.create(user=session.user, kind="goal", title=title) for title in ("Sail", "Fire")]
         EntityLink.objects.create(user=session.user, from_entity=goals[0], to_entity=goals[1])
         noted = Named(entity_ids=[goals[0].entity_id])
-        ProfilePhrase.objects.create(user=session.user, kind="topic", text="plugh", source_message_ids=planted[:1])
         retractions = [
             retract(session, PLANTED, reason="planted", requested_by="test"),
             retract_items(session.user, noted, reason="planted", requested_by="test"),
@@ -404,51 +401,6 @@ class TestMeanwhile:
         assert fold(stream).status == "queued"
         work_off()
         assert with_marker() == {}
-
-    @pytest.mark.slow
-    def test_row_10_a_replayed_profile_is_not_written_when_its_turns_are_retracted(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
-        first, later = poisoned(ada, 5, session_id="first"), poisoned(ada, 6, session_id="later")
-        for session in (first, later):
-            build(session, lag=0)
-        retract(first, [5], reason="planted", requested_by="test")
-
-        def meanwhile(handler: Any, body: dict[str, Any]) -> None:
-            retract(later, [6], reason="planted too", requested_by="test")
-            connection.close()
-            behave.answer_well(handler, body)
-
-        model_server.queue(meanwhile)
-        run_job(Job.objects.get(process="rebuild_profile").job_id)
-        work_off()
-        assert Retraction.objects.count() == 2
-        assert with_marker() == {}
-
-    @pytest.mark.slow
-    def test_row_10_another_sessions_build_does_not_carry_a_withdrawn_interest_on(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
-        other, session = talk(ada, 20, session_id="other"), poisoned(ada, 5)
-        work_off()
-        learned = {"user_summary_update": "", "new_interests": [MARKER], "new_preferred_topics": []}
-
-        def poisons(handler: Any, body: dict[str, Any]) -> None:
-            handler.complete(json.dumps(behave.right_answer(body) | learned))
-
-        model_server.queue(poisons)
-        build(session, lag=0)
-
-        def meanwhile(handler: Any, body: dict[str, Any]) -> None:
-            retract(session, [5], reason="planted", requested_by="test")
-            connection.close()
-            behave.answer_well(handler, body)
-
-        model_server.queue(meanwhile)
-        assert build(other, lag=0).status == "queued"
-        work_off()
-        ada.refresh_from_db()
-        assert MARKER not in ada.interests and with_marker() == {}
 
     @pytest.mark.slow
     def test_row_10_no_journey_leads_through_what_was_withdrawn(
@@ -552,7 +504,7 @@ class TestArchived:
         work_off()
         assert facts(service) == {text for text in there if MARKER not in text} != there
 
-    def test_interests_and_topics_from_them_are_there_again(self, session: Session, ada: UserProfile) -> None:
+    def test_interests_from_them_are_there_again(self, session: Session, ada: UserProfile) -> None:
         chess = replace(turns(1, days=1)[0], content="I love chess.")
         retained(remembered(append(ada, "later", [chess, *turns(19, first=1, days=1)]).session), 20)
         ada.refresh_from_db()
@@ -561,28 +513,27 @@ class TestArchived:
         work_off()
         ada.refresh_from_db()
         assert {"pottery", "chess"} <= set(ada.interests) == {each for each in loved if MARKER not in each}
-        assert {"kiln", "glaze"} <= set(ada.preferred_topics)
 
     def test_row_10_a_line_of_the_profile_that_is_made_again_names_its_turn(
         self, session: Session, ada: UserProfile
     ) -> None:
         allergy = session.messages.get(sequence=2).pk
-        line = ProfileLine.objects.standing().get(text__contains="hazelnuts")
-        ProfileLine.objects.filter(pk=line.pk).update(text=f"{line.text} in {MARKER}")
+        statement = MemoryAtom.objects.get(content__contains="hazelnuts")
+        MemoryAtom.objects.filter(pk=statement.pk).update(content=f"{statement.content} in {MARKER}")
         retract(session, [40], reason="planted", requested_by="test")
-        assert not ProfileLine.objects.filter(text__contains="hazelnuts").exists()
+        ada.refresh_from_db()
+        assert "hazelnuts" not in ada.summary and MARKER not in ada.summary
         work_off()
-        assert ProfileLine.objects.standing().get(text__contains="hazelnuts").source_message_ids == [allergy]
+        ada.refresh_from_db()
+        assert "hazelnuts" in ada.summary
+        assert MemoryAtom.objects.get(content__contains="hazelnuts").source_message_ids == [allergy]
 
     def test_a_preview_tells_what_is_lost_where_turns_are_deleted(self, ada: UserProfile, settings: Settings) -> None:
         settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
         session = remembered(self.tell(ada))
         assert preview(session, [40]).lost == ""
         told = preview(retained(session, 24), [40]).lost
-        assert told == (
-            "Not made again, as retention has deleted the turns: "
-            "facts and observations (12), interests and topics that came of earlier builds (1)."
-        )
+        assert told == ("Not made again, as retention has deleted the turns: facts and observations (12).")
         said = StringIO()
         call_command("retract", "ada", "s1", sequences="40", dry_run=True, stdout=said)
         assert told in said.getvalue()
@@ -621,7 +572,7 @@ class TestArchived:
         session = retained(remembered(self.tell(ada)), 24)
         beside = Moment.objects.get(last_sequence__lt=24)
         Moment.objects.filter(pk=beside.pk).update(detail=f"{beside.detail} She lives in {MARKER}.")
-        assert "moments (1), interests and topics" in preview(session, [40]).lost
+        assert "moments (1)." in preview(session, [40]).lost
         retract(session, [40], reason="planted", requested_by="test")
         work_off()
         assert with_marker() == {}
@@ -710,32 +661,10 @@ class TestArchived:
         work_off()
         assert of_ada(service) == {text for text in there if MARKER not in text} != there
 
-    def test_while_a_file_cannot_be_read_the_profile_is_made_again_of_all_else(
-        self, ada: UserProfile, archive_folder: Path
-    ) -> None:
-        planted = remembered(append(ada, "planted", [NewMessage("user", POISON), *turns(19, first=1)]).session)
-        session = retained(remembered(self.tell(ada, planted="I love rowing.")), 24)
-        ProfilePhrase.objects.all().delete()  # else those that other turns say had stayed
-        [file] = files(archive_folder)
-        file.rename(archive_folder / "away")
-        retract(planted, [0], reason="planted", requested_by="test")
-        job = run_open("rebuild_profile")
-        assert (job.status, job.result["unreadable"]) == ("completed", [[0, 23]])
-        assert job.result["session_id"] == session.session_id
-        ada.refresh_from_db()
-        assert "rowing" in ada.interests and "pottery" not in ada.interests
-        again = run_open("rebuild_profile")
-        assert again.status == "queued" and again.error == "The texts of some archived turns can't be read."
-        (archive_folder / "away").rename(file)
-        Job.objects.open().update(run_after=timezone.now())
-        work_off()
-        ada.refresh_from_db()
-        assert {"rowing", "pottery"} <= set(ada.interests) and MARKER not in str(ada.interests)
-        assert Job.objects.get(pk=again.pk).result["builds"] == job.result["builds"]
 
-
-class TestPhrases:
-    """Interests and topics that turns say go with these, and with these alone."""
+@pytest.mark.usefixtures("forming")
+class TestInterests:
+    """Interests that turns say go with these, and with these alone."""
 
     @pytest.fixture
     def session(self, ada: UserProfile) -> Session:
@@ -745,9 +674,11 @@ class TestPhrases:
         for at, text in said.items():
             batch[at] = replace(batch[at], content=text)
         session = append(ada, "s1", batch[:20]).session
-        build(session, lag=0)
-        append(ada, "s1", batch[20:])
-        build(session, lag=0)
+        for rest in ([], batch[20:]):
+            if rest:
+                append(ada, "s1", rest)
+            form(session)
+            build(session, lag=0)
         ada.refresh_from_db()
         assert {"pottery", "rowing", "knitting", "chess"} <= set(ada.interests)
         return session
@@ -755,41 +686,25 @@ class TestPhrases:
     def test_row_10_one_that_a_retracted_turn_says_goes_and_others_stay(
         self, session: Session, ada: UserProfile
     ) -> None:
-        had = {*ada.interests, *ada.preferred_topics}
         retract(session, [20], reason="planted", requested_by="test")
         ada.refresh_from_db()
-        assert {*ada.interests, *ada.preferred_topics} == had - {"knitting"}
-        assert not ProfilePhrase.objects.filter(text="knitting").exists()
+        assert {"pottery", "rowing"} <= set(ada.interests) and "knitting" not in ada.interests
         work_off()
         ada.refresh_from_db()
+        assert {"pottery", "rowing", "chess"} <= set(ada.interests)
         assert "knitting" not in {*ada.interests, *ada.preferred_topics}
-
-    @pytest.mark.parametrize("is_imported", [False, True])
-    def test_one_whose_turns_are_not_known_goes_and_is_made_again(
-        self, session: Session, ada: UserProfile, is_imported: bool
-    ) -> None:
-        if is_imported:  # without the turns
-            ProfilePhrase.objects.update(source_message_ids=[])
-        else:  # as of a profile that an earlier version wrote
-            ProfilePhrase.objects.all().delete()
-        retract(session, [20], reason="planted", requested_by="test")
-        ada.refresh_from_db()
-        assert {"pottery", "rowing"} <= set(ada.interests) and not {"knitting", "chess"} & set(ada.interests)
-        work_off()
-        ada.refresh_from_db()
-        assert "chess" in ada.interests and "knitting" not in ada.interests
 
     def test_row_10_one_goes_whose_moment_somebody_deleted(self, session: Session, ada: UserProfile) -> None:
         session.moments.all().delete()
         retract(session, [20], reason="planted", requested_by="test")
+        work_off()
         ada.refresh_from_db()
         assert "knitting" not in ada.interests and {"pottery", "rowing", "chess"} <= set(ada.interests)
 
     def test_an_undone_retraction_leaves_them_as_they_were(self, session: Session, ada: UserProfile) -> None:
         def told() -> list[Any]:
-            rows = ProfilePhrase.objects.order_by("pk").values_list("pk", "kind", "text", "source_message_ids", "job")
             ada.refresh_from_db()
-            return [ada.interests, ada.preferred_topics, *rows]
+            return [ada.summary, ada.interests, ada.preferred_topics]
 
         before = told()
         retraction = retract(session, [20], reason="planted", requested_by="test")
@@ -818,23 +733,6 @@ class TestRefused:
         with pytest.raises(CannotRetract, match=told):
             retract(planted, sequences, reason="x", requested_by="test")
         assert everything() == before
-
-    @pytest.mark.slow
-    def test_a_profile_whose_earlier_states_are_unknown_begins_blank_and_is_replayed(self, planted: Session) -> None:
-        later = talk(planted.user, 20, session_id="later")
-        work_off()
-        build(later, lag=0)
-        planted.user.versions.all().delete()
-        before = comparable()
-        retraction = retract(planted, [5, 6], reason="planted", requested_by="test")
-        planted.user.refresh_from_db()
-        assert (planted.user.summary, planted.user.interests) == ("", [])
-        work_off()
-        planted.user.refresh_from_db()
-        assert planted.user.preferred_topics and with_marker() == {}
-        undo_retraction(retraction, requested_by="test")
-        work_off()
-        assert comparable() == before
 
     @pytest.mark.slow
     def test_the_newest_is_undone_first(self, planted: Session) -> None:

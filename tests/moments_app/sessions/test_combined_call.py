@@ -10,7 +10,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
-from moments_app.models import EngineCall, Job, MemoryAtom, Moment, ProfileLine, PromptResource
+from moments_app.models import EngineCall, Job, MemoryAtom, Moment, PromptResource
 from moments_app.prompts import MEMORY_EXTRACTION_URI, MOMENT_BUILDER_URI, SESSION_DIGEST_URI
 from moments_app.sessions.settle import Settle
 from moments_app.streams.form import FormMemories
@@ -106,25 +106,6 @@ def test_row_3_where_the_call_fails_each_asks_by_itself(
     all_is_there(session)
 
 
-def test_row_2_an_answer_about_a_profile_that_has_changed_since_is_not_used(
-    ada: UserProfile, model_server: OpenAIServer
-) -> None:
-    session = talk(ada, 9)
-
-    def edit(handler: behave.Handler, body: dict[str, Any]) -> None:
-        UserProfile.objects.filter(pk=ada.pk).update(summary="Ada is a potter.")
-        behave.answer_well(handler, body)
-
-    model_server.queue(edit)
-    assert settle(session).status == Job.Status.QUEUED
-    work_off()
-    session.refresh_from_db()
-    assert asked_for(model_server) == ["combined", "combined"]
-    ada.refresh_from_db()
-    assert "Ada is a potter." in ada.summary or "Spoke of" in ada.summary
-    all_is_there(session)
-
-
 @pytest.mark.slow
 def test_row_5_a_worker_that_died_before_the_commit_left_nothing_and_all_is_written_once(
     ada: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
@@ -213,7 +194,7 @@ def test_small_sessions_of_a_person_share_a_call_that_says_what_is_known_once(
     assert asked_for(model_server) == ["combined", "combined"]
     system, asked = (message["content"] for message in model_server.requests[0]["messages"])
     assert [turn["index"] for turn in behave.turns_of(model_server.requests[0])] == list(range(20))
-    assert (system.count("# digest"), asked.count("Profile so far: "), asked.count('"stream": "user"')) == (1, 1, 1)
+    assert (system.count("# digest"), asked.count("Journey so far: "), asked.count('"stream": "user"')) == (1, 1, 1)
     all_are_there(sessions)
     for derived in (*Moment.objects.all(), *MemoryAtom.objects.exclude(source_session=None)):
         assert derived.job is not None
@@ -250,28 +231,3 @@ def test_row_3_a_bad_part_of_a_later_session_costs_no_other_session(
     work_off()
     assert asked_for(model_server) == ["combined", "moment-builder", "combined"]
     all_are_there(sessions)
-
-
-def test_changes_of_the_profile_by_several_sessions_are_all_made(ada: UserProfile, model_server: OpenAIServer) -> None:
-    def change(handler: behave.Handler, body: dict[str, Any]) -> None:
-        answer = right_answer(body)
-        for part in ("moments", "moments_2"):
-            first = behave.parts_of(body["messages"][1]["content"])[part].splitlines()
-            turn = next(turn for line in first if (turn := behave.as_turn(line)))
-            said = turn["text"].rstrip(".").removeprefix("Turn ")
-            answer[part]["user_summary_update"] = ""
-            answer[part]["profile_changes"] = [
-                {"line": 0, "text": f"Spoke at {part}: Turn {said}.", "message_indexes": [turn["index"]]}
-            ]
-        handler.complete(json.dumps(answer))
-
-    ada.summary = "Keeps bees."
-    ada.save()
-    many(ada, 2)
-    model_server.queue(change)
-    work_off()
-    ada.refresh_from_db()
-    lines = list(ProfileLine.objects.filter(user=ada, ended_at=None).order_by("position"))
-    assert [line.text.partition(":")[0] for line in lines] == ["Keeps bees.", "Spoke at moments", "Spoke at moments_2"]
-    held = [Message.objects.get(pk=pk).session.session_id for line in lines for pk in line.source_message_ids]
-    assert held == ["s0", "s1"]

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from moments_app.jobs.process import Lane, names_in
 from moments_app.jobs.runner import run_taken
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, ProfileLine
+from moments_app.models import Job, MemoryAtom, MemoryStream, Moment
 from moments_app.provenance.coverage import coverage
 from moments_app.sessions.sweep import compact_sessions
 from sessions_app.models import Event, Message, Session, UserProfile
@@ -105,18 +105,6 @@ def left_of(user: UserProfile) -> dict[str, Any]:
             ),
         ),
         "profile": UserProfile.objects.filter(pk=user.pk).values("summary", "interests", "preferred_topics").get(),
-        "versions": rows(user.versions, "summary", "interests", "preferred_topics"),
-        "lines": sorted(
-            (
-                line.text,
-                line.heading,
-                line.position,
-                line.ended_at is None,
-                line.end_reason,
-                sources(line.source_message_ids),
-            )
-            for line in ProfileLine.objects.filter(user=user)
-        ),
         "atoms": sorted(
             (
                 atom.stream.stream_type,
@@ -159,7 +147,7 @@ def test_the_same_is_left_as_by_settling_one_by_one(
     together, alone = left_of(ada), left_of(bo)
     for what, left in alone.items():
         assert together[what] == left, what
-    assert together["lines"]
+    assert together["profile"]["summary"]
     assert together["atoms"]
     for session in Session.objects.all():
         assert session.status == "cleared"

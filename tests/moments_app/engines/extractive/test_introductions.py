@@ -9,7 +9,6 @@ import pytest
 
 from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentRequest
-from moments_app.engines.calls.profile import Profile
 from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.statements import statement_of
 from moments_app.engines.transcript import Turn
@@ -57,12 +56,11 @@ def test_who_introduces_themselves_is_remembered(language: str) -> None:
 @pytest.mark.parametrize("person", PEOPLE, ids=lambda person: person["name"])
 def test_nothing_unreal_and_nothing_of_the_assistant_s_is_held_as_true(person: dict[str, Any]) -> None:
     kept = remembered(person)
-    profile = ExtractiveEngine().build_moments(MomentRequest(turns_of(person), Profile(), Journey(), ""))
     for text in (*person.get("unreal", ()), *REPLIES):
-        assert not any(text.rstrip(".?。") in line for line in (*kept, profile.user_summary_update))
+        assert not any(text.rstrip(".?。") in line for line in kept)
 
 
 @pytest.mark.parametrize("person", [one for one in PEOPLE if one["language"] == "zh"], ids=lambda one: one["name"])
 def test_a_moment_in_chinese_has_a_name_and_tags_of_its_own(person: dict[str, Any]) -> None:
-    [moment] = ExtractiveEngine().build_moments(MomentRequest(turns_of(person)[:1], Profile(), Journey(), "")).moments
+    [moment] = ExtractiveEngine().build_moments(MomentRequest(turns_of(person)[:1], Journey(), "")).moments
     assert moment.topic_tags and not moment.name.startswith("conversation-")

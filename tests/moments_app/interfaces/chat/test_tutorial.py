@@ -75,11 +75,10 @@ def test_who_follows_the_tutorial_has_a_bot_that_remembers_and_forgets(
     reader = Reader(site, typed, monkeypatch)
     for language, text in blocks_in("tutorial.md"):
         reader.follow(language, text)
-    context, accepted, moments, profile = reader.responses
+    context, accepted, moments = reader.responses
     assert "The blue kiln arrives on 14 March." in context["context"]
     assert accepted["status"] == "accepted"
     assert ["kiln" in moment["summary"] for moment in moments["moments"]] == [True]
-    assert "Turin" in profile["summary"]
     shown = [line for language, text in blocks_in("tutorial.md") if language == "" for line in text.splitlines()]
     assert (
         context["context"].splitlines()[-3:] == shown[4:7]
@@ -87,7 +86,6 @@ def test_who_follows_the_tutorial_has_a_bot_that_remembers_and_forgets(
     )
     told = "".join(text for language, text in blocks_in("tutorial.md") if language == "json")
     assert json.dumps(moments["moments"][0]["summary"]) in told
-    assert json.dumps(profile["summary"].rpartition(" (")[0])[:-1] in told
 
 
 def test_the_tutorial_names_settings_that_exist() -> None:

@@ -1,0 +1,132 @@
+"""Profiles in exports of earlier releases: their lines and phrases become statements."""
+
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from pydantic import AwareDatetime, NonNegativeInt
+
+from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models.atom import INTEREST, TOPIC
+from moments_app.streams.former_profile import FormerLine, FormerProfile, said_in, statements_of
+from moments_app.streams.timeline import settle
+from sessions_app.insert import insert_unless_there
+from sessions_app.models import Message, Session
+from sessions_app.models.session import DEFAULT_AGENT
+from sessions_app.people.export_format import Shape
+from sessions_app.people.import_user import Importing
+
+Place = tuple[str, NonNegativeInt]  # a session, and a sequence in it
+S = TypeVar("S", bound=Shape)
+
+
+class LineShape(Shape):
+    """A line of `profile_lines.jsonl`."""
+
+    line_id: uuid.UUID
+    heading: str
+    text: str
+    joint: str
+    position: NonNegativeInt
+    sources: list[Place]
+    is_pinned: bool
+    actor: str
+    engine: str
+    created_at: AwareDatetime
+    ended_at: AwareDatetime | None
+    ended_by: str
+    end_reason: str
+
+
+class PhraseShape(Shape):
+    """A line of `profile_phrases.jsonl`."""
+
+    phrase_id: uuid.UUID
+    kind: str
+    text: str
+    sources: list[Place]
+    created_at: AwareDatetime
+
+
+class ProfileShape(Shape):
+    """The line of `profile.jsonl`."""
+
+    user_id: str
+    summary: str
+    interests: list[str]
+    preferred_topics: list[str]
+    timezone: str
+    metadata: dict[str, object]
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+
+
+def restore_former(importing: Importing) -> None:
+    """Add what the profile of an export says and no statement does."""
+    former = _read(importing)
+    there = MemoryAtom.objects.of_person(importing.user).filter(content_hash__in=said_in(former))
+    stream = MemoryStream.objects.ensure_of_person(importing.user, DEFAULT_AGENT)
+    new = statements_of(former, set(there.values_list("content_hash", flat=True)))
+    atoms = [MemoryAtom(stream=stream, user=importing.user, **columns) for columns in new]
+    sessions = dict(Message.objects.filter(pk__in=_sources(atoms)).values_list("pk", "session_id"))
+    for atom in atoms:
+        sources = [sessions[pk] for pk in atom.source_message_ids if pk in sessions]
+        atom.source_session_id = sources[-1] if sources else None
+    settle([atom for atom in atoms if insert_unless_there(atom)])
+
+
+def _read(importing: Importing) -> FormerProfile:
+    [(profile, _)] = importing.export.lines("profile.jsonl", ProfileShape)
+    lines = sorted(_lines(importing, "profile_lines.jsonl", LineShape), key=lambda line: line.position)
+    phrases = list(_lines(importing, "profile_phrases.jsonl", PhraseShape))
+    named = [one.sources for one in lines] + [one.sources for one in phrases]
+    turns = _turns(importing, [place for places in named for place in places])
+    return FormerProfile(
+        profile.summary,
+        [_line(line, [turns[place] for place in line.sources if place in turns]) for line in lines],
+        profile.interests,
+        profile.preferred_topics,
+        {
+            (INTEREST if one.kind == "interest" else TOPIC, one.text.casefold()): [
+                turns[place] for place in one.sources if place in turns
+            ]
+            for one in phrases
+        },
+        profile.updated_at,
+    )
+
+
+def _line(line: LineShape, sources: list[int]) -> FormerLine:
+    return FormerLine(
+        line.text,
+        line.heading,
+        sources,
+        line.actor,
+        line.is_pinned,
+        line.engine,
+        line.created_at,
+        line.ended_at,
+        line.ended_by,
+    )
+
+
+def _lines(importing: Importing, name: str, shape: type[S]) -> Iterator[S]:
+    if importing.export.has(name):
+        for line, _weight in importing.export.lines(name, shape):
+            yield line
+
+
+def _turns(importing: Importing, places: Iterable[Place]) -> dict[Place, int]:
+    """Return the primary keys of the turns that lines name."""
+    wanted = set(places)
+    sessions = {name: importing.added[Session].get((name,)) for name, _ in wanted}
+    names = {pk: name for name, pk in sessions.items() if pk}
+    turns = Message.objects.turns().for_user(importing.user).filter(session__in=names)
+    named = turns.filter(sequence__in={sequence for _, sequence in wanted})
+    return {
+        (names[session], sequence): pk for session, sequence, pk in named.values_list("session_id", "sequence", "pk")
+    }
+
+
+def _sources(atoms: Iterable[MemoryAtom]) -> set[int]:
+    return {pk for atom in atoms for pk in atom.source_message_ids}

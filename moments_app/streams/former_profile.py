@@ -1,0 +1,172 @@
+"""What earlier releases kept of profiles, lines and phrases, as the statements that took their place."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from moments_app.engines.extractive.language import words
+from moments_app.engines.statements import kind_of, since_in, statement_of, worth_of
+from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
+from moments_app.turns.text_lines import ITEM, lines_of
+
+FEW = 3  # words that say little without the heading of their list
+BY_UPGRADE = "import:profile"  # who ended a line, where that is not known
+_DAY = re.compile(r" \((\d{4}-\d\d-\d\d)\)$")
+_BY_HAND = ("key", "operator")  # so begin the actors of lines that no engine wrote
+
+Columns = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FormerLine:
+    """A line of a profile.
+
+    Args:
+        text, heading: as it stood there.
+        sources: primary keys of its turns.
+        actor: who wrote it; of an export only the kind.
+        is_pinned: an operator wrote it over a line of an engine.
+        engine: that wrote it; blank for people.
+        created_at: when it came.
+        ended_at, ended_by: when and by whom it was taken out; None: it stands.
+    """
+
+    text: str
+    heading: str = ""
+    sources: Sequence[int] = ()
+    actor: str = ""
+    is_pinned: bool = False
+    engine: str = ""
+    created_at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    ended_at: datetime | None = None
+    ended_by: str = ""
+
+    @property
+    def is_by_hand(self) -> bool:
+        """True if a person or the application wrote it."""
+        return self.is_pinned or self.actor.startswith(_BY_HAND)
+
+
+@dataclass(frozen=True)
+class FormerProfile:
+    """A profile.
+
+    Args:
+        summary: its text.
+        lines: as they were kept, in their order.
+        interests, preferred_topics: phrases.
+        sources: primary keys of the turns that say a phrase, by its attribute and the phrase in small letters.
+        updated_at: when it was changed last.
+    """
+
+    summary: str
+    lines: Sequence[FormerLine]
+    interests: Sequence[str]
+    preferred_topics: Sequence[str]
+    sources: Mapping[tuple[str, str], Sequence[int]]
+    updated_at: datetime
+
+
+def said_in(profile: FormerProfile) -> list[str]:
+    """Return the hashes of all that a profile says, by which statements that say it are found."""
+    return [columns["content_hash"] for columns in statements_of(profile, ())]
+
+
+def statements_of(profile: FormerProfile, known: Collection[str]) -> list[Columns]:
+    """Return the columns of the statements that a profile's lines and phrases become.
+
+    Args:
+        profile: of a person.
+        known: hashes of what statements say already.
+    """
+    lines = _with_text(profile)
+    written = [line for line in lines if line.is_by_hand and not line.sources and not line.ended_at]
+    found = [_opening(written)] if written else []
+    found += [_of_line(line) for line in lines if line not in written]
+    for attribute, phrases in ((INTEREST, profile.interests), (TOPIC, profile.preferred_topics)):
+        found += [_of_phrase(attribute, text, profile) for text in phrases if text.strip()]
+    current = {columns["content_hash"]: columns for columns in reversed(found) if columns["state"] == "active"}
+    ended = [columns for columns in found if columns["state"] == "ended" and columns["content_hash"] not in current]
+    return [columns for columns in (*reversed(current.values()), *ended) if columns["content_hash"] not in known]
+
+
+def _with_text(profile: FormerProfile) -> list[FormerLine]:
+    """Return the lines, and those of the text that none of them says."""
+    texts = {line.text for line in profile.lines}
+    missing = [line for line in lines_of(profile.summary) if line.text not in texts]
+    return [*profile.lines, *(FormerLine(line.text, line.heading, created_at=profile.updated_at) for line in missing)]
+
+
+def _opening(lines: Sequence[FormerLine]) -> Columns:
+    text = "\n".join(line.text for line in lines)
+    last = max(lines, key=lambda line: line.created_at)
+    return _columns(text, last.created_at) | {
+        "attribute": SUMMARY,
+        "subject": "",
+        "value": "",
+        "kind": "other",
+        "is_pinned": True,
+        "written_by": last.actor,
+    }
+
+
+def _of_line(line: FormerLine) -> Columns:
+    text, created_at = _alone(line.text, line.heading), line.created_at
+    if day := _DAY.search(text):
+        text, created_at = text[: day.start()], datetime.fromisoformat(f"{day[1]}T12:00:00+00:00")
+    is_over = line.ended_at is not None
+    return _columns(text, min(created_at, line.created_at)) | {
+        "is_pinned": line.is_by_hand and not is_over,
+        "source_message_ids": list(line.sources),
+        "engine": "" if line.is_by_hand else line.engine,
+        "written_by": line.actor if line.is_by_hand else "",
+        "state": "ended" if is_over else "active",
+        "valid_until": line.ended_at,
+        "ended_at": line.ended_at,
+        "ended_by": (line.ended_by or BY_UPGRADE) if is_over else "",
+    }
+
+
+def _alone(text: str, heading: str) -> str:
+    """Return a line as it stands by itself."""
+    said = text.removeprefix(ITEM).strip()
+    return f"{heading} {said}" if heading and len(words(_DAY.sub("", said))) <= FEW else said
+
+
+def _of_phrase(attribute: str, text: str, profile: FormerProfile) -> Columns:
+    return _columns(profile_sentence(attribute, text.strip()), profile.updated_at) | {
+        "attribute": attribute,
+        "subject": "",
+        "value": text.strip()[:255],
+        "kind": "preference",
+        "source_message_ids": list(profile.sources.get((attribute, text.casefold()), ())),
+    }
+
+
+def _columns(text: str, formed_at: datetime) -> Columns:
+    said = statement_of(text)
+    begins = formed_at if said and said.is_new else None
+    return {
+        "atom_type": "fact",
+        "content": text,
+        "content_hash": content_hash(text),
+        "kind": kind_of(text),
+        "about_kind": "user",
+        "speaker": "",
+        "state": "active",
+        "formed_at": formed_at,
+        "subject": said.subject[:255] if said else "",
+        "attribute": said.attribute[:64] if said else "",
+        "value": said.value[:255] if said and not said.is_over else "",
+        "valid_from": (since_in(text, formed_at) or begins) if said else None,
+        "worth": worth_of(text),
+        "is_pinned": False,
+        "source_message_ids": [],
+        "engine": "",
+        "written_by": "",
+        "valid_until": None,
+        "ended_at": None,
+        "ended_by": "",
+    }

@@ -1,0 +1,64 @@
+"""Profiles of earlier releases: their lines and phrases become statements, in an upgrade and in an import."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from moments_app.models.atom import content_hash
+from moments_app.streams.former_profile import FormerLine, FormerProfile, statements_of
+
+MARCH = datetime(2026, 3, 4, 8, tzinfo=UTC)
+
+
+def former(*lines: FormerLine, summary: str = "", **fields: Any) -> FormerProfile:
+    values: dict[str, Any] = {"interests": [], "preferred_topics": [], "sources": {}, "updated_at": MARCH} | fields
+    return FormerProfile(summary, lines, **values)
+
+
+def told(profile: FormerProfile, *known: str) -> dict[str, dict[str, Any]]:
+    return {one["content"]: one for one in statements_of(profile, {content_hash(text) for text in known})}
+
+
+def test_lines_that_no_statement_says_are_current_with_their_sources() -> None:
+    lines = [
+        FormerLine("- User: I live in Turin. (2026-03-02)", "Home:", [7], "job:1", created_at=MARCH),
+        FormerLine("- hazelnuts", "Allergies:", [8], "job:1", engine="model", created_at=MARCH),
+    ]
+    found = told(former(*lines), "User: I live in Turin.")
+    assert list(found) == ["Allergies: hazelnuts"]
+    one = found["Allergies: hazelnuts"]
+    assert (one["state"], one["source_message_ids"], one["engine"], one["is_pinned"]) == ("active", [8], "model", False)
+    home = told(former(*lines))["User: I live in Turin."]
+    assert (home["kind"], home["attribute"], home["value"]) == ("home", "home", "Turin")
+    assert home["formed_at"] == datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+def test_what_was_written_by_hand_opens_the_profile_and_an_edited_line_is_pinned() -> None:
+    lines = [
+        FormerLine("Keeps bees.", actor="key:a", created_at=MARCH),
+        FormerLine("Answer briefly.", actor="operator:eve", created_at=MARCH),
+        FormerLine("- Has two dogs and a cat.", "Pets:", [7], "operator:eve", is_pinned=True, created_at=MARCH),
+    ]
+    found = told(former(*lines))
+    opening, edited = found["Keeps bees.\nAnswer briefly."], found["Has two dogs and a cat."]
+    assert (opening["attribute"], opening["is_pinned"]) == ("summary", True)
+    assert (edited["attribute"], edited["is_pinned"], edited["source_message_ids"]) == ("", True, [7])
+
+
+def test_lines_that_were_ended_are_history() -> None:
+    over = MARCH + timedelta(days=1)
+    [one] = told(former(FormerLine("Lives in Oslo.", created_at=MARCH, ended_at=over, ended_by="job:1"))).values()
+    assert (one["state"], one["valid_until"], one["ended_by"]) == ("ended", over, "job:1")
+
+
+def test_a_text_without_lines_and_phrases_are_not_lost() -> None:
+    sources = {("interest", "kilns"): [3]}
+    profile = former(summary="Ada sails. Ada sings.", interests=["Kilns"], preferred_topics=["rent"], sources=sources)
+    found = told(profile)
+    assert list(found) == [
+        "Ada sails.",
+        "Ada sings.",
+        "User is interested in Kilns.",
+        "User likes to talk about rent.",
+    ]
+    assert found["User is interested in Kilns."]["source_message_ids"] == [3]
+    assert not statements_of(profile, {one["content_hash"] for one in found.values()})
