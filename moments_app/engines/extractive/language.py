@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
+from moments_app.engines import times
 from moments_app.engines.extractive.tables import first_person, lasting, word_set
 from sessions_app.lexemes import certain_language, stop_words
 
@@ -37,12 +38,7 @@ _NO_END = re.compile(
     r"(?<![^\s(])(?:mr|mrs|ms|dr|prof|st|vs|no|nr|jr|sr|e\.g|i\.e|z\.b|ca|approx|etc|bzw|usw|[A-Z])\.$",
     re.IGNORECASE,
 )
-_MONTHS = (
-    "januar|jänner|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember|marts?|maj|desember|december"
-    "|(?:tammi|helmi|maalis|huhti|touko|kesä|heinä|elo|syys|loka|marras|joulu)kuu(?:ta|n|ssa)"
-    "|ledna|února|března|dubna|května|června|července|srpna|září|října|listopadu|prosince"
-    "|január|február|március|április|május|június|július|augusztus|szeptember|október"
-)
+_MONTHS = times.any_of(name for language in "de da no cs fi hu".split() for name in times.spelled_months(language))
 # Points within a sentence, by what stands on both sides: a day before its month ("3. Mai"), another ordinal ("im 2.
 # Stock"), what is short before its number ("Sept. 7"), and letters with points before a small one ("3 p.m. on").
 _WITHIN = tuple(

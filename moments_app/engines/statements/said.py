@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from moments_app.engines import times
 from moments_app.engines.statements.firms import is_firm, is_no_place
 from moments_app.engines.statements.first_person import AGE, HOME, NAME, RELATIONSHIP, SPEAKER, WORK, read_attribute
 from moments_app.engines.statements.unreal import is_unreal
@@ -33,10 +34,7 @@ _SHORT = [
 _IN_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|My|my|We|[Cc]alls? me)\b")
 _CLAUSES = re.compile(r"(?:[,;:–—!.-]| and| but| so| because| since|^\w+,?) (?=I\b)")
 
-_NOT_PLACES = frozenset(
-    "January February March April May June July August September October November December "
-    "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-)
+_NOT_PLACES = frozenset(map(str.title, (*times.names("month_name"), *times.names("weekday"))))
 # A capital letter at the beginning is no name yet: "Recently Nora moved", or "Since Nora moved", which is left alone.
 _SUBJECT = (
     r"^(?:(?:Now|Recently|Lately|Currently|Today|Yesterday|Finally|Also|So|And|But),? )?"
