@@ -136,10 +136,13 @@ def _found(language: str, pattern: _Pattern, digits: str, today: date) -> Iterat
         yield Found(time, *match.span(), language)
 
 
-def relative_times(text: str, today: date) -> list[Found]:
+def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Found]:
     """Return the times in a text that are relative to the day it is said on, in order; none overlaps another.
 
-    Left out is what stands beside the date that it means: "next Friday, 26 May".
+    Args:
+        text: as it was said.
+        today: the day that it was said on.
+        is_dated: whether to return what stands beside the date that it means, too: "next Friday, 26 May".
     """
     candidates = _candidates(text)
     if not candidates:
@@ -153,7 +156,7 @@ def relative_times(text: str, today: date) -> list[Found]:
     none = [one for one in kept if one.time.unit == NONE]
     for one in sorted(set(kept) - set(none), key=lambda one: (one.start, -one.end)):
         is_none = any(other.start < one.end and one.start < other.end for other in none)
-        if one.start >= ended and not is_none and not _is_dated(digits, one):
+        if one.start >= ended and not is_none and (is_dated or not _is_dated(digits, one)):
             times.append(replace(one, start=places[one.start], end=places[one.end]))
             ended = one.end
     return times

@@ -29,7 +29,7 @@ def is_dated(text: str) -> bool:
 
 def is_to_come(text: str) -> bool:
     """Tell whether a text names a day after the one it was said on, relative to that."""
-    return any(found.time.first > ANY_DAY for found in times.relative_times(text, ANY_DAY))
+    return any(found.time.first > ANY_DAY for found in times.relative_times(text, ANY_DAY, is_dated=True))
 
 
 def spoken_date(day: date) -> str:
@@ -68,6 +68,12 @@ def plan_ends(text: str, said_at: datetime) -> datetime | None:
     return datetime.combine(planned.end, time(0), UTC) if planned else None
 
 
+def plan_in(text: str, said_at: datetime, until: datetime | None) -> str:
+    """Return when something is planned for, if that is what it lasts until, as people say it; blank if not."""
+    planned = planned_in(text, said_at.date()) if until and until == plan_ends(text, said_at) else None
+    return f"planned for {_in_english(planned)}" if planned else ""
+
+
 def _found(text: str, kinds: Collection[str], said_on: date) -> Iterator[Found]:
     likely = dict.fromkeys((*times.likely_languages(text), DEFAULT))
     return times.times_in(in_digits(text, likely), likely, kinds, said_on)
@@ -78,10 +84,10 @@ def _first(found: Iterable[Found]) -> Found | None:
 
 
 def _written(found: Found) -> str:
-    return in_english(found.time) if found.language == DEFAULT else _in_digits(found.time)
+    return _in_english(found.time) if found.language == DEFAULT else _in_digits(found.time)
 
 
-def in_english(named: Time) -> str:
+def _in_english(named: Time) -> str:
     """Return a time as people say it."""
     if named.unit in ("week", "weekend") and not named.around:
         return f"{named.unit} of {spoken_date(named.first)}"
