@@ -30,9 +30,10 @@ LEAST_LETTERS = 0.6  # share of a sentence's characters that are letters or spac
 # "Maria: Hey John!" as a transcript of two people has it.
 _SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{1,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
 # Where a sentence goes on about the same subject, and the words that stand for its speaker.
-_PIECE = re.compile(r"(?<=[,;，；])\s*|\s+(?=(?:and|but|und|aber|y|pero|et|mais|и|а)\s)")
+_PIECE = re.compile(r"(?<=[,;，；])(?=.)|(?=\s(?:and|but|und|aber|y|pero|et|mais|и|а)\s)")
 _SUBJECT = re.compile(r"\b(?:I(?:'m|’m)?|[Ii]ch|[Jj]e|[Jj]'|Я|я)(?=\W)|我")
-_LOOSE_END = re.compile(r"[\s,;，；]+$|^\s*(?:and|but|und|aber|y|pero|et|mais|и|а)\s+")
+_LOOSE_END = re.compile(r"[\s,;，；]+$")
+_JOINT = re.compile(r"^\s*(?:(?:and|but|und|aber|y|pero|et|mais|и|а)\s+)?")
 _PARTICULAR = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
 
 
@@ -222,17 +223,17 @@ def quotes_of(sentence: str) -> list[str]:
     parts, subject = [""], ""
     for piece in _PIECE.split(sentence):
         subject = found[0] if (found := _SUBJECT.search(piece)) else subject
-        own = piece if found or not subject else f"{subject} … {_LOOSE_END.sub('', piece.lstrip())}"
+        own = piece if found or not subject else f"{subject} … {_JOINT.sub('', piece)}"
         attribute = _attribute(own)
         if attribute and _attribute(parts[-1]) not in ("", attribute):
             parts.append(own)
         else:
             parts[-1] += piece
-    return [_LOOSE_END.sub("", part) for part in parts] if len(parts) > 1 else [sentence]
+    return [_LOOSE_END.sub("", _JOINT.sub("", part)) for part in parts] if len(parts) > 1 else [sentence]
 
 
 def _attribute(text: str) -> str:
-    found = statement_of(text)
+    found = statement_of(text.strip())
     return found.attribute if found and found.subject == "User" else ""
 
 
