@@ -1,13 +1,12 @@
 """Words and sentences of a text, and the language it is in; nothing to train and nothing to download."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
 from moments_app.engines import times
-from moments_app.engines.extractive.tables import first_person, lasting, word_set
-from sessions_app.lexemes import certain_language, stop_words
+from moments_app.engines.extractive.tables import word_set
+from sessions_app.lexemes import certain_language, likely_languages, stop_words
 
 ENGLISH = "en"
 UNKNOWN = ""  # nothing is known of the language but where its sentences end
@@ -66,34 +65,18 @@ def ignored_words(language: str) -> frozenset[str]:
 
 @lru_cache(maxsize=2_000)
 def language_of(text: str) -> str:
-    """Return the language whose common words a text uses most; `UNKNOWN` when it uses too few of any.
+    """Return the language of a text; `UNKNOWN` when it is in none with stop words.
 
-    Languages that have few stop words are told by their letters where these are certain, Chinese, Japanese and
-    Korean by their script. A turn is read by itself: its language doesn't depend on the turns around it.
+    A turn is read by itself: its language doesn't depend on the turns around it.
     """
     said = words(text[:SAMPLE])
     letters = sum(word[0].isalpha() for word in said)
     if not letters:
         return ENGLISH
-    scores = Counter(code for word in said for code in _told_by().get(word, ()))
-    best = max(LANGUAGES, key=lambda code: scores[code])
-    if scores[best] >= LEAST_TELLING * letters:
-        return best
-    if (by_script := _language_by_script(said, MOSTLY * letters)) != UNKNOWN:
+    if by_script := _language_by_script(said, MOSTLY * letters):
         return by_script
-    certain = certain_language(text[:SAMPLE])
-    return certain if certain in LANGUAGES[1:] else UNKNOWN
-
-
-@cache
-def _told_by() -> dict[str, tuple[str, ...]]:
-    """Return the languages that each word is typical of."""
-    found: dict[str, list[str]] = {}
-    for code in LANGUAGES:
-        more = word_set("chat words") if code == ENGLISH else frozenset()
-        for word in stop_words(code) | first_person(code) | frozenset(lasting(code)) | more:
-            found.setdefault(word, []).append(code)
-    return {word: tuple(codes) for word, codes in found.items()}
+    language = certain_language(text[:SAMPLE]) or likely_languages(text[:SAMPLE])[0]
+    return language if language in LANGUAGES else UNKNOWN
 
 
 def _language_by_script(said: list[str], least: float) -> str:
