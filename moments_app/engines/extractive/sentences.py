@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 from moments_app.engines.extractive.kinds import DURABLE, INSTRUCTION, is_advice, is_of_speaker, kinds_of
 from moments_app.engines.extractive.language import ENGLISH, content_words, is_wide, language_of, sentences
-from moments_app.engines.extractive.speech import is_reaction, nicknames, parts_of, without_openers
+from moments_app.engines.extractive.speech import is_reaction, nicknames, without_openers
 from moments_app.engines.extractive.whole import leans
 from moments_app.engines.statements import is_question, is_unreal, statement_of
 from moments_app.engines.statements.dates import is_dated, with_dates
@@ -205,8 +205,7 @@ class Window:
 
     def _sentences_of(self, position: int) -> list[Sentence]:
         turn, (speaker, text), language = self.turns[position], self.speech[position], self.languages[position]
-        parts = [text] if turn.role == "tool" else parts_of(text)
-        found = (quote for part in parts for sentence in sentences(part) for quote in quotes_of(sentence))
+        found = (quote for sentence in sentences(text) for quote in quotes_of(sentence))
         return [
             Sentence(turn, place, said, core, frozenset(content_words(core, language)), speaker, language)
             for place, said in enumerate(found)
