@@ -51,7 +51,7 @@ def test_a_plan_whose_day_is_over_ends_and_is_shown_with_its_day(ada: UserProfil
     assert housekeeping().plans_ended == 1 and housekeeping().plans_ended == 0
     ended = MemoryAtom.objects.get(pk=plan.pk)
     assert (ended.state, ended.ended_by, ended.content) == ("ended", BY_DATE, plan.content)
-    assert ended.ended_at == ended.valid_until and ended.ended_at < timezone.now()
+    assert ended.ended_at and ended.ended_at == ended.valid_until and ended.ended_at < timezone.now()
     assert service.get("facts", user_id="ada").json()["facts"] == []
     assert shown in context(service)
 
