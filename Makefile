@@ -80,7 +80,7 @@ package: .venv/installed-dev
 		../../dist/empty/bin/python manage.py check
 
 # Makes the blocking Python client of the one with `await`, and the wheel that has the client alone.
-clients: .venv/installed-dev
+clients: .venv/bin/ruff
 	.venv/bin/python -m tests.support.blocking_client
 	.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist clients/python
 
@@ -162,10 +162,10 @@ lock: .venv/installed-dev
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed.")'
 	$(PYTHON) -m venv .venv
 
-# Takes a sixth of pip's time. It reads no pip.conf: where that says where packages come from, pip gets them.
-.venv/bin/uv: .venv/bin/python
-	sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt > .venv/uv.txt
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/uv.txt
+# One tool alone. uv takes a sixth of pip's time, but reads no pip.conf. If that names another index, pip gets the packages.
+.venv/bin/uv .venv/bin/ruff: .venv/bin/python
+	sed -n '/^$(@F)==/,/[^\\]$$/p' requirements-dev.txt > .venv/$(@F).txt
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/$(@F).txt
 	touch $@
 
 INSTALL = .venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r $(1) \

@@ -199,7 +199,7 @@ ON fact.id = correction.fact_id WHERE fact.atom_id::text = ANY(%s) ORDER BY corr
                 found.expect(site.number(STANDING, ids), standing)
                 found.expect(site.number(WRONG, said_of(mark)), 0 if standing else ITEMS)
                 found.expect(site.number(WRONG, said_of(mark, "Bergen")), ITEMS if standing else 0)
-        found.remarks.append(f"{len(self.undone)} of them undone")
+        found.remarks.append(f"{len(self.undone)} of them undone afterwards")
         return found
 
 
@@ -223,7 +223,7 @@ class Retract(_OfItems):
                 found.expect(site.number(THERE, ids), 0 if standing else ITEMS)
                 if standing:
                     found.expect(site.number(IN_TEXTS, f"%{mark}%"), 0)
-        found.remarks.append(f"{len(self.undone)} of them undone")
+        found.remarks.append(f"{len(self.undone)} of them undone afterwards")
         return found
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import re
 import threading
 import time
@@ -84,6 +85,12 @@ def refusing(status: int) -> Failure:
 def refusing_text(text: str, status: int) -> Failure:
     """Refuse every request with this text in it."""
     return lambda body: status if text in body else None
+
+
+def failing_by_chance(text: str, share: float, seed: int) -> Failure:
+    """Fail every request with this text in it, and a share of all others."""
+    chance = random.Random(seed)  # noqa: S311 (decides on no secret)
+    return lambda body: 500 if text in body or chance.random() < share else None
 
 
 class _Server(ThreadingHTTPServer):

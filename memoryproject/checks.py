@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import Any
 
 from django.contrib.humanize.templatetags.humanize import intcomma, naturaltime
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.timesince import timesince
 
 from memoryproject.patience import limited
 from memoryproject.site_state import RESTARTS_WITHIN, Recently, State, recently
 from memoryproject.verification import a_request, misfit
-from moments_app.models import Circuit, EngineCall, Job
+from moments_app.models import Circuit, Job
 from moments_app.reports import overview
-from moments_app.reports.overview import Backlog, Day
+from moments_app.reports.incidents import Incident
+from moments_app.reports.overview import Backlog
 from moments_app.reports.waiting import waiting
 from sessions_app.admin.links import change_url, list_url
 from sessions_app.database_roles import taking
@@ -70,22 +69,16 @@ class Facts:
     """What checks and their reader share, each read at most once.
 
     Args:
-        failures: groups with `stalled` that the reader may see.
-        today: the engine calls of today.
+        incidents: those that the page shows.
         sees_circuits: False if the reader may not see them.
     """
 
-    failures: Sequence[Any] = ()
-    today: Day | None = None
+    incidents: Sequence[Incident] = ()
     sees_circuits: bool = True
 
-    @property
-    def undone(self) -> list[Any]:
-        return [failure for failure in self.failures if failure.stalled and not failure.muted_at]
-
     @cached_property
-    def circuits(self) -> list[Any]:
-        return list(Circuit.objects.open().with_held()) if self.sees_circuits else []
+    def circuits(self) -> list[Circuit]:
+        return list(Circuit.objects.open()) if self.sees_circuits else []
 
     @cached_property
     def recently(self) -> Recently:
@@ -153,28 +146,11 @@ def _held(_: Facts) -> Findings:
             yield Finding("held", DEGRADED, f"{jobs} been waiting for {kind.label} since {since:%H:%M:%S} UTC.")
 
 
-def _causes(facts: Facts) -> Findings:
-    """Yield each cause of jobs that failed or wait, the worst first, with what to do."""
-    held = {circuit.engine: circuit.held for circuit in facts.circuits if circuit.held}
-    for failure in sorted(facts.undone, key=lambda failure: -failure.stalled):
-        sentence = _cause(failure, held.get(failure.engine, 0))
-        yield Finding("causes", INFO, sentence, "View details", partial(change_url, failure))
-
-
-def _cause(failure: Any, held: int) -> str:
-    where = f", {failure.engine}" if failure.engine else ""
-    whose = f" of {failure.people} {'person' if failure.people == 1 else 'people'}" if failure.people else ""
-    jobs = f"{counted(failure.stalled, 'unfinished job')}{whose}"
-    others = f"; {counted(held, 'job')}, no matter whose, on hold until the engine responds" if held else ""
-    since = f"for {timesince(failure.first_seen_at)} ({failure.kind.replace('_', ' ')}{where})"
-    return f"{failure.process} has failed {since}: {jobs}{others}. {failure.remedy}"
-
-
 def _circuits(facts: Facts) -> Findings:
-    """Yield open circuits, except those whose failures are reported as a cause."""
-    explained = {failure.engine for failure in facts.undone}
+    """Yield open circuits, except those of incidents that the page shows."""
+    shown = {circuit.pk for incident in facts.incidents for circuit in incident.circuits}
     for circuit in facts.circuits:
-        if circuit.engine not in explained:
+        if circuit.pk not in shown:
             yield Finding("circuits", DEGRADED, circuit.why, "View details", partial(change_url, circuit))
 
 
@@ -206,15 +182,6 @@ def _work(facts: Facts) -> Findings:
             yield Finding("work", INFO, f"{counted(number, noun)} {what}", link, url)
 
 
-def _calls(facts: Facts) -> Findings:
-    """Yield that calls failed today, unless a known cause tells what still waits."""
-    midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    today = facts.today
-    if today and today.failed and not any(failure.last_seen_at >= midnight for failure in facts.failures):
-        sentence = f"{intcomma(today.failed)} of {counted(today.calls, 'model call')} failed today."
-        yield Finding("calls", INFO, sentence, "View errors", partial(list_url, EngineCall, ok=0))
-
-
 # --- processes and hosts ---
 
 
@@ -234,8 +201,8 @@ def _clocks(facts: Facts) -> Findings:
 
 READY = (_database, _queue)
 DEGRADING = (_held, _circuits, _providers, _restarts, _clocks)
-# The dashboard reports what holds jobs by its cause, and has a list of restarts.
-SHOWN = (*READY, _causes, _worker, _circuits, _providers, _clocks, _work, _calls)
+# The dashboard shows incidents, which say what holds jobs, and has a list of restarts.
+SHOWN = (*READY, _worker, _circuits, _providers, _clocks, _work)
 
 
 def findings(checks: Iterable[Callable[[Facts], Findings]], facts: Facts) -> Findings:

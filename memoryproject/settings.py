@@ -209,7 +209,7 @@ STORAGES = global_settings.STORAGES | {
 }
 X_FRAME_OPTIONS = "DENY"
 
-# For every response: no inline code except the theme's colors, no other origin, no `eval`. See docs/decisions/0019.
+# For every response: no inline code except the theme's colors, no other origin, no `eval`. See docs/decisions/0018.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],

@@ -94,6 +94,11 @@ class Change:
         state, since = str(self.state), self.since.isoformat(timespec="milliseconds")
         return {"state": state, "previous": self.previous, "since": since, "reasons": self.reasons}
 
+    @property
+    def is_news(self) -> bool:
+        """Return whether operators need to know of the change: not that a new site is up for the first time."""
+        return self.state != State.UP or self.previous != ""
+
     def age(self, now: datetime) -> float:
         """Return the seconds since it was recorded."""
         return (now - self.recorded_at).total_seconds() if self.recorded_at else 0.0

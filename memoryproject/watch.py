@@ -106,8 +106,7 @@ class Watch:
         self._settled = known.pk
 
     def _is_told_of(self, change: Change) -> bool:
-        """Tell whether a change is told of at all: not that a site is up for the first time."""
-        return bool(self._channels) and (change.state != State.UP or change.previous != "")
+        return bool(self._channels) and change.is_news
 
     def _counts(self, state: State) -> bool:
         """Tell whether a state is new and has lasted."""
@@ -137,7 +136,8 @@ class Watch:
         self._known = recorded
         is_told = self._is_told_of(recorded)
         self._delivery = Delivery(recorded, self._channels, self._clock) if is_told else None
-        logger.warning("the site's state", **recorded.facts())
+        log = logger.warning if recorded.is_news else logger.info
+        log("the state of the site changed", **recorded.facts())
 
 
 def _verdict() -> Verdict:

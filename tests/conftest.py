@@ -102,7 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         random.Random(config.option.shuffle).shuffle(items)
     yield
     if config.option.shuffle is None:
-        items.sort(key=_longest_of_module(items), reverse=True)
+        items.sort(key=_seconds_of_module(items), reverse=True)
 
 
 def pytest_collection_finish() -> None:
@@ -110,14 +110,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _longest_of_module(items: list[pytest.Item]) -> Callable[[pytest.Item], float]:
-    """Return what tells how long the longest test of an item's module takes, so that none is left for the end."""
+def _seconds_of_module(items: list[pytest.Item]) -> Callable[[pytest.Item], float]:
+    """Return what estimates how long an item's module takes, so that no long one is left for the end: as long as its
+    longest test, and a little for each test.
+    """
     longest: dict[str, float] = defaultdict(float)
+    others: dict[str, float] = defaultdict(float)
     for item in items:
         module = item.nodeid.partition("::")[0]
-        for mark in item.iter_markers("slow"):
-            longest[module] = max(longest[module], mark.kwargs.get("seconds", 1))
-    return lambda item: longest[item.nodeid.partition("::")[0]]
+        seconds = [mark.kwargs.get("seconds", 0) for mark in item.iter_markers("slow")]
+        longest[module] = max(longest[module], *seconds, 0)
+        others[module] += 1 if seconds else 0.05
+    return lambda item: longest[module := item.nodeid.partition("::")[0]] + others[module]
 
 
 @pytest.fixture(autouse=True)

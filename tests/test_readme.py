@@ -19,5 +19,5 @@ def test_the_first_memory_of_readme_is_in_the_context_of_another_session() -> No
         posted, context = (curl(command, site, key) for command in commands if command[0] == "curl")
         from_python = printed(python, site, key)
     assert [message["created"] for message in posted["messages"]] == [True]
-    assert "I restore kilns in Turin." in context["context"]
-    assert "I keep bees behind the workshop." in from_python
+    assert "I teach the cello in Oslo." in context["context"]
+    assert "I keep bees behind the house." in from_python

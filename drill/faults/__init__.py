@@ -16,6 +16,7 @@ PARTS: dict[str, Callable[[Course], Iterator[Row]]] = {
     "keys": providers.keys,
     "outage": providers.outage,
     "refused": providers.refused,
+    "failing": providers.failing,
     "backup": backup.restored,
     "upgrade": upgrade.from_the_last_release,
 }

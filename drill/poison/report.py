@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from drill.report import aligned
 
-HEADINGS = ("attack", "door", "engine", "seen by others", "by the person", "out of its fence", "after retraction")
+HEADINGS = ("attack", "door", "engine", "seen by others", "by the person", "outside its fence", "left after retraction")
 SUMMARY = ("planted text", "times", "seen by others", "by the person", "outside its fence", "left after retraction")
 MOST_REMARKS = 3
 FOR_ALL = "shard"  # the door by which everybody is to see it
@@ -55,7 +55,7 @@ class Row:
         """Return what is wrong, for people."""
         wrong = {
             "seen by others": self.others,
-            "out of its fence": self.escapes,
+            "outside its fence": self.escapes,
             "left after retraction": self.after,
             "not as before": self.changed,
         }

@@ -43,8 +43,8 @@ class OAuthSettings(Group):
     )
     open_registration: bool = Field(
         False,
-        description="Let any assistant register itself. If `false`, register assistants with `manage.py "
-        "register_assistant`.",
+        description="Let any assistant register itself. If `false`, an administrator registers each assistant with "
+        "`manage.py register_assistant`.",
     )
 
 

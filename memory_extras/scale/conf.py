@@ -17,17 +17,19 @@ class BucketSettings(RetentionSettings):
     s3_bucket: str = Field(
         "",
         pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$",
-        description="Bucket for archives, instead of a folder. Needs the packages of `memory-platform[s3]`.",
+        description="S3 bucket for archives. Install `memory-platform[s3]` first. If unset, archives are files.",
     )
     s3_endpoint_url: str = Field(
-        "", pattern=r"^(https?://.+)?$", description="Endpoint of the store that has the bucket. Unset: Amazon S3."
+        "", pattern=r"^(https?://.+)?$", description="URL of the S3-compatible store. If unset, Amazon S3 is used."
     )
-    s3_region: str = Field("", description="Region of the bucket. Unset: the store's default.")
+    s3_region: str = Field("", description="Region of the bucket. If unset, the store's default region is used.")
     s3_access_key: str = Field(
-        "", description="Access key of the store. Unset: AWS credentials from the environment or the host's role."
+        "",
+        description="Access key of the store. If unset, AWS credentials from the environment or the host's role are "
+        "used.",
     )
-    s3_secret_key: SecretStr = Field(SecretStr(""), description="Secret of the access key.")
-    s3_prefix: str = Field("", pattern=r"^([^/].*)?$", description="Folder of the archives in the bucket.")
+    s3_secret_key: SecretStr = Field(SecretStr(""), description="Secret that belongs to the access key.")
+    s3_prefix: str = Field("", pattern=r"^([^/].*)?$", description="Folder in the bucket that contains the archives.")
 
     @model_validator(mode="after")
     def _is_one_storage(self) -> "BucketSettings":
@@ -70,8 +72,9 @@ class Settings(Group):
     replica_database_url: str = Field(
         "",
         pattern="^(postgres(ql)?|psql|pgsql)://|^$",
-        description="URL of a hot standby that serves operators' lists, reports and exports, with a login like that "
-        "of web processes. Unset: everything is read from the primary.",
+        description="URL of a hot standby of the database, from which the platform reads lists, reports and exports "
+        "for operators. Its login must be a member of the role `memory_web`. If unset, all data is read "
+        "from the primary.",
     )
     retention: BucketSettings = BucketSettings()
 

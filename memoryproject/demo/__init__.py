@@ -17,7 +17,9 @@ CONVERSATION = Path(__file__).parent / "conversation.jsonl"
 BATCH = 100
 BUILD_TIMEOUT = 120  # seconds
 QUESTION = "How many kronor a month is the shop on Linnégatan, and how large is it?"
-QUESTION_TOKENS = 1_000
+QUESTION_TOKENS = 400  # for few lines
+MOMENTS = 5  # that are shown
+LINE = 110  # characters that are shown of a text
 
 
 class StepFailed(Exception):
@@ -56,6 +58,7 @@ class Demonstration:
         self._show_context()
 
     def _import(self) -> None:
+        self.write(f"\n1. The application posts the {len(self.messages)} messages of a conversation.")
         for start in range(0, len(self.messages), BATCH):
             answer = self._call(
                 "POST",
@@ -64,41 +67,37 @@ class Demonstration:
                 **self.agent,
                 messages=self.messages[start : start + BATCH],
             )
-            added = sum(message["created"] for message in answer["messages"])
-            self.write(f"  posted {len(answer['messages'])} messages, {added} of them new")
             for job in answer["jobs"]:
                 self._wait_for(job["job_id"])
+            self.write(f"   {start + len(answer['messages'])} messages are stored.")
 
     def _wait_for(self, job_id: str) -> None:
         deadline = time.monotonic() + BUILD_TIMEOUT
         while time.monotonic() < deadline:
             job = self._call("GET", f"jobs/{job_id}", user_id=self.user_id)
             if job["status"] not in ("queued", "processing"):
-                self.write(f"  a threshold was crossed; job {job['process']} {job['status']} {job['error']}".rstrip())
+                if job["error"] or job["process"] == "build_moments":
+                    self.write(f"   Background job {job['process']}: {job['status']} {job['error']}".rstrip())
                 return
             time.sleep(0.2)
-        self.write(f"  job {job_id} is still {job['status']}: {job['error'] or 'is the worker running?'}")
+        self.write(f"   Job {job_id} is still {job['status']}: {job['error'] or 'is the worker running?'}")
 
     def _show_moments(self) -> None:
         moments = self._call("GET", "moments", user_id=self.user_id, session_id=self.session_id)["moments"]
-        self.write(f"\nWhat is remembered: {len(moments)} moments, newest first")
-        for row in moments:
+        self.write(f"\n2. The platform has written {len(moments)} moments: short records of what happened. The newest:")
+        for row in moments[:MOMENTS]:
             moment = self._call("GET", f"moments/{row['key']}", user_id=self.user_id)
-            turns = f"{moment['first_sequence']}–{moment['last_sequence']}"
-            self.write(f"  {moment['key']}  (turns {turns}; {', '.join(moment['topic_tags'][:4])})")
-            self.write(f"      {moment['summary']}")
+            self.write(f"   {moment['key']}: {_beginning(moment['summary'], LINE)}")
         profile = self._call("GET", f"users/{self.user_id}")
-        self.write(f"\nThe profile of {self.user_id}\n  {_beginning(profile['summary'], 600)}")
+        summary = _beginning(profile["summary"], 2 * LINE).replace("\n", "\n   ")
+        self.write(f"\n3. The profile of {self.user_id} says who this person is:\n   {summary}")
 
     def _show_reload(self) -> None:
         live = self._call("GET", f"sessions/{self.session_id}/messages", user_id=self.user_id)
-        messages = live["messages"]
-        self.write(f"\nWhat a reload returns: {len(messages)} of {live['message_count']} messages and boundary events")
-        for message in messages[:3]:
-            content = _beginning(message["content"], 1200)
-            self.write(f"  [{message['sequence']} {message['kind']} {message['role']}] {content}")
-        if len(messages) > 3:
-            self.write(f"  … and {len(messages) - 3} more turns, up to {messages[-1]['sequence']}.")
+        if live["has_partition_event"]:
+            number = f"{len(live['messages'])} messages instead of {len(self.messages)}"
+            self.write(f"\n4. To continue the conversation, the model needs only {number}:")
+            self.write("   a summary of the older messages, and the newest messages word for word.")
 
     def _show_context(self) -> None:
         """Ask in a new session, where only memory can have the answer."""
@@ -107,10 +106,10 @@ class Demonstration:
         self._call("POST", f"sessions/{session_id}/messages", user_id=self.user_id, **self.agent, messages=[greeting])
         fields = {"query": QUESTION, "max_tokens": QUESTION_TOKENS, "format": "markdown"}
         context = self._call("GET", "memory/context", user_id=self.user_id, session_id=session_id, **fields)
-        used = context["budget"]["estimated_used"]
-        self.write(f"\nWhat a model gets in a new session, asked: {QUESTION} ({used} of {QUESTION_TOKENS} tokens)")
-        for line in context["context"].splitlines():
-            self.write(f"  {line}")
+        self.write(f"\n5. In a new conversation, the person asks: {QUESTION}")
+        self.write("   Memory gives these lines to the model, among others:")
+        for item in [one for layer in context["layers"] if layer["name"] == "retrieved" for one in layer["items"]]:
+            self.write(f"   - {_beginning(' '.join(item['text'].split()), LINE)}")
 
     def _call(self, method: str, path: str, **fields: Any) -> Any:
         url, body = f"{self.base_url}/api/v1/{quote(path)}", None

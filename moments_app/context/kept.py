@@ -32,6 +32,11 @@ class KeptLayer:
     tokens: int
     lines: list[KeptLine]
 
+    @property
+    def markup_tokens(self) -> int:
+        """Return the tokens of headings and markup around the lines."""
+        return self.tokens - sum(line.tokens for line in self.lines)
+
 
 @dataclass(frozen=True)
 class KeptContext:
@@ -53,6 +58,11 @@ class KeptContext:
     is_degraded: bool
     layers: list[KeptLayer]
     context: Rendered
+
+    @property
+    def markup_tokens(self) -> int:
+        """Return the tokens of markup around the layers."""
+        return self.tokens - sum(layer.tokens for layer in self.layers)
 
     def sealed(self, context_id: UUID) -> bytes:
         """Return it as the receipt keeps it."""

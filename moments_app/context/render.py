@@ -50,7 +50,8 @@ _TITLES = {
 }
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>#|~])")
-_LINE_START = re.compile(r"^(\s*)([-+=]|\d+[.)])", re.MULTILINE)
+# Marks of a list or a heading. Markdown reads none of them right before a letter or digit: "4.95" and "-4" are text.
+_LINE_START = re.compile(r"^([^\S\n]*(?=[-+=](?!\w))|[^\S\n]*\d+(?=[.)](?!\S)))", re.MULTILINE)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # names that chat models take; others stand before the text
 # What ends a line for some reader or other.
 _LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -200,7 +201,7 @@ class Markdown(Lines):
     def line(self, layer: str, item: Item) -> str:
         text = _MARKDOWN.sub(r"\\\1", item.text)
         text = _LINE_BREAK.sub("\n", text)
-        text = _LINE_START.sub(r"\1\\\2", text).replace("\n", "\n  ")
+        text = _LINE_START.sub(r"\1\\", text).replace("\n", "\n  ")
         if layer != "hot_turns":
             name = _on_one_line(item.name)
             return f"- **{name}**: {text}" if name else f"- {_speaker_mark(layer, item)}{text}"

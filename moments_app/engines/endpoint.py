@@ -137,7 +137,9 @@ class Endpoint:
     def _check_key(self) -> None:
         # Refused before anything else sees it: errors and logs would quote it.
         if not (self._api_key.isascii() and self._api_key.isprintable()):
-            raise EngineError("credential", f"{self.name} can't be asked: the API key has characters no header takes.")
+            raise EngineError(
+                "credential", f"{self.name} can't be called: the API key has characters that no HTTP header allows."
+            )
 
     def _answered(self, body: dict[str, Any] | None, seconds: float) -> bytes:
         """Return what the endpoint answers, whatever it is."""

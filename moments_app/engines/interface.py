@@ -8,6 +8,7 @@ sessions or of jobs, so they can be called with no transaction open. There are t
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
@@ -20,6 +21,30 @@ from moments_app.engines.grounding import LeftOut
 from moments_app.engines.shared_call import Part
 
 EMBEDDING, RERANK = "embedding", "rerank"  # purposes of their calls
+
+
+class About(StrEnum):
+    """What a failed call is about. Each has one consequence."""
+
+    TEXT = "text"  # the job fails after its attempts; no other job waits
+    ANSWER = "answer"  # the same, and the failure counts against the version of the prompt
+    CREDENTIAL = "credential"  # the circuit opens at once, and holds all jobs
+    LOAD = "load"  # the circuit opens after a second failure, for as long as `Retry-After` says
+    NETWORK = "network"  # the circuit opens after a second failure, and probes
+
+
+ABOUT = {
+    "rejected": About.TEXT,
+    "invalid_answer": About.ANSWER,
+    "too_large": About.ANSWER,
+    "credential": About.CREDENTIAL,
+    "quota": About.CREDENTIAL,
+    "address": About.CREDENTIAL,
+    "rate_limited": About.LOAD,
+    "timeout": About.NETWORK,
+    "unavailable": About.NETWORK,
+    "server_error": About.NETWORK,
+}
 
 
 @dataclass(frozen=True)
@@ -39,9 +64,7 @@ class CallRecord:
         engine: name of the engine, e.g. `openai:gpt-4.1-mini`.
         input_tokens, output_tokens: as the endpoint reports them, else None.
         latency_ms: wall time, milliseconds.
-        error_kind: blank when the call succeeded; else one of `unavailable`, `timeout`, `rate_limited`, `server_error`,
-            `too_large`, `invalid_answer`; `credential`, `quota` or `address`, when the endpoint would take no text from
-            us; `rejected`, when it doesn't take this one.
+        error_kind: one of `ABOUT`; blank if the call succeeded.
         error: one sentence for an operator, without prompt, completion or key.
         retry_after: seconds the endpoint asked us to wait, or None.
         is_broken_off: it was ended by ourselves, which says nothing about the endpoint.

@@ -132,6 +132,7 @@ class Process(ABC, Generic[Input, Answer]):
 
     Attributes:
         name: kept in the rows of its jobs; never changed once there are some.
+        makes: what memory lacks while its jobs don't run, in an operator's words.
         prompt_purpose: purpose of the prompts that can be tried with this process; blank for none.
         lane: that its jobs wait in.
         is_upkeep: a completed job leads nowhere, and its row is deleted once it is old.
@@ -139,6 +140,7 @@ class Process(ABC, Generic[Input, Answer]):
     """
 
     name: ClassVar[str]
+    makes: ClassVar[str] = ""
     prompt_purpose: ClassVar[str] = ""
     is_upkeep: ClassVar[bool] = False
     lane: ClassVar[Lane] = Lane.BUILD
@@ -313,7 +315,7 @@ def locked_session(job: Job) -> Session:
     if session is None or not job.is_claimed():
         raise ClaimLost
     if session.retraction_count != claimed.retraction_count:
-        raise Moved("Turns were retracted meanwhile.")
+        raise Moved("Turns were retracted while the engine was thinking.")
     return session
 
 

@@ -1,5 +1,7 @@
-"""`retry_all`: everything that waits because of one failure is tried again, at once."""
+"""`retry_all` and `try_one`: run jobs again that failed or wait because of some failures."""
 
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 from django.utils import timezone
@@ -33,15 +35,26 @@ class Retried:
         return "; ".join(told)
 
 
-def retry_all(failure: FailureGroup, *, actor: str) -> Retried:
-    """Queue the failed jobs of a failure again, make due what waits, and have its engine tried.
+def try_one(failures: Collection[FailureGroup]) -> Job | None:
+    """Run one job again at once, a failed one if possible, to test whether the cause is gone; None: there is none."""
+    for job in Job.objects.filter(failure__in=failures, status=Job.Status.FAILED).order_by("-id")[:AT_ONCE]:
+        with suppress(CannotChange):
+            job.restart()
+            return job
+    waiting = Job.objects.later().filter(failure__in=failures).order_by("id").first()
+    if waiting:
+        Job.objects.filter(pk=waiting.pk).update(run_after=timezone.now())
+    return waiting
+
+
+def retry_all(failures: Collection[FailureGroup], *, actor: str) -> Retried:
+    """Queue the failed jobs of failures again, make due what waits, and have their engines tried.
 
     Args:
-        failure: because of which they wait.
+        failures: because of which they wait.
         actor: who wants it.
     """
-    stalled = Job.objects.stalled().filter(failure=failure)
-    failed = stalled.filter(status=Job.Status.FAILED)
+    failed = Job.objects.filter(failure__in=failures, status=Job.Status.FAILED)
     jobs, refused = 0, 0
     for job in failed.order_by("id")[:AT_ONCE]:
         try:
@@ -49,8 +62,7 @@ def retry_all(failure: FailureGroup, *, actor: str) -> Retried:
             jobs += 1
         except CannotChange:
             refused += 1
-    jobs += Job.objects.later().filter(failure=failure).update(run_after=timezone.now())
-    if failure.engine:
-        for circuit in Circuit.objects.open().filter(engine=failure.engine):
-            circuit.try_now(actor)
+    jobs += Job.objects.later().filter(failure__in=failures).update(run_after=timezone.now())
+    for circuit in Circuit.objects.open().filter(engine__in=[failure.engine for failure in failures]):
+        circuit.try_now(actor)
     return Retried(jobs, refused, max(0, failed.count() - refused))

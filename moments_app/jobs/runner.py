@@ -34,7 +34,7 @@ from moments_app.jobs.process import (
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, PromptVersion
 from moments_app.models.circuit import OUTAGE
 from moments_app.models.engine_call import Pause
-from moments_app.models.failure import DEFECT, SETTING
+from moments_app.models.failure import ARCHIVE, DEFECT, MISSING_PROMPT
 from sessions_app.clock import database_now
 from sessions_app.daily_limits import Call, calling
 from sessions_app.models import UserProfile
@@ -152,7 +152,8 @@ def _failure(job: Job, process: AnyProcess, error: Exception, reason: str) -> Fa
         failure = FailureGroup.objects.find(job, job.process, error.kind, engine=caller.name if caller else "")
         is_counted = failure.count > 0
     else:
-        kind = SETTING if isinstance(error, CannotRun) else DEFECT
+        kinds = {CannotRun: MISSING_PROMPT, ArchiveError: ARCHIVE}
+        kind = next((kind for cause, kind in kinds.items() if isinstance(error, cause)), DEFECT)
         failure = FailureGroup.objects.find(job, job.process, kind, place=_UUID.sub("…", reason))
         is_counted = False
     if not is_counted:

@@ -1,39 +1,43 @@
-"""Circuits: an engine that can't be asked is left alone but for one probe at a time, and its jobs are held meanwhile.
+"""Circuit breakers: while an engine fails, its jobs are held, and one of them at a time calls it as a probe.
 
-What an error says decides what it leads to. About a text or an answer, it is its job's alone. About the key, the
-address or the quota, it opens the circuit at once. About load or the network, it opens when another call fails and
-nobody was answered in between: for everybody when the two are about different people, else for that person alone,
-whose own text may be the cause. One answer closes it, and all that it held is due at once.
+`About` says what a failure is about, and what follows from it. A text or an answer concerns its job alone. A rejected
+credential opens the circuit at once. Load and the network open it when calls about two people fail and none is answered
+in between. If both calls are about one person, the circuit opens for this person alone, whose text may be the cause.
+One answer closes the circuit, and all held jobs are due at once.
 
-An endpoint that is away is away for all that it is asked for, by whatever model. So its circuits take turns with
-probes, one call opens another of them, and an answer has all of them tried at once.
+A person whose calls fail while other people are answered is *isolated* until they are answered. Their failures open no
+circuit, so nobody waits because of them.
 
-A held job costs nothing: no worker takes it until the circuit closes or sends it out as the next probe.
+An endpoint that is unavailable is unavailable for each of its models and kinds of work. So the circuits of an endpoint
+take turns with probes, one failed call opens a second circuit, and an answer makes the probes of the others due.
+
+A held job costs nothing: no worker takes it until the circuit closes or sends it as the next probe.
 """
 
 from datetime import datetime, timedelta
-from typing import Self
+from typing import Any, Self
 
 import structlog
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models, transaction
 from django.db.models import Count, F, OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils import timezone
 
 from moments_app.engines import Caller
-from moments_app.engines.interface import CallRecord
+from moments_app.engines.interface import ABOUT, About, CallRecord
 from moments_app.models.job import SUBJECT, Job, JobQuerySet
 from sessions_app.clock import database_now
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Event
 from sessions_app.refusals import Refusal
 
-AT_ONCE = frozenset({"credential", "quota", "address"})  # the endpoint would take no text from us
-IN_A_ROW = frozenset({"rate_limited", "timeout", "unavailable", "server_error"})  # or one text is the cause
-OUTAGE = AT_ONCE | IN_A_ROW
+OUTAGE = frozenset(kind for kind, about in ABOUT.items() if about in (About.CREDENTIAL, About.LOAD, About.NETWORK))
 AWAY = frozenset({"unavailable", "server_error"})  # so is the endpoint, whatever it is asked for
 PROBE_SECONDS = 30.0  # between two probes of an engine that fails; its jobs wait meanwhile. 0: no circuits
+FIRST_PROBE_SECONDS = 3.0  # before the first one: calls about two people may fail in a row by chance
+MOST_PEOPLE = 100  # in each of the two lists of a circuit
 LONE = timedelta(days=1)  # for which one person's jobs are tried while nobody else asks anything
 
 logger = structlog.get_logger(__name__)
@@ -107,7 +111,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
             insert_unless_there(Circuit(engine=call.engine, work=work))
             with transaction.atomic():
                 self.locked(call.engine, work).failed(call, job)
-        elif this.exclude(state=Circuit.State.CLOSED, failures=0).exists():
+        elif this.filter(~Q(state=Circuit.State.CLOSED, failures=0) | _isolates(job)).exists():
             with transaction.atomic():
                 self.locked(call.engine, work).answered(job)
 
@@ -129,16 +133,25 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return True
 
 
+def _isolates(job: Job | None) -> Q:
+    """Return the condition that a circuit has isolated the person of a job."""
+    return Q(isolated__contains=[job.subject]) if job else Q()
+
+
+def is_one_endpoint() -> bool:
+    """Return whether texts are written and embedded by the same endpoint."""
+    addresses = {conf.base_url.rstrip("/") for conf in (settings.ENGINE, settings.EMBEDDING)}
+    return len(addresses) == 1 and not settings.EMBEDDING.is_embedded
+
+
 def _works_beside(work: str) -> list[str]:
     """Return the kinds of work of jobs that ask the same endpoint as one; requests go by what they see themselves."""
     of_jobs = [Circuit.Work.TEXT, Circuit.Work.EMBEDDING]
-    addresses = {conf.base_url.rstrip("/") for conf in (settings.ENGINE, settings.EMBEDDING)}
-    is_one = len(addresses) == 1 and not settings.EMBEDDING.is_embedded
-    return [*of_jobs] if work in of_jobs and is_one else [work]
+    return [*of_jobs] if work in of_jobs and is_one_endpoint() else [work]
 
 
 class Circuit(models.Model):
-    """Whether an engine is asked for a kind of work; the module's text tells how it goes."""
+    """The circuit breaker of an engine for a kind of work. People are primary keys, as `Job.subject`."""
 
     class State(models.TextChoices):
         CLOSED = "closed"
@@ -159,11 +172,19 @@ class Circuit(models.Model):
     reason = models.CharField(max_length=32, blank=True, help_text="Kind of the last error.")
     error = models.TextField(blank=True, help_text="Last error.")
     failures = models.PositiveIntegerField(default=0, help_text="Number of failures in a row.")
-    subject = models.BigIntegerField(
-        null=True, blank=True, help_text="The person, if only calls about one person failed."
+    failing = ArrayField(
+        models.BigIntegerField(),
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="The people whose calls failed since the last answer.",
     )
-    lone_subject = models.BigIntegerField(
-        null=True, blank=True, help_text="The person whose own text causes the failures."
+    isolated = ArrayField(
+        models.BigIntegerField(),
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="The people whose calls fail while others are answered.",
     )
     failed_job = models.BigIntegerField(null=True, blank=True)
     last_failure_at = models.DateTimeField(null=True, blank=True)
@@ -219,7 +240,7 @@ class Circuit(models.Model):
 
     def holds(self, job: Job) -> bool:
         """Tell whether a job has to wait for the circuit, unless it is the probe."""
-        return self.is_open and (self.holds_all or self.subject == job.subject)
+        return self.is_open and (self.holds_all or job.subject in self.failing)
 
     def gives_up(self, job: Job) -> bool:
         """Tell whether one person's job fails for good: for a day it alone was tried, and failed."""
@@ -227,9 +248,16 @@ class Circuit(models.Model):
         return self.is_open and not self.holds_all and max(self.since, job.queued_at) < before
 
     def lets_in(self, job: Job) -> bool:
-        """Tell whether a job may ask: it isn't held, or it is the probe, or the next probe is due and it becomes it."""
+        """Return whether a job may call the engine: it isn't held, or is the probe, or becomes it as no other can."""
         is_probe = self.is_probing and self.probe == job.pk
-        return is_probe or not self.holds(job) or self.take_probe(job)
+        return is_probe or not self.holds(job) or (not self._holds_others(job) and self.take_probe(job))
+
+    def _holds_others(self, job: Job) -> bool:
+        """Return whether jobs about other people wait to be the probe."""
+        return bool(self._held().exclude(about=job.subject).exists())
+
+    def _held(self) -> Any:
+        return Job.objects.held().filter(circuit=self).alias(about=SUBJECT)
 
     @transaction.atomic
     def hold(self, job: Job, alike: JobQuerySet, *, wait: timedelta = timedelta(0)) -> None:
@@ -249,7 +277,7 @@ class Circuit(models.Model):
         if this.is_probing and this.probe:
             others = others.exclude(pk=this.probe)
         if not this.holds_all:
-            others = others.of_subject(this.subject)
+            others = others.of_subject(job.subject)
         others.update(circuit=this, error=this.why)
 
     # --- probes ---
@@ -273,18 +301,27 @@ class Circuit(models.Model):
 
     @transaction.atomic
     def send_probe(self) -> None:
-        """Make a held job due, another one than the last time and of somebody else, if there is one."""
+        """Make another held job due than the last time, if possible about a person whose calls have not failed."""
         job = self._next_probe()
         if job and self.take_probe(job):
             Job.objects.held().filter(pk=job.pk).update(circuit=None, run_after=Now())
 
     def _next_probe(self) -> Job | None:
-        held = Job.objects.held().filter(circuit=self).alias(about=SUBJECT).order_by("about", "id")
-        if self.probe is None or self.probe_subject is None:
-            return held.first()
+        held = self._held().order_by("about", "id")
+        for failed in ([*self.failing, *self.isolated], self.isolated):
+            if job := self._after_last(held.exclude(about__in=failed)):
+                return job
+        return self._after_last(held)
+
+    def _after_last(self, jobs: Any) -> Job | None:
+        """Return the first job about the next person after the last probe's, or the next of that person."""
         last = self.probe_subject
-        ways = Q(about__gt=last), ~Q(about=last), Q(about=last, id__gt=self.probe), Q()
-        return next((job for way in ways if (job := held.filter(way).first())), None)
+        ways = (
+            [Q(about__gt=last), ~Q(about=last), Q(about=last, id__gt=self.probe)]
+            if self.probe and last is not None
+            else []
+        )
+        return next((job for way in (*ways, Q()) if (job := jobs.filter(way).first())), None)
 
     def give_back_probe(self, job: Job) -> None:
         """Let another job be the probe, at once, when this one ended without asking."""
@@ -305,30 +342,40 @@ class Circuit(models.Model):
     # --- what calls lead to; each has the row locked ---
 
     def failed(self, call: CallRecord, job: Job | None) -> None:
-        """Count a call that failed, and open the circuit if it says enough."""
+        """Count a call that failed, and open the circuit if it says enough.
+
+        While the circuit is closed, a failure of an isolated person says nothing about the engine.
+        """
         subject = job.subject if job else None
-        is_alone = subject is not None and (not self.failures or subject == self.subject)
-        is_at_once = call.error_kind in AT_ONCE and (subject is None or subject != self.lone_subject)
-        self.subject = subject if is_alone else None
+        if subject in self.isolated and not self.is_open:
+            return
+        if subject is not None and subject not in self.failing:
+            self.failing = [*self.failing, subject][:MOST_PEOPLE]
         self.failures += 1
         self.reason, self.error, self.last_failure_at = call.error_kind, call.error, database_now()
         self.is_probing = self.is_probing and not (job and job.pk == self.probe)
+        is_at_once = ABOUT[call.error_kind] == About.CREDENTIAL
         is_away = call.error_kind in AWAY and self.beside.exists()
         if is_at_once or is_away or self.failures > 1:
-            self.holds_all = is_at_once or is_away or not is_alone or (self.is_open and self.holds_all)
-            self._left_alone(call, job)
+            self._open(call, job, is_for_all=is_at_once or is_away or self.failing != [subject])
         self.failed_job = job.pk if job else None
         self.save()
 
-    def _left_alone(self, call: CallRecord, job: Job | None) -> None:
+    def _open(self, call: CallRecord, job: Job | None, *, is_for_all: bool) -> None:
+        """Open the circuit; or if it is open, extend it to everybody or to the time that the endpoint names."""
         now, wished = database_now(), timedelta(seconds=call.retry_after or 0)
-        if self.is_open:
+        first = min(timedelta(seconds=FIRST_PROBE_SECONDS), interval())
+        if is_for_all and not (self.is_open and self.holds_all):
+            self.holds_all, self.next_probe_at = True, now + max(first, wished)
+        elif not self.is_open:
+            self.next_probe_at = now + max(interval(), wished)
+        else:
             self.next_probe_at = max(self.next_probe_at, now + wished)
+        if self.is_open:
             return
         self.state, self.since, self.closed_by = Circuit.State.OPEN, now, ""
-        self.next_probe_at = now + max(interval(), wished)
         if self.is_away:
-            self._put_off_beside(now + interval() - timedelta(milliseconds=call.latency_ms))
+            self._put_off_beside(now + first)
         if job:  # which is tried again after others
             self.probe, self.probe_subject = job.pk, job.subject
         if self.failed_job:  # for the same reason
@@ -340,10 +387,15 @@ class Circuit(models.Model):
         if self.is_open:
             self.close(f"job:{job.job_id}" if job else "request", answered=job)
             return
-        self.failures, self.subject = 0, None
-        if job and job.subject == self.lone_subject:
-            self.lone_subject = None
-        self.save(update_fields=["failures", "subject", "lone_subject"])
+        self._isolate(job)
+        self.save(update_fields=["failures", "failing", "isolated"])
+
+    def _isolate(self, answered: Job | None) -> None:
+        """Isolate all people whose calls failed, except the one who was answered now."""
+        one = answered.subject if answered else None
+        people = dict.fromkeys((*self.isolated, *self.failing))
+        self.isolated = [person for person in people if person != one][-MOST_PEOPLE:]
+        self.failures, self.failing = 0, []
 
     def close_by_hand(self, actor: str) -> None:
         """Close it whatever the engine says; failures open it again.
@@ -358,7 +410,8 @@ class Circuit(models.Model):
     def close(self, actor: str, *, answered: Job | None = None) -> bool:
         """Ask the engine again from now on; all held jobs are due at once. False: it was closed already.
 
-        One person's that failed keep their own back-off when it was somebody else who got an answer.
+        If calls about one person alone failed, and another person was answered, the jobs of the first keep their
+        back-off.
 
         Args:
             actor: who closes it.
@@ -370,12 +423,13 @@ class Circuit(models.Model):
         now = database_now()
         if this.is_away:
             this.beside.update(next_probe_at=now)
-        is_lone = answered is not None and this.subject not in (None, answered.subject)
+        is_lone = answered is not None and len(this.failing) == 1 and this.failing != [answered.subject]
         held = Job.objects.held().filter(circuit=this)
         held.update(circuit=None, run_after=Greatest(F("run_after"), now) if is_lone else now)
         this.state, this.since, this.closed_by = Circuit.State.CLOSED, now, actor
-        this.lone_subject = this.subject if is_lone else None
-        this.failures, this.subject, this.holds_all, this.is_probing = 0, None, False, False
+        if answered:
+            this._isolate(answered)
+        this.failures, this.failing, this.holds_all, this.is_probing = 0, [], False, False
         this.save()
         this._tell("circuit_closed", actor)
         return True

@@ -1,7 +1,7 @@
 """Failures put together by their cause: what fails, where, why, since when, and whose work waits because of it.
 
 Each call of an engine and each attempt of a job that fails is counted for the cause that it shares with others: the
-process, the engine, the kind of error and, where that is a defect or a wrong setting, the place. A failure is over when
+process, the engine, the kind of error and, for errors that are none of an engine's, the place. A failure is over when
 no job waits because of it any more.
 """
 
@@ -18,40 +18,25 @@ from moments_app.models.job import Job
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Application
 
-DEFECT, SETTING = "defect", "setting"  # kinds that are none of an engine's
+DEFECT, ARCHIVE, MISSING_PROMPT = "defect", "archive", "missing_prompt"  # kinds that are none of an engine's
 PLACE_MAX = 255
 STRIP_HOURS = 48
-# What an operator should do, by kind of error.
-REMEDIES = {
-    "credential": "Correct the API key in the settings, restart, and press Try now.",
-    "quota": "Raise the quota at the provider, then press Try now.",
-    "address": "Correct the base URL or the model in the settings, restart, and press Try now.",
-    "invalid_answer": "Read one of the failed answers, change the prompt or the model, then press Retry all.",
-    "too_large": "The answers are too long. Read a request and change the prompt, then press Retry all.",
-    "rejected": "The endpoint rejects these texts. Read a request, or use another model, then press Retry all.",
-    DEFECT: "This is a bug in the platform. Report the place. After the fix, press Retry all.",
-    SETTING: "Fix what the error names, then press Retry all.",
-}
-WAIT = "The engine is retried automatically. If it is back already, press Try now or Retry all."
 
 
 class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
-    def heard(self) -> Self:
-        """Leave out those that somebody muted."""
-        return self.filter(muted_at=None)
-
     def expired(self) -> Self:
         """Keep those that were not seen for `JOBS__KEEP_DAYS` and that nothing waits for."""
         before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
         return self.filter(last_seen_at__lt=before).exclude(pk__in=Job.objects.stalled().values("failure"))
 
     def with_stalled(self) -> Any:
-        """Count the jobs that failed or wait because of each, as `stalled`, and whose they are, as `people`."""
-        jobs = Job.objects.stalled().filter(failure=OuterRef("pk")).order_by().values("failure")
-        number, people = (
-            jobs.annotate(number=count).values("number") for count in (Count("pk"), Count("user", distinct=True))
-        )
-        return self.annotate(stalled=Coalesce(Subquery(number), 0), people=Coalesce(Subquery(people), 0))
+        """Count the jobs that failed or wait because of each, or that a circuit holds which it opened, as `stalled`."""
+        failed = Job.objects.stalled().filter(failure=OuterRef("pk")).order_by().values("failure")
+        opened = {"circuit__engine": OuterRef("engine"), "circuit__reason": OuterRef("kind")}
+        held = Job.objects.held().filter(failure=None, process=OuterRef("process"), **opened).order_by()
+        both = failed, held.values("process")
+        numbers = [Subquery(jobs.annotate(number=Count("pk")).values("number")) for jobs in both]
+        return self.annotate(stalled=Coalesce(numbers[0], 0) + Coalesce(numbers[1], 0))
 
     def find(self, job: Job | None, process: str, kind: str, *, engine: str = "", place: str = "") -> "FailureGroup":
         """Return the failure of a cause; make it if it is new.
@@ -79,9 +64,7 @@ class FailureGroup(models.Model):
     process = models.CharField(max_length=32, help_text="The process that failed, or the purpose of the query.")
     engine = models.CharField(max_length=255, blank=True)
     kind = models.CharField(max_length=32)
-    place = models.CharField(
-        max_length=PLACE_MAX, blank=True, help_text="Place in the code, for a bug or a wrong setting."
-    )
+    place = models.CharField(max_length=PLACE_MAX, blank=True, help_text="The error, where it is not an engine's.")
     error = models.TextField(blank=True, help_text="Latest error.")
     count = models.PositiveIntegerField(default=0)
     first_seen_at = models.DateTimeField(default=timezone.now)
@@ -104,11 +87,6 @@ class FailureGroup(models.Model):
     def __str__(self) -> str:
         return f"{self.process}: {self.kind.replace('_', ' ')}"
 
-    @property
-    def remedy(self) -> str:
-        """What is to be done, in a sentence."""
-        return REMEDIES.get(self.kind, WAIT)
-
     @transaction.atomic
     def add(self, error: str) -> None:
         """Count one more."""
@@ -126,11 +104,11 @@ class FailureGroup(models.Model):
         return [(hour, counts.get(hour, 0)) for hour in hours]
 
     def mute(self, actor: str) -> None:
-        """Tell nobody of it any more."""
+        """Show it as muted, after all others."""
         FailureGroup.objects.filter(pk=self.pk).update(muted_at=timezone.now(), muted_by=actor)
 
     def unmute(self) -> None:
-        """Tell of it again."""
+        """Show it as usual again."""
         FailureGroup.objects.filter(pk=self.pk).update(muted_at=None, muted_by="")
 
 

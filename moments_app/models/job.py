@@ -152,8 +152,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__gt=Now())
 
     def stalled(self) -> Self:
-        """Keep those that have failed, or wait, because of a failure that is known."""
-        return self.filter(failure__isnull=False, status__in=[Job.Status.QUEUED, Job.Status.FAILED])
+        """Keep those that have failed, or that wait or run again, because of a failure that is known."""
+        return self.filter(failure__isnull=False, status__in=[*Job.OPEN, Job.Status.FAILED])
 
     def cancelled(self) -> Self:
         """Keep those that somebody cancelled."""
@@ -227,8 +227,13 @@ class JobQuerySet(models.QuerySet["Job"]):
             requested_by=requested_by,
         )
         job.note_cause()
-        wake_workers()
-        return job if insert_unless_there(job) else self._join(job, due_now=due_now)
+        return job if self._is_new(job) else self._join(job, due_now=due_now)
+
+    def _is_new(self, job: "Job") -> bool:
+        """Insert a job and wake idle workers, unless one about the same is open; return whether it was inserted."""
+        if is_new := insert_unless_there(job):
+            wake_workers()
+        return is_new
 
     def request_each(
         self, process: str, sessions: "Sequence[Session]", *, requested_by: str, due_now: bool = False
@@ -248,15 +253,16 @@ class JobQuerySet(models.QuerySet["Job"]):
         ]
         for job in jobs:
             job.note_cause()
-        wake_workers()
         insert_those_missing(jobs, named_by="session_id")
+        if any(job.pk for job in jobs):
+            wake_workers()
         return [self._join(job, due_now=due_now) if job.pk is None else job for job in jobs]
 
     def _join(self, job: "Job", *, due_now: bool) -> "Job":
         """Return the open job about the same, with what another that wasn't added asks of it."""
         same = self.open().filter(process=job.process, session=job.session, stream=job.stream, user_id=job.user_id)
         while (found := same.first()) is None:  # it ended between the two statements
-            if insert_unless_there(job):
+            if self._is_new(job):
                 return job
         if job.force:
             found.strengthen(job.params)
@@ -689,7 +695,7 @@ class Job(models.Model):
         if other := same.exclude(pk=self.pk).first():
             raise CannotChange(f"Job {other.job_id} already does the same work, so this one is not needed.")
         state = {"status": Job.Status.QUEUED, "run_after": Now(), "finished_at": None}
-        state |= {"held_since": None, "circuit": None, "failure": None}
+        state |= {"held_since": None, "circuit": None}
         this = Job.objects.filter(pk=self.pk)
         # The run that was cancelled may still think. Its claim is the number of its attempt, so that isn't given again.
         cancelled = this.cancelled().update(result={}, **state)

@@ -234,5 +234,5 @@ def _forget_lost(field: models.ForeignKey[Any, Any], items: Sequence[RetractedIt
         if item.data[field.name] in lost:
             if not field.null:
                 kind, its = table._meta.verbose_name, field.model._meta.verbose_name
-                raise CannotPutBack(f"The {kind} of a withdrawn {its} is gone.")
+                raise CannotPutBack(f"The {kind} of a retracted {its} was deleted.")
             item.data[field.name] = None

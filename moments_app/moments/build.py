@@ -49,6 +49,7 @@ class BuildMoments(Process[BuildInput, Built]):
     """Divides what waits in a session into moments."""
 
     name = "build_moments"
+    makes = "moments of new messages"
     prompt_purpose = PromptResource.Purpose.MOMENT_BUILDER
 
     def caller(self, job: Job) -> Caller:
@@ -185,7 +186,7 @@ def _refuse_what_moved(session: Session, user: UserProfile, input: BuildInput) -
     if profile_of(user) != input.profile:
         raise Moved("The profile changed while the engine was thinking.")
     if not input.known.holds():
-        raise Moved("Moments that the engine was told of are gone.")
+        raise Moved("Moments that the engine received were deleted.")
 
 
 def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, moments: Sequence[Moment]) -> None:

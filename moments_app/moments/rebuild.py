@@ -64,6 +64,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
     """Replaces the moments of a session, a build a run."""
 
     name = "rebuild_moments"
+    makes = "rebuilt moments"
     lane = Lane.BULK
 
     def caller(self, job: Job) -> Caller:
@@ -95,7 +96,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
         if {moment.pk: moment.updated_at for moment in replaced} != input.replaced:
             raise Moved("The session's moments changed while the engine was thinking.")
         if not input.build.known.holds():
-            raise Moved("Moments that the engine was told of are gone.")
+            raise Moved("Moments that the engine received were deleted.")
         Moment.objects.filter(pk__in=input.replaced).delete()
         moments = store_moments(job, input.build, answer)
         Moment.objects.relink(user.pk, [*replaced, *moments])

@@ -78,6 +78,7 @@ class RebuildProfile(Process[ReplayInput, Replayed]):
     """Replays builds into a profile, a build a run."""
 
     name = "rebuild_profile"
+    makes = "rebuilt profiles"
 
     def caller(self, job: Job) -> Caller:
         return builder()

@@ -130,15 +130,41 @@ def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
 
 
 @dataclass(frozen=True)
-class TracedLayer(ShownLayer):
-    """A layer of two contexts, with the lines of both.
+class TracedTokens:
+    """Tokens in two contexts, as the page shows them.
 
     Args:
-        then, now: its tokens in each; None if there is no such context.
+        then, now: the tokens in each context; None if there is no such context.
     """
 
     then: int | None = None
     now: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.then or self.now)
+
+    def __str__(self) -> str:
+        if self.then is None:
+            return f"{self.now} tokens now"
+        return f"{self.then} tokens then" + ("" if self.now is None else f", {self.now} now")
+
+
+@dataclass(frozen=True)
+class TracedLayer(ShownLayer):
+    """A layer of two contexts, with the lines of both.
+
+    Args:
+        size: the tokens of the layer.
+        markup: the tokens of its headings and markup; the rest are those of its lines.
+    """
+
+    size: TracedTokens = TracedTokens()
+    markup: TracedTokens = TracedTokens()
+
+
+def traced_markup(then: KeptContext | None, now: KeptContext | None) -> TracedTokens:
+    """Return the tokens that belong to none of the layers."""
+    return TracedTokens(*(context.markup_tokens if context else None for context in (then, now)))
 
 
 def traced_layers(then: KeptContext | None, now: KeptContext | None, pages: Pages) -> list[TracedLayer]:
@@ -148,7 +174,9 @@ def traced_layers(then: KeptContext | None, now: KeptContext | None, pages: Page
 
 def _traced(key: str, then: KeptContext | None, now: KeptContext | None, pages: Pages) -> TracedLayer:
     lines = list(_compared(key, _lines(then, key), _lines(now, key), pages))
-    return TracedLayer(key, 0, lines=lines, then=_tokens(then, key), now=_tokens(now, key))
+    size = TracedTokens(_tokens(then, key), _tokens(now, key))
+    markup = TracedTokens(_markup_tokens(then, key), _markup_tokens(now, key))
+    return TracedLayer(key, 0, lines=lines, size=size, markup=markup)
 
 
 def _lines(context: KeptContext | None, key: str) -> list[KeyedLine]:
@@ -161,6 +189,12 @@ def _tokens(context: KeptContext | None, key: str) -> int | None:
     if context is None:
         return None
     return sum(layer.tokens for layer in context.layers if layer.name == key)
+
+
+def _markup_tokens(context: KeptContext | None, key: str) -> int | None:
+    if context is None:
+        return None
+    return sum(layer.markup_tokens for layer in context.layers if layer.name == key)
 
 
 def _compared(key: str, old: Sequence[KeyedLine], new: Sequence[KeyedLine], pages: Pages) -> Iterator[ShownLine]:

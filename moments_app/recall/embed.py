@@ -88,6 +88,7 @@ class Embed(Process[EmbedInput, Vectors]):
     """Gives a batch of texts their vectors."""
 
     name = "embed"
+    makes = "new texts in searches by meaning"
     lane = Lane.INDEX
     is_upkeep = True
     sweep_timing = Timing(minutes=10)
@@ -144,7 +145,7 @@ class Embed(Process[EmbedInput, Vectors]):
         if input.session:
             session = locked_session(job)
             if session.embedded_to != input.session.embedded_to:
-                raise Moved("These turns were embedded meanwhile.")
+                raise Moved("Another job already embedded these turns.")
             Session.objects.filter(pk=session.pk).update(embedded_sequence=input.last_sequence)
             is_more |= session.last_sequence > input.last_sequence  # an append asked while this job was open
         refused = sum(isinstance(vector, str) for _text, vector in answer)

@@ -59,6 +59,7 @@ class IndexArchived(Process[ArchivedInput, None]):
     """Adds missing rows for a person's archived turns."""
 
     name = "index_archived"
+    makes = "archived messages in searches"
     lane = Lane.BULK
     is_upkeep = True
     sweep_timing = Timing(daily_at=time(2, 30))

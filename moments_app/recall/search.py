@@ -233,7 +233,7 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     words: list[frozenset[str]] = []
     derived: dict[int, frozenset[str]] = {}  # the words of what is no turn, by its place
     for result in found:
-        own = frozenset(words_of(result.content))
+        own = frozenset(words_of(f"{result.role} {result.content}"))  # statements begin with "User:" or a name
         if result.kind != "turn":
             if any(map(own.issubset, words)):
                 continue

@@ -105,6 +105,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
     """Brings quiet sessions up to date, and clears them."""
 
     name = "settle"
+    makes = "memory of quiet sessions"
     lane = Lane.BULK
 
     def caller(self, job: Job) -> Caller:
@@ -322,7 +323,7 @@ def _locked(job: Job, user: int, sessions: Sequence[Quiet]) -> Mapping[int, Sess
     if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.take_each(others)):
         raise ClaimLost
     if any(_state(locked[pk]) != _state(session) for pk, session in claimed.items()):
-        raise Moved("A session has changed meanwhile.")
+        raise Moved("A session changed while the engine was thinking.")
     for session in locked.values():
         session.user = claimed[session.pk].user
     return locked
@@ -336,10 +337,10 @@ def _state(session: Session) -> tuple[Any, ...]:
 
 def _refuse_what_moved(user: UserProfile, input: SettleInput) -> None:
     if profile_of(user) != input.profile:
-        raise Moved("The profile changed meanwhile.")
+        raise Moved("The profile changed while the engine was thinking.")
     told = {one.pk: one.journey for each in input.sessions for one in each.before.latest if one.pk}
     if dict(Moment.objects.filter(pk__in=told).values_list("pk", "journey")) != told:
-        raise Moved("Moments that the engine was told of are gone.")
+        raise Moved("Moments that the engine received were deleted.")
 
 
 def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> Results:

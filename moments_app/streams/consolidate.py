@@ -87,6 +87,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
     """Takes the observations of a stream into its text."""
 
     name = "consolidate"
+    makes = "new facts in the text that contexts show"
     prompt_purpose = PromptResource.Purpose.STREAM_CONSOLIDATION
 
     def caller(self, job: Job) -> Caller:

@@ -67,6 +67,7 @@ class FormMemories(Process[FormationInput, Formed]):
     """Forms what waits in a session into the streams that it feeds."""
 
     name = "form_memories"
+    makes = "facts from new messages"
     prompt_purpose = PromptResource.Purpose.MEMORY_EXTRACTION
     sweep_timing = Timing(minutes=10)
 
@@ -116,7 +117,7 @@ class FormMemories(Process[FormationInput, Formed]):
         """
         session = locked_session(job)
         if session.formed_to != input.session.formed_to:
-            raise Moved("These turns were formed meanwhile.")
+            raise Moved("Another job already extracted facts from these turns.")
         # A correction holds the person: what was said is known as corrected from here on, or is formed before it.
         UserProfile.objects.locked().get(pk=session.user_id)
         atoms = atoms_of(job, input, answer)

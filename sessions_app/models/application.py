@@ -31,7 +31,7 @@ class ApplicationQuerySet(models.QuerySet["Application"]):
         """
         found = self.filter(name=name).first()
         if found is None:
-            raise UnknownApplication(f"There is no application {name!r}; manage.py create_application makes one.")
+            raise UnknownApplication(f"There is no application {name!r}. Create it with manage.py create_application.")
         return found
 
     def are_several(self) -> bool:

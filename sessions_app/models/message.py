@@ -1,7 +1,9 @@
 """One entry of a session: a turn, the remaining row of an archived turn, or a partition event."""
 
+from collections import defaultdict
 from collections.abc import Collection
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import Any, Self
 
 from django.contrib.postgres.indexes import BrinIndex
@@ -19,12 +21,6 @@ from sessions_app.models.user_profile import UserProfile
 from sessions_app.said_hash import SAID_HASH_SQL
 
 SequenceRange = tuple[int, int]  # of turns of a session: the first and the last, inclusive
-
-_SENT_AS_SQL = """
-SELECT message.id FROM unnest(%s::bigint[], %s::bigint[], %s::text[]) AS sent (user_id, session_id, external_id)
-JOIN sessions_app_message message USING (user_id, session_id, external_id)
-"""
-
 
 _AT_PLACE_SQL = """
 (SELECT id FROM sessions_app_message
@@ -99,8 +95,12 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         """
         if not names:
             return self.none()
-        columns = [list(column) for column in zip(*names, strict=True)]
-        return self.filter(pk__in=RawSQL(_SENT_AS_SQL, columns))  # noqa: S611 (parameters)
+        ids: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for user, session, external_id in names:
+            ids[user, session].append(external_id)
+        # A join with the names would compare each with all of the person's messages in a table without statistics.
+        sent = [Q(user=user, session=session, external_id__in=known) for (user, session), known in ids.items()]
+        return self.filter(reduce(or_, sent))
 
     def archive(self) -> int:
         """Remove the text of these turns, which an archive holds by now. Their words and vectors stay.

@@ -8,7 +8,7 @@ stay, without ids, names and texts. At the end what is left is counted: nothing,
 import uuid
 from collections import Counter
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from operator import or_
 from typing import Any
 
@@ -153,16 +153,17 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
 # --- tables ---
 
 
-def _columns() -> "list[ForeignKey[Any, Any]]":
+@cache
+def _columns() -> "tuple[ForeignKey[Any, Any], ...]":
     """Return the columns that say whose a row is: its rows go with a profile."""
-    return [
+    return tuple(
         column
         for model in apps.get_models()
         for column in model._meta.concrete_fields
         if isinstance(column, ForeignKey)
         and column.related_model is UserProfile
         and column.remote_field.on_delete is CASCADE
-    ]
+    )
 
 
 def _rows(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any]:
@@ -191,10 +192,10 @@ def _delete_all(user: UserProfile) -> None:
         connection.check_constraints()
     except IntegrityError as error:
         table = getattr(getattr(error.__cause__, "diag", None), "table_name", None)
-        raise SomethingLeft(f"Rows of {table} still refer to what was to be erased. Nothing was.") from None
+        raise SomethingLeft(f"Rows of {table} still refer to the person. Nothing was erased.") from None
     left = holdings(user) + Counter(events=Event.objects.filter(user_pk=user.pk).count())
     if left:
-        raise SomethingLeft(f"Rows would have been left: {', '.join(left)}. Nothing was erased.")
+        raise SomethingLeft(f"Rows of these tables would remain: {', '.join(left)}. Nothing was erased.")
 
 
 # --- logs, which stay ---
@@ -221,6 +222,8 @@ def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
     entries = LogEntry.objects.filter(
         content_type=ContentType.objects.get_for_model(column.model), object_id__isnull=False
     )
+    if not entries.exists():
+        return
     others = column.model._base_manager.exclude(**{column.name: user.pk})
     logged = entries.values(row=Cast("object_id", BigIntegerField()))
     # Read first: where the rows are distributed, a statement that changes the log can't look for them.

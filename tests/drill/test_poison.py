@@ -232,6 +232,6 @@ def test_the_summary_adds_the_rows_of_an_attack() -> None:
 def test_a_row_says_what_is_wrong() -> None:
     fine = Row("flooding", "rest", "extractive", own=(3, 15))
     bad = Row("flooding", "chat", "extractive", others=["bo, search"] * 5, after=["search"], changed=["ada, xml: x"])
-    assert "| 0              | 3 of 15       | 0                | gone, contexts as before" in table([fine, bad])
+    assert "| 0              | 3 of 15       | 0                 | gone, contexts as before" in table([fine, bad])
     assert "| 5 " in table([fine, bad]) and "1 left, 1 contexts differ" in table([fine, bad])
     assert (fine.is_well, bad.is_well, fine.remarks(), len(bad.remarks())) == (True, False, [], 3)

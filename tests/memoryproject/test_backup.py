@@ -23,6 +23,7 @@ from moments_app.models import EmbeddingModel, Moment
 from sessions_app.models import Archive, Message, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support.furnished import furnish
+from tests.support.kept_rows import KeptRows
 from tests.support.object_store import ObjectStore
 from tests.support.other_database import connected_to
 from tests.support.processes import database_url, manage
@@ -57,8 +58,8 @@ def other() -> Iterator[str]:
 
 
 @pytest.fixture
-def backup(tmp_path: Path) -> Path:
-    furnish()
+def backup(tmp_path: Path, kept_rows: KeptRows) -> Path:
+    kept_rows.have("furnished", furnish)
     Archive.objects.all().delete()  # whose files never were
     talk(UserProfile.objects.ensure("bo"), 12)
     EmbeddingModel.objects.ensure("small", 3)

@@ -43,10 +43,10 @@ def test_it_shows_moments_whose_keys_have_letters_of_any_language(printed: list[
 
 
 def test_the_context_that_it_shows_in_a_new_session_has_the_answer(printed: list[str]) -> None:
-    asked = next(n for n, line in enumerate(printed) if "What a model gets in a new session" in line)
+    asked = next(n for n, line in enumerate(printed) if "In a new conversation" in line)
     assert any("11,800 kronor a month" in line for line in printed[asked + 1 :])
 
 
 def test_a_long_text_is_cut_between_words_and_says_so(printed: list[str]) -> None:
-    [profile] = [line for line in printed if "The profile of" in line]
+    [profile] = [line for line in printed if "User keeps bees" in line]
     assert profile.endswith(("User …", "keeps …", "bees. …"))

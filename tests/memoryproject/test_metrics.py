@@ -41,6 +41,14 @@ def ask_for(user: UserProfile, process: str, **fields: object) -> Job:
     return job
 
 
+@pytest.mark.parametrize("accept", ["text/plain;version=0.0.4", "application/openmetrics-text", "image/png", "*/*"])
+def test_the_figures_are_text_whatever_the_client_accepts(service: Api, accept: str) -> None:
+    answer = Client().get("/metrics", headers=service.headers | {"Accept": accept})
+    assert answer.status_code == 200
+    assert answer["Content-Type"].startswith("text/plain; version=")
+    assert b"# TYPE memory_jobs gauge" in answer.content
+
+
 def test_jobs_are_counted_by_state_process_and_lane(service: Api, ada: UserProfile) -> None:
     ask_for(ada, "roll_summary"), ask_for(ada, "build_moments"), ask_for(ada, "embed", status="failed")
     found = figures(service)

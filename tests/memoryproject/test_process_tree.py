@@ -66,6 +66,7 @@ def test_row_26_a_second_start_says_who_holds_the_directory_and_touches_nothing(
     printed = second.ended()
     assert second.process.returncode == 1
     assert f"is in use by process {run.process.pid} since" in printed
+    assert "stop it with Ctrl-C" in printed and "make run PORT=8001" in printed
     assert run.answers()
     assert there <= {process.pid for process in run.members()}
     on_its_port = Run(run.folder, "--no-demo", port=run.port)

@@ -29,15 +29,21 @@ def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(folder: Path) -> No
     printed = run.stop()
     assert run.process.returncode == 0
     assert of_folder(folder) == []
-    assert re.search(r"shown this once: operator / \S{16}", printed)
-    assert len(re.findall(r"^  \S+-202603\d\d  \(turns \d+–\d+", printed, re.M)) >= 5
-    assert "moment_compression" in printed
-    context = printed.partition("What a model gets in a new session")[2]
+    assert printed.startswith("Preparing the database")
+    [first, last] = re.findall(r"operator, password (\S{16})", printed)
+    assert first == last
+    served = printed.partition("The platform is running.")[2]
+    assert last in served and "/admin/" in served and "create_api_key" in served
+    shown = printed.partition("Demonstration:")[2].partition("The platform is running.")[0]
+    assert len(shown.splitlines()) <= 40
+    assert len(re.findall(r"^   \S+-202603\d\d: \w", printed, re.M)) >= 5
+    assert re.search(r"\d\d messages instead of 373", printed)
+    context = printed.partition("In a new conversation")[2]
     assert "38 square metres" in context
     assert "11,800 kronor a month" in context
     again = Run(folder).serve()
     printed = again.stop()
-    assert "shown this once" not in printed
+    assert "operator, password" not in printed and "changepassword operator" in printed
     assert "demonstration" not in printed
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{again.port}/healthz")

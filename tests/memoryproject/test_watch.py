@@ -98,6 +98,17 @@ def states() -> list[str]:
     return [str(change.state) for change in reversed(last_changes(10))]
 
 
+def test_a_new_site_that_is_up_causes_no_warning_and_a_change_does(
+    receiver: Receiver, ada: UserProfile, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = Watched(receiver)
+    watched.look(AFTER)
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    be_late(ada)
+    watched.look(AFTER + 5)
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+
+
 @pytest.mark.slow
 def test_a_change_is_recorded_and_told_with_its_reasons(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
     be_late(ada)

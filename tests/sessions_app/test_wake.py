@@ -16,8 +16,10 @@ from moments_app.jobs.worker import signals_as_bytes
 from moments_app.models import Job
 from sessions_app import wake
 from sessions_app.models import UserProfile
+from sessions_app.transcript.append import append
 from sessions_app.wake import Bell, wake_workers
 from tests.support.concurrency import at_once
+from tests.support.transcript import turns
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -102,9 +104,11 @@ def test_workers_are_woken_after_the_commit_and_not_by_a_rollback(ada: UserProfi
 
 
 @pytest.mark.slow
-def test_beats_and_takes_of_jobs_wake_nobody(ada: UserProfile) -> None:
+def test_what_makes_no_job_due_wakes_no_worker(ada: UserProfile) -> None:
     job(ada)
     with listening() as woken:
+        append(ada, "s1", turns(1))
+        ask(ada)  # its job is open
         taken = Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT)
         assert taken
         taken.beat(1, 2)

@@ -1,10 +1,12 @@
 """Run a function repeatedly, killed one step later each time: `python -m tests.support.killed`.
 
 A step is a statement, a commit, or a file operation. The process reads a line of JSON with the step before which to
-die, forks, and writes the child's exit code and its number of steps. Forking avoids loading Django again. The process
-also imports the modules that a child imported, such as migrations, so that later children find them loaded.
+die, forks, and writes the child's exit code and its number of steps. Forking avoids loading Django and the language
+models again. The process also imports the modules that a child imported, such as migrations, so that later children
+find them loaded.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -21,6 +23,7 @@ import pytest
 from django.db import connection
 
 from memoryproject.conf import BASE_DIR
+from sessions_app import lexemes
 from tests.support.processes import environment
 from tests.support.waiting import TIMEOUT, wait_until
 
@@ -92,11 +95,14 @@ def _no_other_is_in_a_transaction() -> bool:
 def _serve(function: str) -> None:
     module, name = function.rsplit(".", 1)
     called = getattr(importlib.import_module(module), name)
+    lexemes.load()
     for line in sys.stdin:
         asked = json.loads(line)
         reader, writer = os.pipe()
+        gc.freeze()  # a collection in the child would copy all memory that the two share
         child = os.fork()
         if child == 0:
+            gc.disable()
             os.dup2(2, 1)  # keeps the command's output out of the answers
             steps = _Steps(asked["step"], asked["commits"], writer)
             with steps.counted():

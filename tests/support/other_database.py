@@ -24,17 +24,23 @@ def connected_to(database: str) -> Iterator[None]:
 
 
 @contextmanager
-def empty_database() -> Iterator[None]:
-    """Work on a database with nothing in it, which is gone afterwards."""
-    name = f"test_other_{os.getpid()}"
+def another_database(name: str = "other", *, template: str = "template1") -> Iterator[str]:
+    """Create a copy of a template, which is gone afterwards; yields its name."""
+    name = f"test_{name}_{os.getpid()}"
     with connection._nodb_cursor() as cursor:
-        cursor.execute(f"CREATE DATABASE {name}")
+        cursor.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
     try:
-        with connected_to(name):
-            yield
+        yield name
     finally:
         with connection._nodb_cursor() as cursor:
             cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextmanager
+def empty_database() -> Iterator[None]:
+    """Work on a database with nothing in it, which is gone afterwards."""
+    with another_database() as name, connected_to(name):
+        yield
 
 
 @contextmanager

@@ -1,5 +1,8 @@
 """What of a probe's answer stands in a context: its words, and the turns that say it.
 
+No model answers or judges: that would cost two calls per question, differ from run to run, and measure the answering
+model more than the memory. Negation is not detected: "not in Oslo" has the word Oslo.
+
 The question itself counts for nothing, in whatever layer it stands, nor does the policy. A turn is there when it stands
 there by its address, or when most of its words do, for a fact or a moment may say what it said.
 """

@@ -36,6 +36,8 @@ from memoryproject.process_tree import (
 from memoryproject.site_state import note_restart
 from sessions_app.models import ApiKey, UserProfile
 
+OPERATOR = "operator"
+MANAGE = ".venv/bin/python manage.py" if (settings.BASE_DIR / "manage.py").exists() else "memory-platform"
 PATIENCE = 5  # seconds that a run which was killed may take to close its database
 
 
@@ -53,29 +55,36 @@ class Command(BaseCommand):
             with hold(settings.DATA_DIR, patience=PATIENCE):
                 _check_port(options["port"])
                 self._run(options["port"], with_demonstration=not options["no_demo"])
-        except (Held, CannotStart) as error:
+        except Held as error:
+            raise CommandError(
+                f"{error} If the platform is running, use it, or stop it with Ctrl-C in its terminal. To run a second "
+                "one, choose another folder and port: DATA_DIR=.data2 make run PORT=8001."
+            ) from error
+        except CannotStart as error:
             raise CommandError(str(error)) from error
 
     def _run(self, port: int, *, with_demonstration: bool) -> None:
         base_url = f"http://127.0.0.1:{port}"
         with _database():
+            self._say("Preparing the database. The first start takes about half a minute …")
             call_command("migrate", verbosity=0)
-            self._ensure_operator()
+            password = self._ensure_operator()
             is_new = not UserProfile.objects.exists()
             with marked(settings.DATA_DIR) as left:
                 self._note_killed(left)
                 connection.close()  # none is shared by what is forked
                 self._say_how_it_finds()
                 tree = Tree(_children(port), self._tell)
-                self._serve(base_url, tree, with_demonstration=with_demonstration and is_new)
+                self._serve(base_url, tree, password, with_demonstration=with_demonstration and is_new)
 
-    def _serve(self, base_url: str, tree: Tree, *, with_demonstration: bool) -> None:
+    def _serve(self, base_url: str, tree: Tree, password: str, *, with_demonstration: bool) -> None:
         try:
+            self._say("Starting the web server and the workers …")
             tree.start()
             _wait_until_ready(base_url, tree)
             if with_demonstration:
                 self._demonstrate(base_url)
-            self._say_where(base_url)
+            self._say_where(base_url, password)
             tree.keep_until_asked()
         except KeyboardInterrupt:
             self._say("Stopping.")
@@ -95,20 +104,23 @@ class Command(BaseCommand):
             note_restart(sentence, "run")
 
     @transaction.atomic
-    def _ensure_operator(self) -> None:
-        """Create a login for the admin if there is none, and print its password before it is committed.
+    def _ensure_operator(self) -> str:
+        """Create a login for the admin if there is none, and return its password, else a blank text.
 
-        If the process is killed in between, no login with an unknown password is left.
+        The password is printed before it is committed: if the process is killed in between, no login with an unknown
+        password is left.
         """
         operators = get_user_model().objects
-        if not operators.filter(is_superuser=True).exists():
-            password = secrets.token_urlsafe(12)
-            operators.create_superuser("operator", password=password)
-            self._say(f"Operator login for the admin, shown this once: operator / {password}")
+        if operators.filter(is_superuser=True).exists():
+            return ""
+        password = secrets.token_urlsafe(12)
+        operators.create_superuser(OPERATOR, password=password)
+        self._say(f"Your login for the admin: {OPERATOR}, password {password}")
+        return password
 
     def _demonstrate(self, base_url: str) -> None:
         """Show the demonstration. A step that fails is reported in one line, and the site stays up."""
-        self._say("\nDemonstration: a conversation is sent to the API, and memory comes back")
+        self._say("\nDemonstration: an application stores a conversation, and gets memory back.")
         try:
             with _key_of_demonstration() as key:
                 Demonstration(base_url, key, self._say).run()
@@ -119,10 +131,15 @@ class Command(BaseCommand):
         finally:
             connection.close()
 
-    def _say_where(self, base_url: str) -> None:
+    def _say_where(self, base_url: str, password: str) -> None:
+        login = f" Log in as {OPERATOR}, password {password} (not shown again)." if password else ""
         self._say(
-            f"\nAdmin     {base_url}/admin/\nAPI docs  {base_url}/api/v1/docs\nHealth    {base_url}/readyz\n"
-            "A key     manage.py create_api_key NAME\nStop      Ctrl-C"
+            f"\nThe platform is running.\n"
+            f"Admin          {base_url}/admin/{login}\n"
+            f"New password   {MANAGE} changepassword {OPERATOR}\n"
+            f"API reference  {base_url}/api/v1/docs\n"
+            f"New API key    {MANAGE} create_api_key my-app\n"
+            f"To stop the platform, press Ctrl-C."
         )
 
     def _say(self, text: str) -> None:

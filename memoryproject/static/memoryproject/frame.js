@@ -1,4 +1,4 @@
-/* Scripts for every admin page, under a strict Content-Security-Policy: docs/decisions/0019. */
+/* Scripts for every admin page, under a strict Content-Security-Policy: docs/decisions/0018. */
 "use strict";
 
 // Alpine's build for such a policy parses expressions itself and has no access to `window`. So this file registers the

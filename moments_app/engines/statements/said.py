@@ -7,6 +7,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from moments_app.engines import times
 from moments_app.engines.statements.firms import is_firm, is_no_place
@@ -133,6 +134,7 @@ def _work(statement: Statement) -> tuple[str, str]:
     return (role.strip(), employer.strip()) if "at " in f"{statement.value} " else (statement.value.casefold(), "")
 
 
+@lru_cache(maxsize=2_000)  # a build, and each context, read the same sentences several times
 def statement_of(text: str) -> Statement | None:
     """Return what a sentence says, if it is read as an attribute of somebody.
 

@@ -6,6 +6,7 @@ Each language has a few words that tell it. A sentence that none of them is in i
 """
 
 import re
+from functools import lru_cache
 
 _SAID = (
     "says|said|thinks|thought|claims|claimed|insists|insisted|reckons|wrote|suggests|suggested|advises|advised"
@@ -65,6 +66,7 @@ def is_question(text: str) -> bool:
     return bool(_QUESTION.search(text))
 
 
+@lru_cache(maxsize=2_000)  # the same sentence is asked about several times
 def is_unreal(text: str) -> bool:
     """Tell whether a sentence says something that its speaker doesn't hold as true of the world."""
     said = text.replace("’", "'")

@@ -72,7 +72,7 @@ class RetractionInput(PersonQuery):
         "of `written_by`.",
     )
     reason = TextField(max_length=2_000, help_text="Reason for the retraction.")
-    preview = BooleanField(default=False, help_text="Only return what would be withdrawn.")
+    preview = BooleanField(default=False, help_text="Change nothing, and return the memory that would be removed.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check that one thing is named: turns, items or their writer."""
@@ -145,7 +145,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
 
     @unlimited()
     def create(self, request: Request) -> Response:
-        """Retract turns or directly written items. With `preview`, only return what would be withdrawn (200)."""
+        """Retract turns or directly written items. `preview` only returns the memory that would be removed (200)."""
         self.find_person()
         if "session_id" not in self.validated_data:
             return answer_items(self.found_person, self.validated_data, self.actor)

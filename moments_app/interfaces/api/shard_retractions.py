@@ -36,7 +36,7 @@ class ShardRetractionInput(StrictSerializer):
         required=False, help_text="Retract everything that this key or operator wrote directly into the shard."
     )
     reason = TextField(max_length=2_000, help_text="Reason for the retraction.")
-    preview = BooleanField(default=False, help_text="Only return what would be withdrawn.")
+    preview = BooleanField(default=False, help_text="Change nothing, and return the memory that would be removed.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check that one thing is named: items or their writer."""
@@ -66,7 +66,7 @@ class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
         return Retraction.objects.of_shard(self.shard()).select_related("stream").newest_first()
 
     def create(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """Retract shared items of a shard. With `preview`, only return what would be withdrawn (200)."""
+        """Retract shared items of a shard. `preview` only returns the memory that would be removed (200)."""
         return answer_items(self.shard(), self.validated_data, self.actor)
 
     @action(detail=True, methods=["post"])

@@ -1,4 +1,4 @@
-"""Who calls, and about whom: the key, the person and the session, which headers name, or else the body."""
+"""The key, the person and the session of a call, from its headers or its body."""
 
 import asyncio
 import hashlib
@@ -85,7 +85,7 @@ def _found(text: str) -> ApiKey | None:
 
 
 def chat_session_of(key: ApiKey, headers: Headers, request: ChatRequest) -> ChatSession:
-    """Return the session that a call is about: headers name it, or else the body does.
+    """Return the session that a call is about. Headers name it, or the body does, or it is derived from the history.
 
     Raises:
         ChatError: a name is missing or is no id; or the key may not act for the person, who is then as unknown.
@@ -99,6 +99,7 @@ def chat_session_of(key: ApiKey, headers: Headers, request: ChatRequest) -> Chat
     if own and user_id != own:
         raise ChatError(404, "not_found", "Not found.")
     session_id = _id(headers, "X-Session-Id") or _named("conversation", request.conversation)
+    session_id = session_id or request.derived_session(user_id)
     if not session_id:
         raise ChatError(400, "missing_session_id", "Send X-Session-Id, the id of the conversation.")
     return ChatSession(user_id, session_id, _id(headers, "X-Agent-Id"), key.application_id)

@@ -1,5 +1,6 @@
 """The body of a call: its messages as the transcript takes them, and memory put before them."""
 
+import hashlib
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,6 +67,17 @@ class ChatRequest:
     def conversation(self) -> Any:
         """The conversation that the body names; None where it names none."""
         return None
+
+    def derived_session(self, user_id: str) -> str:
+        """Return a session id made of the user and the first message.
+
+        A client that sends the history gets the same id in each call of a conversation. Blank: there is no message.
+        """
+        if not self.turns:
+            return ""
+        first = self.turns[0]
+        said = json.dumps([user_id, first.role, first.name, first.content, first.payload], sort_keys=True)
+        return f"chat-{hashlib.sha256(said.encode()).hexdigest()[:32]}"
 
     def with_memory(
         self,

@@ -31,6 +31,10 @@ class ResponsesRequest(ChatRequest):
         named = self.body.get("conversation")
         return named.get("id") if isinstance(named, dict) else named
 
+    def derived_session(self, user_id: str) -> str:
+        """Return a session id made of the user and the first message; blank if an earlier response has that message."""
+        return "" if self.body.get("previous_response_id") else super().derived_session(user_id)
+
     def written(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return chat messages as items."""
         return [item for message in messages for item in _items(message)]

@@ -11,7 +11,7 @@ from sessions_app.several_servers import read_as_of_now
 
 
 class Command(RefusingCommand):
-    help = "Report how many turns are in each state of memory. Fails if a turn is in none."
+    help = "Check that every turn is in memory or waits for a job. Fails if a turn is missing."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--user", metavar="USER_ID", help="only this person")
@@ -26,7 +26,7 @@ class Command(RefusingCommand):
         lines = [f"{name.replace('_', ' ')}: {value}" for name, value in asdict(found).items()]
         lines += [f"see session {session.session_id} of {session.user.user_id}" for session in sessions]
         if not found.is_whole:
-            raise CommandError("\n".join([*lines, "Some turns are in no state of memory, or counters are wrong."]))
+            raise CommandError("\n".join([*lines, "Some turns are missing from memory, or counters are wrong."]))
         return "\n".join(lines)
 
     def _user(self, user_id: str | None, application: int) -> UserProfile | None:

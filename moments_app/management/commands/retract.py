@@ -39,7 +39,7 @@ class Command(RefusingCommand):
             help="retract everything that key:… or operator:… wrote directly, instead of a session",
         )
         parser.add_argument("--reason", default="", help="reason, shown with the retraction")
-        parser.add_argument("--dry-run", action="store_true", help="only count what would be withdrawn")
+        parser.add_argument("--dry-run", action="store_true", help="only count the memory that would be removed")
         parser.add_argument("--undo", metavar="ID", help="id of a retraction to undo")
 
     def handle(self, *args: Any, **options: Any) -> str:

@@ -10,7 +10,7 @@ from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
 from moments_app.models import Circuit, FailureGroup
-from moments_app.operator.views.failure import FailureForm, MuteFailure, RetryFailure, UnmuteFailure
+from moments_app.operator.views.failure import FailureForm, MuteFailure, RetryFailure, TryFailure, UnmuteFailure
 from moments_app.reports.providers import lane_states, provider_states
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
 from sessions_app.admin.views.base import may_see
@@ -35,14 +35,14 @@ class MutedFilter(admin.SimpleListFilter):
 class FailureGroupAdmin(ReadOnlyAdmin):
     """Failures, put together by their cause: how often, since when, and what is undone."""
 
-    list_display = ("what", "state", "stalled_jobs", "whom", "times", "last_error", "seen_last", "seen_first")
+    list_display = ("what", "state", "stalled_jobs", "times", "last_error", "seen_last", "seen_first")
     applications = ("application",)
     list_filter = (MutedFilter,)
     sortable_by = ()
     ordering = ("-last_seen_at", "-id")
     paginator = InfinitePaginator
     list_before_template = "operator/failures/list.html"
-    views = (RetryFailure, MuteFailure, UnmuteFailure)
+    views = (TryFailure, RetryFailure, MuteFailure, UnmuteFailure)
     form_page = FailureForm
     tells_of_people = False
     when_empty = "Nothing has failed. Failed calls and jobs are grouped here by cause."
@@ -78,10 +78,6 @@ class FailureGroupAdmin(ReadOnlyAdmin):
     @admin.display(description="Unfinished jobs")
     def stalled_jobs(self, failure: Any) -> str:
         return f"{failure.stalled:,}"
-
-    @admin.display(description="People")
-    def whom(self, failure: Any) -> str:
-        return f"{failure.people:,}"
 
     @admin.display(description="Count")
     def times(self, failure: FailureGroup) -> str:

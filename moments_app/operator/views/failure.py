@@ -1,17 +1,19 @@
-"""The page of a failure: its cause, what those whom it hit share, what waits because of it; and trying all anew."""
+"""The page of a failure: the incident that it belongs to, its calls and its unfinished jobs; and retrying them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.contrib import messages
 from django.db.models import Count, F, Sum
 from django.template.defaultfilters import pluralize
 
-from moments_app.jobs.retry_all import AT_ONCE, retry_all
+from moments_app.jobs.retry_all import AT_ONCE, retry_all, try_one
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.failure import STRIP_HOURS
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
+from moments_app.reports.incidents import incident_of
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
 from sessions_app.models import Session
@@ -55,23 +57,25 @@ class FailureForm(FormPage[FailureGroup]):
     def context(self) -> dict[str, Any]:
         failure = self.row
         stalled = self.seen(Job.objects.stalled().filter(failure=failure))
-        circuits = self.seen(Circuit.objects.open().with_held().filter(engine=failure.engine))
+        circuits = list(self.seen(Circuit.objects.open()))
+        incident = incident_of(failure, circuits)
         strip = strip_of(failure.by_hour())
         return {
             "failure": failure,
+            "incident": incident,
+            "others": [each for each in incident.failures if each != failure] if incident else [],
             "may_change": self.admin.has_steer_permission(self.request),
             "may_read": self.request.user.has_perms((PREVIEW_CONTEXT, *SEE_MEMORY)),
             "bar": BAR,
             "bar_width": BAR / STRIP_HOURS - 1,
             "strip": strip,
             "hours": [hour for hour in reversed(strip) if hour.count],
-            **_retry(stalled.count()),
+            **_retry(sum(incident.by_failure.values()) if incident else 0),
             "jobs": stalled.select_related("user", "session__user", "stream").order_by("-id")[:SHOWN],
             "people": self._people(stalled),
             "not_remembered": self._not_remembered(stalled),
             "calls": self._calls().select_related("exchange", "prompt_version__resource").order_by("-id")[:SHOWN],
             "versions": self._versions(),
-            "circuits": circuits,
         }
 
     def _calls(self) -> Any:
@@ -102,46 +106,67 @@ def _retry(stalled: int) -> dict[str, Any]:
     """Say what it means to try all again."""
     return {
         "stalled_count": stalled,
-        "retry_warning": f"Up to {AT_ONCE} failed jobs are queued again, and waiting jobs become due now. If the "
-        "circuit of their engine is open, one job tries the engine.",
+        "retry_warning": f"Up to {AT_ONCE} failed jobs of this incident are queued again, and waiting jobs become due "
+        "now. If the circuit of their engine is open, one job tries the engine.",
         "retry_button": f"Retry {stalled:,} job{pluralize(stalled)}",
     }
 
 
 class SteerFailure(RowAction[FailureGroup]):
-    """A change of a failure by whoever may change jobs."""
+    """A change of the incident that a failure belongs to, by operators who may change jobs."""
 
     permission = "steer"
 
+    def together(self, failure: FailureGroup) -> list[FailureGroup]:
+        """Return all failures of the incident."""
+        incident = incident_of(failure)
+        return [failure, *(each for each in incident.failures if each != failure)] if incident else [failure]
+
+
+class TryFailure(SteerFailure):
+    """Run one of the jobs again, to test whether the cause is gone."""
+
+    route, name = "<int:pk>/try/", "try"
+
+    def change(self, failure: FailureGroup) -> str:
+        job = try_one(self.together(failure))
+        if job is None:
+            messages.error(self.request, "No job can run again now. A running or held job is tested automatically.")
+            return change_url(failure)
+        self.log(failure, f"Tried one: {job}.", f"{job} runs now. Reload its page to see how it ends.")
+        return change_url(job)
+
 
 class RetryFailure(SteerFailure):
-    """Try again all that waits because of it."""
+    """Run again all jobs of the incident."""
 
     route, name = "<int:pk>/retry/", "retry"
 
     def change(self, failure: FailureGroup) -> str:
-        retried = retry_all(failure, actor=self.actor)
+        retried = retry_all(self.together(failure), actor=self.actor)
         self.log(failure, f"Retried: {retried}.", f"{failure}: {retried}.")
         return change_url(failure)
 
 
 class MuteFailure(SteerFailure):
-    """Leave it out of the dashboard."""
+    """Show the incident after all others, as muted."""
 
     route, name = "<int:pk>/mute/", "mute"
 
     def change(self, failure: FailureGroup) -> str:
-        failure.mute(self.actor)
-        self.log(failure, "Muted.", f"{failure} is muted. The dashboard no longer shows it.")
+        for each in self.together(failure):
+            each.mute(self.actor)
+        self.log(failure, "Muted.", f"{failure} is muted. The dashboard shows it last, until its work is done.")
         return change_url(failure)
 
 
 class UnmuteFailure(SteerFailure):
-    """Tell of it on the dashboard again."""
+    """Show the incident as usual again."""
 
     route, name = "<int:pk>/unmute/", "unmute"
 
     def change(self, failure: FailureGroup) -> str:
-        failure.unmute()
-        self.log(failure, "Unmuted.", f"{failure} is unmuted. The dashboard shows it again.")
+        for each in self.together(failure):
+            each.unmute()
+        self.log(failure, "Unmuted.", f"{failure} is no longer muted.")
         return change_url(failure)

@@ -23,7 +23,7 @@ from moments_app.operator.ask_again import LineName, ask_again, can_ask_again
 from moments_app.operator.context_view import BAR, shown_layers
 from moments_app.operator.diff import word_diff
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
-from moments_app.operator.trace import Round, moments_of, receipt_of, round_of, traced_layers
+from moments_app.operator.trace import Round, moments_of, receipt_of, round_of, traced_layers, traced_markup
 from moments_app.operator.views.session import SessionPage
 from moments_app.recall.query import recall_request_for
 from sessions_app.admin.views.base import may_see, number_in
@@ -96,6 +96,7 @@ class Trace(SessionPage):
             "as_of": self.as_of,
             "problem": problem,
             "layers": layers,
+            "markup": traced_markup(then, now),
             "are_both": len(contexts) == 2,
             "bars": {when: shown_layers(context.layers, pages, budget) for when, context in contexts.items()},
             "counts": {when: lines.count(when) for when in ("same", "then", "now")},

@@ -134,7 +134,7 @@ class ChangeRole(LoginAction):
     def do(self, one: User, by: User) -> None:
         form = RoleForm(self.request.POST)
         if not form.is_valid():
-            raise Refusal("role: choose one of the list.")
+            raise Refusal("role: choose a role from the list.")
         staff.give_role(one, form.cleaned_data["role"], by=by)
 
 

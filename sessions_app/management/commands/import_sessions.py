@@ -33,7 +33,7 @@ class Command(RefusingCommand):
         parser.add_argument("--user", default="", help="user_id of the person, if the file names none")
         add_application(parser)
         parser.add_argument("--agent", default="", help="agent_id of new sessions, if the file names none")
-        parser.add_argument("--dry-run", action="store_true", help="only report what would be added")
+        parser.add_argument("--dry-run", action="store_true", help="only report the number of new messages")
 
     def handle(self, *args: Any, **options: Any) -> str:
         self.progress_wanted = options["verbosity"] > 0

@@ -3,7 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,14 @@ from django.contrib.auth.models import Group, Permission
 from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
 from django.db import connection
+from pytest_django import DjangoDbBlocker
 
 from memory_extras.lab.models import Probe, ProbeResult, PromptTrial
 from moments_app.models import PromptVersion, RetractedItem
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from tests.earlier import test_upgrade as earlier
-from tests.support.other_database import empty_database
+from tests.support.other_database import another_database, connected_to, empty_database
 from tests.support.processes import environment, manage
 
 pytestmark = [pytest.mark.slow(seconds=30), pytest.mark.django_db(transaction=True)]
@@ -60,28 +61,40 @@ WHERE auth_group.name = 'auditors' AND codename IN ('view_probe', 'add_probe');
 """
 
 
-@contextmanager
-def earlier_database() -> Iterator[None]:
-    """Work on a database of the earlier state that has probes."""
+def fill() -> None:
+    """Fill an empty database with the earlier state that has probes."""
     sql = gzip.decompress(STATE.read_bytes()).decode()
-    with empty_database():
-        with connection.cursor() as cursor:
-            cursor.execute(sql)
-            cursor.execute("SET search_path = public")
-            cursor.execute(BEFORE, [json.dumps(WITHDRAWN)])
-        connection.close()
-        yield
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        cursor.execute("SET search_path = public")
+        cursor.execute(BEFORE, [json.dumps(WITHDRAWN)])
+    connection.close()
+
+
+@pytest.fixture(scope="module")
+def upgrade(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[tuple[str, dict[str, int]]]:
+    """The name of an upgraded database, and the content types that it had before, by model."""
+    stack = ExitStack()
+    with django_db_blocker.unblock():
+        name = stack.enter_context(another_database("upgraded"))
+        with connected_to(name):
+            fill()
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT model, id FROM django_content_type WHERE app_label = 'moments_app'")
+                types = dict(cursor.fetchall())
+            ContentType.objects.clear_cache()
+            call_command("migrate", verbosity=0)
+    yield name, types
+    with django_db_blocker.unblock():
+        stack.close()
 
 
 @pytest.fixture
-def upgraded(transactional_db: None) -> Iterator[dict[str, int]]:
-    """The content types of the earlier state, by model, after an upgrade of it."""
-    with earlier_database():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT model, id FROM django_content_type WHERE app_label = 'moments_app'")
-            types = dict(cursor.fetchall())
-        ContentType.objects.clear_cache()
-        call_command("migrate", verbosity=0)
+def upgraded(transactional_db: None, upgrade: tuple[str, dict[str, int]]) -> Iterator[dict[str, int]]:
+    """The content types of the earlier state, by model; the test works on an upgraded copy of it."""
+    name, types = upgrade
+    ContentType.objects.clear_cache()
+    with another_database(template=name) as copy, connected_to(copy):
         yield types
     ContentType.objects.clear_cache()
 
@@ -115,7 +128,8 @@ def test_row_11_an_erasure_after_the_upgrade_leaves_no_probe(upgraded: dict[str,
 
 
 def test_row_33_the_core_alone_keeps_probes_and_warns_until_the_extra_is_installed(transactional_db: None) -> None:
-    with earlier_database():
+    with empty_database():
+        fill()
         core = environment(EXTRAS="")
         assert manage("migrate", **core).returncode == 0
         told = manage("check", "--database", "default", **core).stderr

@@ -329,6 +329,28 @@ TITLES = [
 ]
 
 
+@pytest.mark.parametrize("text", ["4.95 square metres", "-4.95 degrees", "$4.95", "+46 70 123 45 67", "4.)"])
+def test_markdown_shows_numbers_as_they_are(text: str) -> None:
+    assert FORMATS["markdown"].render({"user": [Item(text)]}) == f"## The user\n- {text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("- one", r"\- one"),
+        ("+ one", r"\+ one"),
+        ("4. four", r"4\. four"),
+        ("4) four", r"4\) four"),
+        ("4.", r"4\."),
+        ("-----", r"\-----"),
+        ("title\n===", "title\n  \\==="),
+        ("title\n\n- one", "title\n  \n  \\- one"),
+    ],
+)
+def test_markdown_escapes_what_would_start_a_list_or_a_heading(text: str, written: str) -> None:
+    assert FORMATS["markdown"].render({"user": [Item(text)]}) == f"## The user\n- {written}"
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_row_10_stored_text_stays_text_in_every_format(text: str) -> None:
     layers = {name: list[Item]() for name in ORDER} | {

@@ -3,6 +3,7 @@
 import time
 from datetime import timedelta
 from io import StringIO
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ POISON = "hemlock"
 @pytest.fixture(autouse=True)
 def _circuits(model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 30)
+    monkeypatch.setattr("moments_app.models.circuit.FIRST_PROBE_SECONDS", 30)
 
 
 def asked(name: str, session_id: str = "s1", text: str = "") -> Job:
@@ -345,6 +347,69 @@ class TestOnePersonsText:
         Job.objects.update(queued_at=long_ago)
         assert ran(send_probe()).status == "failed"
         assert circuit().is_open and not Job.objects.open().exists()
+
+
+class TestIsolation:
+    """A person whose calls fail while others are answered keeps nobody waiting."""
+
+    @pytest.fixture
+    def bad(self, model_server: OpenAIServer) -> Job:
+        """The job of a person whose text always fails, after somebody else was answered."""
+        model_server.always(fails_on(POISON, behave.error(500)))
+        job = ran(asked("ada", text=POISON))
+        assert ran(asked("bo")).status == "completed"
+        return job
+
+    def again(self, job: Job) -> Job | None:
+        Job.objects.filter(pk=job.pk).update(run_after=timezone.now())
+        return run_job(job.job_id)
+
+    def test_row_50_one_failure_of_somebody_else_and_theirs_hold_nobody(
+        self, model_server: OpenAIServer, bad: Job
+    ) -> None:
+        for name in ("cy", "dora"):
+            model_server.queue(behave.error(500))
+            assert not ran(asked(name)).is_held
+            self.again(bad)
+            assert not Circuit.objects.open().exists()
+            assert ran(asked(f"{name} and a friend")).status == "completed"
+
+    def test_row_50_an_answer_to_them_ends_it(self, model_server: OpenAIServer, bad: Job) -> None:
+        assert circuit().isolated == [bad.subject]
+        assert ran(asked("ada", session_id="s2")).status == "completed"
+        assert circuit().isolated == []
+
+    def test_row_50_an_outage_holds_them_with_everybody_else(self, model_server: OpenAIServer, bad: Job) -> None:
+        model_server.always(behave.error(503))
+        for name in ("cy", "dora"):
+            ran(asked(name))
+        assert circuit().is_open
+        for name in ("ada", "bo"):
+            assert ran(asked(name, session_id="s2")).is_held
+
+    @pytest.mark.slow
+    def test_row_50_they_are_no_probe_while_anybody_else_waits(self, model_server: OpenAIServer, bad: Job) -> None:
+        model_server.always(behave.error(503))
+        others = [ran(asked(name)) for name in ("cy", "dora")]
+        ran(asked("ada", session_id="s2"))
+        probes = [ran(send_probe()) for _ in range(4)]
+        assert {job.subject for job in probes} == {job.subject for job in others}
+        assert all(job.pk != after.pk for job, after in pairwise(probes))
+
+    @pytest.mark.slow
+    def test_row_50_their_new_jobs_take_no_probe_from_others(self, model_server: OpenAIServer) -> None:
+        opened(model_server)
+        Circuit.objects.update(next_probe_at=timezone.now())
+        assert ran(asked("ada", session_id="s2")).is_held
+        Job.objects.filter(session__session_id="s2").delete()
+        assert circuit().is_probe_due, "for a job that waits already"
+
+    def test_row_50_an_outage_of_two_people_ends_with_a_probe_after_seconds(
+        self, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("moments_app.models.circuit.FIRST_PROBE_SECONDS", 3)
+        opened(model_server)
+        assert circuit().next_probe_at - circuit().since <= timedelta(seconds=3)
 
 
 class TestQueries:

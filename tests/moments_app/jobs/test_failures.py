@@ -7,13 +7,14 @@ import pytest
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.jobs.retry_all import retry_all
+from moments_app.jobs.retry_all import retry_all, try_one
 from moments_app.jobs.runner import run_job
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, KeptExchange
 from moments_app.reports.housekeeping import housekeeping
 from sessions_app.models import UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
+from sessions_app.retention.archive_files import ArchiveError
 from tests.support import openai_server as behave
 from tests.support.openai_server import OpenAIServer
 from tests.support.transcript import talk
@@ -46,7 +47,7 @@ def test_failures_of_one_cause_are_one_with_its_jobs_and_calls(model_server: Ope
     jobs = failed("ada", "bo", "cy")
     [failure] = FailureGroup.objects.with_stalled()
     assert (failure.process, failure.engine, failure.kind) == ("build_moments", ENGINE, "invalid_answer")
-    assert (failure.stalled, failure.people, failure.count) == (3, 3, 6)  # each is asked twice
+    assert (failure.stalled, failure.count) == (3, 6)  # each is asked twice
     assert {job.failure_id for job in jobs} == {failure.pk}
     assert EngineCall.objects.filter(failure=failure).count() == 6
     assert sum(count for _, count in failure.by_hour()) == 6
@@ -72,23 +73,45 @@ def test_defects_and_failed_steps_are_told_by_their_place_and_once(monkeypatch: 
     assert failure.place.startswith("KeyError in fail, line") and "hemlock" not in failure.error
 
 
+def test_an_archive_that_is_damaged_is_no_bug(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ArchiveError("The file is missing.")
+
+    monkeypatch.setattr("moments_app.moments.build.BuildMoments.claim", fail)
+    failed("ada")
+    assert FailureGroup.objects.get().kind == "archive"
+
+
 @pytest.mark.slow
 def test_retrying_all_of_one_makes_its_jobs_due_and_it_is_over(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     jobs = failed("ada", "bo")
     failure = FailureGroup.objects.get()
     model_server.always(behave.answer_well)
-    assert str(retry_all(failure, actor="operator:eve")) == "2 jobs due now"
-    assert not FailureGroup.objects.with_stalled().get().stalled
+    assert str(retry_all([failure], actor="operator:eve")) == "2 jobs due now"
+    assert FailureGroup.objects.with_stalled().get().stalled == 2, "it is over when its work is done"
     assert [run_job(job.job_id).status for job in jobs] == ["completed"] * 2  # type: ignore[union-attr]
-    assert str(retry_all(failure, actor="operator:eve")) == "0 jobs due now"
+    assert not FailureGroup.objects.with_stalled().get().stalled
+    assert str(retry_all([failure], actor="operator:eve")) == "0 jobs due now"
+
+
+@pytest.mark.slow
+def test_one_job_tests_whether_the_cause_is_gone(model_server: OpenAIServer) -> None:
+    model_server.always(behave.content("no"))
+    failed("ada", "bo")
+    job = try_one([FailureGroup.objects.get()])
+    assert job is not None and run_job(job.job_id).status == "failed"  # type: ignore[union-attr]
+    model_server.always(behave.answer_well)
+    job = try_one([FailureGroup.objects.get()])
+    assert job is not None and run_job(job.job_id).status == "completed"  # type: ignore[union-attr]
+    assert FailureGroup.objects.with_stalled().get().stalled == 1
 
 
 def test_a_job_whose_work_another_has_taken_up_is_not_needed(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     [job] = failed("ada")
     Job.objects.request("build_moments", job.session, requested_by="test", force=True)
-    retried = retry_all(FailureGroup.objects.get(), actor="operator:eve")
+    retried = retry_all([FailureGroup.objects.get()], actor="operator:eve")
     assert (retried.jobs, retried.not_needed, retried.left) == (0, 1, 0)
 
 
@@ -98,7 +121,7 @@ def test_retrying_all_has_the_engine_tried(model_server: OpenAIServer, monkeypat
     failed("ada")
     before = Circuit.objects.get()
     assert before.is_open and not before.is_probe_due
-    retry_all(FailureGroup.objects.get(), actor="operator:eve")
+    retry_all([FailureGroup.objects.get()], actor="operator:eve")
     assert Circuit.objects.get().is_probe_due
 
 

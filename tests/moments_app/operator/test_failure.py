@@ -1,11 +1,13 @@
 """Failures as an operator sees them: each cause once, whom it hit, what waits, and what is to be done."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.engines.interface import CallRecord, Exchange
@@ -39,57 +41,120 @@ def press(client: Client, failure: FailureGroup, button: str) -> int:
     return client.post(reverse(f"admin:moments_app_failuregroup_{button}", args=[failure.pk])).status_code
 
 
-def test_the_dashboard_says_in_a_sentence_what_is_wrong_and_what_to_do(root: Client) -> None:
+def answered(name: str) -> None:
+    """A call about a person that was answered."""
+    session = talk(UserProfile.objects.ensure(name), 30)
+    job = Job.objects.request("build_moments", session, requested_by="append")
+    CALLS.keep(CallRecord("moment-builder", ENGINE, 5), job=job)
+    Job.objects.filter(pk=job.pk).update(status="completed")
+
+
+def test_the_dashboard_has_a_card_that_says_what_is_wrong_what_is_lost_and_what_to_do(root: Client) -> None:
     failure = fail("ada", "bo", "cy")
     shown = page(root, INDEX)
-    assert (
-        f"build_moments has failed for 0\xa0minutes (invalid answer, {ENGINE}): 3 unfinished jobs of 3 people. Read one"
-        in shown
-    )
-    assert "of the failed answers, change the prompt or the model, then press Retry all." in shown
-    assert "failed for good" not in shown  # the sentence has counted them
+    assert shown.count('<li class="rem-incident">') == 1
+    assert f"<h3>{ENGINE} gives invalid answers</h3>" in shown
+    assert "3 failed, 0 waiting jobs" in shown and "3 people: " in shown and ">ada</a>" in shown
+    assert "If nobody acts, these stay missing: moments of new messages (3 jobs)." in shown
+    assert "Read a failed answer, and change the prompt or the model. Then press Try one" in shown
+    assert "failed permanently" not in shown  # the card has counted them
     assert change_url(failure) in shown
-    assert "model calls failed today" not in shown  # its cause is told
+    assert "All is well" not in shown
 
 
-def test_the_sentence_counts_those_who_have_nothing_to_do_with_it(root: Client, bo: UserProfile) -> None:
-    fail("ada", kind="unavailable", error="It is away.")
-    circuit = Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True)
-    other = Job.objects.request("build_moments", talk(bo, 30), requested_by="append")
-    Job.objects.filter(pk=other.pk).update(circuit=circuit)
+def test_row_50_the_dashboard_names_the_person_if_others_are_answered(root: Client) -> None:
+    fail("ada", kind="rejected", error="It answered with status 400.")
+    answered("calvin")
+    again = CallRecord("moment-builder", ENGINE, 5, error_kind="rejected", error="It answered with status 400.")
+    CALLS.keep(again, job=Job.objects.get(user__user_id="ada"))
     shown = page(root, INDEX)
-    assert "1 unfinished job of 1 person; 1 job, no matter whose, on hold until the engine responds." in shown
+    assert "<h3>Calls about ada fail</h3>" in shown
+    assert "The same prompt for calvin was answered at " in shown
+    assert "Don&#x27;t wait for the engine" in shown and "is retried automatically" not in shown
+
+
+@pytest.mark.slow
+def test_unfinished_work_is_shown_however_many_newer_failures_are_resolved(root: Client) -> None:
+    fail(*(f"person-{number}" for number in range(8)), kind="rejected", error="It answered with status 400.")
+    FailureGroup.objects.update(last_seen_at=timezone.now() - timedelta(hours=1))
+    for number in range(10):
+        FailureGroup.objects.create(process=f"process-{number}", engine=ENGINE, kind="timeout", count=1)
+    shown = page(root, INDEX)
+    assert f"<h3>{ENGINE} rejects texts</h3>" in shown and "8 failed, 0 waiting jobs" in shown
+    assert "process-9" not in shown  # no work waits for it
+
+
+@pytest.mark.slow
+def test_a_failure_of_now_whose_jobs_are_held_is_not_resolved(root: Client) -> None:
+    failure = fail("ada", kind="unavailable", error="It is away.")
+    circuit = Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True, reason="unavailable")
+    for number in range(8):
+        session = talk(UserProfile.objects.ensure(f"person-{number}"), 30)
+        job = Job.objects.request("build_moments", session, requested_by="append")
+        Job.objects.filter(pk=job.pk).update(circuit=circuit, held_by="circuit")
+    Job.objects.filter(failure=failure).update(status="completed")
+    shown = page(root, INDEX)
+    assert f"<h3>{ENGINE} can&#x27;t be reached</h3>" in shown and "0 failed, 8 waiting jobs" in shown
+    assert "jobs unfinished" in page(root, change_url(failure)) and "unfinished" in page(root, list_url(FailureGroup))
+
+
+@pytest.mark.slow
+def test_one_outage_is_one_card_that_tells_of_each_job_once(root: Client, bo: UserProfile) -> None:
+    failure = fail("ada", kind="unavailable", error="It is away.")
+    for process in ("form_memories", "roll_summary", "settle"):
+        session = talk(UserProfile.objects.ensure(process), 30)
+        job = Job.objects.request(process, session, requested_by="append")
+        other = FailureGroup.objects.find(job, process, "unavailable", engine=ENGINE)
+        other.add("It is away.")
+        Job.objects.filter(pk=job.pk).update(status="failed", failure=other)
+    circuit = Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True, reason="unavailable")
+    held = Job.objects.request("build_moments", talk(bo, 30), requested_by="append")
+    Job.objects.filter(pk=held.pk).update(circuit=circuit, held_by="circuit")
+    shown = page(root, INDEX)
+    assert shown.count('<li class="rem-incident">') == 1
+    assert "4 failed, 1 waiting job<" in shown and "5 people: " in shown
     assert "The circuit" not in shown  # it is told once
+    assert press(root, failure, "retry") == 302
+    assert not Job.objects.filter(status="failed").exists()  # of all processes
 
 
-def test_the_alarm_is_over_when_all_was_tried_again(root: Client) -> None:
+def test_the_card_stays_until_the_work_is_done(root: Client) -> None:
     failure = fail("ada", "bo")
     assert press(root, failure, "retry") == 302
     assert set(Job.objects.values_list("status", flat=True)) == {"queued"}
     shown = page(root, INDEX)
-    assert "build_moments has failed" not in shown and "failed today" not in shown
-    assert "2 jobs due now" in shown
+    assert "0 failed, 2 waiting jobs" in shown and "2 jobs due now" in shown
+    Job.objects.update(status="completed")
+    shown = page(root, INDEX)
+    assert "rem-incident" not in shown
+
+
+def test_one_job_is_tried_and_its_page_opens(root: Client) -> None:
+    failure = fail("ada", "bo")
+    assert press(root, failure, "try") == 302
+    assert sorted(Job.objects.values_list("status", flat=True)) == ["failed", "queued"]
 
 
 @pytest.mark.slow
-def test_a_failure_that_somebody_muted_is_told_no_more_until_it_is_unmuted(root: Client) -> None:
+def test_a_muted_incident_stays_on_the_dashboard(root: Client) -> None:
     failure = fail("ada")
     assert press(root, failure, "mute") == 302
-    assert "build_moments has failed" not in page(root, INDEX)
+    shown = page(root, INDEX)
+    assert "rem-incident-muted" in shown and ">muted</span>" in shown and f"{ENGINE} gives invalid answers" in shown
     assert "operator:root" in page(root, change_url(failure))
     assert press(root, failure, "unmute") == 302
-    assert "build_moments has failed" in page(root, INDEX)
+    assert "rem-incident-muted" not in page(root, INDEX)
 
 
 @pytest.mark.slow
 def test_its_page_says_what_they_share_and_what_is_not_remembered(root: Client) -> None:
     failure = fail("ada", "bo")
-    Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True)
+    circuit = Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True, reason="invalid_answer")
     shown = page(root, change_url(failure))
     assert "Endpoint" in shown and f"{ENGINE} (all)" in shown
     assert "ada</a> (1)" in shown and "bo</a> (1)" in shown
     assert "60 turns without a moment in 2 sessions" in shown
-    assert "including jobs of people who are not affected by the failure" in shown and "Try now" in shown
+    assert change_url(circuit) in shown and "has not been called since" in shown and "Try now" in shown
     job = Job.objects.first()
     assert job is not None and change_url(job) in shown
     assert change_url(failure) in page(root, change_url(job)) and "0–29</a> not read yet" in page(root, change_url(job))
@@ -119,15 +184,16 @@ def test_what_was_said_is_shown_to_those_who_may_read_people_and_noted(root: Cli
 
 def test_trying_all_again_is_asked_about_with_how_many_it_reaches(root: Client) -> None:
     shown = page(root, change_url(fail("ada", "bo", "cy")))
-    assert "Retry all…" in shown and "Up to 500 failed jobs" in shown
+    assert "Retry all…" in shown and "Up to 500 failed jobs of this incident" in shown
     assert re.search(r'<details class="rem-confirm">(?:(?!</details>).)*Retry 3 jobs</button>', shown, re.S)
 
 
 def test_row_18_a_viewer_sees_it_and_changes_nothing() -> None:
     failure = fail("ada")
     viewer = operator("view_")
-    assert "Retry all…" not in page(viewer, change_url(failure))
-    assert [press(viewer, failure, button) for button in ("retry", "mute", "unmute")] == [403] * 3
+    shown = page(viewer, change_url(failure))
+    assert "Retry all…" not in shown and "</button>" not in shown[shown.index("Incident") : shown.index("In common")]
+    assert [press(viewer, failure, button) for button in ("try", "retry", "mute", "unmute")] == [403] * 4
     assert Job.objects.get().status == "failed"
     assert Permission.objects.filter(codename="view_failuregroup").exists()
 

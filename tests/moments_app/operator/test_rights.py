@@ -26,6 +26,7 @@ from moments_app.models import (
 from sessions_app.models import ApiKey, Message, Session, UserProfile
 from tests.support.every_page import Address, every_address
 from tests.support.furnished import furnish
+from tests.support.kept_rows import KeptRows
 from tests.support.operator import operator
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -94,8 +95,8 @@ def clients() -> Callable[[str, Address], Client]:
 
 @pytest.mark.slow(seconds=10)
 @pytest.mark.parametrize("role", ["viewers", "editors", "administrators", NO_ROLE])
-def test_row_35_a_page_shows_rows_of_a_table_to_those_who_may_see_that_table(role: str) -> None:
-    furnish()
+def test_row_35_a_page_shows_rows_of_a_table_to_those_who_may_see_that_table(role: str, kept_rows: KeptRows) -> None:
+    kept_rows.have("furnished", furnish)
     mark()
     client, shown, leaks = clients(), set(), []
     for address in pages_that_show_more():

@@ -181,9 +181,9 @@ class TestTranscript:
         shown = page(root, change_url(built))
         assert build(built).status == Job.Status.COMPLETED
         built.refresh_from_db()
-        assert shown.index("Live turns start here") < shown.index("The next build keeps")
-        assert shown.index(f'id="turn-{built.live_from_sequence - 1}"') < shown.index("The next build keeps")
-        assert shown.index("The next build keeps") < shown.index(f'id="turn-{built.live_from_sequence}"')
+        assert shown.index("Live turns start here") < shown.index("stay live after the next build")
+        assert shown.index(f'id="turn-{built.live_from_sequence - 1}"') < shown.index("stay live after the next build")
+        assert shown.index("stay live after the next build") < shown.index(f'id="turn-{built.live_from_sequence}"')
 
     @pytest.mark.slow
     def test_one_jumps_to_a_turn(self, root: Client, built: Session) -> None:

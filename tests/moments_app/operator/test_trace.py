@@ -57,6 +57,11 @@ def lines(shown: str, *whens: str) -> str:
     return "".join(match[0] for match in found if match[1] in whens)
 
 
+def tokens(when: str, shown: list[str]) -> list[int]:
+    """The tokens of one of the contexts, in texts such as "12 tokens then, 15 now"."""
+    return [int(match[1]) for text in shown if (match := re.search(rf"(\d+)(?: tokens)? {when}", text))]
+
+
 def test_it_shows_what_the_model_saw_what_it_would_see_now_and_the_difference(
     root: Client, service: Api, ada: UserProfile
 ) -> None:
@@ -71,6 +76,25 @@ def test_it_shows_what_the_model_saw_what_it_would_see_now_and_the_difference(
     assert "Turn 3 is about" in lines(shown, "same")
     assert "The difference: 1 only then, 1 only now" in shown
     assert "tokens then" in shown and "did not report which context" not in shown
+
+
+def test_the_tokens_of_lines_markup_and_layers_add_up(root: Client, service: Api, ada: UserProfile) -> None:
+    Entity.objects.create(user=ada, kind="task", title="Order the felt")
+    talk(ada, 4)
+    session = asked(service)
+    Entity.objects.all().delete()
+    shown = page(root, url(session), turn=5)
+    for when in ("then", "now"):
+        sizes = []
+        for layer in re.findall(r'<section class="rem-traced".*?</section>', shown, re.DOTALL):
+            [size] = tokens(when, re.findall(r'<span class="rem-chip">(.*?)</span>', layer))
+            markup = tokens(when, re.findall(r"Headings and markup of this layer: (.*?)</p>", layer))
+            own = re.findall(r"<span>(\d+) tokens</span>", lines(layer, "same", when))
+            assert sum(map(int, own)) + sum(markup) == size
+            sizes.append(size)
+        assert len(sizes) >= 4
+        [whole] = tokens(when, re.findall(r'<h2 id="rem-saw">(.*?)</h2>', shown))
+        assert sum(sizes) + sum(tokens(when, re.findall(r"Markup around the layers: (.*?)</p>", shown))) == whole
 
 
 def test_the_memory_of_a_day_is_asked_in_place_of_that_of_now_and_the_links_carry_it(

@@ -35,6 +35,7 @@ from moments_app.models import (
     TurnEmbedding,
     Word,
 )
+from moments_app.models import summary as summaries
 from moments_app.provenance.retract import CannotRetract, preview, retract
 from moments_app.provenance.retract_items import Named, retract_items
 from moments_app.provenance.undo import undo_retraction
@@ -522,9 +523,11 @@ class TestArchived:
     """What was made of archived turns, whose texts are in files, is made of them again."""
 
     @pytest.fixture
-    def session(self, ada: UserProfile, archive_folder: Path) -> Session:
+    def session(self, transactional_db: None, archive_folder: Path, kept_rows: KeptRows) -> Session:
         """Formed and built at once; the first of the two moments is archived."""
-        session = retained(remembered(self.tell(ada)), 24)
+        told = f"told, with a window of {summaries.WINDOW} turns"
+        kept_rows.have(told, lambda: remembered(self.tell(UserProfile.objects.ensure("ada"))))
+        session = retained(Session.objects.get(session_id="s1"), 24)
         assert preview(session, [40]).lost == ""
         return session
 

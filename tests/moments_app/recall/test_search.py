@@ -16,8 +16,9 @@ from django.utils import timezone
 
 from moments_app.context.assemble import preview
 from moments_app.context.request import ContextRequest
+from moments_app.jobs.runner import run_job
 from moments_app.migrations._vector_search import EXACT
-from moments_app.models import EmbeddingModel, EngineCall, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
+from moments_app.models import EmbeddingModel, EngineCall, Job, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
 from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall import accesses
@@ -25,6 +26,7 @@ from moments_app.recall.request import MOST_WORDS, RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.search import READ_AHEAD, SPARE, Hits, rank, recall
 from moments_app.recall.words import query_words
+from moments_app.sessions.settle import Settle
 from moments_app.turns import served_lines
 from sessions_app.models import ApiKey, Session, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -35,7 +37,7 @@ from tests.support.api import Api
 from tests.support.jobs import count, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import note, shard
-from tests.support.transcript import START
+from tests.support.transcript import START, arrived_when_said
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -336,6 +338,23 @@ class TestOrder:
         say(ada, "The harpsichord has a new string.", session_id="strings")
         texts = [result.content for result in found(ada, "harpsichord", "turn")]
         assert sorted(texts) == ["Noted.", "The harpsichord has a new string.", "The harpsichord is tuned  on Friday."]
+
+    @pytest.mark.usefixtures("forming")
+    def test_what_several_settled_conversations_say_is_there_once(self, ada: UserProfile) -> None:
+        for number in range(5):
+            day = START + timedelta(days=number)
+            texts = [f"The weather of day {number} is fine.", "Noted.", "I am allergic to hazelnuts.", "Noted."]
+            batch = [
+                NewMessage(role=role, content=text, created_at=day)
+                for role, text in zip(["user", "assistant"] * 2, texts, strict=True)
+            ]
+            append(ada, f"talk-{number}", batch)
+        for session in Session.objects.all():
+            arrived_when_said(session)
+            run_job(Job.objects.request(Settle.name, session, requested_by="test").job_id)
+        assert MemoryAtom.objects.filter(content="User: I am allergic to hazelnuts.").exists()
+        texts = contents(ada, "What am I allergic to?")
+        assert [text for text in texts if "allergic" in text] == ["I am allergic to hazelnuts."]
 
 
 class TestCounts:

@@ -1,5 +1,6 @@
 """`append`, called as a function and over HTTP by many at once."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append, messages_appended
 from sessions_app.transcript.store import WRITTEN
 from tests.support.api import Api
@@ -156,6 +159,21 @@ def test_external_ids_of_different_sessions_do_not_meet(ada: UserProfile, bo: Us
     for user, session_id in ((ada, "s1"), (ada, "s2"), (bo, "s1")):
         assert append(user, session_id, [NewMessage("user", "x", external_id="a")]).messages[0][1]
     assert Message.objects.count() == 3
+
+
+def test_a_known_id_is_found_by_reading_each_message_once_at_most(ada: UserProfile) -> None:
+    session = talk(ada, 300)
+    with connection.cursor() as cursor:  # as in a new database, for a minute
+        cursor.execute("DELETE FROM pg_statistic WHERE starelid = 'sessions_app_message'::regclass")
+    with acting_for("ada", application=DEFAULT):
+        plan = Message.objects.sent_as([(ada.pk, session.pk, "m-1")]).explain(format="json", analyze=True)
+    assert rows_read(json.loads(plan)[0]["Plan"]) <= 300
+
+
+def rows_read(plan: dict[str, Any]) -> int:
+    """Return how many rows the steps of a plan read."""
+    own = sum(plan.get(name, 0) for name in ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Join Filter"))
+    return int(own * plan["Actual Loops"]) + sum(rows_read(step) for step in plan.get("Plans", []))
 
 
 def test_a_failing_listener_undoes_the_whole_append(ada: UserProfile) -> None:

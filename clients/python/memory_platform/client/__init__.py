@@ -12,6 +12,15 @@ for that. `Client` and `AsyncClient` hold the connections, and `call` any operat
 
 from memory_platform.client.asynchronous import AsyncClient, AsyncMemory
 from memory_platform.client.blocking import Client, Memory
-from memory_platform.client.errors import MemoryPlatformError, Refused, Unreachable
+from memory_platform.client.errors import CannotStart, MemoryPlatformError, Refused, Unreachable
 
-__all__ = ["AsyncClient", "AsyncMemory", "Client", "Memory", "MemoryPlatformError", "Refused", "Unreachable"]
+__all__ = [
+    "AsyncClient",
+    "AsyncMemory",
+    "CannotStart",
+    "Client",
+    "Memory",
+    "MemoryPlatformError",
+    "Refused",
+    "Unreachable",
+]

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 from typing import Any, Self, cast
 from urllib.parse import quote
 
@@ -22,9 +23,14 @@ class AsyncClient:
     Args:
         url: of the site; by default MEMORY_URL of the environment, else http://localhost:8000.
         key: an API key; by default MEMORY_KEY of the environment.
+        embedded: run a site on this machine instead, and wait until it serves. The value is the folder for its data;
+            True is DATA_DIR of the environment, else `.data`. The last client that closes or ends stops the site.
         attempts: of a call that comes to nothing.
         timeout: seconds that an answer may take.
         http: an HTTP client of the caller's, who closes it; its settings stay.
+
+    Raises:
+        CannotStart: the embedded site does not start.
     """
 
     def __init__(
@@ -32,15 +38,25 @@ class AsyncClient:
         url: str | None = None,
         key: str | None = None,
         *,
+        embedded: bool | str | Path = False,
         attempts: int = 5,
         timeout: float = 30.0,
         http: httpx2.AsyncClient | None = None,
     ) -> None:
+        self._site = None
+        if embedded:
+            from memory_platform.client.embedded import Site  # which needs Linux or macOS
+
+            folder = (os.environ.get("DATA_DIR") or ".data") if embedded is True else embedded
+            self._site = Site(Path(folder))
+            url, key = self._site.url, self._site.key
         site = url or os.environ.get("MEMORY_URL") or "http://localhost:8000"
         self._base = f"{site.rstrip('/')}/api/v1/"
         self._headers = {"Authorization": f"Bearer {key or os.environ['MEMORY_KEY']}"}
         self._attempts = attempts
-        self._http, self._is_ours = http or httpx2.AsyncClient(timeout=timeout), http is None
+        # No proxy of the environment reaches this machine.
+        self._http = http or httpx2.AsyncClient(timeout=timeout, trust_env=not embedded)
+        self._is_ours = http is None
 
     async def __aenter__(self) -> Self:
         return self
@@ -49,9 +65,11 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections, and stop the embedded site unless others use it."""
         if self._is_ours:
             await self._http.aclose()
+        if self._site:
+            self._site.close()
 
     async def call(self, method: str, path: str, *, repeatable: bool | None = None, **sent: Any) -> Any:
         """Call an operation of the REST interface.
@@ -100,7 +118,7 @@ class AsyncMemory:
         session_id: of the conversation, where a call names no other.
         agent_id: your id of the assistant.
         client: whose connections are used, say for several people; it is not closed with this.
-        options: of an `AsyncClient` of its own: `url`, `key`, …
+        options: of an `AsyncClient` of its own: `url`, `key`, `embedded`, …
     """
 
     def __init__(

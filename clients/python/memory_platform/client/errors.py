@@ -13,6 +13,10 @@ class Unreachable(MemoryPlatformError):
     """No answer came, however often it was asked; the message says why. The call may have been carried out."""
 
 
+class CannotStart(MemoryPlatformError):
+    """The embedded site did not start. The message says why."""
+
+
 class Refused(MemoryPlatformError):
     """The platform refused the call.
 

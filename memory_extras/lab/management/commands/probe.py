@@ -22,7 +22,7 @@ class Command(RefusingCommand):
         parser.add_argument("--session", metavar="SESSION_ID", help="only the probes asked in this session")
         add_application(parser)
         parser.add_argument(
-            "--threshold", type=float, default=1.0, metavar="SHARE", help="share of the probes that must be met; 1: all"
+            "--threshold", type=float, default=1.0, metavar="SHARE", help="share of the probes that must pass; 1: all"
         )
 
     def handle(self, *args: Any, **options: Any) -> str:

@@ -28,6 +28,8 @@ from tests.support.transcript import talk, turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+ROLES = ["user", "assistant"] * 2
+
 
 def test_an_openai_client_that_is_pointed_here_has_memory(client: Client, upstream: OpenAIServer) -> None:
     UserProfile.objects.create(user_id="ada", summary="Ada restores kilns in Turin.")
@@ -65,6 +67,36 @@ def test_a_client_without_history_gets_the_newest_turns(
     assert [message["role"] for message in sent] == ["system", "system", *["user", "assistant"] * 2, "user"]
     assert sent[1]["content"] == "Be brief."
     assert stored(6)[4:] == [("user", "And now?"), ("assistant", "Noted.")]
+
+
+def test_a_client_without_headers_has_a_session_for_each_chat(site: str, key: str, upstream: OpenAIServer) -> None:
+    bees, kilns = chats = [["I keep bees."], ["I restore kilns."]]
+    with openai.OpenAI(base_url=f"{site}/v1", api_key=key, max_retries=0) as client:
+        for question in ("Since when?", "Why?"):
+            for chat in chats:
+                history = [{"role": role, "content": text} for role, text in zip(ROLES, chat, strict=False)]
+                instructions = {"role": "system", "content": f"Answer after {len(chat)} turns."}
+                answer = ask(client, instructions, *history, user="ada")
+                chat += [answer.choices[0].message.content, question]
+        ask(client, "I keep bees.", user="bob")
+    of_bees, of_kilns = Session.objects.filter(user__user_id="ada").order_by("pk")
+    assert [text for _, text in stored(4, of_bees.session_id)] == bees[:4]
+    assert [text for _, text in stored(4, of_kilns.session_id)] == kilns[:4]
+    [of_bob] = Session.objects.filter(user__user_id="bob")
+    assert stored(2, of_bob.session_id, "bob") == [("user", "I keep bees."), ("assistant", "Noted.")]
+
+
+def test_a_call_that_names_nobody_or_has_no_message_is_refused_without_headers(
+    site: str, key: str, upstream: OpenAIServer
+) -> None:
+    with openai.OpenAI(base_url=f"{site}/v1", api_key=key, max_retries=0) as client:
+        with pytest.raises(openai.BadRequestError) as refused:
+            ask(client, "I keep bees.")
+        assert refused.value.code == "missing_user_id"
+        with pytest.raises(openai.BadRequestError) as refused:
+            ask(client, {"role": "system", "content": "Be kind."}, user="ada")
+        assert refused.value.code == "missing_session_id"
+    assert upstream.requests == []
 
 
 def test_a_stream_comes_part_by_part_as_the_upstream_sends_it(client: Client, upstream: OpenAIServer) -> None:

@@ -56,7 +56,6 @@ def incomplete() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("headers", "status", "code", "named"),
     [
-        ({"X-Session-Id": ""}, 400, "missing_session_id", "X-Session-Id"),
         ({"X-User-Id": ""}, 400, "missing_user_id", "X-User-Id"),
         ({"X-User-Id": "a/b"}, 400, "invalid_header", "X-User-Id"),
         ({"X-Session-Id": "s" * 256}, 400, "invalid_header", "X-Session-Id"),

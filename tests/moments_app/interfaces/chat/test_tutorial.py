@@ -80,6 +80,14 @@ def test_who_follows_the_tutorial_has_a_bot_that_remembers_and_forgets(
     assert accepted["status"] == "accepted"
     assert ["kiln" in moment["summary"] for moment in moments["moments"]] == [True]
     assert "Turin" in profile["summary"]
+    shown = [line for language, text in blocks_in("tutorial.md") if language == "" for line in text.splitlines()]
+    assert (
+        context["context"].splitlines()[-3:] == shown[4:7]
+        and "- user: I am Nora, and I restore kilns in Turin." in shown
+    )
+    told = "".join(text for language, text in blocks_in("tutorial.md") if language == "json")
+    assert json.dumps(moments["moments"][0]["summary"]) in told
+    assert json.dumps(profile["summary"].rpartition(" (")[0])[:-1] in told
 
 
 def test_the_tutorial_names_settings_that_exist() -> None:

@@ -1,0 +1,193 @@
+"""An embedded site: `Memory("nora", embedded=True)` runs the whole platform on this machine while it is in use.
+
+Clients of any number of processes share the site of a folder. Each holds a shared lock, which the kernel releases when
+its process ends. A keeper, `python -m memory_platform.client.embedded`, runs the site. It stops it when it can take the
+lock for itself.
+"""
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+import httpx2
+
+from memory_platform.client.errors import CannotStart
+
+SERVER = "memoryproject"
+USERS, SITE, KEY, LOG = "embedded.users", "embedded.site", "embedded.key", "embedded.log"
+LOOK = 0.2  # seconds between two looks
+_private = partial(os.open, mode=0o600)  # opens files that only this account can read
+_keepers: dict[Path, "subprocess.Popen[bytes]"] = {}  # started by this process
+
+
+class Site:
+    """The use of a folder's site. The first one starts it, and the last one stops it.
+
+    Args:
+        folder: with the data; created if it is missing.
+
+    Raises:
+        CannotStart: the server is not installed, or ends before it serves.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if find_spec(SERVER) is None:
+            raise CannotStart(
+                "embedded=True needs the server, which is not installed. In a clone of its repository, run "
+                "pip install '.[embedded,embeddings]'."
+            )
+        folder = folder.resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        users = (folder / USERS).open("a")
+        try:
+            fcntl.flock(users, fcntl.LOCK_SH)  # waits until a site that is being stopped has ended
+            self.url, self.key = _address(folder), (folder / KEY).read_text()
+        except BaseException:
+            users.close()
+            raise
+        self.close = weakref.finalize(self, _leave, users, folder, os.getpid())  # called at exit at the latest
+
+
+def _address(folder: Path) -> str:
+    """Return the address of the folder's site, which is started unless it runs."""
+    while True:
+        with (folder / SITE).open("a+") as site:
+            if _locked(site):
+                _start(folder, site)
+            site.seek(0)
+            if text := site.read():
+                return str(json.loads(text)["url"])
+        time.sleep(LOOK)  # another process is starting it
+
+
+def _start(folder: Path, site: IO[str]) -> None:
+    """Start a keeper, and wait until the site serves.
+
+    Args:
+        folder: of the site.
+        site: the file for the address, locked; the keeper holds the lock as long as it lives.
+    """
+    site.truncate(0)
+    with open(folder / LOG, "a", opener=_private) as log:
+        keeper = subprocess.Popen(  # noqa: S603 (our own program)
+            [sys.executable, "-m", __name__, str(folder), str(site.fileno())],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[site.fileno()],
+            start_new_session=True,  # Ctrl-C is for this process alone
+        )
+    _keepers[folder] = keeper
+    while not os.fstat(site.fileno()).st_size:
+        if keeper.poll() is not None:
+            raise CannotStart(_last_line(folder / LOG))
+        time.sleep(LOOK)
+
+
+def _leave(users: IO[str], folder: Path, owner: int) -> None:
+    """Stop the site and wait for its end, unless others use it."""
+    if os.getpid() != owner:
+        return  # a forked process ends; it shares the lock of its parent
+    with users:
+        if not _locked(users):
+            fcntl.flock(users, fcntl.LOCK_SH)  # at once if others use it, else when it has been stopped
+            return
+        with (folder / SITE).open() as site:
+            if not _locked(site) and (text := site.read()):
+                os.kill(json.loads(text)["keeper"], signal.SIGTERM)
+                fcntl.flock(site, fcntl.LOCK_SH)
+    if keeper := _keepers.pop(folder, None):
+        keeper.wait()
+
+
+def _locked(file: IO[str]) -> bool:
+    """Lock a file for this use alone; return False if others have it locked. A shared lock is released first."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _last_line(log: Path) -> str:
+    """Return the last line of a log, which says why a program ended."""
+    return (log.read_text().splitlines() or ["The embedded site did not start."])[-1]
+
+
+# --- the keeper ---
+
+
+def keep(folder: Path, site: IO[str]) -> int:
+    """Run the site until no process uses it; return the status to exit with.
+
+    Args:
+        folder: with the data.
+        site: the file for the address.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # The folder's own database, whatever the environment says of another; and the site dies with this process.
+    own = {"DATA_DIR": str(folder), "DATABASE_URL": "", "DJANGO_SETTINGS_MODULE": f"{SERVER}.settings"}
+    environment = os.environ | own | {"MEMORY_PARENT": str(os.getpid())}
+    port = _free_port()
+    run = subprocess.Popen(  # noqa: S603 (our own program)
+        [sys.executable, "-m", SERVER, "run", "--no-demo", "--port", str(port)], env=environment
+    )
+    with (folder / USERS).open("a") as users:
+        try:
+            if _serves(f"http://127.0.0.1:{port}", run):
+                _ensure_key(folder, f"http://127.0.0.1:{port}", environment)
+                json.dump({"url": f"http://127.0.0.1:{port}", "keeper": os.getpid()}, site)
+                site.flush()
+            while run.poll() is None and not _locked(users):
+                time.sleep(LOOK)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            run.send_signal(signal.SIGINT)
+            status = run.wait()
+    return status
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _serves(url: str, run: "subprocess.Popen[bytes]") -> bool:
+    """Wait until the site serves; return False if it ends before."""
+    while run.poll() is None:
+        try:
+            if httpx2.get(f"{url}/healthz", trust_env=False).is_success:
+                return True
+        except httpx2.RequestError:
+            time.sleep(LOOK)
+    return False
+
+
+def _ensure_key(folder: Path, url: str, environment: dict[str, str]) -> None:
+    """Create an API key, unless the folder has one that is valid."""
+    path = folder / KEY
+    if path.exists():
+        known = {"Authorization": f"Bearer {path.read_text()}"}
+        if httpx2.get(f"{url}/api/v1/usage", headers=known, trust_env=False).is_success:
+            return
+    command = [sys.executable, "-m", SERVER, "create_api_key", "embedded", "--scope", "admin"]
+    printed = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    with open(path, "w", opener=_private) as file:
+        file.write(printed.stdout.split()[-1])
+
+
+if __name__ == "__main__":
+    with os.fdopen(int(sys.argv[2]), "w") as opened:
+        sys.exit(keep(Path(sys.argv[1]), opened))

@@ -1,0 +1,231 @@
+"""Incidents: failures grouped by what distinguishes them from calls that succeed."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from moments_app.engines.interface import CallRecord
+from moments_app.models import Circuit, EngineCall, FailureGroup, Job, PromptResource, PromptVersion
+from moments_app.prompts import MOMENT_BUILDER_URI
+from moments_app.reports.incidents import Incident, incident_of, incidents
+from sessions_app.models import UserProfile
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ENGINE = "openai:gpt-4.1-mini"
+
+
+def job_of(name: str, process: str = "build_moments") -> Job:
+    session = talk(UserProfile.objects.ensure(name), 4, session_id=f"{process} of {name}")
+    return Job.objects.request(process, session, requested_by="test")
+
+
+def call(job: Job, kind: str = "", *, engine: str = ENGINE, version: PromptVersion | None = None) -> None:
+    record = CallRecord("moment-builder", engine, 5, error_kind=kind, error=f"{engine} failed." if kind else "")
+    EngineCall.objects.keep(record, job=job, prompt_version=version)
+
+
+def fail(name: str, kind: str = "server_error", *, process: str = "build_moments", times: int = 1, **how: Any) -> Job:
+    """A job of a person whose calls failed, and that waits for a retry."""
+    job = job_of(name, process)
+    for _ in range(times):
+        call(job, kind, **how)
+    failure = FailureGroup.objects.get(process=process, kind=kind, engine=how.get("engine", ENGINE))
+    later = timezone.now() + timedelta(minutes=1)
+    Job.objects.filter(pk=job.pk).update(failure=failure, run_after=later, held_by="backoff", held_since=timezone.now())
+    return job
+
+
+def fail_for_good(name: str, kind: str = "server_error", **how: Any) -> Job:
+    job = fail(name, kind, **how)
+    Job.objects.filter(pk=job.pk).update(status="failed", finished_at=timezone.now())
+    return job
+
+
+def answer(*names: str, **how: Any) -> None:
+    for name in names:
+        job = job_of(name)
+        call(job, **how)
+        Job.objects.filter(pk=job.pk).update(status="completed")
+
+
+def the_only() -> Incident:
+    [incident] = incidents()
+    return incident
+
+
+def test_without_failures_there_is_none(ada: UserProfile) -> None:
+    answer("ada")
+    assert incidents() == []
+
+
+def fail_alone(name: str, *others: str, kind: str = "server_error", **how: Any) -> Job:
+    """A job of a person whose calls fail while others are answered."""
+    job = fail(name, kind, times=2, **how)
+    answer(*others)
+    call(job, kind)
+    return job
+
+
+class TestOnePerson:
+    """The person is the cause if others are answered in between."""
+
+    def test_row_50_the_person_is_named_with_the_call_that_was_answered_for_another(self) -> None:
+        fail_alone("ada", "bo", "cy")
+        incident = the_only()
+        assert incident.cause == "Calls about ada fail"
+        assert incident.evidence.startswith("All 3 calls about ada failed since ")
+        assert "2 calls about 2 other people were answered in this time." in incident.evidence
+        assert "The same prompt for cy was answered at " in incident.evidence
+        assert incident.remedy.startswith("Don't wait for the engine, because it answers others.")
+
+    def test_row_50_all_their_work_is_one_incident_whatever_fails(self) -> None:
+        fail("ada", "timeout", process="form_memories"), fail_alone("ada", "bo")
+        incident = the_only()
+        assert (incident.people, incident.jobs, len(incident.failures)) == (1, 2, 2)
+
+    def test_row_50_chance_failures_of_others_are_an_incident_of_their_own(self) -> None:
+        fail("bo"), fail("cy"), fail_alone("ada", "dora")
+        of_ada, of_engine = sorted(incidents(), key=lambda incident: incident.people)
+        assert (of_ada.cause, list(of_ada.names.values())) == ("Calls about ada fail", ["ada"])
+        assert of_engine.cause == f"{ENGINE} sometimes answers with server errors"
+        assert set(of_engine.names.values()) == {"bo", "cy"}
+        assert of_engine.remedy == "Nothing to do now: the jobs are retried automatically."
+
+    def test_who_was_answered_since_is_no_cause(self) -> None:
+        call(fail_alone("ada", "bo"))
+        assert the_only().cause == f"{ENGINE} sometimes answers with server errors"
+
+    def test_who_failed_in_an_outage_is_no_cause_when_it_is_over(self) -> None:
+        fail_for_good("ada", times=3), fail_for_good("bo", times=3)
+        answer("cy")
+        assert the_only().people == 2
+
+    def test_more_than_a_few_people_share_one(self) -> None:
+        for number in range(5):
+            fail_alone(f"person-{number}", "bo", kind="rejected")
+        assert (the_only().cause, the_only().people) == ("Calls about 5 people fail", 5)
+        assert (len(the_only().names), the_only().more_people) == (3, 2)
+
+    def test_of_a_person_who_is_alone_nobody_knows_the_cause(self) -> None:
+        job = fail("ada", times=2)
+        open_circuit(failing=[job.subject])
+        incident = the_only()
+        assert incident.cause == "Calls about ada fail"
+        assert "the engine may be the cause too" in incident.evidence
+
+
+def open_circuit(*held: Job, engine: str = ENGINE, work: str = "text", **fields: Any) -> Circuit:
+    fields = {"reason": "server_error", "error": f"{engine} answered with status 500."} | fields
+    circuit = Circuit.objects.create(engine=engine, work=work, state="open", **fields)
+    for job in held:
+        Job.objects.filter(pk=job.pk).update(circuit=circuit, held_by="circuit", held_since=timezone.now())
+    return circuit
+
+
+class TestAnEngine:
+    """The engine is the cause if nobody is answered."""
+
+    def test_one_outage_is_one_incident_that_counts_each_job_once(self) -> None:
+        processes = ("build_moments", "form_memories", "roll_summary", "settle")
+        failed = [fail(f"person-{number}", process=process) for number, process in enumerate(processes)]
+        held = [job_of(f"another-{number}") for number in range(22)]
+        open_circuit(*failed, *held, holds_all=True)
+        incident = the_only()
+        assert incident.cause == f"{ENGINE} answers with server errors"
+        assert (incident.jobs, incident.people, incident.failed) == (26, 26, 0)
+        assert incident.evidence == "No call was answered in the last day."
+        assert "Jobs are not lost, and run when it answers. The next test is at " in incident.remedy
+
+    def test_an_endpoint_that_is_away_is_one_incident_for_texts_and_vectors(self, settings: Settings) -> None:
+        settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"base_url": settings.ENGINE.base_url})
+        fail("ada"), fail("bo", process="embed", engine="openai:embedder")
+        open_circuit(holds_all=True), open_circuit(engine="openai:embedder", work="embedding", holds_all=True)
+        assert the_only().cause == f"openai:embedder and {ENGINE} answers with server errors"
+
+    def test_a_failure_with_held_jobs_is_not_over(self) -> None:
+        failure = fail_for_good("ada").failure
+        Job.objects.update(status="completed")
+        open_circuit(*(job_of(f"person-{number}") for number in range(8)), holds_all=True)
+        failure = FailureGroup.objects.with_stalled().get()
+        assert failure.stalled == 8
+        incident = incident_of(failure)
+        assert incident is not None and incident.jobs == 8
+
+    def test_retrying_all_is_suggested_only_after_a_call_was_answered(self) -> None:
+        fail_for_good("ada", "timeout"), fail_for_good("bo", "timeout")
+        assert "Retry all" not in the_only().remedy and "Try one" in the_only().remedy
+        answer("cy")
+        assert the_only().remedy == "The engine answered since. Press Retry all."
+
+    def test_a_rejected_key_is_told_from_an_outage(self) -> None:
+        fail("ada", "credential")
+        open_circuit(holds_all=True, reason="credential")
+        assert the_only().cause == f"{ENGINE} rejects the API key"
+        assert the_only().remedy.startswith("Correct the API key in the settings and restart. The next test is at ")
+
+
+def test_a_prompt_is_the_cause_if_other_prompts_are_answered() -> None:
+    prompt = PromptResource.objects.get(uri=MOMENT_BUILDER_URI)
+    good = prompt.versions.get()
+    bad = PromptVersion.objects.create(resource=prompt, number=2, content="Be wrong.", created_by="operator:eve")
+    answer("ada", version=good)
+    fail("bo", "invalid_answer", version=bad), fail("cy", "invalid_answer", version=bad)
+    incident = the_only()
+    assert incident.cause == f"Version 2 of the prompt {MOMENT_BUILDER_URI} gets invalid answers"
+    assert incident.remedy.startswith("Activate version 1, which got 1 valid answers.")
+
+
+def test_a_bug_is_one_incident_for_all_that_it_stops(ada: UserProfile, bo: UserProfile) -> None:
+    for name, process in (("ada", "build_moments"), ("bo", "form_memories")):
+        job = job_of(name, process)
+        failure = FailureGroup.objects.find(job, process, "defect", place="KeyError in read, line 7 of turns/read.py")
+        Job.objects.filter(pk=job.pk).update(failure=failure, status="failed", finished_at=timezone.now())
+    incident = the_only()
+    assert incident.cause == "A bug in the platform: KeyError in read, line 7 of turns/read.py"
+    assert incident.loss == (
+        "If nobody acts, these stay missing: moments of new messages (1 job), facts from new messages (1 job)."
+    )
+
+
+class TestMuting:
+    """A muted incident is the last, and does not vanish."""
+
+    def test_it_stays_and_is_the_last(self) -> None:
+        fail_for_good("ada", "rejected"), fail("bo", "invalid_answer")
+        FailureGroup.objects.get(kind="rejected").mute("operator:eve")
+        assert [incident.is_muted for incident in incidents()] == [False, True]
+
+    def test_an_outage_that_holds_everybody_is_not_muted(self) -> None:
+        fail("ada")
+        FailureGroup.objects.get().mute("operator:eve")
+        assert the_only().is_muted
+        open_circuit(job_of("bo"), holds_all=True)
+        assert not the_only().is_muted
+
+
+def test_a_job_that_runs_again_keeps_its_incident_open() -> None:
+    job = fail_for_good("ada", "rejected")
+    Job.objects.get(pk=job.pk).restart()
+    assert (the_only().failed, the_only().waiting) == (0, 1)
+    Job.objects.update(status="processing")
+    assert the_only().waiting == 1
+    Job.objects.update(status="completed")
+    assert incidents() == []
+
+
+@pytest.mark.slow
+def test_it_takes_the_same_queries_however_much_failed(django_assert_max_num_queries: Any) -> None:
+    fail_alone("ada", "bo")
+    open_circuit(job_of("cy"), holds_all=True)
+    with django_assert_max_num_queries(7):
+        incidents()
+    for number in range(30):
+        fail(f"person-{number}", "timeout")
+        answer(f"another-{number}")
+    with django_assert_max_num_queries(7):
+        incidents()
