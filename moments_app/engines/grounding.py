@@ -16,9 +16,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Generic
 
-from moments_app.engines import derivable
+from moments_app.engines import derivable, times
 from moments_app.engines.calls.shape import Answer
-from moments_app.engines.english import DAYS, MONTHS
 from moments_app.engines.numbers import in_digits, plain
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
@@ -39,7 +38,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。！？])(\s+)|(\s*\n\s*)")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _NAME = re.compile(r"(?<=[\w,;:)\"'’] )[A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]{2,}")
 _WORD = re.compile(r"[^\W\d_]+")
-_CALENDAR = frozenset((*MONTHS, *DAYS))
+_MONTHS = times.names("month_name")
+_CALENDAR = frozenset((*_MONTHS, *times.names("weekday")))
 _YEAR = r"(?P<year{}>(?:19|20)\d\d)"
 _DAY = r"\b\d\d?(?:st|nd|rd|th|\.)?"
 _DATE = re.compile(
@@ -49,7 +49,7 @@ _DATE = re.compile(
             rf"{_DAY}[./]\d\d?[./]{_YEAR.format(2)}\b",  # 7.3.2026
             rf"{_YEAR.format(3)}年(?:\d\d?月)?(?:\d\d?日)?",
             rf"(?:{_DAY} (?:de )?[^\W\d_]{{3,}},?(?: de)? )?\b{_YEAR.format(4)}\b",  # 7 March 2026, 7 de marzo de 2026
-            rf"(?:{_DAY} (?:of )?)?\b(?:{'|'.join(MONTHS)})\b(?: {_DAY}(?!\d))?(?:,? {_YEAR.format(5)}\b)?",
+            rf"(?:{_DAY} (?:of )?)?\b(?:{'|'.join(_MONTHS)})\b(?: {_DAY}(?!\d))?(?:,? {_YEAR.format(5)}\b)?",
         )
     ),
     re.IGNORECASE,

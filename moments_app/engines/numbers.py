@@ -25,18 +25,39 @@ _PIECES = re.compile(r"(hundert|tausend|und)")
 
 def plain(text: str) -> str:
     """Return a text in lower case, without accents."""
+    if text.isascii():
+        return text.lower()
     folded = unicodedata.normalize("NFKD", text.casefold())
     return unicodedata.normalize("NFC", "".join(one for one in folded if not unicodedata.combining(one)))
 
 
 def in_digits(text: str, languages: Collection[str]) -> str:
     """Return a text in plain letters, with its number words as digits."""
-    text = _CHINESE.sub(lambda match: str(_chinese(match[0])), plain(text))
-    result, end = "", 0
-    for run in _runs(text, _values((*languages, *_BY_SCRIPT))):
-        result += text[end : run[0].start] + " ".join(map(str, _numbers(run)))
-        end = run[-1].end
-    return result + text[end:]
+    return _in_digits(plain(text), [], languages)[0]
+
+
+def placed_digits(text: str, languages: Collection[str]) -> tuple[str, list[int]]:
+    """Return what `in_digits` does, and the places in the text that its characters, and its end, come from."""
+    letters = text.lower() if text.isascii() else [plain(one) for one in text]
+    places = [place for place, written in enumerate(letters) for _ in written]
+    return _in_digits("".join(letters), [*places, len(text)], languages)
+
+
+def _in_digits(text: str, places: list[int], languages: Collection[str]) -> tuple[str, list[int]]:
+    chinese = [(match.start(), match.end(), str(_chinese(match[0]))) for match in _CHINESE.finditer(text)]
+    text, places = _replaced(text, places, chinese)
+    runs = _runs(text, _values((*languages, *_BY_SCRIPT)))
+    return _replaced(text, places, [(run[0].start, run[-1].end, " ".join(map(str, _numbers(run)))) for run in runs])
+
+
+def _replaced(text: str, places: list[int], parts: Iterable[tuple[int, int, str]]) -> tuple[str, list[int]]:
+    """Return a text with other words for some of its parts, and the places with those of these parts."""
+    result, left, last = "", list[int](), 0
+    for start, end, instead in parts:
+        result += text[last:start] + instead
+        left += [*places[last:start], *places[start : start + 1] * len(instead)]
+        last = end
+    return result + text[last:], left + places[last:]
 
 
 class _Number:

@@ -15,7 +15,7 @@ from django.db import models
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from moments_app.engines.statements import kind_of, since_in, statement_of, worth_of
+from moments_app.engines.statements import kind_of, plan_ends, since_in, statement_of, worth_of
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
 from moments_app.models.stream import LESSONS, MemoryStream
@@ -120,6 +120,10 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
     def holding(self) -> Self:
         """Return what holds, as far as is known now."""
         return self.filter(state__in=[MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
+
+    def past_plans(self) -> Self:
+        """Return the plans whose day is over, and that are still held."""
+        return self.holding().filter(kind=MemoryAtom.Kind.PLAN, valid_until__lte=timezone.now())
 
     def as_of(self, time: datetime) -> Self:
         """Return what was known at a time to hold then: said by then, and of no end had anybody said anything."""
@@ -459,7 +463,7 @@ class MemoryAtom(Searched):
         super().save(*args, **kwargs)
 
     def describe(self) -> Self:
-        """Set the subject, attribute, value, start, kind and worth, which are read from the text."""
+        """Set the subject, attribute, value, start, kind, worth, and the end of a plan. They are read from the text."""
         self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
         if self.attribute in OF_PROFILE:
             self.value = _text_of(self.attribute, self.content)[:255]
@@ -474,6 +478,8 @@ class MemoryAtom(Searched):
         self.worth = worth_of(self.content)
         if self.kind == self.Kind.OTHER:
             self.kind = self.Kind.LESSON if self.stream.name == LESSONS else kind_of(self.content)
+        if self.kind == self.Kind.PLAN and not said and self.valid_until is None:
+            self.valid_until = plan_ends(self.content, self.formed_at)
         return self
 
     def clean(self) -> None:

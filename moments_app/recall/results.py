@@ -8,7 +8,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from django.db import connection
+from django.utils import timezone
 
+from moments_app.engines.statements.dates import plan_in
 from moments_app.recall.fusion import Place
 from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import with_marks
@@ -94,7 +96,7 @@ class Result(NamedTuple):
         role: whose turn it is; blank for what is no turn.
         pk: primary key; of a turn that of its session.
         valid_from: since when a fact holds, where that was said.
-        valid_until: until when it held; None if it does, or nobody knows of an end.
+        valid_until: until when it held, or what it plans is due; None if it does, or nobody knows of an end.
         score: its worth beside all others that were found, of whatever kind; results are in its order.
         ranks: its place in each search that found it, from 1; none of a turn that was found through those around it.
         scores: what each of these searches gave it: BM25 by words, the cosine by meaning.
@@ -113,6 +115,16 @@ class Result(NamedTuple):
     score: float = 0.0
     ranks: Mapping[str, int] = {}
     scores: Mapping[str, float] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """True if it held until a time that has passed; of a plan, if its day has."""
+        return self.valid_until is not None and self.valid_until <= timezone.now()
+
+    @property
+    def planned(self) -> str:
+        """When it is planned for; blank where it is no plan, or ended otherwise."""
+        return plan_in(self.content, self.time, self.valid_until)
 
     def weighed(self, score: float, ranks: Mapping[str, int], scores: Mapping[str, float]) -> "Result":
         """Return the result with what the searches say of it."""

@@ -216,7 +216,7 @@ def _score(score: float, found: Result, named: AbstractSet[str], *, asks_of_past
     """Return the score of a result: what somebody said answers best what is asked about them, and what holds, now."""
     if score <= 0:
         return score
-    if found.valid_until and not asks_of_past:
+    if found.is_over and not asks_of_past and not found.planned:
         return score * ENDED_FACTOR
     return score * SPEAKER_FACTOR if found.kind == "turn" and is_named(found.content, named) else score
 

@@ -1,4 +1,4 @@
-"""`housekeeping`: records of work that nothing leads to are deleted once they are old.
+"""`housekeeping`: records of work that nothing leads to are deleted once they are old, and plans of the past end.
 
 Jobs that came to nothing or only kept indexes up to date, calls of engines, what was used on a day, and the queue's own
 records of errors. Jobs that made something stay: a moment names the job it came from. Lines that were served long ago
@@ -22,9 +22,11 @@ from moments_app.models import (
     FailureGroup,
     Job,
     KeptExchange,
+    MemoryAtom,
     ServedLine,
     WebhookDelivery,
 )
+from moments_app.streams.timeline import end_past_plans
 from sessions_app.models import DailyUsage, Event
 
 BATCH = 1_000
@@ -34,7 +36,7 @@ OF_EXTRAS: dict[str, Callable[[], QuerySet[Any]]] = {}
 
 @dataclass(frozen=True)
 class Tidied:
-    """How many of each were deleted."""
+    """How many of each were deleted, and how many plans ended."""
 
     jobs: int = 0
     engine_calls: int = 0
@@ -45,6 +47,7 @@ class Tidied:
     daily_usage: int = 0
     readings: int = 0
     webhook_deliveries: int = 0
+    plans_ended: int = field(default=0, kw_only=True)
     of_extras: dict[str, int] = field(default_factory=dict, kw_only=True)
 
     def __str__(self) -> str:
@@ -53,7 +56,7 @@ class Tidied:
 
 
 def housekeeping(*, dry_run: bool = False) -> Tidied:
-    """Delete old records of work that nothing leads to.
+    """Delete old records of work that nothing leads to, and end plans whose day is over.
 
     Delete work that ended more than `JOBS__KEEP_DAYS` ago, lines that were not served for `KEPT`, the record of who
     read whom after `READING_DAYS`, and what extras declare.
@@ -64,7 +67,12 @@ def housekeeping(*, dry_run: bool = False) -> Tidied:
     before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
     tidy = QuerySet.count if dry_run else _delete
     of_extras = {name: tidy(rows()) for name, rows in OF_EXTRAS.items()}
-    return Tidied(*map(tidy, _old(before)), of_extras={name: count for name, count in of_extras.items() if count})
+    plans = MemoryAtom.objects.past_plans().count() if dry_run else end_past_plans()
+    return Tidied(
+        *map(tidy, _old(before)),
+        plans_ended=plans,
+        of_extras={name: count for name, count in of_extras.items() if count},
+    )
 
 
 def _old(before: datetime) -> Iterator[QuerySet[Any]]:

@@ -5,11 +5,11 @@ of one. What no write has covered becomes moments and memories, the digest stand
 live: the next message starts from the checkpoint. All of it is one transaction. A session with more turns than one call
 takes is settled part by part, each by a job that asks for the next.
 
-An engine in this process is asked for one session after the other, each with what came of those before. A model is
-asked for all of them in one call. What one of the other sessions spoils is left to its own job.
+An engine in this process is asked for one session after the other, each with the moments of those before. A model is
+asked for all of them in one call, or for one session where calls are not combined. What one of the other sessions
+spoils is left to its own job.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -115,7 +115,8 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
 
     def claim(self, job: Job) -> SettleInput | Skipped:
         """Read the session and others of its person that are due."""
-        most = SESSIONS_OF_A_CALL if self.caller(job).is_model else MOST_SESSIONS
+        of_a_call = SESSIONS_OF_A_CALL if settings.ENGINE.combines_calls else 1
+        most = of_a_call if self.caller(job).is_model else MOST_SESSIONS
         return claim_sessions(job, most=most) or Skipped("not quiet")
 
     def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Sequence[Thought]:
@@ -209,7 +210,6 @@ class _SoFar:
     def __init__(self, *, carries: bool) -> None:
         self._carries = carries
         self._moments: list[Told] = []
-        self._items: dict[int, list[str]] = defaultdict(list)
 
     def think(self, one: Quiet, engine: Engine) -> Thought:
         """Have the engine answer for a session.
@@ -221,12 +221,7 @@ class _SoFar:
         if one.build:
             self._divide(one.build, thought, engine)
         if one.formation:
-            shown = formation.with_news(one.formation, self._items) if self._carries else one.formation
-            thought.formed = formation.form(shown, engine, _no_progress)
-            for atom in formation.atoms_of(one.job, one.formation, thought.formed):
-                # What has one value at a time may be over by the next session, and is decided where it is stored.
-                if not atom.describe().attribute:
-                    self._items[atom.stream_id].append(atom.content)
+            thought.formed = formation.form(one.formation, engine, _no_progress)
         if one.digest:
             thought.digested = digest(one.digest, engine)
         return thought

@@ -21,7 +21,7 @@ from moments_app.models import Circuit, Job, MemoryAtom, MemoryStream, PromptVer
 from moments_app.models.atom import content_hash
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import belonging_to
-from moments_app.streams.known import CURRENT_CHARS, Known
+from moments_app.streams.known import Known
 from moments_app.streams.timeline import end_by
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns.engine_input import engine_turn
@@ -175,21 +175,6 @@ def _section(label: str, stream: MemoryStream, known: Known) -> StreamSection:
 
 def _dated(fact: MemoryAtom) -> str:
     return f"{fact.content} ({fact.formed_at:%Y-%m-%d})"
-
-
-def with_news(input: FormationInput, news: Mapping[int, Sequence[str]]) -> FormationInput:
-    """Return an input that also shows what is about to be added to its streams.
-
-    Args:
-        input: as claimed.
-        news: texts by the primary key of the stream, oldest first.
-    """
-    sections = [
-        replace(section, current="\n".join([*reversed(new), section.current])[:CURRENT_CHARS]) if new else section
-        for section in input.request.sections
-        for new in [news.get(input.streams[section.label].pk, ())]
-    ]
-    return replace(input, request=replace(input.request, sections=sections))
 
 
 def closed_model(job: Job) -> Caller | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from moments_app.engines.statements import NAME, Statement, statement_of
@@ -26,6 +26,7 @@ from sessions_app.refusals import Refusal
 SURE = 0.7  # confidence of what ends another fact without anybody being asked
 SELF = ("User", "user")  # subjects by which facts call the person whose they are
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # before who ended it: an engine, or an operator who was asked
+BY_DATE = "date"  # who ended a plan: its day is over
 UNCERTAIN = "there may be several, or it is about someone else"
 UNSURE = "the speaker was not sure"
 
@@ -110,6 +111,17 @@ def end_by(fact: MemoryAtom, later: MemoryAtom) -> bool:
         return False
     end(fact, _end_at(fact, later), ended_by=f"{BY_ENGINE}{later.engine}")
     return True
+
+
+@transaction.atomic
+def end_past_plans() -> int:
+    """End the plans whose day is over; return how many. They keep their sentences."""
+    plans = list(MemoryAtom.objects.past_plans().select_for_update(skip_locked=True))
+    MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).update(
+        state=MemoryAtom.State.ENDED, ended_at=F("valid_until"), ended_by=BY_DATE
+    )
+    touch(plans)
+    return len(plans)
 
 
 @transaction.atomic

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 
 _WORD = re.compile(r"\w+")
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
-_DAY = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
+_DAY = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]|\(planned for [^)]{4,40}\)")
 _SPEAKER = re.compile(r"\s*([^\W\d_][^:\n]{0,38}):\s")
 _SPEAKER_OF_LINE = re.compile(r"^[\s-]*[^\W\d_]+:\s")
 NAME_WORDS = 3  # at most

@@ -87,7 +87,7 @@ def _told(source: ContextInput, found: Iterable[Result]) -> Iterator[Result]:
     assert source.recall is not None
     # The current message may have been appended already, and nothing answers a message so well as itself.
     readable = (result for result in found if result.content != UNREADABLE and not _is_left_out(source, result))
-    told = (result for result in readable if result.valid_until is None or source.recall.asks_of_past)
+    told = (result for result in readable if not result.is_over or source.recall.asks_of_past or result.planned)
     return (result for result in told if not source.query.startswith(result.content))
 
 
@@ -133,7 +133,9 @@ def _line(result: Result, zone: ZoneInfo, score: float, *, is_of_span: bool) -> 
 
 
 def _span(result: Result) -> str:
-    """Return when a fact held that is over; blank where it holds."""
+    """Return when a fact held that is over, or when a plan is due; blank where a fact holds."""
+    if planned := result.planned:
+        return f" ({planned})"
     if result.valid_until is None:
         return ""
     since = f"from {result.valid_from:%Y-%m-%d} " if result.valid_from else ""

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
+from moments_app.engines.statements.dates import plan_in
 from moments_app.models import MemoryAtom, MemoryStream
 
 
@@ -48,6 +49,7 @@ def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
 
 
 def fact_item(atom: MemoryAtom, zone: ZoneInfo, name: str = "") -> Item:
-    """Return the line of a fact or observation, with the day on which it was said where the person is."""
+    """Return the line of a fact or observation, with the day it was said on where the person is, or is planned for."""
+    planned = plan_in(atom.content, atom.formed_at, atom.valid_until)
     day = f"{atom.formed_at.astimezone(zone):%Y-%m-%d}"
-    return Item(f"{atom.content} ({day})", ref=atom.uri, time=atom.formed_at, name=name)
+    return Item(f"{atom.content} ({planned or day})", ref=atom.uri, time=atom.formed_at, name=name)

@@ -1,12 +1,12 @@
 """Words and sentences of a text, and the language it is in; nothing to train and nothing to download."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
+from moments_app.engines import times
 from moments_app.engines.extractive.tables import first_person, lasting, word_set
-from sessions_app.lexemes import certain_language, stop_words
+from sessions_app.lexemes import certain_language, likely_languages, stop_words
 
 ENGLISH = "en"
 UNKNOWN = ""  # nothing is known of the language but where its sentences end
@@ -17,7 +17,6 @@ LANGUAGES = (
 )
 SENTENCE_TEXT_MAX = 4_000  # characters of one text that are split into sentences
 SENTENCE_MAX = 400  # characters; a longer "sentence" is a list, code or no prose at all
-LEAST_TELLING = 0.12  # share of a text's words that tell its language; with fewer it is in none of them
 MOSTLY = 0.5  # share of a text's words in a script that makes it one of that script
 SAMPLE = 1_000  # characters of a text that tell its language
 
@@ -37,12 +36,7 @@ _NO_END = re.compile(
     r"(?<![^\s(])(?:mr|mrs|ms|dr|prof|st|vs|no|nr|jr|sr|e\.g|i\.e|z\.b|ca|approx|etc|bzw|usw|[A-Z])\.$",
     re.IGNORECASE,
 )
-_MONTHS = (
-    "januar|jänner|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember|marts?|maj|desember|december"
-    "|(?:tammi|helmi|maalis|huhti|touko|kesä|heinä|elo|syys|loka|marras|joulu)kuu(?:ta|n|ssa)"
-    "|ledna|února|března|dubna|května|června|července|srpna|září|října|listopadu|prosince"
-    "|január|február|március|április|május|június|július|augusztus|szeptember|október"
-)
+_MONTHS = times.any_of(name for language in "de da no cs fi hu".split() for name in times.spelled_months(language))
 # Points within a sentence, by what stands on both sides: a day before its month ("3. Mai"), another ordinal ("im 2.
 # Stock"), what is short before its number ("Sept. 7"), and letters with points before a small one ("3 p.m. on").
 _WITHIN = tuple(
@@ -70,39 +64,29 @@ def ignored_words(language: str) -> frozenset[str]:
 
 @lru_cache(maxsize=2_000)
 def language_of(text: str) -> str:
-    """Return the language whose common words a text uses most; `UNKNOWN` when it uses too few of any.
+    """Return the language of a text; `UNKNOWN` when it is in none with stop words.
 
-    Languages that have few stop words are told by their letters where these are certain, Chinese, Japanese and
-    Korean by their script. A turn is read by itself: its language doesn't depend on the turns around it.
+    A turn is read by itself: its language doesn't depend on the turns around it.
     """
     said = words(text[:SAMPLE])
     letters = sum(word[0].isalpha() for word in said)
     if not letters:
         return ENGLISH
-    scores = Counter(code for word in said for code in _told_by().get(word, ()))
-    best = max(LANGUAGES, key=lambda code: scores[code])
-    if scores[best] >= LEAST_TELLING * letters:
-        return best
-    if (by_script := _language_by_script(said, MOSTLY * letters)) != UNKNOWN:
+    if by_script := _language_by_script(said, MOSTLY * letters):
         return by_script
-    certain = certain_language(text[:SAMPLE])
-    return certain if certain in LANGUAGES[1:] else UNKNOWN
+    language = certain_language(text[:SAMPLE]) or likely_languages(text[:SAMPLE])[0]
+    return language if language in LANGUAGES else UNKNOWN
 
 
 def is_common(word: str) -> bool:
-    """Tell whether a word is typical of a language, and so of no subject."""
-    return word in _told_by()
+    """Return whether a word is a common one of some language, and so names no subject."""
+    return word in _common_words()
 
 
 @cache
-def _told_by() -> dict[str, tuple[str, ...]]:
-    """Return the languages that each word is typical of."""
-    found: dict[str, list[str]] = {}
-    for code in LANGUAGES:
-        more = word_set("chat words") if code == ENGLISH else frozenset()
-        for word in stop_words(code) | first_person(code) | frozenset(lasting(code)) | more:
-            found.setdefault(word, []).append(code)
-    return {word: tuple(codes) for word, codes in found.items()}
+def _common_words() -> frozenset[str]:
+    of_languages = (stop_words(code) | first_person(code) | frozenset(lasting(code)) for code in LANGUAGES)
+    return word_set("chat words").union(*of_languages)
 
 
 def _language_by_script(said: list[str], least: float) -> str:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from moments_app.engines import times
 from moments_app.engines.extractive.sentences import Sentence
 from moments_app.engines.extractive.tables import any_of
 
@@ -16,9 +17,9 @@ _CAPITALISED = re.compile(
 )
 _NO_NAMES = frozenset(
     (
-        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April May June July August "
-        "September October November December Just Not Very Really So Still Going Glad Sorry Happy Good Fine Sure"
-    ).split()
+        *map(str.title, (*times.names("month_name"), *times.names("weekday"))),
+        *"Just Not Very Really So Still Going Glad Sorry Happy Good Fine Sure".split(),
+    )
 )
 
 

@@ -20,6 +20,7 @@ OFTEN = 0.8  # exponent of the number of sentences in the score of a phrase
 SHARED = 1.5  # how much more it is worth where more than one speaks of it
 _LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # with the vowel signs of Hindi
 _TOKEN = re.compile(rf"{_LETTERS}(?:['’-]{_LETTERS})*|\d[\w.,:/-]*|[^\w\s]")
+_ASIDE = re.compile(r"\[[^\[\]]{1,300}\]")  # "[shares a photo of a street]" is no topic
 _WIDE_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
 _KATAKANA = re.compile(r"[\u30a0-\u30ff]{2,}")
 # Characters that are in no phrase of Chinese or Japanese: pronouns, particles, what any sentence has.
@@ -87,7 +88,7 @@ class Counted:
     def add(self, sentence: Sentence) -> None:
         """Count what a sentence names."""
         own: dict[Phrase, str] = {}
-        for phrase in phrases_of(sentence.core, sentence.language):
+        for phrase in phrases_of(_ASIDE.sub(". ", sentence.core), sentence.language):
             said = phrase.split(" ")
             for start in range(len(said)):
                 for end in range(start + 1, len(said) + 1):

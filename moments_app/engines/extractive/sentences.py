@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 from moments_app.engines.extractive.kinds import DURABLE, INSTRUCTION, is_advice, is_of_speaker, kinds_of
 from moments_app.engines.extractive.language import ENGLISH, content_words, is_wide, language_of, sentences
-from moments_app.engines.extractive.speech import is_reaction, nicknames, parts_of, without_openers
+from moments_app.engines.extractive.speech import is_reaction, nicknames, without_openers
 from moments_app.engines.extractive.whole import leans
 from moments_app.engines.statements import is_question, is_unreal, statement_of
 from moments_app.engines.statements.dates import is_dated, with_dates
@@ -30,9 +30,10 @@ LEAST_LETTERS = 0.6  # share of a sentence's characters that are letters or spac
 # "Maria: Hey John!" as a transcript of two people has it.
 _SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{1,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
 # Where a sentence goes on about the same subject, and the words that stand for its speaker.
-_PIECE = re.compile(r"(?<=[,;，；])\s*|\s+(?=(?:and|but|und|aber|y|pero|et|mais|и|а)\s)")
+_PIECE = re.compile(r"(?<=[,;，；])(?=.)|(?=\s(?:and|but|und|aber|y|pero|et|mais|и|а)\s)")
 _SUBJECT = re.compile(r"\b(?:I(?:'m|’m)?|[Ii]ch|[Jj]e|[Jj]'|Я|я)(?=\W)|我")
-_LOOSE_END = re.compile(r"[\s,;，；]+$|^\s*(?:and|but|und|aber|y|pero|et|mais|и|а)\s+")
+_LOOSE_END = re.compile(r"[\s,;，；]+$")
+_JOINT = re.compile(r"^\s*(?:(?:and|but|und|aber|y|pero|et|mais|и|а)\s+)?")
 _PARTICULAR = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
 
 
@@ -204,8 +205,7 @@ class Window:
 
     def _sentences_of(self, position: int) -> list[Sentence]:
         turn, (speaker, text), language = self.turns[position], self.speech[position], self.languages[position]
-        parts = [text] if turn.role == "tool" else parts_of(text)
-        found = (quote for part in parts for sentence in sentences(part) for quote in quotes_of(sentence))
+        found = (quote for sentence in sentences(text) for quote in quotes_of(sentence))
         return [
             Sentence(turn, place, said, core, frozenset(content_words(core, language)), speaker, language)
             for place, said in enumerate(found)
@@ -222,17 +222,17 @@ def quotes_of(sentence: str) -> list[str]:
     parts, subject = [""], ""
     for piece in _PIECE.split(sentence):
         subject = found[0] if (found := _SUBJECT.search(piece)) else subject
-        own = piece if found or not subject else f"{subject} … {_LOOSE_END.sub('', piece.lstrip())}"
+        own = piece if found or not subject else f"{subject} … {_JOINT.sub('', piece)}"
         attribute = _attribute(own)
         if attribute and _attribute(parts[-1]) not in ("", attribute):
             parts.append(own)
         else:
             parts[-1] += piece
-    return [_LOOSE_END.sub("", part) for part in parts] if len(parts) > 1 else [sentence]
+    return [_LOOSE_END.sub("", _JOINT.sub("", part)) for part in parts] if len(parts) > 1 else [sentence]
 
 
 def _attribute(text: str) -> str:
-    found = statement_of(text)
+    found = statement_of(text.strip())
     return found.attribute if found and found.subject == "User" else ""
 
 

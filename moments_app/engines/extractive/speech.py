@@ -1,4 +1,4 @@
-"""Recognize text without content: bracketed descriptions, greetings, forms of address, interjections, reactions."""
+"""Recognize text without content: greetings, forms of address, interjections, reactions."""
 
 import re
 from collections.abc import Iterable
@@ -6,18 +6,10 @@ from functools import lru_cache
 
 from moments_app.engines.extractive.tables import any_of
 
-_ASIDE = re.compile(r"\[[^\[\]]{1,300}\]|\((?:laughs?|sighs?|smiles?|grins?)\)|:\)|;\)|:D", re.IGNORECASE)
-_PICTURES = "[\u2190-\u2bff\U0001f000-\U0001faff\ufe0f\u200d]+"  # arrows, symbols, emoji
-_PICTURES_BETWEEN = re.compile(rf"(?<=[\w.!?])\s*{_PICTURES}\s*(?=[A-Z]|$)")  # two sentences, or at the end
 _REACTION = re.compile(rf"(?:{any_of('reactions')})(?![\w'])", re.IGNORECASE)
 _GREETED = r"(?:[Hh]i|[Hh]ey|[Hh]ello|[Dd]ear) [A-Z][\w'-]+(?=[,!.])"  # by a name that nobody is known to speak under
 _OPENERS = 3  # interjections before the last of a row: with any number, rows that match in two ways would take for ever
 _NICKNAME = 3  # letters of a name that are a way to call somebody
-
-
-def parts_of(text: str) -> list[str]:
-    """Return a text without bracketed descriptions and emoticons, split at emoji between sentences."""
-    return [part for part in _PICTURES_BETWEEN.split(_ASIDE.sub(" ", text)) if part.strip()]
 
 
 def without_openers(sentence: str, called: frozenset[str]) -> str:

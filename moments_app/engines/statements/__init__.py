@@ -7,11 +7,21 @@ work as and where, their name, age and relationship, and what one of their own i
 sentence than misread one.
 """
 
-from moments_app.engines.statements.dates import since_in
+from moments_app.engines.statements.dates import plan_ends, since_in
 from moments_app.engines.statements.durable import worth_of
 from moments_app.engines.statements.first_person import NAME
 from moments_app.engines.statements.kinds import kind_of
 from moments_app.engines.statements.said import Statement, statement_of
 from moments_app.engines.statements.unreal import is_question, is_unreal
 
-__all__ = ["NAME", "Statement", "is_question", "is_unreal", "kind_of", "since_in", "statement_of", "worth_of"]
+__all__ = [
+    "NAME",
+    "Statement",
+    "is_question",
+    "is_unreal",
+    "kind_of",
+    "plan_ends",
+    "since_in",
+    "statement_of",
+    "worth_of",
+]

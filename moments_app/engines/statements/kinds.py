@@ -2,11 +2,12 @@
 
 import re
 
+from moments_app.engines.statements.dates import is_to_come
 from moments_app.engines.statements.durable import WORDS_OF_HEALTH, WORDS_OF_KIN, WORDS_OF_TASTE
 from moments_app.engines.statements.first_person import AGE, HOME, NAME, WORK
 from moments_app.engines.statements.said import statement_of
 
-OTHER = "other"
+OTHER, PLAN = "other", "plan"
 _OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}  # any other is of people
 _ANSWERING = r"answers?|answered|replies|reply|responses?|respond|emojis?|bullet points?|examples?|explanations?"
 # The first that fits. What harms if it is forgotten comes first.
@@ -14,7 +15,7 @@ _KINDS = {
     "health": WORDS_OF_HEALTH.pattern,
     "instruction": rf"\b(?:always|never|prefers?|wants?|likes?|don't|do not|please)\b.{{0,40}}\b(?:{_ANSWERING})\b|"
     r"\b(?:prefers?|wants?|likes?) to be (?:called|addressed|answered)\b|\bcall me\b",
-    "plan": r"\b(?:plans? to|planning|going to|will|intends? to|about to|hopes? to|next (?:week|month|year)|booked)\b",
+    PLAN: r"\b(?:plans? to|planning|going to|will|intends? to|about to|hopes? to|next (?:week|month|year)|booked)\b",
     "goal": r"\b(?:goal|aims? to|wants? to|would like to|dreams? of|training for|saving for)\b",
     "task": r"\b(?:to-do|todo|needs? to|has to|have to|must|deadline|due (?:on|by))\b",
     "problem": r"\b(?:struggl\w+|problems?|trouble|issues? with|broke|broken|stuck|worr(?:y|ied|ies)|complain\w*)\b",
@@ -33,4 +34,8 @@ def kind_of(text: str) -> str:
     """Return the kind of a statement, or `other` where no word tells it."""
     if said := statement_of(text):
         return _OF_ATTRIBUTES.get(said.attribute, "relationship")
-    return next((kind for kind, pattern in _PATTERNS.items() if pattern.search(text)), OTHER)
+    return next((kind for kind, pattern in _PATTERNS.items() if pattern.search(text) or _is_plan(kind, text)), OTHER)
+
+
+def _is_plan(kind: str, text: str) -> bool:
+    return kind == PLAN and is_to_come(text)

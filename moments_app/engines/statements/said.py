@@ -9,8 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from moments_app.engines import times
 from moments_app.engines.statements.firms import is_firm, is_no_place
-from moments_app.engines.statements.first_person import AGE, HOME, NAME, RELATIONSHIP, SPEAKER, WORK, read_attribute
+from moments_app.engines.statements.first_person import (
+    AGE,
+    HOME,
+    NAME,
+    OCCUPATIONS,
+    RELATIONSHIP,
+    SPEAKER,
+    WORK,
+    read_attribute,
+)
 from moments_app.engines.statements.unreal import is_unreal
 
 USER = "User"
@@ -28,16 +38,13 @@ _SHORT = [
             r"\b(?:[Yy]ou (?:can|may) |[Pp]lease |[Pp]eople |[Ee]verybody |[Ff]riends )?[Cc]alls? me (?=[A-Z])",
             "I is called ",
         ),
-        (r" \[[^\]]{4,40}\]", ""),
     )
 ]
 _IN_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|My|my|We|[Cc]alls? me)\b")
+_LEFT_OUT = re.compile(r"(?<=[\u4e00-\u9fff]) … | \[[^\]]{4,40}\]")  # from a quote, and dates put into it
 _CLAUSES = re.compile(r"(?:[,;:–—!.-]| and| but| so| because| since|^\w+,?) (?=I\b)")
 
-_NOT_PLACES = frozenset(
-    "January February March April May June July August September October November December "
-    "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-)
+_NOT_PLACES = frozenset(map(str.title, (*times.names("month_name"), *times.names("weekday"))))
 # A capital letter at the beginning is no name yet: "Recently Nora moved", or "Since Nora moved", which is left alone.
 _SUBJECT = (
     r"^(?:(?:Now|Recently|Lately|Currently|Today|Yesterday|Finally|Also|So|And|But),? )?"
@@ -55,6 +62,8 @@ _FIRM = rf"(?:the )?{_PROPER}(?: (?:(?:and|of|&) )?{_PROPER})*|(?:an?|the) [\w -
 _ROLE = r"(?P<role>[a-z][\w-]*(?: (?!at\b|for\b|in\b|with\b|since\b|and\b|but\b|now\b|on\b|near\b)[a-z][\w-]*){0,4})"
 _END = r"(?=[.,;!]|$| (?:now|since|in|on|and|from|these|but|which|where|near|as|to|again|last|today)\b)"
 _AT = rf"(?: (?:at|for|with) (?P<employer>{_FIRM}))?{_END}"
+_NOW = r"(?: (?:now|currently|still|just|also|actually))*"
+_OCCUPATION = rf"an? (?P<role>(?:(?!former\b)[a-z][\w-]* ){{0,2}}(?:{OCCUPATIONS['en']})(?: (?:worker|designer))?)\b"
 _KIN = (
     r"(?P<kin>(?:(?!new\b)[a-z]+ )?(?:daughter|son|child|baby|wife|husband|partner|girlfriend|boyfriend|fianc[ée]e?|"
     r"mother|father|mom|mum|dad|brother|sister|dog|cat|puppy|kitten|horse|grandson|granddaughter|boss|best friend))"
@@ -134,7 +143,7 @@ def statement_of(text: str) -> Statement | None:
     """
     line = SPEAKER.match(text)
     speaker, said = (line[1], text[line.end() :]) if line else (USER, text)
-    said = said.replace(" … ", " ")  # where a quote leaves something out
+    said = _LEFT_OUT.sub("", said).replace(" … ", " ")
     if is_unreal(said):
         return None
     if own := read_attribute(said):
@@ -241,6 +250,7 @@ _PATTERNS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], Statement | Non
         (rf"{_SUBJECT}{_ADVERBS} {_MOVED} {_PLACE}", _moved),
         (rf"{_SUBJECT}'s (?:new )?home is (?:now )?(?:in )?{_PLACE}", _reading(HOME)),
         (rf"{_WORKS} {_AS}{_AT}", _reading(WORK)),
+        (rf"{_SUBJECT}{_NOW} (?:is|am) {_OCCUPATION}{_AT}", _reading(WORK)),
         (rf"{_WORKS} (?:at|for) (?P<employer>{_FIRM}){_END}", _reading(WORK)),
         (rf"{_SUBJECT}{_ADVERBS} {_BEGINS}(?: {_POST})? (?:{_AS}{_AT}|(?:at|with) (?P<firm>{_FIRM}){_END})", _started),
         (

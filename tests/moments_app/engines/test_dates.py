@@ -29,12 +29,52 @@ DATED = {
     "It broke a week ago.": "It broke a week ago [around 18 May 2023].",
     "Since last Friday it rains.": "Since last Friday [19 May 2023] it rains.",
     "Ich fliege nächsten Freitag.": "Ich fliege nächsten Freitag [2023-05-26].",
-    "Gestern Abend war ich krank.": "Gestern [2023-05-24] Abend war ich krank.",
+    "Gestern Abend war ich krank.": "Gestern Abend [2023-05-24] war ich krank.",
+    "Heute Morgen war es kalt.": "Heute Morgen [2023-05-25] war es kalt.",
+    "Ich ziehe nächsten Monat um.": "Ich ziehe nächsten Monat [2023-06] um.",
+    "Seit letztem Sommer wohne ich hier.": "Seit letztem Sommer [2022-06-01 – 2022-08-31] wohne ich hier.",
+    "In zwei Wochen heirate ich.": "In zwei Wochen [2023-06-08] heirate ich.",
+    "Je déménage la semaine prochaine.": "Je déménage la semaine prochaine [2023-05-29 – 2023-06-04].",
+    "Nos mudamos el año que viene.": "Nos mudamos el año que viene [2024].",
+    "Мы познакомились три года назад.": "Мы познакомились три года назад [2020].",
+    "我三天后去北京。": "我三天后 [2023-05-28]去北京。",
+    "I fly in twenty-five days.": "I fly in twenty-five days [19 June 2023].",
     "El próximo viernes vuelo.": "El próximo viernes [2023-05-26] vuelo.",
     "Je pars vendredi prochain.": "Je pars vendredi prochain [2023-05-26].",
     "我昨天病了。": "我昨天 [2023-05-24]病了。",
     "我下周五去上海。": "我下周五 [2023-06-02]去上海。",
     "Завтра я еду.": "Завтра [2023-05-26] я еду.",
+}
+IN_EACH_LANGUAGE = {
+    "سأسافر إلى القاهرة غدا مع أخي.": "غدا [2023-05-26]",
+    "Zítra letím s bratrem do Prahy.": "Zítra [2023-05-26]",
+    "Jeg rejser til København i morgen med min bror.": "i morgen [2023-05-26]",
+    "Ich fliege morgen mit meinem Bruder nach Wien.": "morgen [2023-05-26]",
+    "Πετάω αύριο στην Αθήνα με τον αδελφό μου.": "αύριο [2023-05-26]",
+    "I fly to Vienna tomorrow with my brother.": "tomorrow [26 May 2023]",
+    "Mañana vuelo a Viena con mi hermano.": "Mañana [2023-05-26]",
+    "من فردا با برادرم به تهران می‌روم.": "فردا [2023-05-26]",
+    "Lennän huomenna veljeni kanssa Helsinkiin.": "huomenna [2023-05-26]",
+    "Je pars demain à Vienne avec mon frère.": "demain [2023-05-26]",
+    "मैं अगले हफ्ते दिल्ली जा रहा हूँ।": "अगले हफ्ते [2023-05-29 – 2023-06-04]",
+    "Holnap a testvéremmel Budapestre utazom.": "Holnap [2023-05-26]",
+    "Ես վաղը մեկնում եմ Երևան։": "վաղը [2023-05-26]",
+    "Saya akan terbang ke Jakarta besok dengan kakak saya.": "besok [2023-05-26]",
+    "Domani parto per Vienna con mio fratello.": "Domani [2023-05-26]",
+    "明日、兄と京都へ行きます。": "明日 [2023-05-26]",
+    "저는 내일 형과 부산에 갑니다.": "내일 [2023-05-26]",
+    "Ik vlieg morgen met mijn broer naar Wenen.": "morgen [2023-05-26]",
+    "Jeg flyr til Oslo i morgen sammen med broren min.": "i morgen [2023-05-26]",
+    "Jutro lecę z bratem do Krakowa.": "Jutro [2023-05-26]",
+    "Amanhã eu viajo para Lisboa com meu irmão.": "Amanhã [2023-05-26]",
+    "Mâine plec la București cu fratele meu.": "Mâine [2023-05-26]",
+    "Завтра я лечу с братом в Москву.": "Завтра [2023-05-26]",
+    "Jag flyger till Stockholm i morgon med min bror.": "i morgon [2023-05-26]",
+    "நாளை நான் சென்னைக்குப் போகிறேன்.": "நாளை [2023-05-26]",
+    "พรุ่งนี้ฉันจะไปเชียงใหม่กับพี่ชาย": "พรุ่งนี้ [2023-05-26]",
+    "Yarın kardeşimle Ankara'ya uçuyorum.": "Yarın [2023-05-26]",
+    "Завтра я лечу з братом до Києва.": "Завтра [2023-05-26]",
+    "我明天和哥哥去上海。": "明天 [2023-05-26]",
 }
 AS_IT_IS = (
     "The last week was hard.",
@@ -42,7 +82,7 @@ AS_IT_IS = (
     "An hour ago.",
     "Today's bread.",
     "Years ago we ran.",
-    "Heute Morgen war es kalt.",
+    "Guten Morgen, ich habe Hunger.",
     "Vengo por la mañana.",
     "Ich wohne hier.",
 )
@@ -52,6 +92,11 @@ AS_IT_IS = (
 def test_a_date_stands_beside_a_relative_time(said: str) -> None:
     assert with_dates(said, THURSDAY) == DATED[said]
     assert is_dated(said)
+
+
+@pytest.mark.parametrize("said", IN_EACH_LANGUAGE)
+def test_a_plan_has_its_date_in_each_language(said: str) -> None:
+    assert IN_EACH_LANGUAGE[said] in with_dates(said, THURSDAY)
 
 
 @pytest.mark.parametrize("said", AS_IT_IS)

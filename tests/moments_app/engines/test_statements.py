@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from moments_app.engines.statements import since_in, statement_of, worth_of
+from moments_app.engines.statements import is_unreal, since_in, statement_of, worth_of
 
 AT = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -101,6 +101,18 @@ def test_a_day_without_a_year_is_the_last_one_before_it_was_said() -> None:
         ("My daughter is called Maya.", ("User", "daughter", "Maya", False)),
         ("I'm divorced.", ("User", "relationship", "divorced", False)),
         ("I just turned 35.", ("User", "age", "35", False)),
+        ("I'm a primary school teacher.", ("User", "work", "primary school teacher", False)),
+        ("Nora: I'm a nurse at Haukeland Hospital.", ("Nora", "work", "nurse at Haukeland Hospital", False)),
+        ("Ich bin Krankenschwester.", ("User", "work", "Krankenschwester", False)),
+        ("Soy médico.", ("User", "work", "médico", False)),
+        ("Je suis boulanger.", ("User", "work", "boulanger", False)),
+        ("我是小学老师。", ("User", "work", "小学老师", False)),
+        ("Я врач.", ("User", "work", "врач", False)),
+        ("Wir wohnen in Mannheim.", ("User", "home", "Mannheim", False)),
+        ("Ich bin letztes Jahr [2025] nach Kiel gezogen.", ("User", "home", "Kiel", False)),
+        ("Vivimos en Rosario.", ("User", "home", "Rosario", False)),
+        ("Nous habitons à Dijon.", ("User", "home", "Dijon", False)),
+        ("Мы живём в Перми.", ("User", "home", "Перми", False)),
         ("Nora: Ich wohne nicht mehr in Köln.", ("Nora", "home", "Köln", True)),
         ("Nora: Ya no trabajo en Telefónica.", ("Nora", "work", "at Telefónica", True)),
         ("Je ne travaille plus chez Renault.", ("User", "work", "at Renault", True)),
@@ -124,6 +136,10 @@ def test_what_somebody_says_of_themselves_is_read(text: str, read: tuple[str, st
         "I wish I lived in Paris.",
         "My brother says I live in Detroit.",
         "I'm Norwegian.",
+        "I'm a vegetarian.",
+        "I was a nurse once.",
+        "Ich bin müde.",
+        "Soy vegetariana.",
         "I moved to Marketing.",
         "My mother moved to Bergen.",
         "Ich wohne nicht in Berlin.",
@@ -134,6 +150,40 @@ def test_what_somebody_says_of_themselves_is_read(text: str, read: tuple[str, st
 )
 def test_what_is_denied_or_unreal_gives_nothing_a_value(text: str) -> None:
     assert statement_of(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't live in Berlin.",
+        "I do not work at Siemens.",
+        "Ich wohne nicht in Berlin.",
+        "No vivo en Madrid.",
+        "Je n'habite pas à Berlin.",
+        "我不住在北京。",
+        "Я не живу в Берлине.",
+        "我姐姐说我对猫过敏。",
+    ],
+)
+def test_a_denied_home_and_what_others_say_is_not_held_as_true(text: str) -> None:
+    assert is_unreal(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I no longer live in Berlin.",
+        "I don't work at Siemens any more.",
+        "Ya no vivo en Madrid.",
+        "我不住在北京了。",
+        "我觉得我对猫过敏。",
+        "Я больше не живу в Берлине.",
+        "My doctor says I'm allergic to penicillin.",
+        "Mein Arzt sagt, ich bin gegen Nüsse allergisch.",
+    ],
+)
+def test_what_is_over_and_what_a_doctor_says_is(text: str) -> None:
+    assert not is_unreal(text)
 
 
 def test_a_quote_ends_what_was_told_in_the_third_person_and_the_other_way_round() -> None:

@@ -129,6 +129,8 @@ def test_what_has_one_value_at_a_time_is_a_fact_and_parts_with_values_of_their_o
     assert formed([("user", said)], USER) == [
         ([], ["User: I live in Oslo with my wife Ann", "User: I work as a nurse at Haukeland Hospital."])
     ]
+    assert quotes_of("Hi there, I'm Pia and I live in Leeds.") == ["Hi there, I'm Pia", "I live in Leeds."]
+    assert quotes_of("我叫郑浩，在苏州生活，我学习物理。") == ["我叫郑浩", "我 … 在苏州生活，我学习物理。"]
     assert quotes_of("Ich heiße Till und wohne in Leipzig.") == ["Ich heiße Till", "Ich … wohne in Leipzig."]
     assert quotes_of("I'm Nora, I make ceramics, and I keep bees.") == ["I'm Nora, I make ceramics, and I keep bees."]
 

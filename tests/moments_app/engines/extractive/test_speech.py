@@ -1,8 +1,8 @@
-"""Asides, greetings, interjections and reactions."""
+"""Greetings, interjections and reactions."""
 
 import pytest
 
-from moments_app.engines.extractive.speech import is_reaction, nicknames, parts_of, without_openers
+from moments_app.engines.extractive.speech import is_reaction, nicknames, without_openers
 
 CALLED = nicknames(["Melissa", "Bo Lund"])
 
@@ -42,11 +42,3 @@ def test_what_only_passes_the_time_before_a_statement_goes(said: str) -> None:
 def test_a_reaction_is_told_from_a_statement(said: str) -> None:
     assert is_reaction(said)
     assert not is_reaction("I sold the boat.") and not is_reaction("Keepsakes fill the shelf.")
-
-
-def test_what_was_shared_is_no_part_of_what_was_said() -> None:
-    assert parts_of("The kiln broke. [shares a photo of a snowman] 🎉") == ["The kiln broke."]
-
-
-def test_a_picture_between_two_sentences_divides_them() -> None:
-    assert parts_of("Inspiring 💪 I sold the boat 🎉 yesterday.") == ["Inspiring", "I sold the boat 🎉 yesterday."]

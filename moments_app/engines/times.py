@@ -1,0 +1,504 @@
+"""Times that a text names in words, such as "yesterday", "next Friday", "vor drei Tagen" or "in May".
+
+The words stand in `times.txt`, in 29 languages. A month or a weekday counts only beside a word such as "in" or
+"last", or beside a day's number, so that "may" and "sun" are no times.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from functools import cache, partial
+from pathlib import Path
+
+from moments_app.engines.numbers import in_digits, placed_digits, plain
+from sessions_app import lexemes
+
+# Kinds of patterns.
+RELATIVE = "relative"  # to the day on which it is said
+ABSOLUTE = "absolute"  # of the calendar
+ASKED = "asked"  # what is a time only in a question: "on Friday", "the last week"
+YEAR = "year"  # "since 2019"
+NONE = "none"  # what only looks like a time: "guten Morgen"
+
+_SCRIPTS = (
+    ("ru uk", "\u0400-\u052f"),
+    ("ar fa", "\u0600-\u06ff"),
+    ("zh ja", "\u3040-\u30ff\u3400-\u9fff"),
+    ("ko", "\uac00-\ud7a3"),
+    ("hi", "\u0900-\u097f"),
+    ("el", "\u0370-\u03ff"),
+    ("hy", "\u0530-\u058f"),
+    ("th", "\u0e00-\u0e7f"),
+    ("ta", "\u0b80-\u0bff"),
+)
+_BY_SCRIPT = tuple((languages.split(), re.compile(f"[{letters}]")) for languages, letters in _SCRIPTS)
+UNSPACED = frozenset("zh ja th".split())
+_JOINED = frozenset("ko tr fi hu".split())  # add endings to words
+_UNCUT = UNSPACED | {"ko"}  # whose words stand in others
+_OF_WEEKS = frozenset("zh ja ko".split())  # "last Friday" is that of the week before
+LATIN_SHORTEST = 5  # minimum characters of a match in a language that the text is probably not in
+_BEGINNING = 4  # characters by which words of languages that add endings are looked up
+_STEPS = {"last": -1, "this": 0, "next": 1}
+_WORD = re.compile(r"[^\W\d_]+")
+_SATURDAY = 5
+_MONTHS_OF_A_YEAR = 12
+_DIGIT_MONTHS = {"zh": r"(\d{1,2})月", "ja": r"(\d{1,2})月", "ko": r"(\d{1,2})월"}
+_NUMERIC = re.compile(
+    r"(?<!\d)(?P<iso>(?P<y>20\d\d|19\d\d)[-/.](?P<m>\d\d?)[-/.](?P<d>\d\d?))(?!\d)"
+    r"|(?<!\d)(?P<y4>20\d\d|19\d\d)-(?P<m4>\d\d)(?![-\d])"
+    r"|(?<![\d.])(?P<d2>\d\d?)\.\s?(?P<m2>\d\d?)\.(?:\s?(?P<y2>(?:20|19)\d\d))?(?![\d])"
+    r"|(?:(?P<y3>\d{4})\s?[年년]\s?)?(?<!\d)(?P<m3>\d\d?)\s?[月월]\s?(?P<d3>\d\d?)\s?[日号號일]"
+)
+_ANY_YEAR = r"(?:,? (?:de |del )?(?P<year>(?:19|20)\d\d))?"
+_ORDINAL = r"(?:st|nd|rd|th|er|\.|º|ª)?"
+_BESIDE = r",?\s?[(\[]?(?:(?:the|am|den|dem|el|le|il|de|op|den|на) )?"
+
+
+@dataclass(frozen=True)
+class Time:
+    """Days that words name.
+
+    Args:
+        unit: day, part, week, weekend, month, season, or year.
+        first: the first day.
+        end: the day after the last.
+        name: of a part of the day or a season.
+        around: the day that is meant, of a number of weeks.
+        recurs: `week` or `year`, after which such a day comes again; blank where the words name the only one.
+    """
+
+    unit: str
+    first: date
+    end: date
+    name: str = ""
+    around: date | None = None
+    recurs: str = ""
+
+    def after(self, today: date) -> "Time":
+        """Return the next of its days that is not over, if such days come again."""
+        if self.end > today or not self.recurs:
+            return self
+        if self.recurs == "week":
+            return replace(self, first=self.first + timedelta(days=7), end=self.end + timedelta(days=7))
+        return replace(self, first=_next_year(self.first), end=_next_year(self.end))
+
+    @property
+    def last(self) -> date:
+        """The last day."""
+        return self.end - timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A time, and where its words stand in a text."""
+
+    time: Time
+    start: int
+    end: int
+    language: str = field(default="", compare=False)
+
+
+Reader = Callable[[re.Match[str], date], Time]
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    kind: str
+    pattern: re.Pattern[str]
+    read: Reader | None  # None: it is no time
+
+
+def times_in(digits: str, languages: Iterable[str], kinds: Collection[str], today: date) -> Iterator[Found]:
+    """Yield the times that a text may name, in any order; some may overlap.
+
+    Args:
+        digits: the text as `in_digits` writes it.
+        languages: that are tried.
+        kinds: of patterns.
+        today: the day that it is said on.
+    """
+    if ABSOLUTE in kinds:
+        yield from _found("", _Pattern(ABSOLUTE, _NUMERIC, _numeric), digits, today)
+    for language in languages:
+        for pattern in _patterns(language):
+            if pattern.kind in kinds:
+                yield from _found(language, pattern, digits, today)
+
+
+def _found(language: str, pattern: _Pattern, digits: str, today: date) -> Iterator[Found]:
+    for match in pattern.pattern.finditer(digits):
+        try:
+            time = pattern.read(match, today) if pattern.read else Time(NONE, today, today)
+        except (OverflowError, ValueError):  # no such day, or none that can be counted to
+            continue
+        yield Found(time, *match.span(), language)
+
+
+def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Found]:
+    """Return the times in a text that are relative to the day it is said on, in order; none overlaps another.
+
+    Args:
+        text: as it was said.
+        today: the day that it was said on.
+        is_dated: whether to return what stands beside the date that it means, too: "next Friday, 26 May".
+    """
+    candidates = _candidates(text)
+    if not candidates:
+        return []
+    digits, places = placed_digits(text, candidates)
+    found = list(times_in(digits, candidates, (RELATIVE, NONE), today))
+    if not found:
+        return []
+    ended, times = 0, list[Found]()
+    kept = in_likely_language(found, text)
+    none = [one for one in kept if one.time.unit == NONE]
+    for one in sorted(set(kept) - set(none), key=lambda one: (one.start, -one.end)):
+        is_none = any(other.start < one.end and one.start < other.end for other in none)
+        if one.start >= ended and not is_none and (is_dated or not _is_dated(digits, one)):
+            times.append(replace(one, start=places[one.start], end=places[one.end]))
+            ended = one.end
+    return times
+
+
+def likely_languages(text: str) -> tuple[str, ...]:
+    """Return the languages that a text may be in: those of its letters, or of its words."""
+    return (*_of_script(text), *lexemes.likely_languages(text))
+
+
+def _of_script(text: str) -> list[str]:
+    return [language for languages, letters in _BY_SCRIPT if letters.search(text) for language in languages]
+
+
+def in_likely_language(found: Iterable[Found], text: str) -> list[Found]:
+    """Return what is found in a likely language of a text; else, where that isn't certain, long words of others."""
+    likely = {"", *likely_languages(text)}
+    found = list(found)
+    kept = [one for one in found if one.language in likely]
+    if kept or lexemes.certain_language(text):
+        return kept
+    return [one for one in found if _is_latin(one.language) and one.end - one.start >= LATIN_SHORTEST]
+
+
+def _is_latin(language: str) -> bool:
+    return all(language not in languages for languages, _ in _BY_SCRIPT)
+
+
+def _is_dated(digits: str, found: Found) -> bool:
+    """Tell whether the date that a time means stands beside it."""
+    return bool(_date_beside(found.language).match(digits, found.end) or digits[found.end :].startswith(("'s", "’s")))
+
+
+@cache
+def _date_beside(language: str) -> re.Pattern[str]:
+    months = any_of(names("month_name", language)) or "(?!)"
+    return re.compile(rf"{_BESIDE}(?:\d\d?\S{{0,2}} (?:of |de )?(?:{months})|(?:{months}) \d|\d{{1,4}}[-./]\d)|\s?\[")
+
+
+# --- words ---
+
+
+def names(kind: str, language: str = "en") -> list[str]:
+    """Return the names of all months or weekdays in a language, in plain letters, in their order.
+
+    Args:
+        kind: `month_name` or `weekday`.
+        language: of the names.
+    """
+    words = _words()[language]
+    return [name for number in range(13) for name in words.get(f"{kind} {number}", ())]
+
+
+def month_name(number: int) -> str:
+    """Return the English name of a month."""
+    return _words()["en"][f"month_name {number}"][0].title()
+
+
+def spelled_months(language: str) -> list[str]:
+    """Return the names of months with their accents, in no order."""
+    return [name for kind, listed in _listed()[language].items() if kind.startswith("month_name") for name in listed]
+
+
+def asking_words(language: str) -> list[str]:
+    """Return words that questions about conversations have."""
+    return _words().get(language, {}).get("asking", [])
+
+
+def latin_languages() -> list[str]:
+    """Return those of them in Latin letters."""
+    return list(filter(_is_latin, _words()))
+
+
+@cache
+def _words() -> Mapping[str, Mapping[str, list[str]]]:
+    """Return the words of `times.txt` in plain letters, by language and kind."""
+    return {
+        language: {
+            kind: [in_digits(word, ()) if language in UNSPACED else plain(word) for word in listed]
+            for kind, listed in kinds.items()
+        }
+        for language, kinds in _listed().items()
+    }
+
+
+@cache
+def _listed() -> Mapping[str, Mapping[str, list[str]]]:
+    listed: dict[str, dict[str, list[str]]] = defaultdict(dict)
+    for line in (Path(__file__).parent / "times.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            head, _, words = line.partition(": ")
+            language, kind = head.split(" ", 1)
+            listed[language][kind] = words.split("|")
+    return listed
+
+
+def _candidates(text: str) -> list[str]:
+    """Return the languages in which a text may name a relative time, as a glance at its words tells."""
+    said = plain(text)
+    groups: dict[str, set[str]] = defaultdict(set)
+    for word in set(_WORD.findall(said)):
+        for language, group in (*_keys().get(word, ()), *_keys().get(f"{word[:_BEGINNING]}*", ())):
+            groups[language].add(group)
+    for language in _of_script(said):
+        if language in _UNCUT:
+            groups[language] = {group for key, group in _parts_of(language) if key in said}
+    return [language for language, found in sorted(groups.items()) if "unit" in found or found >= {"name", "which"}]
+
+
+@cache
+def _keys() -> Mapping[str, list[tuple[str, str]]]:
+    """Return words that no relative time is without, each with its languages and groups.
+
+    The words are whole, or the first letters and `*` where they may end otherwise.
+    """
+    keys: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for language in _words():
+        for phrase, group in _parts_of(language):
+            word = max(_WORD.findall(phrase), key=len)
+            is_beginning = language in _JOINED or phrase.endswith("*")
+            keys[f"{word[:_BEGINNING]}*" if is_beginning else word].append((language, group))
+    return keys
+
+
+@cache
+def _parts_of(language: str) -> list[tuple[str, str]]:
+    """Return what a relative time has, with its group: a `unit`, or a `name` with `which` of that name."""
+    groups = dict.fromkeys(_STEPS, "which")
+    groups |= dict.fromkeys(("weekday", "month_name", "season"), "name")
+    groups |= dict.fromkeys((*_UNITS, "ago", "ahead", "part"), "unit")
+    return [
+        (max(phrase.split("#"), key=len).strip(), groups[kind])
+        for numbered, listed in _words()[language].items()
+        if (kind := numbered.split(" ")[0]) in groups
+        for phrase in listed
+    ]
+
+
+# --- patterns ---
+
+
+@cache
+def _patterns(language: str) -> tuple[_Pattern, ...]:
+    """Return the patterns of a language's times."""
+    words = _words().get(language, {})
+    found = (*_counted(words), *_named(words, language), *_dates(words, language))
+    return tuple(_Pattern(kind, _compiled(pattern, language), read) for kind, pattern, read in found)
+
+
+def _compiled(pattern: str, language: str) -> re.Pattern[str]:
+    if language in UNSPACED:
+        return re.compile(pattern)
+    return re.compile(rf"(?<!\w)(?:{pattern})" + ("" if language in _JOINED else r"(?!\w)"))
+
+
+def any_of(words: Iterable[str]) -> str:
+    """Return a regular expression of any of some words, the longest first; a `*` stands for any ending."""
+    longest_first = sorted({word for word in words if word}, key=lambda word: (-len(word), word))
+    return "|".join(re.escape(word).replace(r"\*", r"\w*") for word in longest_first)
+
+
+Raw = tuple[str, str, Reader | None]
+
+
+def _counted(words: Mapping[str, list[str]]) -> Iterator[Raw]:
+    """Yield the patterns of times that count from today."""
+    for name, phrases in words.items():
+        kind = ASKED if name.startswith("asked ") else RELATIVE
+        unit, _, number = name.removeprefix("asked ").partition(" ")
+        if unit in _UNITS:
+            yield kind, any_of(phrases), partial(_from_today, unit, int(number))
+        elif unit in ("ago", "ahead"):
+            pattern = "|".join(re.escape(phrase).replace(r"\#", "#").replace("#", r"(\d{1,3})") for phrase in phrases)
+            yield kind, pattern, partial(_ahead, number, -1 if unit == "ago" else 1)
+        elif unit == "part":
+            yield kind, any_of(phrases), partial(_part, number)
+        elif unit == "none":
+            yield NONE, any_of(phrases), None
+
+
+def _from_today(unit: str, number: int, _match: re.Match[str], today: date) -> Time:
+    return _UNITS[unit](today, number)
+
+
+def _ahead(unit: str, step: int, match: re.Match[str], today: date) -> Time:
+    count = step * int(next(filter(None, match.groups()), 1))
+    time = _UNITS[unit](today, count)
+    return replace(time, around=today + timedelta(weeks=count)) if unit == "week" else time
+
+
+def _part(part: str, _match: re.Match[str], today: date) -> Time:
+    return replace(_days(today, -1 if part == "night" else 0), unit="part", name=part)
+
+
+def _named(words: Mapping[str, list[str]], language: str) -> Iterator[Raw]:
+    """Yield the patterns of "last", "this" and "next" beside weekdays, months and seasons."""
+    numbers = {unit: _numbers(words, unit) for unit in ("weekday", "month_name", "season")}
+    named = "|".join(rf"(?P<{unit}>{any_of(listed)})" for unit, listed in numbers.items() if listed)
+    which = "|".join(rf"(?P<{kind}>{any_of(words[kind])})" for kind in _STEPS if kind in words)
+    if not named or not which:
+        return
+
+    def read(match: re.Match[str], today: date) -> Time:
+        found = {group for group, text in match.groupdict().items() if text}
+        [step] = [_STEPS[kind] for kind in found & _STEPS.keys()]
+        [unit] = found & numbers.keys()
+        number = numbers[unit][match[unit]]
+        if unit == "weekday":
+            is_of_week = language in _OF_WEEKS
+            return _days(today, number - today.weekday() + 7 * step) if is_of_week else _weekday(today, number, step)
+        year = _year(number, step, today)
+        return _month(today, number, year) if unit == "month_name" else _season(year, number, match[unit])
+
+    yield RELATIVE, rf"(?:{which})\s?(?:{named})", read
+    yield RELATIVE, rf"(?:{named})\s?(?:{which})", read
+
+
+def _numbers(words: Mapping[str, list[str]], kind: str) -> dict[str, int]:
+    """Return the numbers of names of a kind."""
+    return {name: number for number in range(13) for name in words.get(f"{kind} {number}", ())}
+
+
+def _dates(words: Mapping[str, list[str]], language: str) -> Iterator[Raw]:
+    """Yield the patterns of months, alone and with a day's number, of years, and of weekdays in questions."""
+    months, days = _numbers(words, "month_name"), _numbers(words, "weekday")
+    in_, on = any_of(words.get("in", ())), any_of(words.get("on", ()))
+    month = rf"(?P<month>{any_of(months)})"
+
+    def day(match: re.Match[str], today: date) -> Time:
+        return _day(today, int(match["day"]), months[match["month"]], _number(match["year"]))
+
+    def whole(match: re.Match[str], today: date) -> Time:
+        return _month(today, months[match["month"]], _number(match["year"]))
+
+    def weekday(match: re.Match[str], today: date) -> Time:
+        return replace(_weekday(today, days[match["day"]], -1), recurs="week")
+
+    if pattern := _DIGIT_MONTHS.get(language):
+        yield ABSOLUTE, rf"(?<!\d){pattern}(?!\s?\d)", lambda match, today: _month(today, int(match[1]), None)
+    if months:
+        yield ABSOLUTE, rf"(?P<day>\d\d?){_ORDINAL}\s(?:of |de |del |d')?{month}{_ANY_YEAR}", day
+        before = r"(?:on |since |the )" if language == "en" else ""
+        yield ABSOLUTE, rf"{before}{month} (?P<day>\d\d?)(?:st|nd|rd|th|\.)?(?!\d){_ANY_YEAR}", day
+    if language == "en":
+        yield ABSOLUTE, rf"{month} (?P<day>\d\d?)(?:st|nd|rd|th){_ANY_YEAR}", day
+        yield ABSOLUTE, rf"{month} (?P<day>\d\d?),? (?P<year>(?:19|20)\d\d)", day
+    if months and in_:
+        yield ABSOLUTE, rf"(?:{in_})\s?{month}{_ANY_YEAR}", whole
+        yield YEAR, rf"(?:{in_})\s?(?P<year>(?:19|20)\d\d)", lambda match, _today: _whole_year(int(match["year"]))
+    if days and (on or language in UNSPACED):
+        yield ASKED, (rf"(?:{on})\s?" if on else "") + rf"(?P<day>{any_of(days)})", weekday
+
+
+# --- days ---
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text else None
+
+
+def _days(today: date, number: int) -> Time:
+    first = today + timedelta(days=number)
+    return Time("day", first, first + timedelta(days=1))
+
+
+def _next_year(day: date) -> date:
+    """Return the same day of the next year; of 29 February the day after it."""
+    return date(day.year + 1, day.month, 1) + timedelta(days=day.day - 1)
+
+
+def _weeks(today: date, number: int) -> Time:
+    first = today + timedelta(days=7 * number - today.weekday())
+    return Time("week", first, first + timedelta(days=7))
+
+
+def _weekends(today: date, number: int) -> Time:
+    """Return the weekend of this week, or of one before or after it."""
+    saturday = today + timedelta(days=7 * number + _SATURDAY - today.weekday())
+    return Time("weekend", saturday, saturday + timedelta(days=2))
+
+
+def _shifted(year: int, month: int, number: int) -> date:
+    """Return the first day of the month that is so many months after another."""
+    months = year * _MONTHS_OF_A_YEAR + month - 1 + number
+    return date(months // _MONTHS_OF_A_YEAR, months % _MONTHS_OF_A_YEAR + 1, 1)
+
+
+def _months_from(today: date, number: int) -> Time:
+    return Time("month", _shifted(today.year, today.month, number), _shifted(today.year, today.month, number + 1))
+
+
+def _years(today: date, number: int) -> Time:
+    return _whole_year(today.year + number)
+
+
+def _whole_year(year: int) -> Time:
+    return Time("year", date(year, 1, 1), date(year + 1, 1, 1))
+
+
+_UNITS: dict[str, Callable[[date, int], Time]] = {
+    "day": _days,
+    "week": _weeks,
+    "weekend": _weekends,
+    "month": _months_from,
+    "year": _years,
+}
+
+
+def _numeric(match: re.Match[str], today: date) -> Time:
+    named = {name[0]: int(number) for name, number in match.groupdict().items() if number and name != "iso"}
+    if "d" not in named:
+        return _month(today, named["m"], named["y"])
+    return _day(today, named["d"], named["m"], named.get("y"))
+
+
+def _day(today: date, day: int, month: int, year: int | None) -> Time:
+    """Return a day; without a year, the latest such day that is not to come."""
+    first = date(year or today.year, month, day)
+    if year is None and first > today:
+        first = first.replace(year=today.year - 1)
+    return Time("day", first, first + timedelta(days=1), recurs="" if year else "year")
+
+
+def _month(today: date, month: int, year: int | None) -> Time:
+    """Return a month; without a year, the latest such month that is not to come."""
+    first = date(year or (today.year if month <= today.month else today.year - 1), month, 1)
+    return replace(_months_from(first, 0), recurs="" if year else "year")
+
+
+def _weekday(today: date, weekday: int, step: int) -> Time:
+    """Return the latest such day before, or the first after; "this Friday" may be today."""
+    ahead = (weekday - today.weekday()) % 7
+    return _days(today, ahead - 7 if step < 0 else ahead or 7 * step)
+
+
+def _season(year: int, last_month: int, name: str) -> Time:
+    end = _shifted(year, last_month, 1)
+    return Time("season", _shifted(end.year, end.month, -3), end, name)
+
+
+def _year(ends: int, step: int, today: date) -> int:
+    """Return the year of the last, current or next season or month, by the month in which it ends."""
+    if step < 0:
+        return today.year - (ends >= today.month)
+    return today.year + (ends < today.month or (step > 0 and ends == today.month))
