@@ -5,8 +5,17 @@ import traceback
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from django_q.brokers import get_broker
+from django_q.models import Schedule
 from django_q.monitor import save_task
 from django_q.signing import SignedPackage
+
+
+def next_schedule(*, within: float) -> float:
+    """Return the seconds until the next schedule is due, at most `within`."""
+    due = Schedule.objects.exclude(repeats=0).order_by("next_run").values_list("next_run", flat=True)
+    for next_run in due[:1]:
+        return min(max((next_run - timezone.now()).total_seconds(), 0.0), within)
+    return within
 
 
 def run_scheduled() -> bool:

@@ -12,7 +12,6 @@ at a time. So it takes the most urgent of that person's jobs, of whatever lane: 
 find the person busy each time it looks.
 """
 
-import os
 import signal
 import threading
 import time
@@ -26,10 +25,11 @@ from django.db import DatabaseError, connection
 from django_q.scheduler import scheduler
 from opentelemetry.trace import Span, SpanKind
 
+from memoryproject.process_tree import signals_as_bytes
 from moments_app.jobs.process import Lane, names_in
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import Stopped, TookTooLong, run_taken
-from moments_app.jobs.scheduled import run_scheduled
+from moments_app.jobs.scheduled import next_schedule, run_scheduled
 from moments_app.jobs.whereabouts import this_process
 from moments_app.models import Circuit, Job
 from sessions_app.trace import HEADER, continued
@@ -153,36 +153,26 @@ def serve(number: int, workers: int) -> None:
     Worker(lanes_of(number, workers)).serve()
 
 
-@contextmanager
-def signals_as_bytes() -> Iterator[int]:
-    """Yield a file descriptor that becomes readable when this process receives a signal, until the block ends."""
-    reading, writing = os.pipe()
-    for end in (reading, writing):
-        os.set_blocking(end, False)
-    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    try:
-        yield reading
-    finally:
-        signal.set_wakeup_fd(before)
-        os.close(reading)
-        os.close(writing)
+def keep_time(ending: threading.Event) -> None:
+    """Queue what is due by the schedules, recover jobs and probe engines, until asked to end.
 
-
-def keep_time() -> None:
-    """Queue what is due by the schedules, recover jobs and probe engines, until asked to end."""
-    ending = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ending.set())
+    It looks every `RECOVERY` seconds while there are notifications, otherwise every `IDLE` seconds and at the next
+    schedule.
+    """
+    bell = Bell()
     while not ending.is_set():
+        looked_at = time.monotonic()
         scheduler()  # logs its errors itself
-        ending.wait(_tend())
-
-
-def _tend() -> float:
-    """Recover jobs and probe engines; return the seconds until the next time."""
-    try:
-        recover_jobs()
-        return PROBES if Circuit.objects.send_probes() else RECOVERY
-    except DatabaseError as error:
-        logger.warning("the database does not answer", error=type(error).__name__)
-        connection.close()
-        return AWAY
+        try:
+            recover_jobs()
+            is_open = Circuit.objects.send_probes()
+            if not is_open:
+                bell.wait(next_schedule(within=IDLE))
+        except DatabaseError as error:
+            logger.warning("the database does not answer", error=type(error).__name__)
+            connection.close()
+            ending.wait(AWAY)
+        else:
+            pause = PROBES if is_open else RECOVERY
+            ending.wait(max(looked_at + pause - time.monotonic(), 0.0))
+    connection.close()

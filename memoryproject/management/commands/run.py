@@ -1,6 +1,5 @@
 """`manage.py run`: run everything on one machine, as `make run` does."""
 
-import os
 import secrets
 import socket
 import time
@@ -18,7 +17,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from memoryproject import embeddings
+from memoryproject import embeddings, forks
 from memoryproject.demo import Demonstration, StepFailed
 from memoryproject.embedded import server
 from memoryproject.process_tree import (
@@ -64,8 +63,9 @@ class Command(BaseCommand):
             is_new = not UserProfile.objects.exists()
             with marked(settings.DATA_DIR) as left:
                 self._note_killed(left)
-                connection.close()  # none is shared by what is forked
                 self._say_how_it_finds()
+                forks.load_web()
+                forks.load()
                 tree = Tree(_children(port), self._tell)
                 self._serve(base_url, tree, with_demonstration=with_demonstration and is_new)
 
@@ -178,18 +178,10 @@ def _database() -> Iterator[None]:
 
 
 def _children(port: int) -> list[Child]:
-    gunicorn = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
-    environment = {"LOG_FORMAT": "console", "LOG_LEVEL": "WARNING", **os.environ}
-    children: list[Child] = [
-        Program("The worker", ["-m", "memoryproject", "qcluster"], environment),
-        Program("The web server", [*gunicorn, "memoryproject.asgi"], environment),
-    ]
+    children = [*forks.background(stops_database=settings.DATABASE_IS_EMBEDDED), forks.web_server(port)]
     if settings.EMBEDDING.is_embedded:
         command = embeddings.command(settings.DATA_DIR, settings.EMBEDDING.model_folder)
         children.insert(0, Program("The embeddings server", command, is_required=False))
-    if settings.DATABASE_IS_EMBEDDED:
-        keeper = ["-m", "memoryproject.embedded.keeper", str(settings.DATA_DIR)]
-        children.insert(0, Program("The database supervisor", keeper))
     return children
 
 
