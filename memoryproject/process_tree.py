@@ -18,10 +18,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar, cast
 
 from memoryproject.conf import HOME
+
+T = TypeVar("T")
 
 PARENT = "MEMORY_PARENT"  # in the environment of a child: the process it dies with
 LOCK_FILE, MARK_FILE = "run.lock", "run.mark"
@@ -298,6 +301,37 @@ def apart(function: Callable[[], None]) -> None:
     The caller must have neither threads nor connections.
     """
     _FORK.Process(target=_run, args=(function, os.getpid()), daemon=True).start()
+
+
+def in_fork(function: Callable[[], T]) -> T:
+    """Call a function in a fork, and return its result. The memory that it needs is free again afterwards.
+
+    The caller must have no threads.
+
+    Raises:
+        CannotStart: the fork was killed.
+        Exception: what the function raises.
+    """
+    reading, writing = _FORK.Pipe(duplex=False)
+    process = _FORK.Process(target=_send_result, args=(function, writing, os.getpid()))
+    process.start()
+    writing.close()
+    try:
+        result, error = reading.recv()
+    except EOFError:
+        result, error = None, CannotStart("The preparation of the database was interrupted.")
+    process.join()
+    if error:
+        raise error
+    return cast(T, result)
+
+
+def _send_result(function: Callable[[], T], writing: Connection, parent: int) -> None:
+    die_with(parent)
+    try:
+        writing.send((function(), None))
+    except Exception as error:
+        writing.send((None, error))
 
 
 class Tree:

@@ -30,6 +30,7 @@ from memoryproject.process_tree import (
     die_with_parent,
     end_as_by_ctrl_c,
     hold,
+    in_fork,
     marked,
 )
 from memoryproject.site_state import note_restart
@@ -58,9 +59,7 @@ class Command(BaseCommand):
     def _run(self, port: int, *, with_demonstration: bool) -> None:
         base_url = f"http://127.0.0.1:{port}"
         with _database():
-            call_command("migrate", verbosity=0)
-            self._ensure_operator()
-            is_new = not UserProfile.objects.exists()
+            is_new = in_fork(self._prepare)
             with marked(settings.DATA_DIR) as left:
                 self._note_killed(left)
                 self._say_how_it_finds()
@@ -68,6 +67,12 @@ class Command(BaseCommand):
                 forks.load()
                 tree = Tree(_children(port), self._tell)
                 self._serve(base_url, tree, with_demonstration=with_demonstration and is_new)
+
+    def _prepare(self) -> bool:
+        """Migrate, and create a login if there is none; return whether the site is new."""
+        call_command("migrate", verbosity=0)
+        self._ensure_operator()
+        return not UserProfile.objects.exists()
 
     def _serve(self, base_url: str, tree: Tree, *, with_demonstration: bool) -> None:
         try:
