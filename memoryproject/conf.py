@@ -532,7 +532,7 @@ class JobSettings(Group):
     """Settings of background jobs and their recovery."""
 
     workers: int = Field(
-        4, ge=1, le=64, description="Number of worker processes per `qcluster`. With 4, each lane has its own worker."
+        5, ge=1, le=64, description="Number of worker processes per `qcluster`. With 5, each lane has its own worker."
     )
     max_attempts: int = Field(6, ge=1, le=100, description="Number of attempts before a job fails permanently.")
     backoff_seconds: int = Field(

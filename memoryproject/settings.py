@@ -158,6 +158,7 @@ def database_of(process: str) -> dict[str, Any]:
 
     Web processes and workers don't own the tables. What migrates does, as do other commands.
     """
+    database: dict[str, Any]
     if url := CONF.database_url_of(process):
         database = environ.Env.db_url_config(url)
         if database["ENGINE"] == "django.db.backends.postgresql":
@@ -292,9 +293,7 @@ QUEUE_RETRY_SECONDS = 3700
 JOB_SECONDS = QUEUE_RETRY_SECONDS - 100  # that a job or a task may take
 Q_CLUSTER = {
     "name": "memory",
-    "orm": "default",
-    "bulk": 1,
-    "poll": 0.2,
+    "broker_class": "moments_app.jobs.scheduled.JobBroker",
     "timeout": JOB_SECONDS,
     "retry": QUEUE_RETRY_SECONDS,
     "save_limit": -1,  # successes aren't saved, because the Job row is the record; failures are always saved

@@ -12,3 +12,7 @@ turns_overdue = Signal()
 # Sent by `import_sessions`, in a transaction that holds the people, with `people` (user_ids to profiles) and what
 # another system remembered of them (`statements`). A receiver returns how many of them are new.
 statements_imported = Signal()
+
+# Sent in a transaction after which a function is to be called in the background: its path `function`, `args` as JSON
+# takes them, and `user_pk`, the primary key of the person that it is about, or None.
+call_wanted = Signal()

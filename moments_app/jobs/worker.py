@@ -5,7 +5,8 @@ idle, leaves its job's row, and every worker looks now and then for jobs that no
 
 **Lanes.** A process belongs to a lane, and so does a worker. It takes what is due in its own lane, else in more urgent
 ones, never in less urgent ones: a summary that somebody waits for stands behind other such work alone, whatever
-embedding or bulk work is under way. Where there are fewer workers than lanes, the last one takes several.
+embedding or bulk work is under way. Where there are fewer workers than lanes, the last one takes several. A worker that
+runs schedules takes them first: few are due at a time, as at most one job of each is open.
 
 **In turn.** Within a lane a worker goes on with the next person who has something due, and nobody has two jobs running
 at a time. So it takes the most urgent of that person's jobs, of whatever lane: the worker of a more urgent lane would
@@ -29,7 +30,7 @@ from memoryproject.process_tree import signals_as_bytes
 from moments_app.jobs.process import Lane, names_in
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import Stopped, TookTooLong, run_taken
-from moments_app.jobs.scheduled import next_schedule, run_scheduled
+from moments_app.jobs.scheduled import next_schedule
 from moments_app.jobs.whereabouts import this_process
 from moments_app.models import Circuit, Job
 from sessions_app.trace import HEADER, continued
@@ -46,18 +47,19 @@ logger = structlog.get_logger(__name__)
 def lanes_of(number: int, workers: int) -> list[Lane]:
     """Return the lanes whose jobs a worker takes, its own first.
 
+    The last worker takes jobs of all lanes. With five workers or more, the first runs schedules only.
+
     Args:
         number: of the worker, from 0.
         workers: how many there are.
     """
-    least_urgent = max(Lane)
+    schedules, *others = Lane
     if number == workers - 1:
-        own = least_urgent  # one is enough for bulk work
-    elif workers == 2:
-        own = Lane.BUILD
-    else:
-        own = Lane(number % least_urgent)
-    return [lane for lane in sorted(Lane, reverse=True) if lane <= own]
+        return sorted(Lane, reverse=True)
+    if workers >= len(Lane) and number == 0:
+        return [schedules]
+    own = Lane.BUILD if workers == 2 else others[(number - (workers >= len(Lane))) % (len(others) - 1)]
+    return [lane for lane in reversed(others) if lane <= own]
 
 
 class Worker:
@@ -68,8 +70,8 @@ class Worker:
     """
 
     def __init__(self, lanes: list[Lane]) -> None:
-        self._processes = {lane: names_in(lane) for lane in lanes}
-        self._runs_schedules = max(Lane) in lanes
+        self._runs_schedules = Lane.SCHEDULED in lanes
+        self._processes: dict[Lane, list[str]] = {lane: names_in(lane) for lane in lanes if lane != Lane.SCHEDULED}
         self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # whose job was taken last
         self._name = this_process()
         self._recovered_at = 0.0
@@ -104,23 +106,22 @@ class Worker:
         if time.monotonic() - self._recovered_at > RECOVERY:
             self._recovered_at = time.monotonic()
             recover_jobs(idle=self._name)
-        return any(self._work(lane) for lane in self._processes) or self._run_scheduled()
+        return (self._runs_schedules and self._run(Job.objects.take_task(self._name))) or any(
+            self._run(self._taken(lane)) for lane in self._processes
+        )
 
-    def _work(self, lane: Lane) -> bool:
+    def _taken(self, lane: Lane) -> Job | None:
         urgent = [name for other in sorted(self._processes) if other < lane for name in self._processes[other]]
         job = Job.objects.take_next(self._processes[lane], after=self._last[lane], urgent=urgent, worker=self._name)
+        self._last[lane] = job.subject if job else Job.FIRST_SUBJECT  # the next look then takes one statement
+        return job
+
+    def _run(self, job: Job | None) -> bool:
         if job is None:
             return False
-        self._last[lane] = job.subject
         with self._limited(), _traced(job):
             run_taken(job)
         return True
-
-    def _run_scheduled(self) -> bool:
-        if not self._runs_schedules:
-            return False
-        with self._limited():
-            return run_scheduled()
 
     @staticmethod
     @contextmanager
