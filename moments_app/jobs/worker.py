@@ -1,7 +1,8 @@
 """Workers: each is one process that takes due jobs by itself, one at a time, and shares nothing with the others.
 
 The table of jobs is the queue. So there is nothing to lose and no lock to die with: a worker that is killed, at work or
-idle, leaves its job's row, and every worker looks now and then for jobs that nobody works on.
+idle, leaves its job's row. The watchdog looks for jobs that nobody works on (`keep_time`), and so does each worker that
+starts or lost its connection.
 
 **Lanes.** A process belongs to a lane, and so does a worker. It takes what is due in its own lane, else in more urgent
 ones, never in less urgent ones: a summary that somebody waits for stands behind other such work alone, whatever
@@ -36,7 +37,7 @@ from moments_app.models import Circuit, Job
 from sessions_app.trace import HEADER, continued
 from sessions_app.wake import IDLE, Bell
 
-RECOVERY = 5.0  # seconds between two looks for jobs that nobody works on, and at the schedules
+RECOVERY = 5.0  # seconds between two looks of the watchdog for jobs that nobody works on, and at the schedules
 PROBES = 1.0  # seconds between two looks at open circuits
 AWAY = 2.0  # seconds before the next try when the database doesn't answer
 GRACE = 20  # seconds that a job may go on when the worker is asked to end
@@ -74,7 +75,7 @@ class Worker:
         self._processes: dict[Lane, list[str]] = {lane: names_in(lane) for lane in lanes if lane != Lane.SCHEDULED}
         self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # whose job was taken last
         self._name = this_process()
-        self._recovered_at = 0.0
+        self._may_have_lost_a_job = True  # with its connection, or the process before it with its life
         self._ending = threading.Event()
 
     def serve(self) -> None:
@@ -99,13 +100,14 @@ class Worker:
             except DatabaseError as error:
                 logger.warning("the database does not answer", error=type(error).__name__)
                 connection.close()
+                self._may_have_lost_a_job = True
                 self._ending.wait(AWAY)
 
     def _step(self) -> bool:
         """Do one thing; return False when there was nothing to do."""
-        if time.monotonic() - self._recovered_at > RECOVERY:
-            self._recovered_at = time.monotonic()
+        if self._may_have_lost_a_job:
             recover_jobs(idle=self._name)
+            self._may_have_lost_a_job = False
         return (self._runs_schedules and self._run(Job.objects.take_task(self._name))) or any(
             self._run(self._taken(lane)) for lane in self._processes
         )
