@@ -42,12 +42,10 @@ PURPOSES = {
     r"^postgres postgres: \w+ \w+ \[": "PostgreSQL, another connection",
     r"^postgres ": "PostgreSQL, its own processes",
     r"^Worker ": "worker",
-    r"^The scheduler ": "scheduler",
     r"^The watchdog": "watchdog",
     r"^embeddings ": "embeddings server",
-    r"embedded\.keeper": "keeper of the database",
-    r"qcluster": "supervisor of workers",
-    r"gunicorn": "web process",
+    r"^Web worker": "web process",
+    r"^The web server": "supervisor of web processes",
     r"manage\.py run": "supervisor",
 }
 

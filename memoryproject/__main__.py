@@ -12,8 +12,8 @@ def main() -> None:
     migrates = sys.argv[1:2] in (["run"], ["migrate"], ["restore"])
     if migrates or sys.argv[1:2] == ["makemigrations"]:  # only these create a database without asking
         os.environ.setdefault("MEMORY_NEW_DATABASE", "1")
-    if sys.argv[1:2] == ["qcluster"]:
-        os.environ["MEMORY_PROCESS"] = "worker"  # by which it logs in to the database
+    if kind := {"qcluster": "worker", "run": "run"}.get("".join(sys.argv[1:2])):
+        os.environ["MEMORY_PROCESS"] = kind  # by which it logs in to the database and logs
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import BaseCommand, execute_from_command_line
     from django.db import ProgrammingError

@@ -46,8 +46,6 @@ ENTRIES = {
     "moments_app.embeddingmodel": Entry("embedding model", "embedding models", "data_array"),
     "sessions_app.archive": Entry("archive", "archives", "inventory_2"),
     "sessions_app.event": Entry("event", "events", "history"),
-    "django_q.ormq": Entry("queue entry", "queue", "stacks"),
-    "django_q.failure": Entry("task error", "task errors", "error"),
     "django_q.schedule": Entry("schedule", "schedules", "schedule"),
     "sessions_app.application": Entry("application", "applications", "apartment"),
     "sessions_app.apikey": Entry("API key", "API keys", "key"),
@@ -63,7 +61,7 @@ SHARED = [
     ["moments_app.memoryatom", "moments_app.entity"],
     ["moments_app.correction", "moments_app.contradiction", "moments_app.retraction"],
     ["moments_app.failuregroup", "moments_app.circuit"],
-    ["moments_app.job", "django_q.schedule", "django_q.ormq", "django_q.failure"],
+    ["moments_app.job", "django_q.schedule"],
     ["moments_app.enginecall", "moments_app.embeddingmodel"],
     [
         "sessions_app.apikey",

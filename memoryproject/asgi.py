@@ -50,9 +50,11 @@ from sessions_app.limits import Deadline, until
 
 _in_threads = Bridge(Handlers(), CONF.web_threads)
 
-# Each takes most of a second, which no request then has to wait.
+# Each takes about a second, which no request then has to wait.
 lexemes.load()
 engines.load()
+description.make()
+gc.collect()
 gc.freeze()  # what is there now stays: no collection during a request has to look through it
 
 CHAT = "/v1/"
@@ -64,7 +66,6 @@ _readiness = health.Readiness()
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Hand a request to the part that serves its address; at the start, begin what goes on beside requests."""
     if scope["type"] == "lifespan":
-        description.make_soon()
         keep_replaying()  # of what was left in the spool
         await _mcp(scope, receive, send)
         return

@@ -12,8 +12,10 @@ from functools import cached_property, partial
 from django.contrib.humanize.templatetags.humanize import intcomma, naturaltime
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.timesince import timesince
 
 from memoryproject.patience import limited
+from memoryproject.schedules import late
 from memoryproject.site_state import RESTARTS_WITHIN, Recently, State, recently
 from memoryproject.verification import a_request, misfit
 from moments_app.models import Circuit, Job
@@ -27,6 +29,7 @@ from sessions_app.database_roles import taking
 QUEUE_AGE_ALARM = timedelta(minutes=5)  # due work that waits longer degrades the site
 MANY_RESTARTS = 3
 CHANGES = 8  # of the state that are read
+SCHEDULES = "admin:django_q_schedule_changelist"
 
 _fits = False
 
@@ -166,20 +169,14 @@ def _worker(facts: Facts) -> Findings:
 
 
 def _work(facts: Facts) -> Findings:
-    work, errors = facts.work, partial(reverse, "admin:django_q_failure_changelist")
-    for number, noun, what, link, url in (
-        (work.unexplained, "job", "failed permanently.", "View details", partial(list_url, Job, state="failed")),
-        (
-            work.stuck,
-            "job",
-            "stuck: the worker stopped responding.",
-            "View details",
-            partial(list_url, Job, state="stuck"),
-        ),
-        (work.task_errors, "queue task", f"failed in the last {overview.DAYS} days.", "View errors", errors),
+    work = facts.work
+    for number, what, state in (
+        (work.unexplained, "failed permanently.", "failed"),
+        (work.stuck, "stuck: the worker stopped responding.", "stuck"),
     ):
         if number:
-            yield Finding("work", INFO, f"{counted(number, noun)} {what}", link, url)
+            sentence = f"{counted(number, 'job')} {what}"
+            yield Finding("work", INFO, sentence, "View details", partial(list_url, Job, state=state))
 
 
 # --- processes and hosts ---
@@ -192,6 +189,14 @@ def _restarts(facts: Facts) -> Findings:
         yield Finding("restarts", DEGRADED, f"Processes crashed {often}. The latest: {died[0]}")
 
 
+def _schedules(_: Facts) -> Findings:
+    for name, age in late().items():
+        sentence = (
+            f"The schedule {name} has not run for {timesince(timezone.now() - age)}. Check that a worker is running."
+        )
+        yield Finding("schedules", DEGRADED, sentence, "View schedules", partial(reverse, SCHEDULES))
+
+
 def _clocks(facts: Facts) -> Findings:
     for event in facts.recently.put_back:
         told = event.payload["told"]
@@ -200,9 +205,9 @@ def _clocks(facts: Facts) -> Findings:
 
 
 READY = (_database, _queue)
-DEGRADING = (_held, _circuits, _providers, _restarts, _clocks)
+DEGRADING = (_held, _circuits, _providers, _restarts, _schedules, _clocks)
 # The dashboard shows incidents, which say what holds jobs, and has a list of restarts.
-SHOWN = (*READY, _worker, _circuits, _providers, _clocks, _work)
+SHOWN = (*READY, _worker, _circuits, _providers, _schedules, _clocks, _work)
 
 
 def findings(checks: Iterable[Callable[[Facts], Findings]], facts: Facts) -> Findings:

@@ -13,7 +13,6 @@ from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.sessions.models import Session as Login
 from django.db.models import Model
-from django_q.models import OrmQ
 
 from moments_app.models import (
     Circuit,
@@ -46,7 +45,6 @@ def often() -> Iterator[Times]:
     yield Times(Circuit, "next_probe_at", DAY)
     yield Times(WebhookEndpoint, "waits_until", LONGEST_PAUSE)
     yield Times(WebhookDelivery, "due_at", LONGEST_PAUSE)
-    yield Times(OrmQ, "lock", timedelta(seconds=settings.QUEUE_RETRY_SECONDS))
     yield Times(FailureGroup, "last_seen_at")
     yield Times(EngineCall, "created_at")  # a daily limit counts today's calls
     yield Times(Event, "created_at")

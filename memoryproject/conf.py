@@ -630,11 +630,11 @@ class JobSettings(Group):
     """Settings of background jobs and their recovery."""
 
     workers: int = Field(
-        4,
+        5,
         ge=1,
         le=64,
-        description="Number of worker processes that each `manage.py qcluster` starts. Use at least 4, so that urgent "
-        "jobs don't wait for slow ones.",
+        description="Number of worker processes that each `manage.py qcluster` starts. With 5 or more, each kind of job has "
+        "its own worker.",
     )
     max_attempts: int = Field(6, ge=1, le=100, description="Number of attempts after which a job fails permanently.")
     backoff_seconds: int = Field(

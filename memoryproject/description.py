@@ -1,7 +1,9 @@
-"""The OpenAPI description, made once a process, as that takes a second: for keys of a person, and for all others."""
+"""The OpenAPI description, for keys of a person, and for all others.
+
+Generating it takes a second, so the web server does it once, before it forks its processes.
+"""
 
 import hashlib
-import threading
 from functools import cache
 
 from django.http import HttpRequest, HttpResponse
@@ -12,13 +14,6 @@ from drf_spectacular.renderers import OpenApiJsonRenderer
 
 from memoryproject.front import KEY_OF_A_PERSON
 from sessions_app.api.schema import for_services
-
-_making = threading.Lock()
-
-
-def make_soon() -> None:
-    """Have it made by a thread of its own: those who ask first would keep the threads of requests waiting for it."""
-    threading.Thread(target=_made_once, name="description", daemon=True).start()
 
 
 def _tag(request: HttpRequest) -> str:
@@ -39,16 +34,11 @@ def description(request: HttpRequest) -> HttpResponse:
 def _made_for(request: HttpRequest) -> tuple[bytes, str]:
     """Return the description for whoever asks, and its tag."""
     is_a_persons = KEY_OF_A_PERSON.match(request.headers.get("Authorization", "").encode()) is not None
-    return _made_once()[0 if is_a_persons else 1]
-
-
-def _made_once() -> list[tuple[bytes, str]]:
-    with _making:  # so that those who ask first wait for one, and don't each make their own
-        return _made()
+    return make()[0 if is_a_persons else 1]
 
 
 @cache
-def _made() -> list[tuple[bytes, str]]:
+def make() -> list[tuple[bytes, str]]:
     """Return the description for keys of a person, and the one for all others, each with its tag."""
     schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     made = [OpenApiJsonRenderer().render(one, renderer_context={}) for one in (schema, for_services(schema))]

@@ -5,12 +5,13 @@ Several processes use several cores. How each handles its requests is described 
 
 import os
 import shutil
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from memoryproject.process_tree import die_with, die_with_parent, locked
+from memoryproject.process_tree import call_itself, die_with, locked
 
 # Set before the settings are read, and only here: other programs that import the application must not pool connections.
 os.environ["MEMORY_PROCESS"] = "web"
@@ -32,8 +33,10 @@ def _folder_of_figures() -> tuple[str, TextIO]:
 _figures, _lock = _folder_of_figures()
 os.environ["PROMETHEUS_MULTIPROC_DIR"] = _figures
 
+from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 from uvicorn_worker import UvicornWorker
 
+from memoryproject.quiet_server import QuietServer
 from memoryproject.settings import CONF
 
 
@@ -45,6 +48,14 @@ class WebWorker(UvicornWorker):  # type: ignore[misc]
 
     CONFIG_KWARGS = UvicornWorker.CONFIG_KWARGS | {"proxy_headers": False}
 
+    async def _serve(self) -> None:
+        self.config.app = self.wsgi
+        server = QuietServer(self.config)
+        self._install_sigquit_handler()
+        await server.serve(self.sockets)
+        if not server.started:
+            sys.exit(Arbiter.WORKER_BOOT_ERROR)
+
 
 worker_class = WebWorker
 workers = CONF.web_workers
@@ -52,13 +63,18 @@ keepalive = 75  # seconds that an idle connection is kept, because clients appen
 timeout = 60  # seconds without a heartbeat after which a worker is replaced
 loglevel = CONF.log_level.lower()
 control_socket_disable = True
+preload_app = True  # the workers share its memory
 
-die_with_parent()  # the master, when `run` started it
+
+def on_starting(_server: Any) -> None:
+    """Make the folder again that an earlier master, with the same parent, has removed."""
+    Path(_figures).mkdir(exist_ok=True)
 
 
 def post_fork(_server: Any, worker: Any) -> None:
     """Have a worker die with its master: nobody serves on under old settings."""
     die_with(worker.ppid)
+    call_itself(f"Web worker {worker.age}")
 
 
 def post_worker_init(worker: Any) -> None:
@@ -69,6 +85,7 @@ def post_worker_init(worker: Any) -> None:
     if worker.age > 1:
         return
     from django.core.management.base import CommandError
+    from django.db import connection
     from gunicorn.errors import AppImportError  # type: ignore[import-untyped]
 
     from memoryproject.patience import Away, database
@@ -79,6 +96,15 @@ def post_worker_init(worker: Any) -> None:
             refuse_newer()
     except CommandError as error:
         raise AppImportError(str(error)) from None
+    finally:
+        connection.close()
+
+
+def worker_exit(_server: Any, _worker: Any) -> None:
+    """Write what is waiting."""
+    from sessions_app.write_behind import stop_all
+
+    stop_all()
 
 
 def on_exit(_server: Any) -> None:

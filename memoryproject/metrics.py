@@ -23,6 +23,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from memoryproject import http_figures, site_state
+from memoryproject.schedules import ages
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
 from moments_app.models.engine_call import EngineCallQuerySet
 from moments_app.models.job import JobQuerySet
@@ -195,6 +196,11 @@ def _rounds() -> Iterator[Metric]:
     )
 
 
+def _schedules() -> Iterator[Metric]:
+    seconds: Labeled = {(name,): age.total_seconds() for name, age in ages().items()}
+    yield _gauge("memory_schedule_age_seconds", "Time since the last run of a schedule.", ["schedule"], seconds)
+
+
 def _contexts() -> Iterator[Metric]:
     receipts = estimated_rows(ContextReceipt)
     yield _gauge("memory_context_receipts", "Stored contexts.", [], {(): receipts})
@@ -213,7 +219,7 @@ def _site() -> Iterator[Metric]:
     yield _gauge("memory_process_restarts_last_day", "Processes that crashed and were restarted.", [], {(): restarts})
 
 
-FIGURES: list[Figures] = [_site_jobs, _site_usage, _site_calls, _vectors, _rounds, _contexts, _site]
+FIGURES: list[Figures] = [_site_jobs, _site_usage, _site_calls, _vectors, _rounds, _contexts, _schedules, _site]
 
 
 def _gauge(name: str, told: str, labels: list[str], values: Labeled) -> GaugeMetricFamily:

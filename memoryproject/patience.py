@@ -48,7 +48,7 @@ def database(seconds: float = PATIENCE) -> Iterator[None]:
 
 @contextmanager
 def connected(seconds: float = PATIENCE) -> Iterator[None]:
-    """Have a connection for a short time.
+    """Use the connection for a short time. It stays open, unless it failed.
 
     An embedded database is not started: whoever has work for it does that, and an impatient start would be broken off.
 
@@ -59,13 +59,14 @@ def connected(seconds: float = PATIENCE) -> Iterator[None]:
         raise Away("The embedded database is not running.")
     try:
         with _within(seconds):
+            connection.close_if_unusable_or_obsolete()
             yield
     except _TookTooLong:
+        connection.close()
         raise Away(f"The database did not respond within {seconds:g} s.") from None
     except DatabaseError as error:
-        raise Away(f"The database does not respond: {type(error).__name__}.") from error
-    finally:
         connection.close()
+        raise Away(f"The database does not respond: {type(error).__name__}.") from error
 
 
 @contextmanager

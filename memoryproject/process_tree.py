@@ -9,6 +9,7 @@ import ctypes
 import fcntl
 import multiprocessing
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -17,14 +18,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar, cast
 
 from memoryproject.conf import HOME
 
+T = TypeVar("T")
+
 PARENT = "MEMORY_PARENT"  # in the environment of a child: the process it dies with
 LOCK_FILE, MARK_FILE = "run.lock", "run.mark"
-LOOK = 0.5  # seconds between two looks after the children
 STOP_SECONDS = 30  # that a child may take to end
 LONGEST_PAUSE = 30.0  # seconds before a child that dies at once is started again
 STEADY_SECONDS = 20  # after which a child counts as well: it did not die of its start
@@ -116,14 +119,15 @@ def die_with_parent() -> None:
         die_with(os.getppid())
 
 
-def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies; it ends at once when that has happened already.
+def die_with(parent: int, number: int = signal.SIGKILL) -> None:
+    """Have the kernel send a signal to this process when its parent dies; exit at once if it is dead already.
 
     Args:
         parent: process id of the parent, read before this process was forked.
+        number: the signal.
     """
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -132,6 +136,21 @@ def end_as_by_ctrl_c() -> None:
     """Have SIGTERM do what Ctrl-C does: raise `KeyboardInterrupt`, here in the root of a tree."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.default_int_handler)
+
+
+@contextmanager
+def signals_as_bytes() -> Iterator[int]:
+    """Yield a file descriptor that becomes readable when this process receives a signal, until the block ends."""
+    reading, writing = os.pipe()
+    for end in (reading, writing):
+        os.set_blocking(end, False)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reading)
+        os.close(writing)
 
 
 def call_itself(name: str) -> None:
@@ -242,14 +261,16 @@ class Fork(Child):
     Args:
         name: as people call it.
         function: called in the child, without arguments.
+        dies_by: the signal that the child receives when its root dies.
     """
 
-    def __init__(self, name: str, function: Callable[[], None]) -> None:
+    def __init__(self, name: str, function: Callable[[], None], *, dies_by: int = signal.SIGKILL) -> None:
         super().__init__(name)
-        self._function = function
+        self._function, self._dies_by = function, dies_by
 
     def _spawn(self) -> None:
-        self._process = _FORK.Process(target=_run, args=(self._function, os.getpid()), name=self.name)
+        arguments = self._function, os.getpid(), self._dies_by
+        self._process = _FORK.Process(target=_run, args=arguments, name=self.name)
         self._process.start()
 
     @property
@@ -264,12 +285,13 @@ class Fork(Child):
         self._process.join(seconds)
 
 
-def _run(function: Callable[[], None], parent: int) -> None:
-    die_with(parent)
+def _run(function: Callable[[], None], parent: int, dies_by: int = signal.SIGKILL) -> None:
+    signal.set_wakeup_fd(-1)
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(name, signal.SIG_DFL)
+    die_with(parent, dies_by)
     os.setsid()
     call_itself(multiprocessing.current_process().name)
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, signal.SIG_DFL)
     function()
 
 
@@ -279,6 +301,37 @@ def apart(function: Callable[[], None]) -> None:
     The caller must have neither threads nor connections.
     """
     _FORK.Process(target=_run, args=(function, os.getpid()), daemon=True).start()
+
+
+def in_fork(function: Callable[[], T]) -> T:
+    """Call a function in a fork, and return its result. The memory that it needs is free again afterwards.
+
+    The caller must have no threads.
+
+    Raises:
+        CannotStart: the fork was killed.
+        Exception: what the function raises.
+    """
+    reading, writing = _FORK.Pipe(duplex=False)
+    process = _FORK.Process(target=_send_result, args=(function, writing, os.getpid()))
+    process.start()
+    writing.close()
+    try:
+        result, error = reading.recv()
+    except EOFError:
+        result, error = None, CannotStart("The preparation of the database was interrupted.")
+    process.join()
+    if error:
+        raise error
+    return cast(T, result)
+
+
+def _send_result(function: Callable[[], T], writing: Connection, parent: int) -> None:
+    die_with(parent)
+    try:
+        writing.send((function(), None))
+    except Exception as error:
+        writing.send((None, error))
 
 
 class Tree:
@@ -310,9 +363,18 @@ class Tree:
 
     def keep_until_asked(self) -> None:
         """Look after the children until Ctrl-C, which is raised."""
-        while True:
-            self.keep()
-            time.sleep(LOOK)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # one that is ignored wakes nobody
+        with signals_as_bytes() as signals:
+            while True:
+                self.keep()
+                select.select([signals], [], [], self._pause())
+                with suppress(BlockingIOError):
+                    os.read(signals, 1024)
+
+    def _pause(self) -> float | None:
+        """Return the seconds until a child is to be started; None if all are running."""
+        due = [child.due_at for child in self.children if not child.was_started]
+        return max(min(due) - time.monotonic(), 0.0) if due else None
 
     def keep(self) -> None:
         """Look after the children once: start again what died."""

@@ -5,25 +5,34 @@ The table has what belongs to no process; to it come the sweeps that processes d
 """
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from typing import Any
 
-from django_q.models import OrmQ, Schedule
+from django.db.models import DurationField, ExpressionWrapper, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce, Now
+from django_q.models import Schedule
 
 from memoryproject.clocks import put_times_back
 from memoryproject.vacuum import vacuum
 from moments_app.jobs.process import Timing, processes
 from moments_app.jobs.recovery import recover_jobs
+from moments_app.jobs.scheduled import adopt_entries
+from moments_app.models import Job
+from moments_app.models.job import TASK
 from moments_app.recall.index_words import index_words
 from moments_app.reports.housekeeping import housekeeping, prune_receipts
 from moments_app.sessions.sweep import compact_sessions
 from sessions_app.clock import TOLERANCE, PutBack, database_now
 from sessions_app.models.session import CHECKED_EVERY
+from sessions_app.people.erase import REMOVE_TASK
 from sessions_app.retention.retain import retain
+from sessions_app.retention.rewrite import REWRITE_TASK
 
 RUN_TASK = "memoryproject.schedules.run_schedule"
+PAUSED = 0  # of a schedule's repeats
+MISSED = 3  # intervals without a run that degrade the site
 
 
 class UnknownSchedule(Exception):
@@ -87,6 +96,43 @@ def run_schedule(name: str) -> None:
     schedule_named(name).run()
 
 
+# --- when they ran ---
+
+
+def with_runs(rows: "QuerySet[Schedule]") -> "QuerySet[Any]":
+    """Annotate schedules with the end of the last run, and with the time since then.
+
+    Before its first run, a schedule counts from the time at which it was first queued.
+    """
+    jobs = Job.objects.filter(process=TASK, task=OuterRef("name"))
+    ended = jobs.filter(status=Job.Status.COMPLETED).order_by("-finished_at").values("finished_at")[:1]
+    queued = jobs.order_by("queued_at").values("queued_at")[:1]
+    age = ExpressionWrapper(Now() - Coalesce("last_run", Subquery(queued)), DurationField())
+    annotated: QuerySet[Any] = rows.annotate(last_run=Subquery(ended)).annotate(age=age)
+    return annotated
+
+
+def ages() -> dict[str, timedelta]:
+    """Return the time since the last run of each schedule that was queued and is not paused."""
+    rows = with_runs(Schedule.objects.filter(func=RUN_TASK).exclude(repeats=PAUSED))
+    return {row.name: row.age for row in rows if row.age is not None}
+
+
+def late() -> dict[str, timedelta]:
+    """Return the ages of schedules that have missed `MISSED` intervals."""
+    return {name: age for name, age in ages().items() if _is_late(name, age)}
+
+
+def is_late(row: Any) -> bool:
+    """Return whether a schedule, read by `with_runs`, has missed `MISSED` intervals."""
+    return row.repeats != PAUSED and row.age is not None and _is_late(row.name, row.age)
+
+
+def _is_late(name: str, age: timedelta) -> bool:
+    scheduled = schedules().get(name)
+    return scheduled is not None and age > MISSED * scheduled.timing.interval
+
+
 # --- the queue's table ---
 
 
@@ -104,7 +150,7 @@ def register_schedules(**_: Any) -> None:
         row, _created = Schedule.objects.update_or_create(name=scheduled.name, defaults=fields)
         _correct_next_run(row, timing)
     Schedule.objects.filter(func=RUN_TASK).exclude(name__in=known).delete()
-    _drop_old_entries(known)
+    adopt_entries(frozenset({REMOVE_TASK, REWRITE_TASK}))
 
 
 def put_schedules_back() -> list[PutBack]:
@@ -135,16 +181,3 @@ def _latest_next_run(timing: Timing, now: datetime) -> datetime:
     at = timing.daily_at
     today = now.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
     return today if today > now else today + timedelta(days=1)
-
-
-def _drop_old_entries(names: Collection[str]) -> None:
-    """Delete the queue's entries for functions and schedules that no longer exist.
-
-    The queue would deliver an entry for a missing function forever. If its schedule still exists, the next run does the
-    work.
-    """
-    old = {f"{app}.tasks.{name}" for app in ("moments_app", "sessions_app") for name in names}
-    for entry in OrmQ.objects.iterator():
-        func, args = entry.task.get("func"), entry.task.get("args")
-        if func in old or (func == RUN_TASK and args[0] not in names):
-            entry.delete()

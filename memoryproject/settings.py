@@ -3,6 +3,7 @@
 import os
 import sys
 from datetime import timedelta
+from typing import Any
 
 import environ
 import structlog
@@ -15,6 +16,10 @@ from memoryproject.admin_menu import ACCOUNT, NAVIGATION
 from memoryproject.conf import BASE_DIR, HOME
 
 environ.Env.read_env(HOME / ".env")
+PROCESS = os.environ.get("MEMORY_PROCESS", "")
+if PROCESS == "run":  # people read what it prints
+    os.environ.setdefault("LOG_FORMAT", "console")
+    os.environ.setdefault("LOG_LEVEL", "WARNING")
 CONF = conf.load(os.environ)
 
 # The groups of settings. A test replaces one with `settings.JOBS = settings.JOBS.model_copy(update=…)`.
@@ -135,21 +140,8 @@ TEMPLATES = [
 DATA_DIR = CONF.data_dir.resolve()
 EMBEDDED_DATABASE_DIR = DATA_DIR / "postgres"
 SPOOL_DIR = DATA_DIR / "spool"
-# What serves and what works don't own the tables; what migrates does, and so do other commands.
-PROCESS = os.environ.get("MEMORY_PROCESS", "")
-DATABASE_URL = CONF.database_url_of(PROCESS)
-DATABASE_IS_EMBEDDED = not DATABASE_URL
+DATABASE_IS_EMBEDDED = not CONF.database_url_of(PROCESS)
 WEB_HAS_LOGIN = bool(CONF.web_database_url)
-if DATABASE_URL:
-    DATABASES = {"default": environ.Env.db_url_config(DATABASE_URL)}
-    if DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
-        DATABASES["default"]["ENGINE"] = "memoryproject.postgresql"
-    DATABASES["default"].setdefault("OPTIONS", {})
-else:
-    _login = {"web": "memory_web", "worker": "memory_worker"}.get(PROCESS, "postgres")
-    DATABASES = {
-        "default": {"ENGINE": "memoryproject.embedded", "NAME": "postgres", "USER": _login, "OPTIONS": {}},
-    }
 # A host that vanished is noticed within half a minute, so that nobody waits for it for ever. `DATABASE_URL` may say
 # otherwise. These are the client's own: a pooler in between is told of none.
 DATABASE_OPTIONS = {
@@ -159,13 +151,30 @@ DATABASE_OPTIONS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-DATABASES["default"]["OPTIONS"] = DATABASE_OPTIONS | DATABASES["default"]["OPTIONS"]
-if PROCESS == "web":
-    # Only the web process pools connections. A worker forks, the pool's threads don't follow, and tasks would hang.
-    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 15}
-else:
-    DATABASES["default"]["CONN_MAX_AGE"] = 60
-    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+
+
+def database_of(process: str) -> dict[str, Any]:
+    """Return the database as a kind of process logs in to it: web, worker, or blank for commands.
+
+    Web processes and workers don't own the tables. What migrates does, as do other commands.
+    """
+    database: dict[str, Any]
+    if url := CONF.database_url_of(process):
+        database = environ.Env.db_url_config(url)
+        if database["ENGINE"] == "django.db.backends.postgresql":
+            database["ENGINE"] = "memoryproject.postgresql"
+    else:
+        login = {"web": "memory_web", "worker": "memory_worker"}.get(process, "postgres")
+        database = {"ENGINE": "memoryproject.embedded", "NAME": "postgres", "USER": login}
+    database["OPTIONS"] = DATABASE_OPTIONS | database.get("OPTIONS", {})
+    if process == "web":
+        # Only the web process pools connections. A worker forks, the pool's threads don't follow, and tasks would hang.
+        database["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 15}
+        return database
+    return database | {"CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
+
+
+DATABASES = {"default": database_of(PROCESS)}
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATA_UPLOAD_MAX_MEMORY_SIZE = API_MAX_BODY_BYTES
@@ -284,9 +293,7 @@ QUEUE_RETRY_SECONDS = 3700
 JOB_SECONDS = QUEUE_RETRY_SECONDS - 100  # that a job or a task may take
 Q_CLUSTER = {
     "name": "memory",
-    "orm": "default",
-    "bulk": 1,
-    "poll": 0.2,
+    "broker_class": "moments_app.jobs.scheduled.JobBroker",
     "timeout": JOB_SECONDS,
     "retry": QUEUE_RETRY_SECONDS,
     "save_limit": -1,  # successes aren't saved, because the Job row is the record; failures are always saved

@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 from memoryproject.patience import Away, database
 from sessions_app.clock import PUT_BACK, database_now, write_event
 from sessions_app.models import Event
+from sessions_app.wake import wake_workers
 
 CHANGED, TOLD = "state_changed", "state_told"
 RESTARTED, PROVIDERS_CHECKED = "process_restarted", "providers_checked"
@@ -52,6 +53,7 @@ def note_restart(sentence: str, actor: str) -> None:
     """Write down that a process died and is started again; a database that is away hears nothing of it."""
     with suppress(Away), database():
         write_event(RESTARTED, actor, {"told": sentence})
+        wake_workers()  # who take over its job
 
 
 def restarts(within: timedelta) -> QuerySet[Event]:

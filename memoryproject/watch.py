@@ -1,10 +1,14 @@
-"""The watch: one process beside the workers that knows the state of the site, and has others told when it changes.
+"""The watchdog: the process that monitors the state of the site and sends a notification when it changes.
 
 It looks every few seconds, and a database that hangs keeps it no longer than that. A new state counts once it has
 lasted `COUNTS_AFTER`. Then it is written into the event log, by the first of all watches that sees it, which
 also tells of it. While the database is away, each watch tells by itself, and writes down afterwards what it told.
+
+Two threads of this process queue what is due by the schedules, and send webhooks. If the site has an embedded database,
+the process outlives its parent for a moment to stop it.
 """
 
+import os
 import signal
 import threading
 import time
@@ -14,20 +18,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
+from django.conf import settings
 from django.utils import timezone
 
 from memoryproject import webhooks
 from memoryproject.checks import Verdict, judge
 from memoryproject.clocks import often
+from memoryproject.embedded import server
 from memoryproject.notify import Channel, Delivery, channels
 from memoryproject.patience import Away, connected, database
 from memoryproject.providers import refusals
 from memoryproject.schedules import put_schedules_back
 from memoryproject.site_state import Change, State, last_change, note_refused_providers
+from moments_app.jobs.worker import keep_time
 from sessions_app.clock import database_now, put_back, report
 
 COUNTS_AFTER = 15.0  # seconds that a state has to last, so that a short hiccup sends no alarm
-LOOK = 5.0  # seconds between two looks
+LOOK = 5.0  # seconds between two looks while the state changes
+CALM = 15.0  # seconds between two looks otherwise
 TAKE_OVER = 60.0  # seconds after which a change that nobody has told of is any watch's to tell
 ASK_AGAIN = 300.0  # seconds until providers are asked again, while one refuses
 PUT_BACK_EVERY = 60.0  # seconds between two checks for times in the future
@@ -81,6 +89,11 @@ class Watch:
             self._change(verdict)
         if self._delivery:
             self._delivery.attempt()
+
+    @property
+    def pause(self) -> float:
+        """The seconds until the next look."""
+        return LOOK if self._new or self._unrecorded or self._delivery else CALM
 
     def _catch_up(self) -> None:
         """Write down what could not be, and learn what other watches have written."""
@@ -189,15 +202,32 @@ class TimesPutBack:
             self._next_at = time.monotonic() + PUT_BACK_EVERY
 
 
-def serve() -> None:
-    """Watch until asked to end."""
-    ending = threading.Event()
+def serve(*, stops_database: bool = False) -> None:
+    """Watch until asked to end, or until the parent dies.
+
+    Args:
+        stops_database: stop the embedded database if the parent dies. Its data directory stays locked until then,
+            because this process has inherited the lock.
+    """
+    parent, ending = os.getppid(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     watch, providers = Watch(channels(), after=COUNTS_AFTER), ProviderChecks()
     times = TimesPutBack()
-    threading.Thread(target=webhooks.serve, args=[ending], name="webhooks", daemon=True).start()
-    while not ending.is_set():
+    for name, thread in (("clock", keep_time), ("webhooks", webhooks.serve)):
+        threading.Thread(target=_vital, args=[name, thread, ending], name=name, daemon=True).start()
+    while not ending.is_set() and os.getppid() == parent:
         times.look()
         providers.look()
         watch.look()
-        ending.wait(LOOK)
+        ending.wait(watch.pause)
+    if stops_database and os.getppid() != parent:
+        server.stop(settings.EMBEDDED_DATABASE_DIR)
+
+
+def _vital(name: str, serve: Callable[[threading.Event], None], ending: threading.Event) -> None:
+    """Serve in a thread. If that fails, end the process, which is then restarted."""
+    try:
+        serve(ending)
+    except Exception as error:
+        logger.exception("a thread of the watchdog failed", thread=name, error=type(error).__name__)
+        os._exit(1)

@@ -7,21 +7,22 @@ delivery twice, with the same `webhook-id`.
 """
 
 import json
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import connection
 
 from memoryproject.signed_post import NotReceived, post
 from moments_app.models import WebhookDelivery
 from moments_app.models.webhook import Occasion
 from sessions_app.models import Event, Session, UserProfile
+from sessions_app.wake import IDLE, Bell
 
 SENDERS = 4  # receivers that are posted to at once
-LOOK = 1.0  # seconds between two looks when nothing is due
 AWAY = 5.0  # seconds before the next look when the database doesn't answer
 
 logger = structlog.get_logger(__name__)
@@ -97,30 +98,35 @@ def send(delivery: WebhookDelivery) -> None:
 
 def serve(ending: threading.Event) -> None:
     """Send until asked to end."""
-    free = threading.Semaphore(SENDERS)
+    free, (ended, ends) = threading.Semaphore(SENDERS), os.pipe()
+    bell = Bell(ended)  # the next delivery to a receiver is due when the last one has ended
     while not ending.is_set():
-        if free.acquire(timeout=LOOK) and (pause := _begin_next(free)):
-            free.release()
+        free.acquire()
+        is_sending = False
+        try:
+            is_sending = _begin_next(free, ends)
+            if not is_sending:
+                bell.wait(WebhookDelivery.objects.next_due(within=IDLE))
+        except Exception as error:
+            logger.warning("no webhook could be taken", error=type(error).__name__)
             connection.close()
-            ending.wait(pause)
+            ending.wait(AWAY)
+        finally:
+            if not is_sending:
+                free.release()
+    connection.close()
 
 
-def _begin_next(free: threading.Semaphore) -> float:
-    """Have what is due longest sent beside; return the seconds to wait where nothing is, or nothing can be."""
-    try:
-        delivery = WebhookDelivery.objects.take_next()
-        if delivery is None:
-            return LOOK
-        threading.Thread(target=_send_beside, args=[delivery, free], name="webhook", daemon=True).start()
-    except DatabaseError:
-        return AWAY
-    except Exception as error:
-        logger.exception("no webhook could be taken", error=type(error).__name__)
-        return AWAY
-    return 0.0
+def _begin_next(free: threading.Semaphore, ends: int) -> bool:
+    """Send the delivery that has been due longest, in a thread; return False if none is due."""
+    delivery = WebhookDelivery.objects.take_next()
+    if delivery is None:
+        return False
+    threading.Thread(target=_send_beside, args=[delivery, free, ends], name="webhook", daemon=True).start()
+    return True
 
 
-def _send_beside(delivery: WebhookDelivery, free: threading.Semaphore) -> None:
+def _send_beside(delivery: WebhookDelivery, free: threading.Semaphore, ends: int) -> None:
     """Send in a thread of its own; what fails otherwise than at the receiver is sent again after its lease."""
     try:
         send(delivery)
@@ -129,3 +135,4 @@ def _send_beside(delivery: WebhookDelivery, free: threading.Semaphore) -> None:
     finally:
         connection.close()
         free.release()
+        os.write(ends, b"!")

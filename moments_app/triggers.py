@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django.db.models.signals import post_delete, post_save
-from django_q.models import OrmQ
 
 from moments_app.jobs.process import processes
 from moments_app.jobs.runner import run_job
+from moments_app.jobs.scheduled import call_later
 from moments_app.models import Job, MemoryAtom, Moment, WebhookDelivery
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
 from moments_app.sessions.digest import DigestSession
@@ -18,9 +18,8 @@ from moments_app.turns.platform_text import compare_lines, note_platform_text
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import DailyLimit, Event, Message, Session, UserProfile
-from sessions_app.signals import digest_wanted, profile_edited, statements_imported, turns_overdue
+from sessions_app.signals import call_wanted, digest_wanted, profile_edited, statements_imported, turns_overdue
 from sessions_app.transcript.append import NewMessage, messages_appended, messages_received
-from sessions_app.wake import wake_workers
 
 
 def connect() -> None:
@@ -36,7 +35,7 @@ def connect() -> None:
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_again, sender=edited, dispatch_uid="moments_app.triggers")
     post_save.connect(tell_others, sender=Event, dispatch_uid="moments_app.triggers")
-    post_save.connect(wake_for_task, sender=OrmQ, dispatch_uid="moments_app.triggers")
+    call_wanted.connect(call_wanted_function, dispatch_uid="moments_app.triggers")
 
 
 def process_lines(messages: Sequence[NewMessage], **_: Any) -> None:
@@ -54,9 +53,9 @@ def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_:
     return [job for process in processes() for job in process.after_append(appended)]
 
 
-def wake_for_task(**_: Any) -> None:
-    """Wake idle workers for a task of a schedule."""
-    wake_workers()
+def call_wanted_function(function: str, args: Sequence[Any], user_pk: int | None, **_: Any) -> None:
+    """Queue the call of a function of the transcript."""
+    call_later(function, *args, user_id=user_pk)
 
 
 def tell_others(instance: Event, created: bool, **_: Any) -> None:

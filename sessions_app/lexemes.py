@@ -481,6 +481,8 @@ def _identifier() -> "langid.LanguageIdentifier":
     """Return the identifier that tells languages by sequences of letters. Loading it takes most of a second."""
     from py3langid import langid  # with numpy, which whatever indexes nothing does without
 
-    identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
-    identifier.set_languages(list(_LATIN))
-    return identifier
+    of_all = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE)
+    of_all.set_languages(list(_LATIN))
+    # One of its own, or the figures of a hundred languages would stay in memory.
+    figures = of_all.nb_ptc, of_all.nb_pc, of_all.nb_classes, of_all.tk_nextmove, of_all.tk_output
+    return langid.LanguageIdentifier(*figures, norm_probs=True, tk_row=of_all.tk_row)

@@ -16,3 +16,7 @@ statements_imported = Signal()
 # Sent in the transaction of a request that edits a profile, which is locked, with `profile`, the `edits` (fields to
 # their values) and the `actor`.
 profile_edited = Signal()
+
+# Sent in a transaction after which a function is to be called in the background: its path `function`, `args` as JSON
+# takes them, and `user_pk`, the primary key of the person that it is about, or None.
+call_wanted = Signal()

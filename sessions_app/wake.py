@@ -54,7 +54,7 @@ class Bell:
         interrupt: A file descriptor that also wakes it, as soon as it can be read.
     """
 
-    def __init__(self, interrupt: int) -> None:
+    def __init__(self, interrupt: int | None = None) -> None:
         self._interrupt = interrupt
         self._listening: Connection[Any] | None = None
         self._has_rung = False
@@ -84,9 +84,11 @@ class Bell:
         self._has_rung = True
 
     def _sleep(self, sources: list[int], seconds: float) -> None:
-        ready, _, _ = select.select([*sources, self._interrupt], [], [], seconds)
-        if self._interrupt in ready:
-            os.read(self._interrupt, 1024)
+        interrupt = [] if self._interrupt is None else [self._interrupt]
+        ready, _, _ = select.select(sources + interrupt, [], [], seconds)
+        for source in interrupt:
+            if source in ready:
+                os.read(source, 1024)
 
 
 def _drain(listening: Connection[Any]) -> None:

@@ -8,7 +8,7 @@ import atexit
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
@@ -23,6 +23,14 @@ AWAY = (OperationalError, InterfaceError, RuntimeError)  # the last is the embed
 logger = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+_all: "list[WriteBehind[Any]]" = []
+
+
+@atexit.register
+def stop_all() -> None:
+    """Write what is waiting, and end the threads. A fork that never comes to its `atexit` functions calls this."""
+    for behind in _all:
+        behind.stop()
 
 
 class WriteBehind(Generic[T]):
@@ -42,7 +50,7 @@ class WriteBehind(Generic[T]):
         self._is_away = False  # the database was, at the last try
         self._noted, self._stop = threading.Event(), threading.Event()
         self._writer: threading.Thread | None = None
-        atexit.register(self.stop)
+        _all.append(self)
 
     def note(self, item: T) -> None:
         """Take something to be written; return at once."""

@@ -414,15 +414,15 @@ def test_memory_and_cpu_time_are_those_of_a_process_and_of_all_that_it_started(
 ) -> None:
     monkeypatch.setattr(lean, "SECONDS", 0.5)
     busy = "import sys; data = bytearray(b'x' * 50_000_000)\nwhile True: sys.argv"
-    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}, 'gunicorn'])"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}, 'manage.py run'])"
     with subprocess.Popen([sys.executable, "-c", parent]) as process, subprocess.Popen(["sleep", "60"]) as stranger:
         try:
             (tmp_path / "postgres").mkdir()
             (tmp_path / "postgres/postmaster.pid").write_text(f"{process.pid}\n{tmp_path}\n")
-            wait_until(lambda: lean.measure(process.pid, tmp_path).get("web process", {}).get("pss", 0) > 50)
+            wait_until(lambda: lean.measure(process.pid, tmp_path).get("supervisor", {}).get("pss", 0) > 50)
             figures = lean.measure(process.pid, tmp_path)
             assert sum(figure["processes"] for figure in figures.values()) == 2
-            assert 50 < figures["web process"]["cpu"] <= 1_300  # it is read while it runs
+            assert 50 < figures["supervisor"]["cpu"] <= 1_300  # it is read while it runs
         finally:
             for pid in (pid for pid in lean._running({process.pid}) if pid != process.pid):
                 os.kill(pid, signal.SIGKILL)

@@ -17,7 +17,7 @@ from drill.watch import Watch
 
 FOUND_SECONDS = 30  # in which a process of the kind has to be there
 END_SECONDS = 30  # in which all of a tree has to end with its root
-LEAVE_WORK_ALONE = ("web", "idle", "clock", "watch", "keeper")  # in the name of a kind: no job is under way there
+LEAVE_WORK_ALONE = ("web", "idle", "watch")  # in the name of a kind: no job is under way there
 
 AT_WORK = "SELECT id FROM moments_app_job WHERE status = 'processing'"
 STILL_OPEN = "SELECT count(*) FROM moments_app_job WHERE id = ANY(%s) AND status IN ('queued', 'processing')"

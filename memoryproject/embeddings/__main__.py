@@ -14,6 +14,7 @@ import uvicorn
 from memoryproject.embeddings import address, served
 from memoryproject.embeddings.app import application
 from memoryproject.process_tree import call_itself, die_with_parent, end_as_by_ctrl_c
+from memoryproject.quiet_server import QuietServer
 
 MAX_CONNECTIONS = 128
 
@@ -41,7 +42,7 @@ def main() -> None:
             address.write(told.data_dir, f"http://{host}:{port}/v1")
         end_as_by_ctrl_c()  # Uvicorn raises the signal again when it has ended
         try:
-            uvicorn.Server(config).run([listening])
+            QuietServer(config).run([listening])
         except KeyboardInterrupt:
             pass
         finally:

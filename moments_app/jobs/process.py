@@ -8,7 +8,7 @@ estimates, housekeeping and schedules know processes through the registry alone.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, time
+from datetime import datetime, time, timedelta
 from enum import IntEnum
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -49,12 +49,20 @@ class Waits(Exception):
         until: when to look again.
         reason: what is waited for.
         circuit: that holds what is waited for.
+        held_by: what is waited for, where it is no circuit.
     """
 
-    def __init__(self, until: datetime, reason: str, circuit: Circuit | None = None) -> None:
+    def __init__(
+        self,
+        until: datetime,
+        reason: str,
+        circuit: Circuit | None = None,
+        held_by: Job.Held = Job.Held.STEP,
+    ) -> None:
         super().__init__(reason)
         self.until = until
         self.circuit = circuit
+        self.held_by = held_by
 
 
 class ClaimLost(Exception):
@@ -98,6 +106,11 @@ class Timing:
     minutes: int | None = None
     daily_at: time | None = None
 
+    @property
+    def interval(self) -> timedelta:
+        """The time between two runs."""
+        return timedelta(days=1) if self.daily_at else timedelta(minutes=self.minutes or 0)
+
     def __str__(self) -> str:
         return f"every {self.minutes} min" if self.daily_at is None else f"daily at {self.daily_at:%H:%M} UTC"
 
@@ -115,10 +128,11 @@ class Asked:
 class Lane(IntEnum):
     """How urgent jobs are: workers of a lane help the more urgent ones, and never the other way round."""
 
-    WAITED = 0  # somebody waits for it: summaries, digests
-    BUILD = 1  # memory of what was said
-    INDEX = 2  # what makes memory found
-    BULK = 3  # much at a time, and nobody waits for it
+    SCHEDULED = 0  # schedules, and function calls
+    WAITED = 1  # somebody waits for it: summaries, digests
+    BUILD = 2  # memory of what was said
+    INDEX = 3  # what makes memory found
+    BULK = 4  # much at a time, and nobody waits for it
 
 
 Input = TypeVar("Input", bound=ProcessInput)

@@ -93,7 +93,7 @@ def _run_with(process: AnyProcess, job: Job) -> None:
         if error.circuit:
             error.circuit.hold(job, Job.objects.none())
         else:
-            job.postpone(error.until, str(error), Job.Held.STEP)
+            job.postpone(error.until, str(error), error.held_by)
     except Stopped:
         connection.close()  # which may have been amid a statement
         job.postpone(database_now(), "Its worker was asked to end.", Job.Held.BACKOFF)

@@ -1,29 +1,103 @@
-"""Tasks that the schedules queue: sweeps that ask for jobs, and what is to be done once, such as removing files."""
+"""Tasks: functions that a schedule has called, or that are called once. Each is a job in a lane of its own.
 
-import traceback
+django-q2 keeps the schedules and finds those that are due. Its queue is the table of jobs (`JobBroker`). While a task
+is open, the same one is not queued again.
+"""
 
+import json
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+from django.core import signing
 from django.utils import timezone
 from django.utils.module_loading import import_string
-from django_q.brokers import get_broker
-from django_q.monitor import save_task
+from django_q.brokers import Broker
+from django_q.models import OrmQ, Schedule, Task
 from django_q.signing import SignedPackage
 
+from moments_app.jobs.process import Lane, Process, ProcessInput, Progress, Waits
+from moments_app.models import Job
+from moments_app.models.job import TASK
+from sessions_app.clock import database_now
+from sessions_app.retention.archive_files import ArchiveError
 
-def run_scheduled() -> bool:
-    """Run the tasks that wait, in this process; return False when none does.
+STORAGE_AGAIN = timedelta(hours=1)  # until a task is tried again whose storage fails
 
-    One that fails is kept among the queue's failures with its traceback, and comes again later.
-    """
-    broker = get_broker()
-    taken = broker.dequeue() or []
-    for entry, package in taken:
+
+class JobBroker(Broker):  # type: ignore[misc]
+    """The queue of django-q2: it queues jobs, and workers run them."""
+
+    def enqueue(self, package: str) -> str:
+        """Queue a job for a task."""
         task = SignedPackage.loads(package)
+        name = task.get("group") or name_of(task["func"], *task["args"], **task["kwargs"])
+        job = Job.objects.request_task(
+            name, task["func"], *task["args"], kwargs=task["kwargs"], requested_by="schedule"
+        )
+        return str(job.job_id)
+
+
+def name_of(function: str, *args: Any, **kwargs: Any) -> str:
+    """Return the name of a call among the open ones: one call with the same arguments is enough."""
+    digest = sha256(json.dumps([function, args, kwargs]).encode()).hexdigest()
+    return f"{function.rpartition('.')[2][:80]} {digest[:16]}"
+
+
+def call_later(function: str, *args: Any, user_id: int | None = None) -> Job:
+    """Queue the call of a function, in the transaction that makes it necessary.
+
+    Args:
+        function: its path.
+        args: its arguments, as JSON takes them.
+        user_id: primary key of the person that it is about.
+    """
+    name = name_of(function, *args)
+    return Job.objects.request_task(name, function, *args, user_id=user_id, requested_by="transcript")
+
+
+def adopt_entries(functions: frozenset[str]) -> None:
+    """Queue jobs for entries of the queue that earlier releases used, and delete the entries and their errors.
+
+    Args:
+        functions: paths of those that are called. The jobs of other entries have rows, and schedules come again.
+    """
+    for entry in OrmQ.objects.iterator():
+        if (function := entry.task.get("func")) in functions:
+            call_later(function, *entry.task["args"])
+        entry.delete()
+    Task.objects.all().delete()
+
+
+class RunTask(Process[ProcessInput, None]):
+    """Calls a function, which has transactions of its own."""
+
+    name = TASK
+    lane = Lane.SCHEDULED
+    is_upkeep = True
+
+    def prepare(self, job: Job, progress: Progress) -> None:
+        """Call the function. While the storage of archives fails, the task is never given up."""
+        function, args, kwargs = signing.loads(job.params["call"], salt=TASK)
         try:
-            task["result"], task["success"] = import_string(task["func"])(*task["args"], **task["kwargs"]), True
-        except Exception as error:
-            task["result"], task["success"] = f"{error} : {traceback.format_exc()}", False
-        task["stopped"] = timezone.now()
-        save_task(task, broker)
-        if task["success"]:
-            broker.acknowledge(entry)
-    return bool(taken)
+            import_string(function)(*args, **kwargs)
+        except ArchiveError as error:
+            raise Waits(database_now() + STORAGE_AGAIN, str(error), held_by=Job.Held.BACKOFF) from error
+
+    def claim(self, job: Job) -> ProcessInput:
+        return ProcessInput(prompt_version=None)
+
+    def think(self, input: ProcessInput, engine: Any, progress: Progress) -> None:
+        return None
+
+    def commit(self, job: Job, input: ProcessInput, answer: None) -> None:
+        """Complete the job, and delete the earlier runs of the same task."""
+        job.complete({})
+        Job.objects.filter(process=TASK, task=job.task, status=Job.Status.COMPLETED).exclude(pk=job.pk).delete()
+
+
+def next_schedule(*, within: float) -> float:
+    """Return the seconds until the next schedule is due, at most `within`."""
+    due = Schedule.objects.exclude(repeats=0).order_by("next_run").values_list("next_run", flat=True)
+    waits: list[float] = [(next_run - timezone.now()).total_seconds() for next_run in due[:1]]
+    return max(min([*waits, within]), 0.0)

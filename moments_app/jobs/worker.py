@@ -1,18 +1,19 @@
 """Workers: each is one process that takes due jobs by itself, one at a time, and shares nothing with the others.
 
 The table of jobs is the queue. So there is nothing to lose and no lock to die with: a worker that is killed, at work or
-idle, leaves its job's row, and every worker looks now and then for jobs that nobody works on.
+idle, leaves its job's row. The watchdog looks for jobs that nobody works on (`keep_time`), and so does each worker that
+starts or lost its connection.
 
 **Lanes.** A process belongs to a lane, and so does a worker. It takes what is due in its own lane, else in more urgent
 ones, never in less urgent ones: a summary that somebody waits for stands behind other such work alone, whatever
-embedding or bulk work is under way. Where there are fewer workers than lanes, the last one takes several.
+embedding or bulk work is under way. Where there are fewer workers than lanes, the last one takes several. A worker that
+runs schedules takes them first: few are due at a time, as at most one job of each is open.
 
 **In turn.** Within a lane a worker goes on with the next person who has something due, and nobody has two jobs running
 at a time. So it takes the most urgent of that person's jobs, of whatever lane: the worker of a more urgent lane would
 find the person busy each time it looks.
 """
 
-import os
 import signal
 import threading
 import time
@@ -26,16 +27,17 @@ from django.db import DatabaseError, connection
 from django_q.scheduler import scheduler
 from opentelemetry.trace import Span, SpanKind
 
+from memoryproject.process_tree import signals_as_bytes
 from moments_app.jobs.process import Lane, names_in
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import Stopped, TookTooLong, run_taken
-from moments_app.jobs.scheduled import run_scheduled
+from moments_app.jobs.scheduled import next_schedule
 from moments_app.jobs.whereabouts import this_process
 from moments_app.models import Circuit, Job
 from sessions_app.trace import HEADER, continued
 from sessions_app.wake import IDLE, Bell
 
-RECOVERY = 5.0  # seconds between two looks for jobs that nobody works on, and at the schedules
+RECOVERY = 5.0  # seconds between two looks of the watchdog for jobs that nobody works on, and at the schedules
 PROBES = 1.0  # seconds between two looks at open circuits
 AWAY = 2.0  # seconds before the next try when the database doesn't answer
 GRACE = 20  # seconds that a job may go on when the worker is asked to end
@@ -46,18 +48,19 @@ logger = structlog.get_logger(__name__)
 def lanes_of(number: int, workers: int) -> list[Lane]:
     """Return the lanes whose jobs a worker takes, its own first.
 
+    The last worker takes jobs of all lanes. With five workers or more, the first runs schedules only.
+
     Args:
         number: of the worker, from 0.
         workers: how many there are.
     """
-    least_urgent = max(Lane)
+    schedules, *others = Lane
     if number == workers - 1:
-        own = least_urgent  # one is enough for bulk work
-    elif workers == 2:
-        own = Lane.BUILD
-    else:
-        own = Lane(number % least_urgent)
-    return [lane for lane in sorted(Lane, reverse=True) if lane <= own]
+        return sorted(Lane, reverse=True)
+    if workers >= len(Lane) and number == 0:
+        return [schedules]
+    own = Lane.BUILD if workers == 2 else others[(number - (workers >= len(Lane))) % (len(others) - 1)]
+    return [lane for lane in reversed(others) if lane <= own]
 
 
 class Worker:
@@ -68,11 +71,11 @@ class Worker:
     """
 
     def __init__(self, lanes: list[Lane]) -> None:
-        self._processes = {lane: names_in(lane) for lane in lanes}
-        self._runs_schedules = max(Lane) in lanes
+        self._runs_schedules = Lane.SCHEDULED in lanes
+        self._processes: dict[Lane, list[str]] = {lane: names_in(lane) for lane in lanes if lane != Lane.SCHEDULED}
         self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # whose job was taken last
         self._name = this_process()
-        self._recovered_at = 0.0
+        self._may_have_lost_a_job = True  # with its connection, or the process before it with its life
         self._ending = threading.Event()
 
     def serve(self) -> None:
@@ -97,30 +100,30 @@ class Worker:
             except DatabaseError as error:
                 logger.warning("the database does not answer", error=type(error).__name__)
                 connection.close()
+                self._may_have_lost_a_job = True
                 self._ending.wait(AWAY)
 
     def _step(self) -> bool:
         """Do one thing; return False when there was nothing to do."""
-        if time.monotonic() - self._recovered_at > RECOVERY:
-            self._recovered_at = time.monotonic()
+        if self._may_have_lost_a_job:
             recover_jobs(idle=self._name)
-        return any(self._work(lane) for lane in self._processes) or self._run_scheduled()
+            self._may_have_lost_a_job = False
+        return (self._runs_schedules and self._run(Job.objects.take_task(self._name))) or any(
+            self._run(self._taken(lane)) for lane in self._processes
+        )
 
-    def _work(self, lane: Lane) -> bool:
+    def _taken(self, lane: Lane) -> Job | None:
         urgent = [name for other in sorted(self._processes) if other < lane for name in self._processes[other]]
         job = Job.objects.take_next(self._processes[lane], after=self._last[lane], urgent=urgent, worker=self._name)
+        self._last[lane] = job.subject if job else Job.FIRST_SUBJECT  # the next look then takes one statement
+        return job
+
+    def _run(self, job: Job | None) -> bool:
         if job is None:
             return False
-        self._last[lane] = job.subject
         with self._limited(), _traced(job):
             run_taken(job)
         return True
-
-    def _run_scheduled(self) -> bool:
-        if not self._runs_schedules:
-            return False
-        with self._limited():
-            return run_scheduled()
 
     @staticmethod
     @contextmanager
@@ -153,36 +156,26 @@ def serve(number: int, workers: int) -> None:
     Worker(lanes_of(number, workers)).serve()
 
 
-@contextmanager
-def signals_as_bytes() -> Iterator[int]:
-    """Yield a file descriptor that becomes readable when this process receives a signal, until the block ends."""
-    reading, writing = os.pipe()
-    for end in (reading, writing):
-        os.set_blocking(end, False)
-    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    try:
-        yield reading
-    finally:
-        signal.set_wakeup_fd(before)
-        os.close(reading)
-        os.close(writing)
+def keep_time(ending: threading.Event) -> None:
+    """Queue what is due by the schedules, recover jobs and probe engines, until asked to end.
 
-
-def keep_time() -> None:
-    """Queue what is due by the schedules, recover jobs and probe engines, until asked to end."""
-    ending = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ending.set())
+    It looks every `RECOVERY` seconds while there are notifications, otherwise every `IDLE` seconds and at the next
+    schedule.
+    """
+    bell = Bell()
     while not ending.is_set():
+        looked_at = time.monotonic()
         scheduler()  # logs its errors itself
-        ending.wait(_tend())
-
-
-def _tend() -> float:
-    """Recover jobs and probe engines; return the seconds until the next time."""
-    try:
-        recover_jobs()
-        return PROBES if Circuit.objects.send_probes() else RECOVERY
-    except DatabaseError as error:
-        logger.warning("the database does not answer", error=type(error).__name__)
-        connection.close()
-        return AWAY
+        try:
+            recover_jobs()
+            is_open = Circuit.objects.send_probes()
+            if not is_open:
+                bell.wait(next_schedule(within=IDLE))
+        except DatabaseError as error:
+            logger.warning("the database does not answer", error=type(error).__name__)
+            connection.close()
+            ending.wait(AWAY)
+        else:
+            pause = PROBES if is_open else RECOVERY
+            ending.wait(max(looked_at + pause - time.monotonic(), 0.0))
+    connection.close()

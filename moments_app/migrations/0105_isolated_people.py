@@ -11,7 +11,7 @@ def people(help_text: str) -> models.Field:  # type: ignore[type-arg]
 class Migration(migrations.Migration):
     """A circuit lists the people whose calls fail, instead of one of them."""
 
-    dependencies = [("moments_app", "0100_without_profile_lines")]
+    dependencies = [("moments_app", "0103_one_open_job_of_a_task")]
 
     operations = [
         migrations.AddField("circuit", "failing", people("The people whose calls failed since the last answer.")),

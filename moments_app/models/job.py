@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from django.conf import settings
+from django.core import signing
 from django.db import connection, models, transaction
 from django.db.models import F, Q
 from django.db.models.expressions import CombinedExpression, ExpressionWrapper
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from moments_app.models.circuit import Circuit
     from moments_app.models.stream import MemoryStream
 
-RUN_TASK = "moments_app.tasks.run_job"  # by which an older release queued jobs
+TASK = "run_task"  # the process of jobs that call a function: a schedule's, or one that is called once
 JOB_FAILED = "job_failed"  # in the event log
 LEFT_OUT = "left_out"  # in the result: sentences of a model that were dropped, each with its reason
 LEFT_OUT_MOST = 50
@@ -64,7 +65,7 @@ SELECT COALESCE((
     AND job.run_after <= statement_timestamp() AND job.subject > %(after)s
     AND NOT EXISTS (
         SELECT FROM job other
-        WHERE other.status = 'processing' AND other.subject = job.subject
+        WHERE other.status = 'processing' AND other.subject = job.subject AND other.process <> 'run_task'
             AND other.heartbeat_at >= statement_timestamp() - make_interval(secs => %(stale)s)
     )
     ORDER BY job.subject, job.run_after, job.id LIMIT 1
@@ -235,6 +236,33 @@ class JobQuerySet(models.QuerySet["Job"]):
             wake_workers()
         return is_new
 
+    def request_task(
+        self,
+        name: str,
+        function: str,
+        *args: Any,
+        user_id: int | None = None,
+        requested_by: str,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> "Job":
+        """Queue the call of a function, unless a call under the same name is open.
+
+        Args:
+            name: of the call among the open ones.
+            function: its path.
+            args, kwargs: its arguments, as JSON takes them.
+            user_id: primary key of the person that it is about.
+            requested_by: the schedule, or what else queues it.
+        """
+        # Signed, because web processes may write rows, but only our code says what workers call.
+        params = {"call": signing.dumps([function, list(args), dict(kwargs or {})], salt=TASK)}
+        job = Job(process=TASK, task=name, params=params, user_id=user_id, requested_by=requested_by)
+        while not insert_unless_there(job):
+            if found := self.open().filter(process=TASK, task=name, user_id=user_id).first():
+                return found
+        wake_workers()
+        return job
+
     def request_each(
         self, process: str, sessions: "Sequence[Session]", *, requested_by: str, due_now: bool = False
     ) -> "list[Job]":
@@ -336,6 +364,13 @@ class JobQuerySet(models.QuerySet["Job"]):
         return found
 
     @transaction.atomic
+    def take_task(self, worker: str = "") -> "Job | None":
+        """Claim the task that has been due longest; tasks run in parallel with each other and with all other jobs."""
+        due = self.due().filter(process=TASK).order_by("run_after", "id").select_for_update(skip_locked=True)
+        first = due.values_list("pk", flat=True).first()
+        return self._claimed(worker, pk=first) if first else None
+
+    @transaction.atomic
     def _take_alone(self, pk: int, subject: int, worker: str) -> "Job | None":
         """Claim a job unless another of the same person runs, or is being taken just now."""
         with connection.cursor() as cursor:
@@ -343,7 +378,7 @@ class JobQuerySet(models.QuerySet["Job"]):
             [is_alone] = cursor.fetchone() or [False]
         if not is_alone:
             return None
-        is_busy = self.working().of_subject(subject).exists()
+        is_busy = self.working().exclude(process=TASK).of_subject(subject).exists()
         return None if is_busy else self._claimed(worker, pk=pk)
 
     def take_each(self, jobs: "Sequence[Job]") -> bool:
@@ -400,6 +435,13 @@ class Job(models.Model):
         "moments_app.MemoryStream", null=True, blank=True, on_delete=models.CASCADE, related_name="jobs"
     )
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.CASCADE, related_name="jobs")
+    task = models.CharField(
+        max_length=100,
+        blank=True,
+        default="",
+        db_default="",  # for jobs that processes of an earlier release ask for
+        help_text="The schedule, or the function call, that the job runs.",
+    )
     status = models.CharField(max_length=16, choices=Status, default=Status.QUEUED)
     force = models.BooleanField(default=False)
     params = models.JSONField(default=dict, blank=True)
@@ -472,10 +514,10 @@ class Job(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["process", "user", "session", "stream"],
+                fields=["process", "user", "session", "stream", "task"],
                 condition=Q(status__in=["queued", "processing"]),
                 nulls_distinct=False,
-                name="job_one_open_per_subject",
+                name="job_one_open",
             )
         ]
         indexes = [
@@ -691,7 +733,8 @@ class Job(models.Model):
         Raises:
             CannotChange: when the job is neither, or another one about the same is open.
         """
-        same = Job.objects.open().filter(process=self.process, user=self.user, session=self.session, stream=self.stream)
+        about = {"user": self.user, "session": self.session, "stream": self.stream, "task": self.task}
+        same = Job.objects.open().filter(process=self.process, **about)
         if other := same.exclude(pk=self.pk).first():
             raise CannotChange(f"Job {other.job_id} already does the same work, so this one is not needed.")
         state = {"status": Job.Status.QUEUED, "run_after": Now(), "finished_at": None}

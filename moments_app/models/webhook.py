@@ -9,7 +9,7 @@ import secrets
 import uuid
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -17,7 +17,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models, transaction
-from django.db.models import F, Q
+from django.db.models import ExpressionWrapper, F, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -25,6 +25,7 @@ from sessions_app.clock import database_now
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.sealed import seal, unseal
+from sessions_app.wake import wake_workers
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -62,6 +63,11 @@ class WebhookEndpointQuerySet(models.QuerySet["WebhookEndpoint"]):
             person = UserProfile.objects.filter(pk=event.user_pk)
             return told.filter(application__in=person.values("application"))
         return told
+
+
+def _time_until(column: str) -> "ExpressionWrapper[Any]":
+    """Return the time until the time in a column."""
+    return ExpressionWrapper(F(column) - Now(), models.DurationField())
 
 
 def new_secret() -> bytes:
@@ -137,7 +143,9 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         told = [event for event in events if event.type in Occasion.values]
         endpoints = WebhookEndpoint.objects.to_be_told(told) if told else ()
         both = [(endpoint, event) for endpoint in endpoints for event in told if event.type in endpoint.events]
-        self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint, event in both])
+        if both:
+            self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint, event in both])
+            wake_workers()
 
     def waiting(self) -> Self:
         """Keep those that are to be sent some time."""
@@ -155,6 +163,14 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
                 taken.save(update_fields=["attempts", "due_at"])
                 taken.endpoint.save(update_fields=["waits_until"])
         return taken
+
+    def next_due(self, *, within: float) -> float:
+        """Return the seconds until a delivery is due, or an endpoint may be sent to again, at most `within`."""
+        endpoints = WebhookEndpoint.objects.filter(waits_until__gt=Now()).order_by("waits_until")
+        next_endpoint = endpoints.values_list(_time_until("waits_until"))[:1]
+        next_delivery = self.filter(due_at__gt=Now()).order_by("due_at").values_list(_time_until("due_at"))[:1]
+        waits: list[float] = [wait.total_seconds() for (wait,) in next_delivery.union(next_endpoint, all=True)]
+        return max(min([*waits, within]), 0.0)
 
     def expired(self) -> Self:
         """Return those that were sent, or given up, and are old."""
@@ -235,6 +251,7 @@ class WebhookDelivery(models.Model):
         self.sent_at, self.attempts = None, 0
         self.save(update_fields=["queued_at", "due_at", "sent_at", "attempts"])
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(waits_until=None)
+        wake_workers()
 
 
 def pause_after(failures: int) -> timedelta:

@@ -295,8 +295,6 @@ declare(
             is_restored=False,
         ),
         is_rewritten=True,
-        erase=erase.forget_in_queue,
-        beside=erase.count_in_queue,
     ),
     Provenance(
         Retraction,

@@ -6,12 +6,10 @@ that, it goes back to what it was before, and what others said since is consolid
 
 import json
 from functools import partial
-from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import CharField, F, Func, Min, Q, QuerySet, Value
 from django.utils import timezone
-from django_q.models import OrmQ, Task
 
 from moments_app.context.kept_layers import KEPT_LAYERS
 from moments_app.models import (
@@ -25,7 +23,6 @@ from moments_app.models import (
     Word,
 )
 from moments_app.models.atom import MemoryAtomQuerySet
-from moments_app.models.job import RUN_TASK
 from moments_app.recall.count_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.texts import go_back_before
@@ -123,35 +120,3 @@ def _forget_in_shard(shard: MemoryStream, theirs: MemoryAtomQuerySet) -> None:
         if Vocabulary.objects.filter(stream=shard).exists():
             count(CountInput(None, user=None, stream=shard.pk))
         MemoryStream.objects.filter(pk=shard.pk).update(last_updated_at=timezone.now())
-
-
-# --- the queue ---
-
-
-def forget_in_queue(user: UserProfile) -> None:
-    """Remove what waits, and what failed, of a person's jobs."""
-    for rows in _in_queue(user):
-        rows.delete()
-
-
-def count_in_queue(user: UserProfile) -> dict[str, int]:
-    """Count what waits, and what failed, of a person's jobs."""
-    return {"queue entries": sum(rows.count() for rows in _in_queue(user))}
-
-
-def _in_queue(user: UserProfile) -> list[QuerySet[Any]]:
-    """Return the rows of the queue about a person's jobs; neither table is ever long.
-
-    An older release queued jobs by their ids.
-    """
-    waiting = {entry.pk: entry.task for entry in OrmQ.objects.iterator()}
-    failed = {task["pk"]: task for task in Task.objects.values("pk", "func", "args").iterator()}
-    return [model.objects.filter(pk__in=_about(user, tasks)) for model, tasks in ((OrmQ, waiting), (Task, failed))]
-
-
-def _about(user: UserProfile, tasks: dict[Any, dict[str, Any]]) -> list[Any]:
-    """Return the keys of those tasks that would run one of the person's jobs."""
-    job_ids = {pk: task["args"][0] for pk, task in tasks.items() if task.get("func") == RUN_TASK}
-    theirs = Job.objects.for_user(user).filter(job_id__in=job_ids.values()).values_list("job_id", flat=True)
-    named = {str(job_id) for job_id in theirs}
-    return [pk for pk, job_id in job_ids.items() if job_id in named]

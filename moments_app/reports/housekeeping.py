@@ -1,8 +1,7 @@
 """`housekeeping`: records of work that nothing leads to are deleted once they are old, and plans of the past end.
 
-Jobs that came to nothing or only kept indexes up to date, calls of engines, what was used on a day, and the queue's own
-records of errors. Jobs that made something stay: a moment names the job it came from. Lines that were served long ago
-are not expected back.
+Jobs that came to nothing or only kept indexes up to date, calls of engines, and what was used on a day. Jobs that made
+something stay: a moment names the job it came from. Lines that were served long ago are not expected back.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.utils import timezone
-from django_q.models import Task
 
 from moments_app.jobs.process import processes
 from moments_app.models import (
@@ -40,7 +38,6 @@ class Tidied:
 
     jobs: int = 0
     engine_calls: int = 0
-    task_errors: int = 0
     failures: int = 0
     failed_calls_texts: int = 0
     served_lines: int = 0
@@ -80,7 +77,6 @@ def _old(before: datetime) -> Iterator[QuerySet[Any]]:
     done = Q(status=Job.Status.COMPLETED, process__in=upkeep)
     yield Job.objects.filter(done | Q(status=Job.Status.SKIPPED), finished_at__lt=before)
     yield EngineCall.objects.filter(created_at__lt=before)
-    yield Task.objects.filter(stopped__lt=before)
     yield FailureGroup.objects.expired()
     yield KeptExchange.objects.expired()
     yield ServedLine.objects.expired()

@@ -16,10 +16,9 @@ from django.db import connection
 from django.db.models import Count, F, Max, Min, Model, Q, QuerySet, Sum, Value
 from django.db.models.functions import TruncDate
 from django.utils import timezone
-from django_q.models import Failure, Schedule
 
 from moments_app.models import EngineCall, Job, Moment
-from moments_app.models.job import silent_since
+from moments_app.models.job import TASK, silent_since
 from moments_app.recall.index_archived import IndexArchived
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session
@@ -53,7 +52,6 @@ class Backlog:
         unexplained: failed jobs without a `FailureGroup`.
         upgrading: open jobs that make archived turns of an earlier release searchable.
         archives_done, archives: finished archives of the running ones of these jobs, and all of their archives.
-        task_errors: errors of the queue itself, within `DAYS`.
         worker_seen_at: the time of the last heartbeat of a worker; None: never.
     """
 
@@ -67,7 +65,6 @@ class Backlog:
     upgrading: int
     archives_done: int
     archives: int
-    task_errors: int
     worker_seen_at: datetime | None
 
     @property
@@ -98,18 +95,14 @@ def work() -> Backlog:
     signs = [sign for sign in (found.pop("beat"), _last_scheduled_run()) if sign]
     return Backlog(
         **found,
-        task_errors=Failure.objects.filter(stopped__gte=now - timedelta(days=DAYS)).count(),
         worker_seen_at=max(signs, default=None),
     )
 
 
 def _last_scheduled_run() -> datetime | None:
-    """Return when a worker ran a frequent schedule last: it sets the next run when it runs one."""
-    ran = Schedule.objects.filter(schedule_type=Schedule.MINUTES, task__isnull=False).exclude(repeats=0)
-    return max(
-        (next_run - timedelta(minutes=minutes) for next_run, minutes in ran.values_list("next_run", "minutes")),
-        default=None,
-    )
+    """Return when a worker last ran a schedule."""
+    ended: datetime | None = Job.objects.filter(process=TASK).aggregate(ended=Max("finished_at"))["ended"]
+    return ended
 
 
 # --- the last days ---

@@ -29,7 +29,6 @@ from django.db.models import (
     Value,
 )
 from django.db.models.functions import Cast
-from django_q.tasks import async_task
 from psycopg.errors import DeadlockDetected
 
 from sessions_app.models import ApiKey, Event, Session, UserProfile
@@ -37,6 +36,7 @@ from sessions_app.people.provenance import declared
 from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
+from sessions_app.signals import call_wanted
 from sessions_app.transcript import spool
 
 REMOVE_TASK = "sessions_app.tasks.remove_archives"
@@ -146,7 +146,7 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
     _delete_all(user)
     payload = {"erasure_id": str(erasure_id), "rows": rows}
     Event.objects.create(type=ERASED_EVENT, actor=actor, application_id=application, payload=payload)
-    async_task(REMOVE_TASK, user.pk)
+    call_wanted.send(None, function=REMOVE_TASK, args=[user.pk], user_pk=None)
     return user.pk, rows
 
 

@@ -13,10 +13,10 @@ from functools import partial
 
 from django.db import connection, transaction
 from django.db.models import QuerySet
-from django_q.tasks import async_task
 
 from sessions_app.models import Archive
 from sessions_app.retention import archive_files
+from sessions_app.signals import call_wanted
 
 REWRITE_TASK = "sessions_app.tasks.rewrite_archives"
 
@@ -46,7 +46,7 @@ def let_go(user_pk: int, names: Collection[str]) -> None:
     rows = Archive.objects.filter(user_id=user_pk, name__in=names)
     shared = set(rows.values_list("name", flat=True)) if names else set()
     if shared:
-        async_task(REWRITE_TASK, user_pk, sorted(shared))
+        call_wanted.send(None, function=REWRITE_TASK, args=[user_pk, sorted(shared)], user_pk=user_pk)
     transaction.on_commit(partial(archive_files.discard, set(names) - shared), robust=True)
 
 

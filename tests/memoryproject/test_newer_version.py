@@ -54,6 +54,7 @@ def test_migrations_of_a_host_projects_other_apps_are_ignored() -> None:
     call_command("migrate", verbosity=0)
 
 
+@pytest.mark.slow
 def test_run_does_not_start_on_it(settings: Settings, tmp_path: Path) -> None:
     settings.DATA_DIR, settings.DATABASE_IS_EMBEDDED = tmp_path, False
     with pytest.raises(CommandError) as raised:

@@ -1,6 +1,8 @@
 """Answers of the site outside the API."""
 
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, time, timedelta
 from io import StringIO
 from typing import Any
@@ -10,13 +12,13 @@ from django.core.management import call_command
 from django.utils import timezone
 from django_q.models import Schedule
 
-from memoryproject import description
+from memoryproject.conf import BASE_DIR
 from memoryproject.schedules import register_schedules, schedules
 from moments_app.models import PromptResource
 from moments_app.prompts import MOMENT_BUILDER_URI, install_shipped_prompts
 from sessions_app.models.application import DEFAULT
 from tests.support.api import Api
-from tests.support.waiting import wait_until
+from tests.support.processes import environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -37,9 +39,12 @@ def test_the_description_is_sent_once_to_whoever_keeps_it(client: Any) -> None:
 
 @pytest.mark.slow
 def test_row_29_the_description_is_made_before_anybody_waits_for_it() -> None:
-    description._made.cache_clear()
-    description.make_soon()
-    wait_until(lambda: description._made.cache_info().currsize == 1)
+    code = "from memoryproject import asgi, description; print(description.make.cache_info())"
+    command = [sys.executable, "-c", code]
+    printed = subprocess.run(
+        command, cwd=BASE_DIR, env=environment(), capture_output=True, text=True, check=True
+    ).stdout
+    assert "currsize=1" in printed
 
 
 def test_metrics_need_a_services_key(client: Any, service: Api, as_ada: Api) -> None:

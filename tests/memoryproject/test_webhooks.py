@@ -221,6 +221,12 @@ def test_a_sender_that_died_is_followed_by_another(webhook: WebhookEndpoint, rec
     assert len(receiver.bodies) == 1
 
 
+@pytest.fixture
+def _polling(settings: Settings) -> None:
+    """Let the thread look often: a test sends no notifications."""
+    settings.JOBS = settings.JOBS.model_copy(update={"poll_seconds": 0.1})
+
+
 @contextmanager
 def serving() -> Iterator[None]:
     """Have what is due sent in the block, and all of it before the block ends."""
@@ -235,12 +241,14 @@ def serving() -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.usefixtures("_polling")
 def test_the_thread_beside_the_watch_sends(webhook: WebhookEndpoint, receiver: Receiver) -> None:
     happen()
     with serving():
         wait_until(lambda: bool(receiver.bodies))
 
 
+@pytest.mark.usefixtures("_polling")
 def test_a_slow_receiver_gets_one_at_a_time_and_holds_nobody_else_up(
     webhook: WebhookEndpoint, receiver: Receiver
 ) -> None:

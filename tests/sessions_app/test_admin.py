@@ -135,9 +135,7 @@ def test_a_wrong_time_zone_is_refused_and_nothing_stored(root: Client, ada: User
     assert ada.summary == ""
 
 
-@pytest.mark.parametrize(
-    "page", ["auth_user", "auth_group", "sessions_app_event", "django_q_ormq", "django_q_schedule"]
-)
+@pytest.mark.parametrize("page", ["auth_user", "auth_group", "sessions_app_event", "django_q_schedule"])
 def test_the_plain_pages_open(root: Client, page: str) -> None:
     assert root.get(reverse(f"admin:{page}_changelist")).status_code == 200
     assert root.get(reverse("admin:index")).status_code == 200

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.jobs.worker import signals_as_bytes
+from memoryproject.process_tree import signals_as_bytes
 from moments_app.models import Job
 from sessions_app import wake
 from sessions_app.models import UserProfile

@@ -9,8 +9,6 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
-from django_q.models import Task
-from django_q.tasks import async_task
 
 from memoryproject.settings import CONF
 from memoryproject.site_state import RESTARTED, Change, State
@@ -31,7 +29,6 @@ from moments_app.models import (
     WebhookEndpoint,
 )
 from moments_app.models.atom import content_hash
-from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.correct import correct, correcting
 from moments_app.provenance.retract import retract
@@ -85,7 +82,6 @@ def furnish() -> Session:
         if find_spec(module := f"{__name__}_{extra}"):
             import_module(module).furnish(session)
     job = Job.objects.request(BuildMoments.name, session, requested_by="operator:eve", force=True)
-    async_task(RUN_TASK, str(job.job_id))  # as an older release queued jobs
     session.refresh_from_db()
     return session
 
@@ -174,15 +170,6 @@ def _fail(session: Session) -> None:
     call = CallRecord("moments", "gpt", 900, error_kind="timeout", error="Timed out.", exchange=said)
     EngineCall.objects.keep(call, job=job)
     Job.objects.filter(pk=job.pk).update(failure=FailureGroup.objects.get(kind="timeout"))
-    Task.objects.create(
-        id=uuid.uuid4().hex,
-        name="recover_jobs",
-        func="memoryproject.schedules.run_schedule",
-        started=timezone.now(),
-        stopped=timezone.now(),
-        result="Traceback: the database was away",
-        success=False,
-    )
 
 
 def _retract(user: UserProfile) -> None:

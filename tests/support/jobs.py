@@ -4,7 +4,6 @@ from typing import Any
 
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
-from moments_app.jobs.scheduled import run_scheduled
 from moments_app.models import Job, Moment
 from moments_app.moments.build import BuildMoments
 from moments_app.recall.count_words import CountWords
@@ -21,8 +20,6 @@ def work_off(rounds: int = 60) -> None:
     for _ in range(rounds):
         for job_id in queued_job_ids():
             run_job(job_id)
-        while run_scheduled():
-            pass
         recover_jobs()
         if not Job.objects.open().exists():
             return

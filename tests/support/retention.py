@@ -8,17 +8,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from django.core import signing
 from django.core.files.base import ContentFile
 from django.core.files.storage import storages
 from django.db import connection
 from django.utils import timezone
-from django_q.models import OrmQ
 
-from moments_app.models import Moment
+from moments_app.models import Job, Moment
+from moments_app.models.job import TASK
 from sessions_app.models import Archive, Session, UserProfile
 from sessions_app.retention import archive_files
 from sessions_app.retention.restore import restore_archive
-from sessions_app.retention.rewrite import REWRITE_TASK
 from sessions_app.tasks import rewrite_archives
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.transcript import arrived_when_said
@@ -102,10 +102,10 @@ def restore_all() -> None:
 
 def rewrite_queued() -> None:
     """Does what the queue has to do at archives."""
-    for entry in OrmQ.objects.order_by("id"):
-        if entry.task["func"] == REWRITE_TASK:
-            rewrite_archives(*entry.task["args"])
-            entry.delete()
+    for job in Job.objects.filter(process=TASK, task__startswith="rewrite_archives ").order_by("id"):
+        _, args, _ = signing.loads(job.params["call"], salt=TASK)
+        rewrite_archives(*args)
+        job.delete()
 
 
 def named() -> set[str]:

@@ -1,6 +1,5 @@
 """`manage.py run`: run everything on one machine, as `make run` does."""
 
-import os
 import secrets
 import socket
 import time
@@ -18,7 +17,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from memoryproject import embeddings
+from memoryproject import embeddings, forks
 from memoryproject.demo import Demonstration, StepFailed
 from memoryproject.embedded import server
 from memoryproject.process_tree import (
@@ -31,6 +30,7 @@ from memoryproject.process_tree import (
     die_with_parent,
     end_as_by_ctrl_c,
     hold,
+    in_fork,
     marked,
 )
 from memoryproject.site_state import note_restart
@@ -67,15 +67,19 @@ class Command(BaseCommand):
         base_url = f"http://127.0.0.1:{port}"
         with _database():
             self._say("Preparing the database. The first start takes about half a minute …")
-            call_command("migrate", verbosity=0)
-            password = self._ensure_operator()
-            is_new = not UserProfile.objects.exists()
+            password, is_new = in_fork(self._prepare)
             with marked(settings.DATA_DIR) as left:
                 self._note_killed(left)
-                connection.close()  # none is shared by what is forked
                 self._say_how_it_finds()
+                forks.load_web()
+                forks.load()
                 tree = Tree(_children(port), self._tell)
                 self._serve(base_url, tree, password, with_demonstration=with_demonstration and is_new)
+
+    def _prepare(self) -> tuple[str, bool]:
+        """Migrate, and create a login if there is none; return its password, and whether the site is new."""
+        call_command("migrate", verbosity=0)
+        return self._ensure_operator(), not UserProfile.objects.exists()
 
     def _serve(self, base_url: str, tree: Tree, password: str, *, with_demonstration: bool) -> None:
         try:
@@ -195,18 +199,10 @@ def _database() -> Iterator[None]:
 
 
 def _children(port: int) -> list[Child]:
-    gunicorn = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
-    environment = {"LOG_FORMAT": "console", "LOG_LEVEL": "WARNING", **os.environ}
-    children: list[Child] = [
-        Program("The worker", ["-m", "memoryproject", "qcluster"], environment),
-        Program("The web server", [*gunicorn, "memoryproject.asgi"], environment),
-    ]
+    children = [*forks.background(stops_database=settings.DATABASE_IS_EMBEDDED), forks.web_server(port)]
     if settings.EMBEDDING.is_embedded:
         command = embeddings.command(settings.DATA_DIR, settings.EMBEDDING.model_folder)
         children.insert(0, Program("The embeddings server", command, is_required=False))
-    if settings.DATABASE_IS_EMBEDDED:
-        keeper = ["-m", "memoryproject.embedded.keeper", str(settings.DATA_DIR)]
-        children.insert(0, Program("The database supervisor", keeper))
     return children
 
 

@@ -11,7 +11,7 @@ from moments_app.operator.admin.failure import FailureGroupAdmin
 from moments_app.operator.admin.job import JobAdmin
 from moments_app.operator.admin.moment import MomentAdmin
 from moments_app.operator.admin.prompt import PromptResourceAdmin
-from moments_app.operator.admin.queue import FailureAdmin, QueueAdmin, ScheduleAdmin
+from moments_app.operator.admin.queue import ScheduleAdmin
 from moments_app.operator.admin.release import ReleaseAdmin
 from moments_app.operator.admin.retraction import RetractionAdmin
 from moments_app.operator.admin.session import SessionAdmin
@@ -28,14 +28,12 @@ __all__ = [
     "EmbeddingModelAdmin",
     "EngineCallAdmin",
     "EntityAdmin",
-    "FailureAdmin",
     "FailureGroupAdmin",
     "JobAdmin",
     "MemoryAtomAdmin",
     "MemoryStreamAdmin",
     "MomentAdmin",
     "PromptResourceAdmin",
-    "QueueAdmin",
     "ReleaseAdmin",
     "RetractionAdmin",
     "ScheduleAdmin",

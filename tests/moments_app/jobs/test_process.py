@@ -4,17 +4,19 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.apps import AppConfig, apps
+from django.core import signing
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 from django_q.models import OrmQ, Schedule
-from django_q.tasks import async_task
+from django_q.signing import SignedPackage
 
 from memoryproject import schedules
 from memoryproject.schedules import UnknownSchedule, register_schedules, run_schedule
@@ -24,7 +26,7 @@ from moments_app.jobs.process import Process, UnknownProcess, process_named, pro
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job, PromptResource, PromptVersion
-from moments_app.models.job import RUN_TASK
+from moments_app.models.job import TASK
 from sessions_app.models import Event, Session, UserProfile
 from tests.support.extras import needs
 from tests.support.jobs import queued_job_ids, work_off
@@ -115,7 +117,6 @@ class TestAProcessOfAnotherApp:
     def test_it_is_recovered_from_a_worker_that_died(self, session: Session) -> None:
         job = asked(session)
         assert Job.objects.take(job.job_id)
-        OrmQ.objects.all().delete()
         Job.objects.filter(pk=job.pk).update(heartbeat_at=timezone.now() - timedelta(minutes=5))
         assert recover_jobs().taken_over == 1
         work_off()
@@ -165,6 +166,7 @@ class TestNames:
             "index_archived",
             "rebuild_moments",
             "roll_summary",
+            "run_task",
             "settle",
         }
 
@@ -186,22 +188,28 @@ class TestNames:
         assert job.is_cancelled
 
 
-def test_sweeps_that_an_older_release_queued_are_dropped_by_migrate(transactional_db: None) -> None:
-    OrmQ.objects.all().delete()
-    for task in ("moments_app.tasks.form_memories", "sessions_app.tasks.retain", "sessions_app.tasks.remove_archives"):
-        async_task(task)
-    async_task(RUN_TASK, "a job")
-    for name in ("retain", "share_alike"):
-        async_task(schedules.RUN_TASK, name)
+def test_migrate_adopts_what_an_older_release_queued(transactional_db: None) -> None:
+    def queue(function: str, *args: object) -> None:
+        task = {"id": "1", "name": "n", "func": function, "args": args, "kwargs": {}}
+        OrmQ.objects.create(key="memory", payload=SignedPackage.dumps(task), lock=timezone.now())
+
+    queue("moments_app.tasks.run_job", "a job")
+    queue(schedules.RUN_TASK, "retain")
+    queue("sessions_app.tasks.remove_archives", 5)
     Schedule.objects.create(func=schedules.RUN_TASK, name="share_alike", args="('share_alike',)")
     Schedule.objects.filter(name="form_memories").update(func="moments_app.tasks.form_memories", args=None)
     call_command("migrate", verbosity=0)
-    assert [(entry.task["func"], entry.task["args"]) for entry in OrmQ.objects.order_by("id")] == [
-        ("sessions_app.tasks.remove_archives", ()),
-        (RUN_TASK, ("a job",)),
-        (schedules.RUN_TASK, ("retain",)),
-    ]
+    assert not OrmQ.objects.exists()
+    [job] = Job.objects.filter(process=TASK)
+    assert signing.loads(job.params["call"], salt=TASK) == ["sessions_app.tasks.remove_archives", [5], {}]
     assert not Schedule.objects.filter(name="share_alike").exists()
     row = Schedule.objects.get(name="form_memories")
     assert (row.func, row.args) == ("memoryproject.schedules.run_schedule", "('form_memories',)")
-    OrmQ.objects.all().delete()
+
+
+def test_a_call_that_is_not_signed_is_not_made(transactional_db: None, tmp_path: Path) -> None:
+    call = ["os.mkdir", [str(tmp_path / "made")], {}]
+    for number, params in enumerate(({"call": signing.dumps(call, key="another", salt=TASK)}, {"call": call})):
+        job = Job.objects.create(process=TASK, task=f"mkdir {number}", params=params, requested_by="test")
+        run_job(job.job_id)
+    assert not (tmp_path / "made").exists()

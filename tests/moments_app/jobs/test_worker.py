@@ -13,17 +13,20 @@ import psutil
 import pytest
 from django.db import connection
 from django.utils import timezone
-from django_q.models import Failure
+from django_q.models import Schedule
+from django_q.scheduler import scheduler
 from django_q.tasks import async_task
 from pytest_django.fixtures import Settings
 
+from memoryproject.checks import judge
+from memoryproject.schedules import register_schedules
 from moments_app.jobs.process import Lane, names_in, processes
 from moments_app.jobs.worker import Worker, lanes_of
 from moments_app.models import EngineCall, Job, Moment, Summary
-from moments_app.models.job import NEXT_SQL
+from moments_app.models.job import NEXT_SQL, TASK
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.concurrency import at_once
-from tests.support.jobs import assert_chain_is_whole, assert_each_compacted_turn_is_in_exactly_one_moment
+from tests.support.jobs import assert_chain_is_whole, assert_each_compacted_turn_is_in_exactly_one_moment, work_off
 from tests.support.openai_server import OpenAIServer, answer_well, stall
 from tests.support.processes import worker
 from tests.support.transcript import talk
@@ -84,7 +87,7 @@ def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: U
     assert_chain_is_whole(ada)
     assert_chain_is_whole(bo)
     assert Moment.objects.count() >= KILLS
-    called = Job.objects.filter(status="completed").exclude(process="count_words")
+    called = Job.objects.filter(status="completed").exclude(process__in=["count_words", TASK])
     assert EngineCall.objects.filter(ok=True).count() >= called.count()
 
 
@@ -253,32 +256,78 @@ class TestTurns:
 
 
 @pytest.mark.slow
-def test_a_scheduled_task_that_never_ends_is_broken_off(transactional_db: None, settings: Settings) -> None:
+def test_a_task_that_never_ends_is_broken_off(transactional_db: None, settings: Settings) -> None:
     settings.JOB_SECONDS = 1
     async_task("time.sleep", 600)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
     ending = threading.Thread(target=end_this_worker_when_a_task_failed)
     ending.start()
     try:
-        Worker([Lane.BULK]).serve()
+        Worker([Lane.SCHEDULED]).serve()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         ending.join()
-    assert "It took longer than 1 s." in Failure.objects.get().result
+    job = Job.objects.get(process=TASK)
+    assert (job.status, job.attempts, job.held_by) == ("queued", 1, "backoff")
+    assert job.error.startswith("TookTooLong in ")
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)  # nothing is left that ends whoever runs on
 
 
 def end_this_worker_when_a_task_failed() -> None:
     try:
-        wait_until(Failure.objects.exists)
+        wait_until(Job.objects.filter(process=TASK, held_by="backoff").exists)
     finally:
         connection.close()
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 5])
+def test_row_47_a_schedule_runs_while_every_lane_has_work(ada: UserProfile, bo: UserProfile, workers: int) -> None:
+    with OpenAIServer() as server:
+        server.always(stall(0.3, answer_well))
+        for number in range(12):
+            talk(ada, 250, session_id=f"s{number}"), talk(bo, 250, session_id=f"s{number}")
+        due_now("retain")
+        builds = Job.objects.open().filter(process="build_moments")
+        with worker(ENGINE__BASE_URL=server.base_url, JOBS__WORKERS=str(workers)):
+            wait_until(Job.objects.filter(task="retain", status="completed").exists)
+            assert builds.count() > 12
+
+
+def due_now(name: str) -> None:
+    register_schedules()
+    Schedule.objects.exclude(name=name).update(repeats=0)
+    Schedule.objects.filter(name=name).update(repeats=-1, next_run=timezone.now() - timedelta(seconds=1))
+
+
+def test_row_47_a_schedule_is_never_queued_twice_and_leaves_one_row(transactional_db: None) -> None:
+    for _ in range(3):
+        for _ in range(2):
+            due_now("prune_receipts")
+            scheduler()
+            assert Job.objects.filter(task="prune_receipts").open().count() == 1
+        work_off()
+    assert Job.objects.get(task="prune_receipts").status == "completed"
+
+
+def test_row_47_a_schedule_that_has_not_run_for_three_intervals_degrades_the_site(transactional_db: None) -> None:
+    due_now("prune_receipts")
+    scheduler()
+    assert judge().state == "up"
+    waited = timezone.now() - timedelta(minutes=181)
+    Job.objects.filter(task="prune_receipts").update(queued_at=waited)
+    [reason] = judge().reasons
+    assert reason.startswith("The schedule prune_receipts has not run for 3\xa0hours, 1\xa0minute.")
+    work_off()
+    assert judge().state == "up"
+
+
 def test_each_lane_has_a_worker_of_its_own_that_helps_the_more_urgent_alone() -> None:
-    assert [lanes_of(number, 4)[0] for number in range(4)] == [Lane.WAITED, Lane.BUILD, Lane.INDEX, Lane.BULK]
+    assert [lanes_of(number, 5)[0] for number in range(5)] == list(Lane)
+    assert lanes_of(0, 5) == [Lane.SCHEDULED]
+    assert lanes_of(2, 5) == [Lane.BUILD, Lane.WAITED]
     assert lanes_of(1, 4) == [Lane.BUILD, Lane.WAITED]
     for workers in range(1, 9):
         lanes = [lanes_of(number, workers) for number in range(workers)]

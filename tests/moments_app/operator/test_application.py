@@ -54,7 +54,7 @@ def test_every_list_says_how_its_rows_lead_to_an_application_or_is_the_sites() -
         if isinstance(shown, PageAdmin) and not shown.applications
     }
     assistants = {"assistant"} if "oauth" in CONF.extras else set()
-    queue, logins = {"ormq", "failure", "schedule"}, {"user", "group"}
+    queue, logins = {"schedule"}, {"user", "group"}
     assert of_the_site == {"application", "circuit", "embeddingmodel", *assistants} | queue | logins
 
 

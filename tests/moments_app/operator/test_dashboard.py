@@ -9,9 +9,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
-from django_q.models import Schedule
 
+from memoryproject.schedules import RUN_TASK
 from memoryproject.site_state import Change, State, note_refused_providers
+from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job
 from sessions_app.models import Event, UserProfile
 from tests.support.jobs import build
@@ -27,8 +28,9 @@ ROOM = 1  # query that the page leaves for what is to come
 
 @pytest.fixture
 def worker(transactional_db: None) -> None:
-    """Schedules as a living worker leaves them."""
-    Schedule.objects.update(task="1" * 32, next_run=timezone.now() + timedelta(seconds=30))
+    """A schedule as a living worker leaves it."""
+    job = Job.objects.request_task("recover_jobs", RUN_TASK, "recover_jobs", requested_by="schedule")
+    run_job(job.job_id)
 
 
 def fail(job: Job, error: str = "The model is away.") -> Job:

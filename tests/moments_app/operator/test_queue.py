@@ -1,41 +1,18 @@
-"""The pages of the queue's own tables."""
+"""The page of schedules."""
 
 from datetime import timedelta
 
 import pytest
 from django.test import Client
 from django.utils import timezone
-from django_q.models import Failure, OrmQ, Schedule, Task
-from django_q.tasks import async_task
+from django_q.models import Schedule
 
+from memoryproject.schedules import RUN_TASK
 from moments_app.models import Job
-from moments_app.models.job import RUN_TASK
-from sessions_app.models import UserProfile
 from tests.support.operator import operator
-from tests.support.pages import PLANTED, change_url, list_url, page
-from tests.support.transcript import talk
+from tests.support.pages import change_url, list_url, page
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def test_an_entry_leads_to_its_job(root: Client, ada: UserProfile) -> None:
-    job = Job.objects.request("build_moments", talk(ada, 5), requested_by="test")
-    async_task(RUN_TASK, str(job.job_id))  # as an older release did
-    shown = page(root, list_url(OrmQ))
-    assert f"{list_url(Job)}?q={job.job_id}" in shown
-    assert str(job.job_id) in page(root, change_url(OrmQ.objects.get()))
-
-
-def test_an_error_of_the_queue_is_shown_in_full_as_text(root: Client, transactional_db: None) -> None:
-    now = timezone.now()
-    lines = f"Traceback\n{PLANTED}\nValueError: no such thing"
-    task = Task.objects.create(
-        id="1" * 32, name="n", func="memoryproject.schedules.run_schedule", started=now, stopped=now
-    )
-    Task.objects.update(success=False, result=lines)
-    assert "ValueError: no such thing" in page(root, list_url(Failure))
-    shown = page(root, change_url(Failure.objects.get(pk=task.pk)))
-    assert "Traceback" in shown and PLANTED not in shown
 
 
 class TestSchedules:
@@ -56,10 +33,11 @@ class TestSchedules:
         assert self.act(root, "resume", embed) == -1
 
     def test_it_says_what_each_does_and_which_is_overdue(self, root: Client, embed: Schedule) -> None:
-        Schedule.objects.update(next_run=timezone.now() + timedelta(minutes=1))
+        job = Job.objects.request_task("embed", RUN_TASK, "embed", requested_by="schedule")
         shown = page(root, list_url(Schedule))
         assert "Try again what failed to be embedded." in shown and "overdue" not in shown
-        Schedule.objects.filter(pk=embed.pk).update(next_run=timezone.now() - timedelta(hours=1), func="gone.away")
+        Job.objects.filter(pk=job.pk).update(queued_at=timezone.now() - timedelta(minutes=31))
+        Schedule.objects.filter(pk=embed.pk).update(func="gone.away")
         shown = page(root, list_url(Schedule))
         assert "overdue" in shown and "Its function no longer exists" in shown
 

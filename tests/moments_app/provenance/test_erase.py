@@ -14,15 +14,13 @@ from django.core.files.storage import FileSystemStorage, storages
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.utils import timezone
-from django_q.models import OrmQ, Task
-from django_q.tasks import async_task
 from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
 from moments_app.context.kept import KeptContext
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText, StreamVersion
-from moments_app.models.job import RUN_TASK
+from moments_app.models.job import TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.recall import accesses
 from moments_app.recall.count_words import CountInput, count
@@ -33,7 +31,6 @@ from moments_app.turns import served_lines
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import OnHold, SomethingLeft, erase_user, holdings
-from sessions_app.tasks import remove_archives
 from tests.support.api import Api
 from tests.support.concurrency import at_once, wait_until_somebody_waits
 from tests.support.jobs import build, queued_job_ids, work_off
@@ -54,8 +51,6 @@ def dumped() -> dict[str, list[str]]:
         for (table,) in cursor.fetchall():
             cursor.execute(f'SELECT row_table::text FROM "{table}" row_table ORDER BY 1')
             found[table] = [row for (row,) in cursor.fetchall()]
-    found["queue"] = [str(entry.task) for entry in OrmQ.objects.all()]
-    found["results"] = [f"{task.args} {task.kwargs} {task.result}" for task in Task.objects.all()]
     return found
 
 
@@ -136,10 +131,6 @@ def plant_by_hand(marker: str, user: UserProfile, session: Session, folder: Path
     job = Job.objects.filter(user=user).first()
     assert job is not None
     EngineCall.objects.filter(job=job).update(error=marker)
-    async_task(RUN_TASK, str(job.job_id))  # as an older release did
-    now = timezone.now()
-    failed = {"func": RUN_TASK, "args": (str(job.job_id),), "result": marker, "started": now, "stopped": now}
-    Task.objects.create(id=marker[:32], name=marker, success=False, **failed)
     Event.objects.filter(user_pk=user.pk).update(payload={marker: marker})
     for name in ("kept.gz", "unreferenced.gz"):
         storages["archive"].save(f"{user.pk}/{session.pk}/{name}", ContentFile(marker.encode()))
@@ -184,10 +175,8 @@ def test_row_11_an_erased_person_leaves_no_trace(
 
 def test_what_is_told_before_is_what_goes(ada: UserProfile, bo: UserProfile) -> None:
     session, of_bo = talk(ada, 60), talk(bo, 60)
-    jobs = [build(session), build(of_bo)]
+    build(session), build(of_bo)
     work_off()
-    for job in jobs:
-        async_task(RUN_TASK, str(job.job_id))  # as an older release did
     lessons = shard("lessons")
     for theirs in (session, of_bo):
         said_by(theirs, lessons, f"Of {theirs.user}.")
@@ -197,12 +186,12 @@ def test_what_is_told_before_is_what_goes(ada: UserProfile, bo: UserProfile) -> 
         with transaction.atomic():
             count(CountInput(None, theirs.user_id, None))
     told, before = holdings(ada), dumped()
-    assert {"words", "queue entries", "facts and observations of shards", "moments"} <= told.keys()
+    assert {"words", "facts and observations of shards", "moments"} <= told.keys()
     erased = erase_user("ada", application=DEFAULT, actor="test")
     after = dumped()
-    logs = {"sessions_app_event", "queue", "results"}
+    logs = {"sessions_app_event"}
     lost = {name: len(rows) - len(after[name]) for name, rows in before.items() if name not in logs}
-    lost["django_q_ormq"] += 1  # the removal of archived files was queued meanwhile
+    lost["moments_app_job"] += 1  # the removal of archived files was queued meanwhile
     assert erased.rows == told
     assert sum(lost.values()) == told.total() + 1  # the profile
 
@@ -343,7 +332,7 @@ class TestMeanwhile:
             erase_user("ada", application=DEFAULT, actor="test")
         assert traced("zqada") == []
         assert not UserProfile.objects.exists()
-        assert not Job.objects.exists()
+        assert not Job.objects.exclude(process=TASK).exists()
 
     @pytest.mark.slow
     def test_row_11_people_who_write_and_are_erased_at_once_get_answers_and_leave_nothing(
@@ -545,10 +534,13 @@ class TestProof:
         with pytest.raises(CommandError, match="files are left"):
             call_command("erase_user", "ada", "--yes", stdout=StringIO())
         assert not UserProfile.objects.exists()
-        [entry] = OrmQ.objects.all()
+        [job] = Job.objects.filter(process=TASK)
+        run_job(job.job_id)
+        job.refresh_from_db()
+        assert (job.status, job.attempts, job.held_by) == ("queued", 0, "backoff")
         settings.STORAGES = whole
-        assert entry.task["func"] == f"{remove_archives.__module__}.{remove_archives.__name__}"
-        remove_archives(*entry.task["args"])
+        Job.objects.filter(pk=job.pk).update(run_after=timezone.now())
+        run_job(job.job_id)
         assert list(archive_folder.iterdir()) == []
 
 

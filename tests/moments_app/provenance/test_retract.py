@@ -812,7 +812,6 @@ class TestRefused:
 
 # Kept of what happened, or made anew at any time.
 LOGS = (
-    "django_q_ormq",
     "moments_app_enginecall",
     "moments_app_job",
     "moments_app_retraction",

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.utils import timezone
-from django_q.models import Schedule
 
+from memoryproject.schedules import RUN_TASK
 from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job, Moment
 from moments_app.reports import overview
@@ -117,12 +117,11 @@ def test_what_waits_runs_and_failed_is_told_apart(ada: UserProfile) -> None:
 
 
 def test_a_schedule_that_ran_tells_when_a_worker_was_there(transactional_db: None) -> None:
-    assert overview.work().worker_seen_at is None  # next times are set when the table is made: they tell nothing yet
-    next_run = timezone.now() + timedelta(seconds=20)
-    Schedule.objects.filter(name="recover_jobs").update(task="1" * 32, next_run=next_run)
-    assert overview.work().worker_seen_at == next_run - timedelta(minutes=1)
-    Schedule.objects.filter(name="recover_jobs").update(repeats=0)
+    job = Job.objects.request_task("recover_jobs", RUN_TASK, "recover_jobs", requested_by="schedule")
     assert overview.work().worker_seen_at is None
+    run_job(job.job_id)
+    job.refresh_from_db()
+    assert overview.work().worker_seen_at == job.finished_at
 
 
 def test_rows_are_estimated_once_the_database_has_looked(ada: UserProfile) -> None:

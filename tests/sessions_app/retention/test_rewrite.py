@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import pytest
 from django.core.files.storage import FileSystemStorage
 from django.db import transaction
-from django_q.models import OrmQ
 from pytest_django.fixtures import Settings
 
+from moments_app.models import Job
+from moments_app.models.job import TASK
 from sessions_app.models import Archive, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.delete_session import delete_session
@@ -28,6 +29,7 @@ from tests.support.transcript import talk
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("archive_folder")]
 
 WORDS = ("quince", "medlar", "sorb")
+TASKS = Job.objects.filter(process=TASK)
 
 
 class Interrupted(FileSystemStorage):
@@ -112,7 +114,7 @@ def test_the_last_session_takes_the_file_along_at_once(sessions: list[Session], 
         delete(session)
     rewrite_queued()
     delete(sessions[2])
-    assert not files(archive_folder) and not OrmQ.objects.exists()
+    assert not files(archive_folder) and not TASKS.exists()
 
 
 def test_a_session_that_is_restored_leaves_the_file_of_the_others(
@@ -130,7 +132,7 @@ def test_what_a_file_is_rid_of_twice_or_too_late_changes_nothing(
 ) -> None:
     delete(sessions[0])
     delete(sessions[1])
-    assert OrmQ.objects.count() == 2
+    assert TASKS.count() == 1
     rewrite_queued()
     assert words_in(archive_folder) == readable(ada) == ["sorb"] and len(files(archive_folder)) == 1
 
@@ -154,7 +156,7 @@ def test_a_reader_gets_its_turn_while_the_file_is_written_again(
     delete(sessions[0])
     interrupted.before_open.append(rewrite_queued)  # when the reader knows where its turn was
     assert read_archived(ada, [(sessions[2].pk, 3)]) == {(sessions[2].pk, 3): "I planted a sorb."}
-    assert not OrmQ.objects.exists()
+    assert not TASKS.exists()
 
 
 def test_a_session_that_is_deleted_while_its_file_is_written_again_leaves_nothing(
@@ -233,7 +235,7 @@ def test_row_16_a_damaged_file_stays_as_it_is_and_the_queue_tries_again(
     there = files(archive_folder)
     with pytest.raises(ArchiveError, match=path.name):
         rewrite_queued()
-    assert files(archive_folder) == there and OrmQ.objects.count() == 1
+    assert files(archive_folder) == there and TASKS.count() == 1
     path.write_bytes(whole)
     rewrite_queued()
     assert words_in(archive_folder) == ["medlar", "sorb"]

@@ -1,0 +1,79 @@
+"""The processes that are forked from a loaded one: they start at once and share its memory.
+
+The loaded process has neither threads nor connections. Each fork logs in to the database as its kind does.
+"""
+
+import gc
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from django.conf import settings
+from django.db import connections
+
+from memoryproject import watch
+from memoryproject.process_tree import Child, Fork
+from memoryproject.settings import database_of
+from memoryproject.telemetry import sending
+from moments_app import engines
+from moments_app.jobs import worker
+from sessions_app import lexemes
+
+
+def load_web() -> None:
+    """Import what the web server uses."""
+    from memoryproject import front, gunicorn_conf, urls  # noqa: F401
+    from moments_app.interfaces.chat import endpoint as chat  # noqa: F401
+    from moments_app.interfaces.mcp import endpoint as mcp  # noqa: F401
+
+
+def load() -> None:
+    """Import what workers and the watchdog use, and prepare to fork."""
+    lexemes.load()
+    engines.load()
+    connections.close_all()
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy the pages of all objects that it looks at
+
+
+def background(*, stops_database: bool = False) -> list[Child]:
+    """Return the workers and the watchdog.
+
+    Args:
+        stops_database: the watchdog stops the embedded database if the parent dies.
+    """
+    number = settings.JOBS.workers
+    watchdog = partial(_as_worker, partial(watch.serve, stops_database=stops_database))
+    dies_by = signal.SIGTERM if stops_database else signal.SIGKILL
+    workers = [Fork(f"Worker {n}", partial(_as_worker, partial(worker.serve, n, number))) for n in range(number)]
+    return [Fork("The watchdog", watchdog, dies_by=dies_by), *workers]
+
+
+def web_server(port: int) -> Child:
+    """Return the web server for a port of this host."""
+    return Fork("The web server", partial(_serve, port))
+
+
+def _as_worker(function: Callable[[], None]) -> None:
+    """Call a function in a fork, where threads may be started, and send its errors and spans to where settings say."""
+    _log_in_as("worker")
+    with sending("worker"):
+        function()
+
+
+def _serve(port: int) -> None:
+    from gunicorn.app.wsgiapp import run  # type: ignore[import-untyped]
+
+    _log_in_as("web")
+    configuration = ["-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
+    sys.argv = ["gunicorn", *configuration, "memoryproject.asgi"]
+    run()
+
+
+def _log_in_as(process: str) -> None:
+    """Let this process log in to the database as one of a kind: web, worker."""
+    settings.PROCESS = process
+    settings.DATABASES["default"] = database_of(process)
+    connections.settings = connections.configure_settings(settings.DATABASES)
+    connections["default"] = connections.create_connection("default")

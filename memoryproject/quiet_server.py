@@ -1,0 +1,33 @@
+"""Uvicorn's server, which wakes up once a second while there are no requests, not ten times."""
+
+import asyncio
+from contextlib import suppress
+from types import FrameType
+
+from uvicorn import Config, Server
+
+TICK = 1.0  # seconds between two updates of the header `Date`
+
+
+class QuietServer(Server):
+    """See the module's text.
+
+    Args:
+        config: as uvicorn takes it.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._exits = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._exits.wait(), TICK)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if self._loop:
+            self._loop.call_soon_threadsafe(self._exits.set)
