@@ -72,11 +72,11 @@ def furnish() -> Session:
     append(ada, session.session_id, [TOOL_TURN])
     job = build(session)
     UserProfile.objects.filter(pk=ada.pk).update(metadata={"x": 1})
-    written(ada, summary="Ada throws pots.", interests=["kilns"])
     _remember(session, job)
     _fail(session)
     _correct(ada)
     _retract(ada)
+    written(ada, summary="Ada throws pots.", interests=["kilns"])
     _operate(session)
     for extra in CONF.extras:
         if find_spec(module := f"{__name__}_{extra}"):
