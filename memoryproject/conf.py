@@ -633,8 +633,8 @@ class JobSettings(Group):
         5,
         ge=1,
         le=64,
-        description="Number of worker processes that each `manage.py qcluster` starts. With 5 or more, each kind of job "
-        "has its own worker.",
+        description="Number of worker processes that each `manage.py qcluster` starts. With 5 or more, each kind of "
+        "job has its own worker.",
     )
     max_attempts: int = Field(6, ge=1, le=100, description="Number of attempts after which a job fails permanently.")
     backoff_seconds: int = Field(

@@ -85,8 +85,8 @@ def test_sentences_of_the_profile_that_the_stream_has_are_left_out_and_others_st
     note(stream, "She lives in Turin, near the river.", formed_at=START)
     note(stream, "User: I have two cats", formed_at=START)
     assert lines(session) == [
-        "She lives in Turin, near the river. (2026-03-02)",
         "Ada is a potter.",
+        "She lives in Turin, near the river. (2026-03-02)",
         "User: I have two cats (2026-03-02)",
         "Works at night.",
         "Interests: kilns",

@@ -49,8 +49,10 @@ def test_a_preview_says_what_is_not_made_again(session: Session) -> None:
     assert "Not made again" not in root.get(url, {"sequences": "39"}).content.decode()
     last = session.moments.latest("first_sequence")
     session.messages.filter(sequence__lt=last.first_sequence).delete()  # as retention does
-    Session.objects.filter(pk=session.pk).update(kept_from_sequence=last.first_sequence)
-    assert "earlier builds (1)." in root.get(url, {"sequences": "39"}).content.decode()
+    assert "Not made again" not in root.get(url, {"sequences": "39"}).content.decode()
+    session.messages.filter(sequence=last.first_sequence).delete()
+    Session.objects.filter(pk=session.pk).update(kept_from_sequence=last.first_sequence + 1)
+    assert "deleted the turns: moments (1)." in root.get(url, {"sequences": "39"}).content.decode()
 
 
 @pytest.mark.slow
