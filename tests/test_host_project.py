@@ -60,7 +60,7 @@ def test_a_host_writes_to_memory_in_its_own_transaction_and_keeps_its_admin() ->
         capture_output=True,
         text=True,
     )
-    # In its admin are its own model, Django's and the queue's.
-    assert ran.stdout.splitlines()[-1] == "['kiln for nora', 'bench for nora'] True 7", ran.stderr
+    # Its admin has its own model, Django's, and django-q2's.
+    assert ran.stdout.splitlines()[-1] == "['kiln for nora', 'bench for nora'] True 6", ran.stderr
     said = Message.objects.order_by("pk").values_list("content", flat=True)
     assert list(said) == ["I restore kilns in Turin.", "I sit by the kiln."]

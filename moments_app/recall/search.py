@@ -222,7 +222,10 @@ def _score(score: float, found: Result, named: AbstractSet[str], *, asks_of_past
 
 
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:
-    """Leave out results that only say what a better one says; a turn replaces what was derived from it."""
+    """Leave out results that only say what a better one says; a turn replaces what was derived from it.
+
+    A statement that no longer holds stays: its turn doesn't say so.
+    """
     once: dict[str, Result] = {}
     for result in results:
         once.setdefault(_text_of(result) if result.kind == "turn" else result.ref, result)
@@ -234,11 +237,11 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     derived: dict[int, frozenset[str]] = {}  # the words of what is no turn, by its place
     for result in found:
         own = frozenset(words_of(f"{result.role} {result.content}"))  # statements begin with "User:" or a name
-        if result.kind != "turn":
+        if result.kind != "turn" and not result.is_over:
             if any(map(own.issubset, words)):
                 continue
             derived[len(kept)] = own
-        elif any(map(own.issuperset, derived.values())):
+        elif result.kind == "turn" and any(map(own.issuperset, derived.values())):
             taken = next(place for place, said in derived.items() if own.issuperset(said))
             kept[taken], words[taken] = result._replace(score=kept[taken].score), own
             del derived[taken]

@@ -25,8 +25,8 @@ def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) 
     """
     stream = MemoryStream.objects.ensure_of_person(profile, DEFAULT_AGENT)
     for field, value in edits.items():
-        texts = [value] if field == "summary" else value
-        _write(stream, ATTRIBUTES[field], [text.strip() for text in texts if text.strip()], actor)
+        texts = [value] if field == "summary" else [text.strip() for text in value]
+        _write(stream, ATTRIBUTES[field], [text for text in texts if text.strip()], actor)
 
 
 def own_texts(profile: UserProfile) -> dict[str, Any]:
@@ -66,6 +66,10 @@ def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: st
     ]
     added = {atom.content_hash for atom in add_atoms(stream, new, requested_by=actor)}
     kept = [atom.pk for digest, atom in present.items() if digest in wanted]
+    for digest, sentence in wanted.items():
+        if digest in present and present[digest].content != sentence:  # other marks or capitals, the same words
+            present[digest].content = sentence
+            present[digest].describe().save()
     for atom in new:
         if atom.content_hash not in added:  # the stream says so already
             kept += MemoryAtom.objects.like(atom).values_list("pk", flat=True)

@@ -99,6 +99,6 @@ def test_the_core_starts_on_an_empty_database_and_remembers(monkeypatch: pytest.
     with data_folder() as folder:
         run = Run(folder).serve()
         assert run.answers()
-        context = run.stop().partition("What a model gets in a new session")[2]
+        context = run.stop().partition("In a new conversation, the person asks")[2]
     assert run.process.returncode == 0
     assert "38 square metres" in context

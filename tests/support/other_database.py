@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from django.test import override_settings
 
@@ -12,15 +13,19 @@ from tests.support.folders import data_folder
 
 @contextmanager
 def connected_to(database: str) -> Iterator[None]:
-    """Let the one connection that everything knows lead there until the block ends."""
+    """Use another database in the block."""
     own = connection.settings_dict["NAME"]
-    connection.close()
-    connection.settings_dict["NAME"] = database
+    _switch_to(database)
     try:
         yield
     finally:
-        connection.close()
-        connection.settings_dict["NAME"] = own
+        _switch_to(own)
+
+
+def _switch_to(database: str) -> None:
+    connection.close()
+    connection.settings_dict["NAME"] = database
+    ContentType.objects.clear_cache()  # the other database has other primary keys
 
 
 @contextmanager

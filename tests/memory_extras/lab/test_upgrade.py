@@ -82,7 +82,6 @@ def upgrade(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterat
             with connection.cursor() as cursor:
                 cursor.execute("SELECT model, id FROM django_content_type WHERE app_label = 'moments_app'")
                 types = dict(cursor.fetchall())
-            ContentType.objects.clear_cache()
             call_command("migrate", verbosity=0)
     yield name, types
     with django_db_blocker.unblock():
@@ -93,10 +92,8 @@ def upgrade(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterat
 def upgraded(transactional_db: None, upgrade: tuple[str, dict[str, int]]) -> Iterator[dict[str, int]]:
     """The content types of the earlier state, by model; the test works on an upgraded copy of it."""
     name, types = upgrade
-    ContentType.objects.clear_cache()
     with another_database(template=name) as copy, connected_to(copy):
         yield types
-    ContentType.objects.clear_cache()
 
 
 def test_row_33_probes_trials_and_grants_are_kept(upgraded: dict[str, int]) -> None:

@@ -137,6 +137,14 @@ class TestEdits:
         service.patch("users/ada", summary="")
         assert "coffee" not in service.get("users/ada").json()["summary"]
 
+    def test_a_text_that_differs_only_in_marks_or_capitals_replaces_the_other(
+        self, ada: UserProfile, service: Api
+    ) -> None:
+        for summary, interest in (("Still Ada.", "kilns"), ("still Ada!", "Kilns")):
+            service.patch("users/ada", summary=summary, interests=[interest])
+            profile = service.get("users/ada").json()
+            assert (profile["summary"], profile["interests"]) == (summary, [interest])
+
     def test_interests_and_topics_are_written_and_taken_back(self, ada: UserProfile, service: Api) -> None:
         answer = service.patch("users/ada", interests=["Bees", "kilns, old"], preferred_topics=["rent"]).json()
         assert (answer["interests"], answer["preferred_topics"]) == (["Bees", "kilns, old"], ["rent"])

@@ -320,7 +320,8 @@ def test_row_23_fifty_rounds_make_no_memory_of_memory(
         handler.complete(said)
 
     upstream.always(parrot)
-    UserProfile.objects.create(user_id="ada", summary="SERVED: Ada restores kilns.")
+    UserProfile.objects.create(user_id="ada")
+    Api(key).patch("users/ada", summary="SERVED: Ada restores kilns.")
     history: list[Any] = []
     for number in range(50):
         question = f"Question {number} about glazes"
@@ -334,7 +335,7 @@ def test_row_23_fifty_rounds_make_no_memory_of_memory(
                 form(session)
     assert sum("SERVED" in content for _, content in transcript()) == 25 + 12
     assert sum("SERVED" in content for _, content in transcript(session_id="s2")) == 12 * 3
-    atoms = MemoryAtom.objects.all()
+    atoms = MemoryAtom.objects.exclude(is_pinned=True)  # the profile's text is
     assert atoms.count() >= 10
     shown = [turn["text"] for asked in model_server.requests for turn in behave.turns_of(asked)]
     assert any("So much for" in text for text in shown) and "SERVED" not in str(shown)
