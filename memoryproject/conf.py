@@ -467,7 +467,7 @@ class RerankSettings(Group):
     base_url: str = Field(
         "",
         pattern=r"^(https?://.+)?$",
-        description="URL of a reranker with the `/rerank` API of Cohere, Jina, TEI and vLLM, such as "
+        description="URL of a reranker with the `/rerank` API of Cohere, Jina, TEI or vLLM, such as "
         "`https://api.cohere.com/v2`. It reorders the best 50 results of a search. If unset, results are "
         "not reranked.",
     )
