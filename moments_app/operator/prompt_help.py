@@ -96,7 +96,7 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
     Purpose.SESSION_DIGEST: (
         "Writes a short summary of a session that pauses or ends, and lessons for the person's later contexts.",
         [
-            "The live turns that no moment holds, at most about {tokens} tokens a call",
+            "The live turns that are in no moment, at most about {tokens} tokens a call",
             "What is known from before these turns",
             f"The maximum number of words: {MAX_WORDS}",
         ],
@@ -108,7 +108,7 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
         QueryAnswer,
     ),
     Purpose.MEMORY_POLICY: (
-        "Is the first layer of every context, unchanged. No engine of the platform reads it.",
+        "Is the first layer of every context, unchanged. No engine reads it.",
         [],
         None,
     ),

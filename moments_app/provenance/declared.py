@@ -81,7 +81,7 @@ declare(
         Moment,
         File(
             "moments",
-            about="remembered episodes; `previous_moment_keys` are those before, nearest first",
+            about="remembered episodes. `previous_moment_keys` lists the earlier moments, nearest first",
             fields="key name category summary detail topic_tags emotion_tags present_persons starts_at ends_at "
             "session_id first_sequence last_sequence previous_moment_keys journey engine created_at updated_at",
             columns=(MomentKey("key"), session_of("source_session", is_optional=True)),
@@ -137,7 +137,7 @@ declare(
         StreamVersion,
         File(
             "stream_versions",
-            about="how the texts of streams were consolidated",
+            about="versions of the streams' texts",
             fields="stream_id number content_before content_after lines engine created_at undone_at",
             columns=(stream(), Number("stream_id"), CarriedAtoms("lines")),
             missing={"lines": None},
@@ -177,7 +177,8 @@ declare(
         ),
         File(
             "shard_atoms",
-            about="what agents learned from this person, in shards; others see of it what was released, in other words",
+            about="items that agents' shards learned from this person. Other people see only released versions, in "
+            "other words",
             fields="shard agent_id atom_type content state formed_at related_users",
             columns=(NotRestored("shard", "stream__name"), NotRestored("agent_id", "stream__agent_id")),
             rows=MemoryAtom.objects.in_shards_from,
@@ -211,7 +212,7 @@ declare(
         Correction,
         File(
             "corrections",
-            about="facts that somebody corrected, ended or withdrew, with what they said before",
+            about="facts that were corrected, ended or withdrawn, with their former text",
             fields="correction_id kind before after valid_until created_at undone_at",
             is_restored=False,
         ),
@@ -222,7 +223,7 @@ declare(
         CorrectedTurn,
         File(
             "corrected_turns",
-            about="words of turns that were corrected since, and those in their place",
+            about="corrected words in turns, with their corrections",
             fields="session_id sequence wrong right",
             columns=(session_of("session"),),
             types={"sequence": NonNegativeInt},
@@ -236,7 +237,7 @@ declare(
         OwnText,
         File(
             "own_texts",
-            about="which lines of turns were contexts sent back: no memory is made of them",
+            about="lines in turns that repeat a served context. No memory is derived from them",
             fields="session_id sequence places",
             columns=(session_of("session"),),
             types={"sequence": NonNegativeInt, "places": list[Annotated[int, Field(ge=0, le=2**31 - 1)]] | None},
@@ -263,7 +264,7 @@ declare(
         EntityLink,
         File(
             "entity_links",
-            about="how they hang together",
+            about="links between tasks, goals and problems",
             fields="from_entity to_entity relation",
             columns=tuple(NameOf(end, end, Entity, "entity_id") for end in ("from_entity", "to_entity")),
             may_be_there=True,
@@ -275,7 +276,7 @@ declare(
         ContextReceipt,
         File(
             "context_receipts",
-            about="what went into each context that was served; `served` is the context itself, while it is kept",
+            about="the contents of each served context. `served` is the context itself, while it is stored",
             fields="context_id session_id query_hash refs tokens trimmed text_hash served created_at",
             columns=(session_of("session"), ServedContext("served", "sealed")),
             missing={"served": None},
@@ -289,7 +290,7 @@ declare(
         Job,
         File(
             "jobs",
-            about="the work that was done",
+            about="background jobs",
             fields="job_id process session_id status attempts queued_at finished_at result error",
             columns=(session_of("session"),),
             is_restored=False,
@@ -300,7 +301,7 @@ declare(
         Retraction,
         File(
             "retractions",
-            about="what was taken out of memory again, and why; its turns have `retracted_at`",
+            about="retractions and their reasons. Retracted turns have `retracted_at`",
             fields="retraction_id session_id sequences reason result created_at undone_at",
             columns=(session_of("session"),),
             is_restored=False,

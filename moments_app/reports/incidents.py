@@ -404,14 +404,14 @@ def _remedy_of_engine(kind: str, failed: int, bad: list[Call], good: list[Call])
     if not failed:
         return "Nothing to do now: the jobs are retried automatically."
     if bad and good and good[0].at > bad[0].at:
-        return "The engine answered since. Press Retry all."
-    return f"{MEND[kind]} {TRY_ONE}" if kind in MEND else "Press Try one: it tests with one job whether it answers."
+        return "The engine has answered since then. Press Retry all."
+    return f"{MEND[kind]} {TRY_ONE}" if kind in MEND else "Press Try one to test the engine with one job."
 
 
 def _remedy_when_open(circuits: list[Circuit]) -> str:
     if mend := MEND.get(circuits[0].reason):
         return f"{mend} {_next_probe(circuits)}"
-    return f"Jobs are not lost, and run when it answers. {_next_probe(circuits)} If it is back already, press Try now."
+    return f"No job is lost: all run when it answers. {_next_probe(circuits)} If it is back already, press Try now."
 
 
 def _next_probe(circuits: list[Circuit]) -> str:

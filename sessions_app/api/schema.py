@@ -82,15 +82,15 @@ ERROR: Described = {
 JSON: Described = {"description": "Any JSON, nested at most 32 levels deep, without NUL characters."}
 JSON_OBJECT: Described = JSON | {"type": "object", "propertyNames": {"pattern": TEXT}, "additionalProperties": {}}
 JSON_REFUSALS = (
-    "`text`: a NUL character or half a surrogate pair in free-form JSON.",
+    "`text`: a NUL character or a lone surrogate in free-form JSON.",
     f"`depth`: free-form JSON that is nested deeper than {JSON_MAX_DEPTH} levels.",
     f"`size`: free-form JSON of more than {JSON_MAX_CHARS:,} characters.",
 )
 RESPONSES: dict[str, tuple[str, str, Described]] = {  # by status: its name, what it means, its headers
     "400": (
         "Invalid",
-        "What was sent doesn't fit: each error names its field.\n\n"
-        f"`{CONTRADICTORY}`: values that fit by themselves, and not together.\n\n" + "\n\n".join(JSON_REFUSALS),
+        "The input is invalid. Each error names its field.\n\n"
+        f"`{CONTRADICTORY}`: values that are valid alone but contradict each other.\n\n" + "\n\n".join(JSON_REFUSALS),
         {},
     ),
     "401": (

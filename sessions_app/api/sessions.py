@@ -126,7 +126,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Pers
         return self.created(session_or_404(self.person, self.validated_data["session_id"]), is_new=is_new)
 
     def partial_update(self, request: Request, session_id: str) -> Response:
-        """Change the title, the metadata, `compact_on_request`, or, with a key of scope `admin`, the legal hold."""
+        """Change the title, the metadata, `compact_on_request`, or, with the `admin` scope, the legal hold."""
         is_held = self.validated_data.pop("legal_hold", None)
         if is_held is not None:
             require_scope(request, "admin")

@@ -41,7 +41,7 @@ declare(
         UserProfile,
         File(
             "profile",
-            about="who it is, and what is known of them in general",
+            about="the person's profile",
             fields="user_id summary interests preferred_topics timezone metadata created_at updated_at",
             types={"user_id": Annotated[str, StringConstraints(min_length=1)]},
             is_restored=False,  # but before all others, for they are of the person
@@ -67,7 +67,7 @@ declare(
         Message,
         File(
             "messages",
-            about="every turn of them, archived ones too; `retracted_at`: no longer believed",
+            about="all turns in the conversations, including archived ones. Turns with `retracted_at` were retracted",
             fields="session_id sequence kind role tool_name name content payload tokens external_id moment_key "
             "retracted_at created_at metadata",
             columns=(
@@ -84,7 +84,7 @@ declare(
     ),
     Provenance(
         Event,
-        File("events", about="what happened", fields="type payload created_at", is_restored=False),
+        File("events", about="events about this person", fields="type payload created_at", is_restored=False),
         person="user_pk",
         is_rewritten=True,
     ),

@@ -24,15 +24,16 @@ from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.row_security import acting_for
 from sessions_app.several_servers import read_as_of_now
 
-README = """What is kept about one person.
+README = """Everything that is stored about one person.
 
-Each file below holds JSON, one object a line, in UTF-8. Times are ISO 8601. A session is named by `session_id`, a turn
-by its session and `sequence`, a moment by its `key`. manifest.json names the version of this format.
+Each file below contains JSON lines in UTF-8: one JSON object per line. Times are in ISO 8601. `session_id` identifies a
+session, `session_id` and `sequence` identify a turn, and `key` identifies a moment. manifest.json has the version of
+this format.
 
 {files}
 
-Not in it, for it is made of the above and can be made again: vectors, counts of words, and the work that was done.
-Keys of the interface are not in it either.
+The export leaves out data that can be rebuilt from these files: vectors, word counts, and finished background work. It
+also leaves out API keys.
 """
 
 

@@ -9,9 +9,9 @@ from sessions_app.database_roles import administrators_sql
 
 class Command(BaseCommand):
     help = (
-        "Prints, for an administrator of the database server, the SQL that makes the platform's roles and, if named, "
-        "the logins of web processes and workers: manage.py create_roles OWNER --web NAME --worker NAME | psql. "
-        "What is there is left as it is. Passwords are the administrator's to give."
+        "Print the SQL that creates the platform's database roles and, if named, the logins of web processes and "
+        "workers. A database administrator runs it: manage.py create_roles OWNER --web NAME --worker NAME | psql. "
+        "Existing roles don't change. The administrator sets the passwords."
     )
     requires_system_checks = []
 

@@ -120,7 +120,7 @@ class AtomViewSet(ListModelMixin, OfStreamViewSet[MemoryAtom]):
         """Add a fact or observation directly. If the stream already has it, return it with 200.
 
         The stream has an item if one has the same `external_id`, or if a current one has the same text.
-        In a shard, only this person sees the item until an operator releases it. With a key of scope `admin`, it is
+        In a shard, only this person sees the item until an operator releases it. With the `admin` scope, it is
         shared.
         """
         stream = self.changeable()

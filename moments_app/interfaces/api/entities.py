@@ -33,7 +33,7 @@ class EntitiesQuery(PageQuery):
 
     kind = serializers.ChoiceField(choices=Entity.Kind.choices, required=False)
     status = serializers.ChoiceField(choices=Entity.Status.choices, required=False)
-    text = TextField(max_length=1000, required=False, help_text="Words of the title or body.")
+    text = TextField(max_length=1000, required=False, help_text="Words from the title or body.")
 
 
 class EntityPatch(PersonQuery):

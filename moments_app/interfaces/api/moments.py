@@ -59,7 +59,7 @@ class MomentsQuery(PageQuery):
     topic = TextField(max_length=255, required=False)
     since = AwareDateTimeField(required=False, help_text="Moments that end at this time or later.")
     until = AwareDateTimeField(required=False, help_text="Moments that start at this time or earlier.")
-    text = TextField(max_length=1000, required=False, help_text="Words of the name, summary or detail.")
+    text = TextField(max_length=1000, required=False, help_text="Words from the name, summary or detail.")
     after = PublicIdField(
         required=False, help_text="The key of the last moment of the previous page. Use it instead of `offset`."
     )

@@ -20,8 +20,8 @@ PAUSE = 5.0  # seconds before the next, when the endpoint names no time
 
 class Command(BaseCommand):
     help = (
-        "Embeds everything that has no vector of a model. Can be stopped and started again: it goes on where it was. "
-        "With --activate, searches use the model once nothing is missing."
+        "Embed everything that has no vector from a model yet. If the command is interrupted, run it again: it "
+        "continues. With --activate, searches use the model once no vector is missing."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

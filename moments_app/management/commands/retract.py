@@ -15,8 +15,8 @@ from sessions_app.models import Session, UserProfile
 
 class Command(RefusingCommand):
     help = (
-        "Takes turns of a session, all it has, or items that somebody wrote directly, and everything made of them "
-        "out of memory. Nothing is destroyed: --undo takes it back."
+        "Take turns, a whole session, or items that were written directly out of memory, together with everything "
+        "derived from them. Nothing is destroyed: --undo reverses it."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -47,7 +47,7 @@ class EntityAdmin(PageAdmin):
     paginator = InfinitePaginator
     search_fields = ("title",)
     open_lookups = ("user__id__exact",)
-    search_help_text = "Words of the title or body, or the start of a user_id"
+    search_help_text = "Words from the title or body, or the start of a user_id"
     ordering = ("-id",)
     fields = (
         "title",

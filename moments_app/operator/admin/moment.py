@@ -48,7 +48,7 @@ class MomentAdmin(PageAdmin):
     paginator = InfinitePaginator
     search_fields = ("key",)
     open_lookups = ("user__id__exact",)
-    search_help_text = "Words of the name, summary or detail, or the start of a key or user_id"
+    search_help_text = "Words from the name, summary or detail, or the start of a key or user_id"
     ordering = ("-starts_at", "-id")
     date_hierarchy = None
     form_page = MomentForm

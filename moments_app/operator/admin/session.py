@@ -55,7 +55,7 @@ class SessionAdmin(PageAdmin):
     )
     list_filter_submit = True
     search_fields = ("session_id",)
-    search_help_text = "Start of a session_id or user_id, or words of a turn or title"
+    search_help_text = "Start of a session_id or user_id, or words from a turn or title"
     ordering = ("-last_activity_at", "-id")
     change_page = Transcript
     form_page = SessionForm

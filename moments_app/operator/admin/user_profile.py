@@ -49,7 +49,7 @@ class UserProfileAdmin(PageAdmin):
     list_filter = ("is_test",)
     paginator = InfinitePaginator
     search_fields = ("user_id",)
-    search_help_text = "Start of a user_id, or words of a user_id or summary"
+    search_help_text = "Start of a user_id, or words from a user_id or summary"
     ordering = ("-updated_at",)
     readonly_fields = ("created_at", "updated_at")
     form = ProfileDetailsForm

@@ -22,9 +22,9 @@ MIB = 2**20
 
 class Command(RefusingCommand):
     help = (
-        "Import conversations: our own JSON lines, OpenAI chat messages as JSON lines, the data export of ChatGPT "
-        "or Claude (conversations.json, or the zip file it comes in), or what mem0, Zep, Graphiti and Honcho answer. "
-        "It can be repeated: what is there already is not added again. Bad records are reported and left out."
+        "Import conversations: the platform's own JSON lines, OpenAI chat messages as JSON lines, a data export from "
+        "ChatGPT or Claude (conversations.json, or its zip file), or saved responses from mem0, Zep, Graphiti or "
+        "Honcho. You can repeat it: existing data is not added again. Invalid records are reported and skipped."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

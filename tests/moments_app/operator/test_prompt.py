@@ -182,7 +182,7 @@ class TestThePages:
                 purpose=purpose, defaults={"uri": f"rem://prompts/{purpose}", "name": purpose}
             )
             shown = page(root, change_url(resource))
-            assert ("Output of the engine" in shown) == (purpose != "memory-policy")
+            assert ("Engine output" in shown) == (purpose != "memory-policy")
         builder = page(root, change_url(PromptResource.objects.get(purpose="moment-builder")))
         assert "moments › topic_tags" in builder and "list, at most 20" in builder
 

@@ -153,7 +153,7 @@ class TestPage:
         fold(own)
         MemoryStream.objects.update(consolidated_content="By hand.")
         shown = page(root, change_url(own))
-        assert "Undo last consolidation" not in shown and "the text was edited since" in shown
+        assert "Undo last consolidation" not in shown and "the text has been edited since then" in shown
         assert (
             "Undoing the consolidation would lose the edit" in root.post(url(own, "undo"), follow=True).content.decode()
         )

@@ -139,7 +139,7 @@ class TestAnEngine:
         assert incident.cause == f"{ENGINE} answers with server errors"
         assert (incident.jobs, incident.people, incident.failed) == (26, 26, 0)
         assert incident.evidence == "No call was answered in the last day."
-        assert "Jobs are not lost, and run when it answers. The next test is at " in incident.remedy
+        assert "No job is lost: all run when it answers. The next test is at " in incident.remedy
 
     def test_an_endpoint_that_is_away_is_one_incident_for_texts_and_vectors(self, settings: Settings) -> None:
         settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"base_url": settings.ENGINE.base_url})
@@ -160,7 +160,7 @@ class TestAnEngine:
         fail_for_good("ada", "timeout"), fail_for_good("bo", "timeout")
         assert "Retry all" not in the_only().remedy and "Try one" in the_only().remedy
         answer("cy")
-        assert the_only().remedy == "The engine answered since. Press Retry all."
+        assert the_only().remedy == "The engine has answered since then. Press Retry all."
 
     def test_a_rejected_key_is_told_from_an_outage(self) -> None:
         fail("ada", "credential")

@@ -16,7 +16,7 @@ ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
 
 
 class MemoryChatHistory(BaseChatMessageHistory):
-    """See the module's text; `clear` takes a key of scope `admin`.
+    """See the module's text; `clear` needs a key with the `admin` scope.
 
     Args:
         memory: of a person, in a conversation.

@@ -2,7 +2,8 @@
 
 An item is a conversation of its own, and each `put` a turn in it: the newest is the item, those before it its history,
 and all of it is found by `search`, by words and by meaning, and remembered like anything else that was said. `delete`
-takes a key of scope `admin`. A search without a query, and the list of namespaces, read the names of all conversations.
+needs a key with the `admin` scope. A search without a query, and the list of namespaces, read the names of all
+conversations.
 """
 
 import asyncio

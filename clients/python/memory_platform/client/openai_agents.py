@@ -14,7 +14,7 @@ Item = dict[str, Any]
 
 
 class MemorySession:
-    """See the module's text; `pop_item` and `clear_session` take a key of scope `admin`.
+    """See the module's text; `pop_item` and `clear_session` need a key with the `admin` scope.
 
     Args:
         memory: of a person, in a conversation.

@@ -13,8 +13,8 @@ from sessions_app.management.refusing import RefusingCommand
 
 class Command(RefusingCommand):
     help = (
-        "Asks probes and says as JSON what came of them, without their texts. Fails when there is none, or when fewer "
-        "are met than should be. No model is called."
+        "Run probes and print the results as JSON, without their texts. Fails if there are no probes, or if too few "
+        "are met. No model is called."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -7,9 +7,8 @@ from memory_extras.scale.distribution import NotDistributable, do, steps
 
 class Command(BaseCommand):
     help = (
-        "Spreads turns, and what goes along with each, over the servers of a Citus cluster by person. What is done "
-        "already is left as it is, so it may be run again, and goes on where it was cut off. Stop web processes and "
-        "workers before."
+        "Distribute turns and their vectors over the servers of a Citus cluster, by person. If the command is "
+        "interrupted, run it again: it continues. Stop web processes and workers first."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
