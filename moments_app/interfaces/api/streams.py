@@ -97,7 +97,8 @@ class StreamPatch(PersonQuery):
         max_length=255,
         allow_blank=True,
         required=False,
-        help_text="One of MEMORY_FORMATION__STREAM_MODELS. Blank: ENGINE__MODEL.",
+        help_text="Model that extracts facts and observations: one of MEMORY_FORMATION__STREAM_MODELS. If blank, "
+        "ENGINE__MODEL is used.",
     )
     consolidation_prompt = TextField(max_length=10_000, allow_blank=True, required=False)
     consolidation_trigger = Count()
