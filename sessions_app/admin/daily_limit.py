@@ -34,7 +34,7 @@ class DailyLimitAdmin(PageAdmin):
     ordering = ("-id",)
     raw_id_fields = ("key",)
     form_page = UsageForm
-    when_empty = "No limits of their own. The settings DAILY_LIMITS__… apply to all keys and applications."
+    when_empty = "No key or application has its own limits. The settings DAILY_LIMITS__… apply to all of them."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DailyLimit]:
         """Leave out the limits of keys if the operator may not see keys."""
