@@ -375,7 +375,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="Trace id of the request that queued the job.",
+                        help_text="W3C `traceparent` of the request that queued the job.",
                         max_length=55,
                     ),
                 ),

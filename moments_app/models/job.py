@@ -509,7 +509,7 @@ class Job(models.Model):
         blank=True,
         default="",
         db_default="",  # for jobs that processes of an earlier release ask for
-        help_text="Trace id of the request that queued the job.",
+        help_text="W3C `traceparent` of the request that queued the job.",
     )
 
     objects = JobQuerySet.as_manager()
