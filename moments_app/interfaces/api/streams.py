@@ -59,7 +59,7 @@ STREAM_FIELDS = (
 
 
 IGNORED = ("observation_min", "observation_max", "fact_min", "fact_max")
-NO_LIMIT = "Deprecated and ignored: a formation keeps everything that could be asked later."
+NO_LIMIT = "Deprecated and ignored. The engine keeps everything that might be asked for later."
 PROMPTS = ("extraction_prompt", "consolidation_prompt")
 HIDDEN = "Null for a shard if the key belongs to a user."
 
