@@ -58,8 +58,8 @@ class StreamVersion(models.Model):
     lines = models.JSONField(
         null=True,
         editable=False,
-        help_text="For each line after: primary keys of the observations it carries; null: it was written by hand. "
-        "Blank: it was not recorded yet.",
+        help_text="Primary keys of the observations in each line of the new text, or null for a line that was written "
+        "by hand. Blank if they are not recorded.",
     )
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     engine = models.CharField(max_length=255)
@@ -252,15 +252,19 @@ class MemoryAtom(Searched):
         default=False,
         db_default=False,
         editable=False,
-        help_text="In a shard, and learned from one person: it is theirs alone. What is released of it is an item of "
-        "its own.",
+        help_text="Whether the item was learned from one person for a shard. Only that person sees it. A release "
+        "creates a separate item for others.",
     )
     reviewed_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text="When an operator decided on the candidate."
+        null=True, blank=True, editable=False, help_text="When an operator decided whether to release the candidate."
     )
     atom_type = models.CharField(max_length=16, choices=Type)
     kind = models.CharField(
-        max_length=16, choices=Kind, default=Kind.OTHER, db_default=Kind.OTHER, help_text="What it tells of."
+        max_length=16,
+        choices=Kind,
+        default=Kind.OTHER,
+        db_default=Kind.OTHER,
+        help_text="What kind of information the item contains.",
     )
     about_kind = models.CharField(
         max_length=16,
@@ -268,7 +272,7 @@ class MemoryAtom(Searched):
         default=About.SESSION,
         db_default=About.SESSION,
         editable=False,
-        help_text="Whether it is about its user, another person, the agent, or what a session is about.",
+        help_text="Whether the item is about its user, another person, the agent, or the topic of a session.",
     )
     speaker = models.CharField(
         max_length=255,
@@ -276,7 +280,7 @@ class MemoryAtom(Searched):
         default="",
         db_default="",
         editable=False,
-        help_text="Who said it: a name or a role. Blank: it was written directly.",
+        help_text="Name or role of the speaker. Blank if the item was written directly.",
     )
     content = models.TextField()
     content_hash = models.CharField(max_length=64, editable=False)
@@ -291,14 +295,19 @@ class MemoryAtom(Searched):
         on_delete=models.SET_NULL,
         related_name="shown",
         db_index=False,
-        help_text="The first consolidation that was given it, whether its text carries it or not.",
+        help_text="The first consolidation that received the item, whether or not the new text contains it.",
     )
-    formed_at = models.DateTimeField(default=timezone.now, help_text="When it was said.")
+    formed_at = models.DateTimeField(default=timezone.now, help_text="When the statement was made.")
     created_at = models.DateTimeField(auto_now_add=True)
     is_pinned = models.BooleanField(
-        "pinned", default=False, help_text="Kept word for word: never consolidated, and in every context."
+        "pinned",
+        default=False,
+        help_text="Whether the item is kept word for word. A pinned item is never consolidated, and every context "
+        "includes it.",
     )
-    access_count = models.PositiveIntegerField(default=0, help_text="Times that recall has returned it.")
+    access_count = models.PositiveIntegerField(
+        default=0, help_text="Number of times that recall has returned the item."
+    )
     last_accessed_at = models.DateTimeField(null=True, blank=True)
     source_session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
     source_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True)
@@ -308,14 +317,16 @@ class MemoryAtom(Searched):
         blank=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="Who said what a shard has: it goes with that person, even if the session went before.",
+        help_text="The person from whom an item in a shard was learned. The item is deleted with that person, even if "
+        "the session was deleted earlier.",
     )
     related_users = ArrayField(
         models.CharField(max_length=255),
         default=list,
         db_default=[],
         blank=True,
-        help_text="user_ids of the people it is about, beside its own. To be named lets nobody see it.",
+        help_text="user_ids of other people whom the item is about. Being listed here doesn't give a person access to "
+        "the item.",
     )
     subject = models.CharField(
         max_length=255,
@@ -323,7 +334,7 @@ class MemoryAtom(Searched):
         default="",
         db_default="",
         editable=False,
-        help_text="Whose attribute has a value, where it was read as that.",
+        help_text="The person or thing that has the attribute.",
     )
     attribute = models.CharField(
         max_length=64,
@@ -331,13 +342,16 @@ class MemoryAtom(Searched):
         default="",
         db_default="",
         editable=False,
-        help_text="What has one value at a time: home, work, name, …",
+        help_text="The attribute whose value the item states, such as home, work or name. Blank if the item states no "
+        "attribute.",
     )
     value = models.CharField(max_length=255, blank=True, default="", db_default="", editable=False)
-    valid_from = models.DateTimeField(null=True, blank=True, help_text="Since when it holds; blank: nobody said.")
-    valid_until = models.DateTimeField(null=True, blank=True, help_text="Until when it held; blank: it does.")
+    valid_from = models.DateTimeField(null=True, blank=True, help_text="When the item became true. Blank if unknown.")
+    valid_until = models.DateTimeField(
+        null=True, blank=True, help_text="When the item stops or stopped being true. Blank if no end is known."
+    )
     ended_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text="When it was said, or decided, that it no longer holds."
+        null=True, blank=True, editable=False, help_text="Time of the statement or decision that ended the item."
     )
     ended_by = models.CharField(
         max_length=255,
@@ -345,44 +359,57 @@ class MemoryAtom(Searched):
         default="",
         db_default="",
         editable=False,
-        help_text="Who decided that; blank: what was said later about the same.",
+        help_text="Who ended the item, such as key:… or operator:…. Blank if a later statement about the same subject "
+        "ended it.",
     )
     end_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True, db_default=[], editable=False)
     replaced_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", editable=False, db_index=False
     )
     is_wrong = models.BooleanField(
-        "never held", default=False, db_default=False, editable=False, help_text="It was corrected: it never held."
+        "never true",
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Whether the item was corrected because it was never true.",
     )
     corrected_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text="When it was put in the place of one that never held."
+        null=True, blank=True, editable=False, help_text="When this item replaced an item that was never true."
     )
     confidence = models.FloatField(
-        null=True, blank=True, editable=False, help_text="How sure who wrote it was, up to 1; blank: they didn't say."
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="How sure the engine was of the item, from 0 to 1. Blank if no confidence was given.",
     )
     worth = models.FloatField(
         default=0.0,
         db_default=0.0,
         editable=False,
-        help_text="How long what it says will be true and asked for, up to 1.",
+        help_text="How long the item is expected to stay true and useful, from 0 to 1.",
     )
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
-    engine = models.CharField(max_length=255, blank=True, help_text="Blank: written by an operator or the application.")
+    engine = models.CharField(
+        max_length=255,
+        blank=True,
+        help_text="Engine that wrote the item. Blank if an operator or the application wrote it.",
+    )
     written_by = models.CharField(
         max_length=255,
         blank=True,
         default="",
         db_default="",
         editable=False,
-        help_text="Who wrote it directly, key:… or operator:…; blank: an engine, or it is not known.",
+        help_text="Who wrote the item directly, such as key:… or operator:…. Blank if an engine wrote it or the author "
+        "is unknown.",
     )
     external_id = models.CharField(  # noqa: DJ001 (unique where it is set)
         max_length=255,
         null=True,
         blank=True,
         editable=False,
-        help_text="The client's own id of it; blank: it gave none.",
+        help_text="The client's own id for the item. Blank if the client gave none.",
     )
 
     objects = MemoryAtomQuerySet.as_manager()

@@ -167,31 +167,34 @@ class Circuit(models.Model):
     state = models.CharField(max_length=8, choices=State, default=State.CLOSED)
     since = models.DateTimeField(default=timezone.now, help_text="When the circuit was opened or closed.")
     holds_all = models.BooleanField(
-        default=False, help_text="Whether jobs of all people are held, or only those of one person."
+        default=False,
+        help_text="Whether the circuit holds the jobs of all people. If not, it holds the jobs of one person.",
     )
     reason = models.CharField(max_length=32, blank=True, help_text="Kind of the last error.")
     error = models.TextField(blank=True, help_text="Last error.")
-    failures = models.PositiveIntegerField(default=0, help_text="Number of failures in a row.")
+    failures = models.PositiveIntegerField(default=0, help_text="Number of consecutive failures.")
     failing = ArrayField(
         models.BigIntegerField(),
         default=list,
         db_default=[],
         blank=True,
-        help_text="The people whose calls failed since the last answer.",
+        help_text="Primary keys of the people whose calls have failed since the engine last answered.",
     )
     isolated = ArrayField(
         models.BigIntegerField(),
         default=list,
         db_default=[],
         blank=True,
-        help_text="The people whose calls fail while others are answered.",
+        help_text="Primary keys of the people whose calls fail while the calls of others succeed.",
     )
     failed_job = models.BigIntegerField(null=True, blank=True)
     last_failure_at = models.DateTimeField(null=True, blank=True)
     next_probe_at = models.DateTimeField(default=timezone.now)
-    probe = models.BigIntegerField(null=True, blank=True, help_text="The latest job that tried the engine.")
+    probe = models.BigIntegerField(
+        null=True, blank=True, help_text="Primary key of the latest job that was chosen to try the engine."
+    )
     probe_subject = models.BigIntegerField(null=True, blank=True)
-    is_probing = models.BooleanField(default=False, help_text="Whether the probe has not called the engine yet.")
+    is_probing = models.BooleanField(default=False, help_text="Whether the probe job still has to call the engine.")
     closed_by = models.CharField(max_length=255, blank=True)
 
     objects = CircuitQuerySet.as_manager()

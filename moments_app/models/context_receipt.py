@@ -26,13 +26,17 @@ class ContextReceipt(models.Model):
     context_id = models.UUIDField(unique=True)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="context_receipts")
-    query_hash = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the query. Blank without a query.")
-    refs = models.JSONField(help_text="Addresses of the items, by layer.")
-    tokens = models.JSONField(help_text="Estimated tokens, by layer.")
-    trimmed = models.JSONField(help_text="Items left out because of the budget.")
-    text_hash = models.CharField(max_length=64, help_text="SHA-256 of the rendered context.")
+    query_hash = models.CharField(
+        max_length=64, blank=True, help_text="SHA-256 hash of the query. Blank if there was no query."
+    )
+    refs = models.JSONField(help_text="Addresses of the items in the context, by layer.")
+    tokens = models.JSONField(help_text="Estimated number of tokens, by layer.")
+    trimmed = models.JSONField(help_text="Items that were left out because they exceeded the token budget.")
+    text_hash = models.CharField(max_length=64, help_text="SHA-256 hash of the rendered context.")
     after_sequence = models.BigIntegerField(
-        null=True, blank=True, help_text="Latest turn of the session when the context was served. −1: none."
+        null=True,
+        blank=True,
+        help_text="Sequence number of the session's latest turn when the context was served, or −1 if there was none.",
     )
     sealed = models.BinaryField(null=True, blank=True, help_text="The encrypted context.")
     created_at = models.DateTimeField(default=timezone.now, db_index=True)

@@ -28,10 +28,16 @@ class Contradiction(models.Model):
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="contradictions")
     earlier = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="+")
     later = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="contradictions")
-    reason = models.CharField(max_length=255, help_text="Why the platform isn't sure.")
+    reason = models.CharField(
+        max_length=255, help_text="Why the platform isn't sure whether the later fact ended the earlier one."
+    )
     created_at = models.DateTimeField(default=timezone.now)
     decision = models.CharField(
-        max_length=16, choices=Decision, blank=True, default="", help_text="The operator's answer. Blank: none yet."
+        max_length=16,
+        choices=Decision,
+        blank=True,
+        default="",
+        help_text="The operator's answer. Blank if there is no answer yet.",
     )
     decided_at = models.DateTimeField(null=True, blank=True)
     decided_by = models.CharField(max_length=255, blank=True, default="")
@@ -71,11 +77,15 @@ class Correction(models.Model):
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="corrections")
     fact = models.ForeignKey(MemoryAtom, null=True, blank=True, on_delete=models.SET_NULL, related_name="corrections")
     kind = models.CharField(max_length=16, choices=Kind)
-    before = models.TextField(help_text="Text of the fact before.")
-    after = models.TextField(blank=True, help_text="Text of the fact now. Blank: none.")
-    valid_until = models.DateTimeField(null=True, blank=True, help_text="When the ended fact stopped being true.")
+    before = models.TextField(help_text="Text of the fact before the correction.")
+    after = models.TextField(
+        blank=True, help_text="Text of the fact after the correction. Blank if no text replaced it."
+    )
+    valid_until = models.DateTimeField(
+        null=True, blank=True, help_text="When a fact that was ended stopped being true."
+    )
     changes = models.JSONField(
-        default=list, encoder=DjangoJSONEncoder, help_text="Each changed row, with its state before."
+        default=list, encoder=DjangoJSONEncoder, help_text="Each changed row, with its state before the correction."
     )
     requested_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(default=timezone.now)
@@ -94,8 +104,8 @@ class CorrectedTurn(models.Model):
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="+")
     sequence = models.BigIntegerField()
     correction = models.ForeignKey(Correction, null=True, blank=True, on_delete=models.SET_NULL, related_name="turns")
-    wrong = models.TextField(help_text="The wrong words.")
-    right = models.TextField(blank=True, help_text="The correct words. Blank: none.")
+    wrong = models.TextField(help_text="The incorrect words.")
+    right = models.TextField(blank=True, help_text="The correct words. If blank, the incorrect words are removed.")
 
     class Meta:
         indexes = [models.Index(fields=["user", "session", "sequence"], name="corrected_turn")]

@@ -77,20 +77,28 @@ class EmbeddingModel(models.Model):
     name = models.CharField(max_length=255)
     dimensions = models.PositiveSmallIntegerField()
     query_prefix = models.CharField(
-        max_length=255, blank=True, default="", db_default="", help_text="Text before each query."
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Prefix that is added to each query before it is embedded.",
     )
     document_prefix = models.CharField(
-        max_length=255, blank=True, default="", db_default="", help_text="Text before each text that is stored."
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Prefix that is added to each stored text before it is embedded.",
     )
     input_types = models.CharField(
         max_length=255,
         blank=True,
         default="",
         db_default="",
-        help_text="`input_type` sent with queries and with stored texts.",
+        help_text="Values of `input_type` that are sent with queries and with stored texts.",
     )
     is_filled = models.BooleanField(
-        default=False, db_default=False, help_text="Whether every text has a vector of this model."
+        default=False, db_default=False, help_text="Whether every text has a vector from this model."
     )
     is_active = models.BooleanField(default=False, help_text="Whether searches use this model.")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -181,16 +189,16 @@ class Embedding(models.Model):
     user = models.ForeignKey(  # blank: of a shard's fact
         UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
-    said_at = models.DateTimeField(help_text="When the text was said. Copied here for searches.")
-    vector = HalfVectorField(null=True, help_text="Blank if the endpoint rejects this text.")
+    said_at = models.DateTimeField(help_text="When the text was said. The time is copied here to speed up searches.")
+    vector = HalfVectorField(null=True, help_text="Vector of the text. Blank if the endpoint rejects the text.")
     refusal = models.CharField(
-        max_length=255, blank=True, default="", db_default="", help_text="Latest error of the endpoint."
+        max_length=255, blank=True, default="", db_default="", help_text="Latest error from the endpoint."
     )
     refusals = models.PositiveSmallIntegerField(
-        default=0, db_default=0, help_text="Number of times that the endpoint rejected the text."
+        default=0, db_default=0, help_text="Number of times that the endpoint has rejected the text."
     )
     ask_again_at = models.DateTimeField(
-        null=True, help_text="When a rejected text is sent again. Blank: with the next batch."
+        null=True, help_text="When a rejected text is sent again. If blank, it is sent with the next batch."
     )
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -192,21 +192,22 @@ class EngineCall(models.Model):
     error_kind = models.CharField(max_length=32, blank=True)
     error = models.TextField(blank=True)
     kept_count = models.PositiveIntegerField(
-        default=0, db_default=0, help_text="Number of sentences and items of the answer that were used."
+        default=0, db_default=0, help_text="Number of sentences and items in the answer that were used."
     )
     dropped_count = models.PositiveIntegerField(
         default=0,
         db_default=0,
-        help_text="Number of sentences and items left out because the conversation doesn't support them.",
+        help_text="Number of sentences and items that were left out because the conversation doesn't support them.",
     )
     dropped_reasons = models.JSONField(
-        default=dict, db_default={}, blank=True, help_text="Number of items left out, by reason."
+        default=dict, db_default={}, blank=True, help_text="Number of items that were left out, by reason."
     )
     is_part = models.BooleanField(
         "part of a combined call",
         default=False,
         db_default=False,
-        help_text="One task of a combined call, for its prompt. The call itself has the tokens, cost and duration.",
+        help_text="Whether this row records one task of a combined call. The row of the call itself has the tokens, "
+        "cost and duration.",
     )
     failure = models.ForeignKey(
         FailureGroup, null=True, blank=True, on_delete=models.SET_NULL, related_name="calls", db_index=False

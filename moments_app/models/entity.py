@@ -56,14 +56,14 @@ class Entity(Searched):
         default="",
         db_default="",
         editable=False,
-        help_text="The API key that added it (key:…). Blank: unknown.",
+        help_text="The API key that added the entity (key:…). Blank if unknown.",
     )
     external_id = models.CharField(  # noqa: DJ001 (unique where it is set)
         max_length=255,
         null=True,
         blank=True,
         editable=False,
-        help_text="The client's own id. Blank: none.",
+        help_text="The client's own id for the entity. Blank if the client gave none.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

@@ -64,8 +64,12 @@ class FailureGroup(models.Model):
     process = models.CharField(max_length=32, help_text="The process that failed, or the purpose of the query.")
     engine = models.CharField(max_length=255, blank=True)
     kind = models.CharField(max_length=32)
-    place = models.CharField(max_length=PLACE_MAX, blank=True, help_text="The error, where it is not an engine's.")
-    error = models.TextField(blank=True, help_text="Latest error.")
+    place = models.CharField(
+        max_length=PLACE_MAX,
+        blank=True,
+        help_text="The error that these failures have in common. Blank if an engine returned the error.",
+    )
+    error = models.TextField(blank=True, help_text="Message of the latest error.")
     count = models.PositiveIntegerField(default=0)
     first_seen_at = models.DateTimeField(default=timezone.now)
     last_seen_at = models.DateTimeField(default=timezone.now, db_index=True)

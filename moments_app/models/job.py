@@ -440,7 +440,7 @@ class Job(models.Model):
         blank=True,
         default="",
         db_default="",  # for jobs that processes of an earlier release ask for
-        help_text="The schedule, or the function call, that the job runs.",
+        help_text="Name of the schedule or function that the job runs.",
     )
     status = models.CharField(max_length=16, choices=Status, default=Status.QUEUED)
     force = models.BooleanField(default=False)
@@ -448,7 +448,8 @@ class Job(models.Model):
     attempts = models.PositiveIntegerField(default=0)
     queued_at = models.DateTimeField(default=timezone.now)
     run_after = models.DateTimeField(
-        default=timezone.now, help_text="Earliest start, because of a backoff or an open circuit."
+        default=timezone.now,
+        help_text="Earliest time at which the job can start. A backoff or an open circuit postpones it.",
     )
     held_by = models.CharField(
         max_length=16,
@@ -458,7 +459,7 @@ class Job(models.Model):
         db_default="",  # for jobs that processes of an earlier release ask for
         help_text="What the job waits for.",
     )
-    held_since = models.DateTimeField(null=True, blank=True, help_text="Since when the job waits.")
+    held_since = models.DateTimeField(null=True, blank=True, help_text="When the job started to wait.")
     circuit = models.ForeignKey(
         "moments_app.Circuit",
         null=True,
@@ -484,12 +485,14 @@ class Job(models.Model):
         blank=True,
         default="",
         db_default="",  # for jobs that processes of an earlier release ask for
-        help_text="The worker of the latest attempt. Blank: unknown.",
+        help_text="The worker that made the latest attempt. Blank if unknown.",
     )
     finished_at = models.DateTimeField(null=True, blank=True)
     progress_done = models.PositiveIntegerField(default=0)
     progress_total = models.PositiveIntegerField(default=0)
-    result = models.JSONField(default=dict, blank=True, help_text="The results, or the reason why the job was skipped.")
+    result = models.JSONField(
+        default=dict, blank=True, help_text="The results of the job, or the reason why it was skipped."
+    )
     error = models.TextField(blank=True)
     requested_by = models.CharField(max_length=255)
     key = models.ForeignKey(
@@ -499,14 +502,14 @@ class Job(models.Model):
         on_delete=models.SET_NULL,
         db_index=False,
         related_name="+",
-        help_text="The API key whose requests queued the job.",
+        help_text="The API key that queued the job.",
     )
     trace = models.CharField(
         max_length=LONGEST,
         blank=True,
         default="",
         db_default="",  # for jobs that processes of an earlier release ask for
-        help_text="Trace of the request that queued the job.",
+        help_text="W3C `traceparent` of the request that queued the job.",
     )
 
     objects = JobQuerySet.as_manager()

@@ -143,7 +143,7 @@ class Moment(Searched):
         blank=True,
         default="",
         db_default="",
-        help_text="The person's journey up to this moment, written by the build that this moment ends.",
+        help_text="The person's journey up to this moment. Only the last moment of a build has a journey.",
     )
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="moments")
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)

@@ -24,10 +24,10 @@ class ServedLine(models.Model):
     """The hash of a line that was served about a person; never its text."""
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
-    hash = models.BigIntegerField(help_text="Hash of the words; see `served_text`.")
-    is_quote = models.BooleanField(help_text="Whether the text was served only as a verbatim quote of a person.")
+    hash = models.BigIntegerField(help_text="Hash of the words in the line. See `served_text`.")
+    is_quote = models.BooleanField(help_text="Whether the line was served only as a verbatim quote of a person.")
     served_on = models.DateField(
-        default=timezone.localdate, db_index=True, help_text="Month in which it was served last."
+        default=timezone.localdate, db_index=True, help_text="Month in which the line was last served."
     )
 
     objects = ServedLineQuerySet.as_manager()
@@ -49,7 +49,10 @@ class OwnText(models.Model):
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
     sequence = models.BigIntegerField()
     places = ArrayField(
-        models.PositiveIntegerField(), null=True, help_text="Line numbers, from 0. Blank if the turn has no other text."
+        models.PositiveIntegerField(),
+        null=True,
+        help_text="Numbers of the lines that the platform had served before, starting at 0. Blank if the turn has no "
+        "other text.",
     )
 
     class Meta:

@@ -62,14 +62,14 @@ class PromptResource(models.Model):
         RECALL_QUERY = "recall-query"
         MEMORY_POLICY = "memory-policy"
 
-    uri = models.CharField(max_length=255, help_text="rem://prompts/…")
+    uri = models.CharField(max_length=255, help_text="Address of the prompt, such as rem://prompts/moment-builder.")
     application = models.ForeignKey(
         Application,
         null=True,
         blank=True,
         on_delete=models.PROTECT,
         related_name="+",
-        help_text="Application with its own version of the prompt. Blank: site-wide.",
+        help_text="Application that has its own version of the prompt. If blank, the prompt is site-wide.",
     )
     name = models.CharField(max_length=255)
     purpose = models.CharField(max_length=32, choices=Purpose)
@@ -86,7 +86,7 @@ class PromptResource(models.Model):
         editable=False,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text="Version that was active before the current one.",
+        help_text="Version that was active before the current version.",
     )
 
     objects = PromptResourceQuerySet.as_manager()
@@ -156,7 +156,10 @@ class PromptVersion(models.Model):
     created_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(auto_now_add=True)
     is_tried = models.BooleanField(
-        default=False, db_default=False, editable=False, help_text="Whether the version was tried on a sample."
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Whether an operator has tried the version on a sample.",
     )
 
     class Meta:

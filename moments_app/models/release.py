@@ -47,19 +47,21 @@ class Release(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="release",
-        help_text="The shared item.",
+        help_text="The item that others see.",
     )
     wording = models.TextField()
-    actor = models.CharField(max_length=255, help_text="The operator who decided (operator:…).")
+    actor = models.CharField(max_length=255, help_text="The operator who released the item (operator:…).")
     note = models.CharField(max_length=2_000, blank=True)
-    signature = models.CharField(max_length=255, editable=False, help_text="Signature of wording, stream and time.")
+    signature = models.CharField(
+        max_length=255, editable=False, help_text="Signature of the wording, the stream and the time of creation."
+    )
     narrower = models.ForeignKey(
         "self",
         null=True,
         blank=True,
         on_delete=models.SET_NULL,
         related_name="wider",
-        help_text="The release to one agent's users that this release extends to every agent.",
+        help_text="The release to the users of one agent that this release extends to the users of every agent.",
     )
     replaces = models.ForeignKey(
         "self",
@@ -67,7 +69,7 @@ class Release(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="replaced_by",
-        help_text="The previous release with another wording.",
+        help_text="The previous release, which has another wording.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True)

@@ -75,26 +75,35 @@ class Retraction(models.Model):
         on_delete=models.CASCADE,
         related_name="retractions",
         verbose_name="shard",
-        help_text="The shard of the shared items.",
+        help_text="Shard of the retracted items. Blank if they belong to a person.",
     )
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="retractions")
     sequences = ArrayField(
-        models.BigIntegerField(), null=True, blank=True, help_text="Sequences of the turns. Blank: the whole session."
+        models.BigIntegerField(),
+        null=True,
+        blank=True,
+        help_text="Sequence numbers of the retracted turns. Blank if the whole session was retracted.",
     )
     item_ids = ArrayField(
         models.UUIDField(),
         null=True,
         blank=True,
-        help_text="Ids of directly written items. Blank: turns were retracted.",
+        help_text="Ids of the retracted items that were written directly. Blank if turns were retracted.",
     )
     entity_ids = ArrayField(
         models.UUIDField(), null=True, blank=True, help_text="Ids of the retracted tasks, goals and problems."
     )
     reason = models.TextField()
     requested_by = models.CharField(max_length=255)
-    result = models.JSONField(default=dict, help_text="Number of retracted turns and of withdrawn rows by kind.")
-    waiting = models.JSONField(default=dict, help_text="Rebuilds that earlier retractions still had to do, by process.")
-    created_at = models.DateTimeField(default=timezone.now, help_text="Also the time of retraction in the turns.")
+    result = models.JSONField(
+        default=dict, help_text="Number of retracted turns, and number of withdrawn rows by kind."
+    )
+    waiting = models.JSONField(
+        default=dict, help_text="Rebuilds that were already waiting at the time of the retraction, by process."
+    )
+    created_at = models.DateTimeField(
+        default=timezone.now, help_text="When the retraction was made. The retracted turns record the same time."
+    )
     undone_at = models.DateTimeField(null=True, blank=True)
 
     objects = RetractionQuerySet.as_manager()
@@ -169,11 +178,13 @@ class RetractedItem(models.Model):
         null=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="The person of the retraction. Blank: a shard.",
+        help_text="The person whose memory the row belongs to. Blank if it belongs to a shard.",
     )
-    model = models.CharField(max_length=64, help_text="Label of the table.")
+    model = models.CharField(max_length=64, help_text="Label of the row's model.")
     object_pk = models.BigIntegerField()
-    is_rewritten = models.BooleanField(default=False, help_text="Whether the row stayed, without the withdrawn parts.")
+    is_rewritten = models.BooleanField(
+        default=False, help_text="Whether the row was kept and rewritten without the withdrawn parts."
+    )
     data = models.JSONField(encoder=ExactEncoder)
 
     objects = RetractedItemQuerySet.as_manager()

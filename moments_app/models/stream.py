@@ -197,15 +197,17 @@ class MemoryStream(models.Model):
         on_delete=models.PROTECT,
         related_name="+",
         db_index=False,
-        help_text="Application of a shard. Personal streams belong to the application of the person.",
+        help_text="Application that owns the shard. A personal stream belongs to the application of its person.",
     )
-    agent_id = models.CharField(max_length=255, blank=True, help_text="Agent of the stream. Blank: every agent.")
+    agent_id = models.CharField(
+        max_length=255, blank=True, help_text="Agent that uses the stream. If blank, every agent uses it."
+    )
     user = models.ForeignKey(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="streams")
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.CASCADE, related_name="streams")
-    name = models.CharField(max_length=64, blank=True, help_text="Name of the shard.")
+    name = models.CharField(max_length=64, blank=True, help_text="Name of the shard. Other streams have no name.")
     is_active = models.BooleanField(default=True)
 
-    extraction_prompt = models.TextField(help_text="What to remember in this stream.")
+    extraction_prompt = models.TextField(help_text="Tells the engine what to remember in this stream.")
     extracts_observations = models.BooleanField(default=True)
     extracts_facts = models.BooleanField(default=True)
     observation_min = models.PositiveSmallIntegerField(default=0)
@@ -219,24 +221,31 @@ class MemoryStream(models.Model):
         blank=True,
         default="",
         db_default="",
-        help_text="One of MEMORY_FORMATION__STREAM_MODELS. Blank: ENGINE__MODEL.",
+        help_text="Model that extracts facts and observations: one of MEMORY_FORMATION__STREAM_MODELS. If blank, "
+        "ENGINE__MODEL is used.",
     )
     consolidation_prompt = models.TextField(
-        blank=True, help_text="How to merge observations into the text. Blank: observations are never consolidated."
+        blank=True,
+        help_text="Tells the engine how to merge observations into the text. If blank, observations are never "
+        "consolidated.",
     )
     consolidation_trigger = models.PositiveSmallIntegerField(
-        default=5, help_text="Number of waiting observations that starts a consolidation."
+        default=5, help_text="A consolidation starts when this many new observations are waiting."
     )
     consolidated_max_words = models.PositiveSmallIntegerField(default=400)
     fact_buffer_max = models.PositiveSmallIntegerField(
-        default=100, help_text="Newest facts in every context. Searches find all."
+        default=100, help_text="Maximum number of facts in a context, newest first. Searches find all facts."
     )
 
     consolidation_model = models.CharField(
-        max_length=255, blank=True, help_text="Model for consolidations. Blank: ENGINE__MODEL."
+        max_length=255,
+        blank=True,
+        help_text="Model that writes the consolidated text. If blank, ENGINE__MODEL is used.",
     )
 
-    pinned_content = models.TextField(blank=True, help_text="Kept word for word, before the consolidated text.")
+    pinned_content = models.TextField(
+        blank=True, help_text="Text that is kept word for word and placed before the consolidated text."
+    )
     consolidated_content = models.TextField(blank=True, help_text="Each consolidation rewrites this text.")
     last_updated_at = models.DateTimeField(default=timezone.now)
 

@@ -122,8 +122,12 @@ class Summary(models.Model):
     end_sequence = models.BigIntegerField()
     base = models.ForeignKey("self", null=True, blank=True, on_delete=models.RESTRICT, related_name="successors")
     text = models.TextField(blank=True)
-    facts = models.JSONField(default=list, blank=True, help_text="List of {fact, message_indexes}.")
-    source_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True, help_text="The source turns.")
+    facts = models.JSONField(
+        default=list, blank=True, help_text="List of objects with the keys `fact` and `message_indexes`."
+    )
+    source_message_ids = ArrayField(
+        models.BigIntegerField(), default=list, blank=True, help_text="Primary keys of the source turns."
+    )
     engine = models.CharField(max_length=255, blank=True)
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="summaries")

@@ -84,13 +84,17 @@ class WebhookEndpoint(models.Model):
         "address",
         max_length=2000,
         validators=[RegexValidator(r"^https?://[^\s/]+", "Enter a URL that starts with https:// and has no spaces.")],
-        help_text="URL that receives the events.",
+        help_text="URL to which events are sent.",
     )
     events = ArrayField(models.CharField(max_length=32, choices=Occasion))
     sealed_secret = models.BinaryField(editable=False)
     is_active = models.BooleanField("active", default=True, help_text="Whether events are sent to this webhook.")
-    failures = models.PositiveIntegerField(default=0, editable=False, help_text="Number of failed attempts in a row.")
-    waits_until = models.DateTimeField(null=True, editable=False, help_text="Earliest time of the next attempt.")
+    failures = models.PositiveIntegerField(
+        default=0, editable=False, help_text="Number of consecutive failed attempts."
+    )
+    waits_until = models.DateTimeField(
+        null=True, editable=False, help_text="Earliest time of the next attempt to send an event."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     objects = WebhookEndpointQuerySet.as_manager()
@@ -187,7 +191,9 @@ class WebhookDelivery(models.Model):
     event = models.ForeignKey(Event, on_delete=models.CASCADE, related_name="+")
     queued_at = models.DateTimeField(default=timezone.now)
     due_at = models.DateTimeField(
-        null=True, default=timezone.now, help_text="Earliest time of the next attempt. Blank: sent or given up."
+        null=True,
+        default=timezone.now,
+        help_text="Earliest time of the next attempt. Blank if the event was sent, or if no further attempt is made.",
     )
     attempts = models.PositiveIntegerField(default=0)
     sent_at = models.DateTimeField(null=True)

@@ -16,9 +16,9 @@ from sessions_app.models import ApiKey, DailyLimit
 from sessions_app.models.daily_limit import UNITS
 
 HELP = {
-    "requests": "Further requests get status 429.",
-    "model_calls": "Further work waits for the next day.",
-    "usd": "Counts models with known prices. Further work waits for the next day.",
+    "requests": "When the limit is reached, further requests get status 429.",
+    "model_calls": "When the limit is reached, further work waits for the next day.",
+    "usd": "Counts models with known prices. When the limit is reached, further work waits for the next day.",
 }
 
 
@@ -34,7 +34,7 @@ class DailyLimitAdmin(PageAdmin):
     ordering = ("-id",)
     raw_id_fields = ("key",)
     form_page = UsageForm
-    when_empty = "No limits of their own. The settings DAILY_LIMITS__… apply to all keys and applications."
+    when_empty = "No key or application has its own limits. The settings DAILY_LIMITS__… apply to all of them."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DailyLimit]:
         """Leave out the limits of keys if the operator may not see keys."""
@@ -50,7 +50,7 @@ class DailyLimitAdmin(PageAdmin):
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name in HELP:
-            kwargs["help_text"] = f"{HELP[db_field.name]} Leave blank to use the setting. 0: no limit."
+            kwargs["help_text"] = f"{HELP[db_field.name]} Leave blank to use the setting. 0 means no limit."
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     @admin.display(description="Owner")

@@ -169,7 +169,10 @@ class MessagesQuery(PersonQuery):
         help_text="Default: `all` with `after` or `before`, otherwise `live`.",
     )
     limit = IntegerField(
-        min_value=1, max_value=1000, required=False, help_text=f"Turns; of `view=all` at most {PAGE_MAX}."
+        min_value=1,
+        max_value=1000,
+        required=False,
+        help_text=f"Maximum number of turns. With `view=all`, it can be at most {PAGE_MAX}.",
     )
     after = IntegerField(min_value=-1, max_value=SEQUENCE_MAX, required=False)
     before = IntegerField(min_value=0, max_value=SEQUENCE_MAX, required=False)

@@ -17,22 +17,24 @@ class AmountAnswer(serializers.Serializer[Any]):
     """An amount and its limit."""
 
     used = serializers.IntegerField()
-    limit = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
+    limit = serializers.IntegerField(allow_null=True, help_text="Null if there is no limit.")
 
 
 class UsdAnswer(serializers.Serializer[Any]):
     """An amount in USD and its limit."""
 
     used = serializers.DecimalField(max_digits=16, decimal_places=6)
-    limit = serializers.DecimalField(max_digits=16, decimal_places=6, allow_null=True, help_text="Null: no limit.")
+    limit = serializers.DecimalField(
+        max_digits=16, decimal_places=6, allow_null=True, help_text="Null if there is no limit."
+    )
 
 
 class StandingAnswer(serializers.Serializer[Any]):
     """Today's usage and the limits."""
 
-    requests = AmountAnswer(help_text="Further requests get 429.")
-    model_calls = AmountAnswer(help_text="Further work waits for the next day.")
-    usd = UsdAnswer(help_text="Further work waits for the next day.")
+    requests = AmountAnswer(help_text="When the limit is reached, further requests get status 429.")
+    model_calls = AmountAnswer(help_text="When the limit is reached, further work waits for the next day.")
+    usd = UsdAnswer(help_text="When the limit is reached, further work waits for the next day.")
 
 
 class UsageAnswer(serializers.Serializer[Any]):

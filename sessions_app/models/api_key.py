@@ -118,13 +118,13 @@ class ApiKey(models.Model):
         null=True,
         blank=True,
         on_delete=models.CASCADE,
-        help_text="Limit the key to one user. Blank: a service key for any user.",
+        help_text="Limits the key to one user. If blank, this is a service key for any user of its application.",
     )
     scope = models.CharField(max_length=8, choices=Scope, default=Scope.WRITE)
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
-    last_used_at = models.DateTimeField(null=True, blank=True, help_text="Time of the last use, to the minute.")
+    last_used_at = models.DateTimeField(null=True, blank=True, help_text="When the key was last used, to the minute.")
 
     objects = ApiKeyManager()
 

@@ -17,18 +17,22 @@ class Archive(models.Model):
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="archives", db_index=False)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="archives")
     month = models.DateField(help_text="First day of the month, in UTC.")
-    name = models.CharField(max_length=255, help_text="Name of the file in the storage.")
-    byte_offset = models.BigIntegerField(default=0, db_default=0, help_text="Position of the turns in the file.")
+    name = models.CharField(max_length=255, help_text="Name of the file in the archive storage.")
+    byte_offset = models.BigIntegerField(
+        default=0, db_default=0, help_text="Position of the first byte of the turns in the file."
+    )
     first_sequence = models.BigIntegerField()
     last_sequence = models.BigIntegerField()
     turn_count = models.PositiveBigIntegerField()
-    byte_count = models.PositiveBigIntegerField(help_text="Number of bytes in the file.")
-    sha256 = models.CharField(max_length=64, help_text="SHA-256 of these bytes.")
+    byte_count = models.PositiveBigIntegerField(help_text="Number of bytes that the turns take up in the file.")
+    sha256 = models.CharField(max_length=64, help_text="SHA-256 hash of the bytes of the turns.")
     block_sequences = ArrayField(
-        models.BigIntegerField(), default=list, help_text="First turn of each part that can be read separately."
+        models.BigIntegerField(),
+        default=list,
+        help_text="Sequence number of the first turn in each block. Blocks can be read separately.",
     )
     block_offsets = ArrayField(
-        models.BigIntegerField(), default=list, help_text="Position of each part, relative to the first."
+        models.BigIntegerField(), default=list, help_text="Position of each block, relative to the first block."
     )
     created_at = models.DateTimeField(default=timezone.now)
 

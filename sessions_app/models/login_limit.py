@@ -15,7 +15,7 @@ class LoginLimit(models.Model):
 
     class Meta:
         verbose_name = "application limit"
-        verbose_name_plural = "applications that the login may see (none: all)"
+        verbose_name_plural = "applications that the login may see (all if none is listed)"
         constraints = [models.UniqueConstraint(fields=["login", "application"], name="login_limit_once")]
 
     def __str__(self) -> str:

@@ -161,7 +161,7 @@ class Message(Searched):
         blank=True,
         default="",
         db_default="",
-        help_text="Name of the speaker, if there are several people or agents.",
+        help_text="Name of the speaker, if several people or agents take part.",
     )
     content = models.TextField(blank=True)
     payload = models.JSONField(
@@ -169,7 +169,7 @@ class Message(Searched):
     )
     tokens = models.PositiveIntegerField(default=0, help_text="Estimated number of tokens.")
     external_id = models.CharField(  # noqa: DJ001 (unique where it is set)
-        max_length=255, null=True, blank=True, help_text="The client's own id of the message."
+        max_length=255, null=True, blank=True, help_text="The client's own id for the message."
     )
     moment = models.ForeignKey(
         "moments_app.Moment", null=True, blank=True, on_delete=models.SET_NULL, related_name="messages", db_index=False
@@ -177,19 +177,23 @@ class Message(Searched):
     retracted_at = models.DateTimeField(
         null=True,
         blank=True,
-        help_text="When the turn was retracted. It stays in the transcript, but no engine or context gets it.",
+        help_text="When the turn was retracted. It stays in the transcript, but is no longer sent to engines or "
+        "included in contexts.",
     )
     created_at = models.DateTimeField(
-        default=timezone.now, help_text="When the message was said, according to the client."
+        default=timezone.now, help_text="When the message was sent, according to the client."
     )
     arrived_at = models.DateTimeField(
-        default=timezone.now, db_default=Now(), help_text="When the platform received it. Retention counts from here."
+        default=timezone.now,
+        db_default=Now(),
+        help_text="When the platform received the message. The retention period starts at this time.",
     )
     metadata = models.JSONField(default=dict, blank=True)
     said_hash = models.BinaryField(
         null=True,
         editable=False,
-        help_text="Hash of an archived turn with an external_id, to compare repeated messages.",
+        help_text="Hash of an archived turn that has an external_id. It is compared with messages that a client sends "
+        "again.",
     )
 
     notes: dict[str, Any]  # findings in the text of a message that is being appended; not a column

@@ -137,63 +137,80 @@ class Session(models.Model):
         CLEARED = "cleared"
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="sessions", db_index=False)
-    session_id = models.CharField(max_length=255, help_text="The application's own id of the session, unique per user.")
+    session_id = models.CharField(
+        max_length=255, help_text="The application's own id for the session. It is unique per user."
+    )
     agent_id = models.CharField(max_length=255, default=DEFAULT_AGENT)
-    source = models.CharField(max_length=64, default="api", help_text="Source of the session: api, discord, import, ….")
+    source = models.CharField(
+        max_length=64, default="api", help_text="Where the session comes from, such as api, discord or import."
+    )
     title = models.CharField(max_length=255, blank=True)
     status = models.CharField(max_length=16, choices=Status, default=Status.ACTIVE)
-    message_count = models.PositiveBigIntegerField(default=0, help_text="Number of turns, without boundaries.")
+    message_count = models.PositiveBigIntegerField(default=0, help_text="Number of turns, not counting boundaries.")
     total_tokens = models.PositiveBigIntegerField(default=0)
-    last_sequence = models.BigIntegerField(default=-1, help_text="Sequence of the latest turn. −1: none.")
-    last_activity_at = models.DateTimeField(default=timezone.now, help_text="Time of the latest message.")
+    last_sequence = models.BigIntegerField(
+        default=-1, help_text="Sequence number of the latest turn, or −1 if there is none."
+    )
+    last_activity_at = models.DateTimeField(
+        default=timezone.now, help_text="Time of the latest message, according to the client."
+    )
     last_arrived_at = models.DateTimeField(
         default=timezone.now,
         db_default=Now(),
-        help_text="When the platform last received a message. Idle time counts from here.",
+        help_text="When the platform last received a message. The idle time starts at this time.",
     )
     last_moment_message_idx = models.BigIntegerField(
-        null=True, blank=True, help_text="Sequence of the last turn in a moment."
+        null=True, blank=True, help_text="Sequence number of the last turn that belongs to a moment."
     )
     built_message_count = models.PositiveBigIntegerField(
-        default=0, help_text="Number of turns at the last build of moments. The next build counts from here."
+        default=0,
+        help_text="Number of turns when moments were last built. Only later turns count toward the next build.",
     )
     built_total_tokens = models.PositiveBigIntegerField(
-        default=0, help_text="Number of tokens at the last build of moments."
+        default=0, help_text="Number of tokens when moments were last built."
     )
-    weighted_tokens = models.FloatField(default=0, help_text="Number of tokens, weighted by role.")
+    weighted_tokens = models.FloatField(default=0, help_text="Number of tokens, weighted by the role of each turn.")
     last_formation_sequence = models.BigIntegerField(
-        null=True, blank=True, help_text="Sequence of the last turn that memory was formed from."
+        null=True,
+        blank=True,
+        help_text="Sequence number of the last turn that was searched for facts and observations.",
     )
     formed_message_count = models.PositiveBigIntegerField(
-        default=0, help_text="Number of turns when memory was last formed."
+        default=0, help_text="Number of turns that were already searched for facts and observations."
     )
     formed_weighted_tokens = models.FloatField(
-        default=0, help_text="Number of weighted tokens when memory was last formed."
+        default=0,
+        help_text="Number of weighted tokens in the turns that were already searched for facts and observations.",
     )
     counted_message_count = models.PositiveBigIntegerField(
-        default=0, help_text="Number of turns when the person's words were last counted."
+        default=0, help_text="Number of turns when the words in the person's memory were last counted."
     )
     embedded_sequence = models.BigIntegerField(
-        default=-1, help_text="Sequence of the last turn that has a vector or needs none. −1: none."
+        default=-1,
+        help_text="Sequence number of the last turn that has a vector or doesn't need one, or −1 if there is none.",
     )
     summarised_sequence = models.BigIntegerField(
-        null=True, blank=True, help_text="Sequence of the last turn covered by a summary."
+        null=True, blank=True, help_text="Sequence number of the last turn that a summary covers."
     )
-    live_from_sequence = models.BigIntegerField(default=0, help_text="Sequence of the first live turn.")
+    live_from_sequence = models.BigIntegerField(default=0, help_text="Sequence number of the first live turn.")
     live_tokens = models.PositiveBigIntegerField(default=0)
     kept_from_sequence = models.BigIntegerField(
-        default=0, help_text="Sequence of the first turn that is neither archived nor deleted."
+        default=0, help_text="Sequence number of the first turn that is neither archived nor deleted."
     )
-    restored_at = models.DateTimeField(null=True, blank=True, help_text="When archived turns were restored.")
+    restored_at = models.DateTimeField(null=True, blank=True, help_text="When archived turns were last restored.")
     legal_hold = models.BooleanField(
-        default=False, help_text="Whether retention must not archive or delete turns of the session."
+        default=False, help_text="Whether to keep the turns of the session from being archived or deleted by retention."
     )
     compact_on_request = models.BooleanField(
-        null=True, blank=True, help_text="Compact the session before a load or context. Blank: use the setting."
+        null=True,
+        blank=True,
+        help_text="Whether to compact the session before its messages are loaded or a context is built. If blank, the "
+        "setting applies.",
     )
     retraction_count = models.PositiveIntegerField(
         default=0,
-        help_text="Number of retractions and undone retractions. Work that started before the latest one is repeated.",
+        help_text="How often turns were retracted, or a retraction was undone. Jobs that started before the latest "
+        "change run again.",
     )
     metadata = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)

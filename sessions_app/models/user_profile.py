@@ -109,7 +109,7 @@ class UserProfile(models.Model):
         related_name="+",
         db_index=False,
     )
-    user_id = models.CharField(max_length=255, help_text="The application's own id of the person.")
+    user_id = models.CharField(max_length=255, help_text="The application's own id for the person.")
     summary = models.TextField(blank=True, help_text="Summary of what is known about the person.")
     interests = ArrayField(models.TextField(), default=list, blank=True)
     preferred_topics = ArrayField(models.TextField(), default=list, blank=True)
@@ -122,7 +122,7 @@ class UserProfile(models.Model):
         default=False,
         db_default=models.Value(False),
         editable=False,
-        help_text="A test person, used by operators in the playground.",
+        help_text="Whether operators created this person for tests in the playground.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

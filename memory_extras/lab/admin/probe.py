@@ -94,7 +94,7 @@ class ProbeAdmin(PageAdmin):
     def user_link(self, probe: Probe) -> SafeString | str:
         return link_to(probe.user)
 
-    @admin.display(description="Asked in")
+    @admin.display(description="Session")
     def session_link(self, probe: Probe) -> SafeString | str:
         return link_to(probe.session) if probe.session else "the latest session"
 

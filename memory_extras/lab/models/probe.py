@@ -56,14 +56,14 @@ class Probe(models.Model):
         blank=True,
         on_delete=models.CASCADE,
         related_name="probes",
-        help_text="Session in which the question is asked. Blank: the person's latest session.",
+        help_text="Session in which the question is asked. If blank, it is asked in the person's latest session.",
     )
     question = models.TextField(max_length=QUESTION_MAX_CHARS, help_text="Question to ask.")
     question_hash = models.CharField(max_length=64, editable=False)
     expected = models.TextField(
         "expected answer",
         max_length=EXPECTED_MAX_CHARS,
-        help_text="Answer whose words are searched for in the context.",
+        help_text="The expected answer. The run searches the context for its words.",
     )
     source_session = models.ForeignKey(
         Session,
@@ -71,13 +71,13 @@ class Probe(models.Model):
         blank=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="Session of the evidence.",
+        help_text="Session that contains the turns with the answer.",
     )
     evidence_sequences = ArrayField(
         models.BigIntegerField(),
         default=list,
         blank=True,
-        help_text="Sequences of the turns that say the answer.",
+        help_text="Sequence numbers of the turns that contain the answer.",
     )
     source_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True, editable=False)
     created_by = models.CharField(max_length=255, editable=False)
@@ -131,16 +131,16 @@ class ProbeResult(models.Model):
     probe = models.ForeignKey(Probe, on_delete=models.CASCADE, related_name="results", db_index=False)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     is_met = models.BooleanField(
-        "met", help_text="Whether the context had enough of the words, and the evidence if any is named."
+        "met", help_text="Whether the context contained enough words of the answer, and any turns named as evidence."
     )
     words_found = models.PositiveSmallIntegerField(default=0)
     words_count = models.PositiveSmallIntegerField(default=0)
     missing_words = ArrayField(models.CharField(max_length=255), default=list, blank=True)
     evidence_found = models.PositiveSmallIntegerField(default=0)
     evidence_count = models.PositiveSmallIntegerField(default=0)
-    tokens = models.PositiveIntegerField(default=0, help_text="Estimated tokens of the context.")
-    refs = models.JSONField(default=dict, help_text="Addresses of the items of the context, by layer.")
-    setup = models.JSONField(default=dict, help_text="Active prompt versions and relevant settings.")
+    tokens = models.PositiveIntegerField(default=0, help_text="Estimated number of tokens in the context.")
+    refs = models.JSONField(default=dict, help_text="Addresses of the items in the context, by layer.")
+    setup = models.JSONField(default=dict, help_text="Prompt versions that were active, and the relevant settings.")
     problem = models.CharField(max_length=255, blank=True, help_text="Why no context could be built.")
     requested_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)

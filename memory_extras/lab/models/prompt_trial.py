@@ -20,7 +20,7 @@ class PromptTrial(models.Model):
     """A version of a prompt, tried on several sessions or streams beside the one in force then."""
 
     version = models.ForeignKey(PromptVersion, on_delete=models.CASCADE, related_name="trials")
-    size = models.PositiveIntegerField(help_text="Chosen sessions or streams.")
+    size = models.PositiveIntegerField(help_text="Number of sessions or streams in the sample.")
     tried = models.PositiveIntegerField(default=0, help_text="Number of completed trials.")
     differing = models.PositiveIntegerField(default=0, help_text="Number of trials with different results.")
     requested_by = models.CharField(max_length=255)

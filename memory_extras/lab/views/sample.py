@@ -47,7 +47,7 @@ class BeginSample(TriesPrompt):
         form = SampleForm(request.POST)
         chosen = sample.sample_of(self.row, form.cleaned_data["size"]) if form.is_valid() else []
         if not chosen:
-            messages.error(request, "There is no session or stream to try it on yet.")
+            messages.error(request, "There is no session or stream to try the prompt on yet.")
             return self.go_back(version)
         trial = sample.begin(version, len(chosen), requested_by=self.actor)
         return HttpResponseRedirect(url_of(trial, chosen))

@@ -42,7 +42,9 @@ class AtomInput(PersonQuery):
         help_text="Your own id of the item. It makes retries idempotent.",
     )
     formed_at = AwareDateTimeField(required=False)
-    is_pinned = BooleanField(default=False, help_text="Whether the item is never consolidated, and in every context.")
+    is_pinned = BooleanField(
+        default=False, help_text="Whether the item is never consolidated, and included in every context."
+    )
     related_users = serializers.ListField(
         child=PublicIdField(),
         required=False,

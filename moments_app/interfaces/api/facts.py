@@ -62,7 +62,9 @@ class FactsQuery(PersonQuery):
         required=False,
         help_text="Default: facts, and observations that wait or were consolidated.",
     )
-    kind = serializers.ChoiceField(choices=MemoryAtom.Kind.choices, required=False, help_text="What it tells of.")
+    kind = serializers.ChoiceField(
+        choices=MemoryAtom.Kind.choices, required=False, help_text="What kind of information the fact contains."
+    )
     subject = TextField(max_length=255, required=False, help_text="The person or thing that has the attribute.")
     attribute = TextField(
         max_length=64,
@@ -113,8 +115,8 @@ class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
         )
         extra_kwargs = {
             "is_wrong": {"help_text": "Whether the fact was corrected, because it was never true."},
-            "corrected_at": {"help_text": "When it replaced a fact that was never true."},
-            "ended_at": {"help_text": "When it was said or decided that the fact is no longer true."},
+            "corrected_at": {"help_text": "When this fact replaced a fact that was never true."},
+            "ended_at": {"help_text": "Time of the statement or decision that ended the fact."},
         }
 
 

@@ -59,7 +59,7 @@ STREAM_FIELDS = (
 
 
 IGNORED = ("observation_min", "observation_max", "fact_min", "fact_max")
-NO_LIMIT = "Deprecated and ignored: a formation keeps everything that could be asked later."
+NO_LIMIT = "Deprecated and ignored. The engine keeps everything that might be asked for later."
 PROMPTS = ("extraction_prompt", "consolidation_prompt")
 HIDDEN = "Null for a shard if the key belongs to a user."
 
@@ -97,7 +97,8 @@ class StreamPatch(PersonQuery):
         max_length=255,
         allow_blank=True,
         required=False,
-        help_text="One of MEMORY_FORMATION__STREAM_MODELS. Blank: ENGINE__MODEL.",
+        help_text="Model that extracts facts and observations: one of MEMORY_FORMATION__STREAM_MODELS. If blank, "
+        "ENGINE__MODEL is used.",
     )
     consolidation_prompt = TextField(max_length=10_000, allow_blank=True, required=False)
     consolidation_trigger = Count()

@@ -131,7 +131,10 @@ class TryFailure(SteerFailure):
     def change(self, failure: FailureGroup) -> str:
         job = try_one(self.together(failure))
         if job is None:
-            messages.error(self.request, "No job can run again now. A running or held job is tested automatically.")
+            messages.error(
+                self.request,
+                "None of these jobs can be retried now. They are running already, or they are retried automatically.",
+            )
             return change_url(failure)
         self.log(failure, f"Tried one: {job}.", f"{job} runs now. Reload its page to see how it ends.")
         return change_url(job)
@@ -156,7 +159,9 @@ class MuteFailure(SteerFailure):
     def change(self, failure: FailureGroup) -> str:
         for each in self.together(failure):
             each.mute(self.actor)
-        self.log(failure, "Muted.", f"{failure} is muted. The dashboard shows it last, until its work is done.")
+        self.log(
+            failure, "Muted.", f"{failure} is muted. The dashboard shows it after all others until its jobs are done."
+        )
         return change_url(failure)
 
 

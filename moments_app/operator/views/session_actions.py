@@ -59,7 +59,7 @@ class RequestDigest(RequestsJob, RowAction[Session]):
     route, name = "<int:pk>/digest/", "digest"
 
     def change(self, session: Session) -> str:
-        return self.request_job(session, DigestSession.name, "Queued the session to be compacted")
+        return self.request_job(session, DigestSession.name, "Queued a compaction of the session")
 
 
 class SettleSession(RequestsJob, RowAction[Session]):
@@ -68,7 +68,9 @@ class SettleSession(RequestsJob, RowAction[Session]):
     route, name = "<int:pk>/settle/", "settle"
 
     def change(self, session: Session) -> str:
-        return self.request_job(session, Settle.name, "Queued the session to be brought up to date and cleared")
+        return self.request_job(
+            session, Settle.name, "Queued a job that updates the memory of the session and then clears it"
+        )
 
 
 class HoldSession(RowAction[Session]):
