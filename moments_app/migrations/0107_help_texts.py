@@ -164,7 +164,7 @@ class Migration(migrations.Migration):
                     model_name="correction",
                     name="valid_until",
                     field=models.DateTimeField(
-                        blank=True, help_text="When a fact that was ended stopped being true.", null=True
+                        blank=True, help_text="Of an ended fact: when it stopped being true.", null=True
                     ),
                 ),
                 migrations.AlterField(
@@ -809,7 +809,7 @@ class Migration(migrations.Migration):
                     name="places",
                     field=django.contrib.postgres.fields.ArrayField(
                         base_field=models.PositiveIntegerField(),
-                        help_text="Numbers of the lines that the platform had served before, starting at 0. Blank if "
+                        help_text="Lines that the platform had served before, by number from 0. Blank if "
                         "the turn has no other text.",
                         null=True,
                         size=None,

@@ -81,9 +81,7 @@ class Correction(models.Model):
     after = models.TextField(
         blank=True, help_text="Text of the fact after the correction. Blank if no text replaced it."
     )
-    valid_until = models.DateTimeField(
-        null=True, blank=True, help_text="When a fact that was ended stopped being true."
-    )
+    valid_until = models.DateTimeField(null=True, blank=True, help_text="Of an ended fact: when it stopped being true.")
     changes = models.JSONField(
         default=list, encoder=DjangoJSONEncoder, help_text="Each changed row, with its state before the correction."
     )

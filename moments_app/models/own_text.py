@@ -51,8 +51,7 @@ class OwnText(models.Model):
     places = ArrayField(
         models.PositiveIntegerField(),
         null=True,
-        help_text="Numbers of the lines that the platform had served before, starting at 0. Blank if the turn has no "
-        "other text.",
+        help_text="Lines that the platform had served before, by number from 0. Blank if the turn has no other text.",
     )
 
     class Meta:

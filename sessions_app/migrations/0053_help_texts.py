@@ -188,7 +188,7 @@ class Migration(migrations.Migration):
                     model_name="session",
                     name="counted_message_count",
                     field=models.PositiveBigIntegerField(
-                        default=0, help_text="Number of turns when the words in the person's memory were last counted."
+                        default=0, help_text="Turns of the session when the person's words were last counted."
                     ),
                 ),
                 migrations.AlterField(

@@ -183,7 +183,7 @@ class Session(models.Model):
         help_text="Number of weighted tokens in the turns that were already searched for facts and observations.",
     )
     counted_message_count = models.PositiveBigIntegerField(
-        default=0, help_text="Number of turns when the words in the person's memory were last counted."
+        default=0, help_text="Turns of the session when the person's words were last counted."
     )
     embedded_sequence = models.BigIntegerField(
         default=-1,

@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
                     model_name="probe",
                     name="expected",
                     field=models.TextField(
-                        help_text="The expected answer. The run searches the context for its words.",
+                        help_text="The expected answer. A run searches the context for these words.",
                         max_length=4000,
                         verbose_name="expected answer",
                     ),

@@ -63,7 +63,7 @@ class Probe(models.Model):
     expected = models.TextField(
         "expected answer",
         max_length=EXPECTED_MAX_CHARS,
-        help_text="The expected answer. The run searches the context for its words.",
+        help_text="The expected answer. A run searches the context for these words.",
     )
     source_session = models.ForeignKey(
         Session,
