@@ -268,8 +268,7 @@ class Migration(migrations.Migration):
                     name="legal_hold",
                     field=models.BooleanField(
                         default=False,
-                        help_text="Whether to keep the turns of the session from being archived or deleted by "
-                        "retention.",
+                        help_text="Whether the session's turns are exempt from retention.",
                     ),
                 ),
                 migrations.AlterField(

@@ -198,9 +198,7 @@ class Session(models.Model):
         default=0, help_text="Sequence number of the first turn that is neither archived nor deleted."
     )
     restored_at = models.DateTimeField(null=True, blank=True, help_text="When archived turns were last restored.")
-    legal_hold = models.BooleanField(
-        default=False, help_text="Whether to keep the turns of the session from being archived or deleted by retention."
-    )
+    legal_hold = models.BooleanField(default=False, help_text="Whether the session's turns are exempt from retention.")
     compact_on_request = models.BooleanField(
         null=True,
         blank=True,
