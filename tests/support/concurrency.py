@@ -1,5 +1,6 @@
 """Doing things at the same time."""
 
+import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,7 @@ def on_its_own_connection(work: Callable[..., Any], *arguments: Any) -> Any:
 
 def other_connections() -> int:
     """Return how many connections the database has beside this thread's and the one that gives it back."""
+    gc.collect()  # closes those of threads that have ended
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
