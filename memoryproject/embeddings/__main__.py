@@ -5,6 +5,7 @@ import os
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 import argparse
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import uvicorn
 
 from memoryproject.embeddings import address, served
 from memoryproject.embeddings.app import application
-from memoryproject.process_tree import call_itself, die_with_parent, end_as_by_ctrl_c
+from memoryproject.process_tree import call_itself, die_with_parent
 from memoryproject.quiet_server import QuietServer
 
 MAX_CONNECTIONS = 128
@@ -38,13 +39,14 @@ def main() -> None:
     )
     with socket.create_server((told.host, told.port), backlog=MAX_CONNECTIONS) as listening:
         host, port = listening.getsockname()[:2]
+        server = QuietServer(config)
+        for name in (signal.SIGINT, signal.SIGTERM):
+            # A handler that raises could be lost in code that ignores exceptions, before Uvicorn sets its own.
+            signal.signal(name, server.handle_exit)
         if told.data_dir:
             address.write(told.data_dir, f"http://{host}:{port}/v1")
-        end_as_by_ctrl_c()  # Uvicorn raises the signal again when it has ended
         try:
-            QuietServer(config).run([listening])
-        except KeyboardInterrupt:
-            pass
+            server.run([listening])
         finally:
             if told.data_dir:
                 address.remove(told.data_dir)

@@ -3,6 +3,7 @@
 Each person is a transaction of its own and can run again.
 """
 
+import json
 from dataclasses import asdict
 from typing import Any
 
@@ -47,8 +48,11 @@ def _write(apps: StateApps, pk: int) -> None:
     if _is_derived(atoms, user):
         return
     former = _former(apps, user)
-    known = set(atoms.filter(content_hash__in=said_in(former)).values_list("content_hash", flat=True))
-    new = statements_of(former, known)
+    there = atoms.filter(content_hash__in=said_in(former))
+    known, holding = (
+        set(rows.values_list("content_hash", flat=True)) for rows in (there, there.filter(state__in=HOLDING))
+    )
+    new = statements_of(former, known, holding)
     if new:
         stream, sessions = _stream(apps, user), _sessions(apps, new)
         rows = [
@@ -152,7 +156,9 @@ def _replace(apps: StateApps, item: Any, user: Any, stream: Any) -> None:
     there = apps.get_model("moments_app", "RetractedItem").objects.filter(retraction=item.retraction_id)
     texts = {name: item.data[name] for name in ("text", "heading", "actor", "is_pinned", "engine", "ended_by")}
     times = {name: item.data[name] and parse_datetime(item.data[name]) for name in ("created_at", "ended_at")}
-    line = FormerLine(sources=item.data["source_message_ids"], **texts, **times)
+    kept_sources = item.data["source_message_ids"]  # an array is kept as JSON text
+    sources = [int(pk) for pk in (json.loads(kept_sources) if isinstance(kept_sources, str) else kept_sources)]
+    line = FormerLine(sources=sources, **texts, **times)
     for columns in statements_of(FormerProfile("", [line], [], [], {}, line.created_at), ()):
         kept = there.filter(model="moments_app.memoryatom", data__content_hash=columns["content_hash"])
         if kept.exists() or atom.objects.filter(user=user, content_hash=columns["content_hash"]).exists():

@@ -8,6 +8,7 @@ from django.utils import timezone
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
 from moments_app.streams.add_atoms import add_atoms
+from moments_app.streams.profile import rebuild_profiles
 from moments_app.streams.timeline import touch
 from sessions_app.models import UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
@@ -27,6 +28,7 @@ def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) 
     for field, value in edits.items():
         texts = [value] if field == "summary" else [text.strip() for text in value]
         _write(stream, ATTRIBUTES[field], [text for text in texts if text.strip()], actor)
+    rebuild_profiles([profile.pk])  # an edit that changes no statement must not leave its text in the profile
 
 
 def own_texts(profile: UserProfile) -> dict[str, Any]:
@@ -72,7 +74,11 @@ def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: st
             present[digest].describe().save()
     for atom in new:
         if atom.content_hash not in added:  # the stream says so already
-            kept += MemoryAtom.objects.like(atom).values_list("pk", flat=True)
+            same = MemoryAtom.objects.like(atom)
+            kept += same.values_list("pk", flat=True)
+            if attribute != SUMMARY:
+                names = ("attribute", "subject", "value", "kind", "about_kind")
+                same.update(**{name: getattr(atom.describe(), name) for name in names})
     MemoryAtom.objects.filter(pk__in=kept).update(is_pinned=True)
     ended = [atom for digest, atom in present.items() if digest not in wanted]
     now = timezone.now()

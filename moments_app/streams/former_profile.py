@@ -74,13 +74,17 @@ def said_in(profile: FormerProfile) -> list[str]:
     return [columns["content_hash"] for columns in statements_of(profile, ())]
 
 
-def statements_of(profile: FormerProfile, known: Collection[str]) -> list[Columns]:
+def statements_of(
+    profile: FormerProfile, known: Collection[str], holding: Collection[str] | None = None
+) -> list[Columns]:
     """Return the columns of the statements that a profile's lines and phrases become.
 
     Args:
         profile: of a person.
-        known: hashes of what statements say already.
+        known: hashes of what statements say, or said until they ended.
+        holding: those of what statements still say; None: all. What was written by hand stays if it is not among them.
     """
+    current_hashes = known if holding is None else holding
     lines = _with_text(profile)
     written = [line for line in lines if line.is_by_hand and not line.sources and not line.ended_at]
     found = [_opening(written)] if written else []
@@ -89,7 +93,11 @@ def statements_of(profile: FormerProfile, known: Collection[str]) -> list[Column
         found += [_of_phrase(attribute, text, profile) for text in phrases if text.strip()]
     current = {columns["content_hash"]: columns for columns in reversed(found) if columns["state"] == "active"}
     ended = [columns for columns in found if columns["state"] == "ended" and columns["content_hash"] not in current]
-    return [columns for columns in (*reversed(current.values()), *ended) if columns["content_hash"] not in known]
+    return [
+        columns
+        for columns in (*reversed(current.values()), *ended)
+        if columns["content_hash"] not in (current_hashes if columns["is_pinned"] else known)
+    ]
 
 
 def _with_text(profile: FormerProfile) -> list[FormerLine]:

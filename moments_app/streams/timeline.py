@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from moments_app.engines.statements import NAME, Statement, statement_of
 from moments_app.models import Contradiction, MemoryAtom
+from moments_app.models.atom import OF_PROFILE
 from moments_app.models.stream import MemoryStream
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.insert import insert_unless_there
@@ -113,10 +114,18 @@ def end_by(fact: MemoryAtom, later: MemoryAtom) -> bool:
     return True
 
 
-@transaction.atomic
 def end_past_plans() -> int:
     """End the plans whose day is over; return how many. They keep their sentences."""
-    plans = list(MemoryAtom.objects.past_plans().select_for_update(skip_locked=True))
+    people = {plan.user_id for plan in MemoryAtom.objects.past_plans().only("user_id")}
+    return sum([_end_past_plans_of(user) for user in people])
+
+
+@transaction.atomic
+def _end_past_plans_of(user: int | None) -> int:
+    # The person, the streams and then the plans are locked, in the order of corrections and additions.
+    lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
+    lock_rows(MemoryStream.objects.filter(atoms__in=MemoryAtom.objects.past_plans().filter(user=user)))
+    plans = list(MemoryAtom.objects.past_plans().filter(user=user))
     MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).update(
         state=MemoryAtom.State.ENDED, ended_at=F("valid_until"), ended_by=BY_DATE
     )
@@ -212,7 +221,8 @@ def contradict(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
 
 
 def _has_timeline(atom: MemoryAtom) -> bool:
-    return bool(atom.attribute and atom.user_id) and not atom.is_candidate
+    is_timed = bool(atom.attribute) and atom.attribute not in OF_PROFILE
+    return is_timed and bool(atom.user_id) and not atom.is_candidate
 
 
 def _settle(facts: Sequence[MemoryAtom]) -> list[MemoryAtom]:

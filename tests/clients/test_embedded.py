@@ -26,7 +26,9 @@ HELD = "print(memory.client._base, flush=True)\ninput()\nmemory.sessions()\n"
 def _environment(folder: Path, *paths: Path) -> dict[str, str]:
     """The environment of a process whose own settings don't fit the site."""
     own = {"DATA_DIR": str(folder), "PYTHONPATH": os.pathsep.join(map(str, paths)), "WEB_WORKERS": "1"}
-    foreign = {"DJANGO_SETTINGS_MODULE": "another.settings", "DATABASE_URL": "postgres://nobody@localhost/nothing"}
+    databases = ("DATABASE_URL", "WEB_DATABASE_URL", "WORKER_DATABASE_URL")
+    foreign = {"DJANGO_SETTINGS_MODULE": "another.settings", "ALLOWED_HOSTS": "memory.example.com", "HTTPS": "true"}
+    foreign |= dict.fromkeys(databases, "postgres://nobody@localhost/nothing")
     proxy = {"HTTP_PROXY": "http://127.0.0.1:1", "NO_PROXY": ""}
     return os.environ | own | foreign | proxy
 

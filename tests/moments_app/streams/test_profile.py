@@ -145,6 +145,21 @@ class TestEdits:
             profile = service.get("users/ada").json()
             assert (profile["summary"], profile["interests"]) == (summary, [interest])
 
+    def test_an_empty_edit_leaves_what_is_derived(self, ada: UserProfile, service: Api) -> None:
+        say(ada, "s1", "2025-01-10", "I love painting and I live in Oslo.")
+        before = service.get("users/ada").json()
+        assert "Oslo" in before["summary"] and before["interests"]
+        for field, empty in (("summary", ""), ("interests", [])):
+            answer = service.patch("users/ada", **{field: empty}).json()
+            assert (answer["summary"], answer["interests"]) == (before["summary"], before["interests"])
+
+    def test_an_interest_that_a_statement_names_already_is_listed_and_taken_back(
+        self, ada: UserProfile, service: Api
+    ) -> None:
+        note(MemoryStream.objects.ensure_of_person(ada, "default"), "User is interested in quantum computing.")
+        for interests in (["quantum computing"], []):
+            assert service.patch("users/ada", interests=interests).json()["interests"] == interests
+
     def test_interests_and_topics_are_written_and_taken_back(self, ada: UserProfile, service: Api) -> None:
         answer = service.patch("users/ada", interests=["Bees", "kilns, old"], preferred_topics=["rent"]).json()
         assert (answer["interests"], answer["preferred_topics"]) == (["Bees", "kilns, old"], ["rent"])

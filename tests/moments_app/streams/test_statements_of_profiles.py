@@ -1,10 +1,20 @@
 """Profiles of earlier releases: their lines and phrases become statements, in an upgrade and in an import."""
 
+import json
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import Any
 
+import pytest
+from django.apps import apps
+
+from moments_app.models import MemoryAtom, RetractedItem
 from moments_app.models.atom import content_hash
+from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.former_profile import FormerLine, FormerProfile, statements_of
+from sessions_app.models import UserProfile
+from tests.support.transcript import talk
 
 MARCH = datetime(2026, 3, 4, 8, tzinfo=UTC)
 
@@ -42,6 +52,31 @@ def test_what_was_written_by_hand_opens_the_profile_and_an_edited_line_is_pinned
     opening, edited = found["Keeps bees.\nAnswer briefly."], found["Has two dogs and a cat."]
     assert (opening["attribute"], opening["is_pinned"]) == ("summary", True)
     assert (edited["attribute"], edited["is_pinned"], edited["source_message_ids"]) == ("", True, [7])
+
+
+def test_what_was_written_by_hand_stays_though_a_statement_of_the_same_words_has_ended() -> None:
+    by_hand = FormerLine("Keeps bees.", actor="key:a", created_at=MARCH)
+    by_engine = FormerLine("- User: I live in Oslo.", sources=[7], actor="job:1", created_at=MARCH)
+    profile = former(by_hand, by_engine)
+    ended = {one["content_hash"] for one in statements_of(profile, ())}
+    assert [one["content"] for one in statements_of(profile, ended, holding=())] == ["Keeps bees."]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_undoing_a_retraction_of_a_profile_line_gives_its_statement_back(ada: UserProfile) -> None:
+    session = talk(ada, 2)
+    retraction = retract(session, [0], reason="mistaken", requested_by="test")
+    pk = session.messages.get(sequence=0).pk
+    line = {"text": "- Has a dog called Pepper. (2026-03-02)", "heading": "Pets:", "actor": "job:1", "engine": "model"}
+    ends = {"created_at": "2026-03-04T08:00:00Z", "ended_at": None, "ended_by": "", "is_pinned": False}
+    data = line | ends | {"source_message_ids": json.dumps([str(pk)])}
+    RetractedItem.objects.create(
+        retraction=retraction, user=ada, model="moments_app.profileline", object_pk=1, data=data
+    )
+    import_module("moments_app.migrations.0099_statements_of_profiles")._keep_retracted(apps, ada)
+    undo_retraction(retraction, requested_by="test")
+    [statement] = MemoryAtom.objects.filter(user=ada)
+    assert (statement.content, statement.source_message_ids) == ("Has a dog called Pepper.", [pk])
 
 
 def test_lines_that_were_ended_are_history() -> None:

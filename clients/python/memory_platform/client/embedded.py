@@ -100,13 +100,16 @@ def _leave(users: IO[str], folder: Path, owner: int) -> None:
     if os.getpid() != owner:
         return  # a forked process ends; it shares the lock of its parent
     with users:
-        if not _locked(users):
-            fcntl.flock(users, fcntl.LOCK_SH)  # at once if others use it, else when it has been stopped
-            return
-        with (folder / SITE).open() as site:
-            if not _locked(site) and (text := site.read()):
-                os.kill(json.loads(text)["keeper"], signal.SIGTERM)
-                fcntl.flock(site, fcntl.LOCK_SH)
+        try:
+            if not _locked(users):
+                fcntl.flock(users, fcntl.LOCK_SH)  # at once if others use it, else when it has been stopped
+                return
+            with (folder / SITE).open() as site:
+                if not _locked(site) and (text := site.read()):
+                    os.kill(json.loads(text)["keeper"], signal.SIGTERM)
+                    fcntl.flock(site, fcntl.LOCK_SH)
+        finally:
+            fcntl.flock(users, fcntl.LOCK_UN)  # or a forked process that goes on would keep it
     if keeper := _keepers.pop(folder, None):
         keeper.wait()
 
@@ -136,8 +139,10 @@ def keep(folder: Path, site: IO[str]) -> int:
         site: the file for the address.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # The folder's own database, whatever the environment says of another; and the site dies with this process.
-    own = {"DATA_DIR": str(folder), "DATABASE_URL": "", "DJANGO_SETTINGS_MODULE": f"{SERVER}.settings"}
+    # The folder's own database and address, whatever the environment says; and the site dies with this process.
+    own = {"DATA_DIR": str(folder), "DJANGO_SETTINGS_MODULE": f"{SERVER}.settings"}
+    own |= {"ALLOWED_HOSTS": "127.0.0.1", "HTTPS": "false"}
+    own |= dict.fromkeys(("DATABASE_URL", "WEB_DATABASE_URL", "WORKER_DATABASE_URL", "REPLICA_DATABASE_URL"), "")
     environment = os.environ | own | {"MEMORY_PARENT": str(os.getpid())}
     port = _free_port()
     run = subprocess.Popen(  # noqa: S603 (our own program)
