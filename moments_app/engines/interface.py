@@ -24,7 +24,7 @@ EMBEDDING, RERANK = "embedding", "rerank"  # purposes of their calls
 
 
 class About(StrEnum):
-    """What a failed call is about. Each has one consequence."""
+    """The kinds of failed calls. Each kind has one consequence."""
 
     TEXT = "text"  # the job fails after its attempts; no other job waits
     ANSWER = "answer"  # the same, and the failure counts against the version of the prompt

@@ -51,7 +51,7 @@ def retry_all(failures: Collection[FailureGroup], *, actor: str) -> Retried:
     """Queue the failed jobs of failures again, make due what waits, and have their engines tried.
 
     Args:
-        failures: because of which they wait.
+        failures: the failures that hold the jobs.
         actor: who wants it.
     """
     failed = Job.objects.filter(failure__in=failures, status=Job.Status.FAILED)

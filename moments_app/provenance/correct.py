@@ -245,7 +245,7 @@ def _facts(fact: MemoryAtom, order: Order, rewording: Rewording, found: Collecti
     changes = []
     for other in same.defer("search_vector").order_by("pk").distinct():
         is_same = rewording.says_same(other.content)
-        is_text = other.attribute == SUMMARY  # of which only some sentences may say so
+        is_text = other.attribute == SUMMARY  # only some of its sentences may say the same thing
         after = rewording.of(other.content) if is_text or order.kind == Correction.Kind.CORRECTED else ""
         if after != other.content and (is_same or after):
             changes.append(Change(FACT, other.uri, other.pk, "content", other.content, after))

@@ -1,7 +1,8 @@
-"""`housekeeping`: records of work that nothing leads to are deleted once they are old, and plans of the past end.
+"""`housekeeping`: delete old records of work that nothing refers to, and end plans whose day is over.
 
-Jobs that came to nothing or only kept indexes up to date, calls of engines, and what was used on a day. Jobs that made
-something stay: a moment names the job it came from. Lines that were served long ago are not expected back.
+The records are jobs that failed or only updated indexes, model calls, and daily usage. Jobs that created something
+stay, because a moment names its job. Lines served long ago are deleted, because clients hardly repeat
+them.
 """
 
 from collections.abc import Callable, Iterator

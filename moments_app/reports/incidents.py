@@ -64,7 +64,7 @@ Key = tuple[Any, ...]
 
 
 class Call(NamedTuple):
-    """What is read of a call."""
+    """The columns of a call that incidents are computed from."""
 
     engine: str
     ok: bool
@@ -170,7 +170,7 @@ class _Work:
 
 
 class _Found:
-    """What is read from the database, in a constant number of statements."""
+    """The rows that incidents are computed from, read by a constant number of statements."""
 
     def __init__(self, groups: dict[int, FailureGroup], circuits: list[Circuit]) -> None:
         self._groups, self._circuits = groups, circuits

@@ -1,4 +1,4 @@
-"""What earlier releases kept of profiles, lines and phrases, as the statements that took their place."""
+"""Converts the profile lines and phrases of earlier releases to statements."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -83,7 +83,7 @@ class DraftMoment(BaseModel):
 
 
 class MomentAnswer(BaseModel):
-    """What is taken. At least one moment: an empty answer is a failure, never "nothing to remember"."""
+    """The accepted moments. There is at least one, because an empty answer counts as a failure."""
 
     # Older prompts of operators ask for changes of the profile, too.
     model_config = ConfigDict(extra="ignore")

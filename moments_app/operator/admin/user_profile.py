@@ -33,7 +33,7 @@ MOST_READ = 10_000  # people in whose name or summary the words stand: a common 
 
 
 class ProfileDetailsForm(forms.ModelForm):  # type: ignore[type-arg]
-    """What an operator writes into a profile, not what is derived from statements."""
+    """Shows the texts that people wrote into a profile, without those derived from statements."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -15,8 +15,6 @@ from sessions_app.models.event import USER_EXPORTED
 from sessions_app.people.erase import OnHold, erase_user, holdings
 from sessions_app.people.export import CannotExport, export_user
 
-ENDED_SHOWN = 50
-
 
 class ExportProfile(RowView[UserProfile]):
     """Everything that is kept of a person, as a file: each time it is an event."""
