@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -33,9 +34,21 @@ def on_its_own_connection(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def other_connections() -> int:
-    """Return how many connections the database has beside this thread's and the one that gives it back."""
-    gc.collect()  # closes those of threads that have ended
+    """Return how many connections the database has beside this thread's and the one that gives it back.
+
+    Connections of ended threads are closed first. PostgreSQL ends their processes a moment later, so one second is
+    waited for none to be left.
+    """
+    gc.collect()
+    deadline = time.monotonic() + 1
+    while (others := _other_connections()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return others
+
+
+def _other_connections() -> int:
     with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # or a transaction sees the connections of its first look
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
             " AND backend_type = 'client backend' AND application_name <> %s",

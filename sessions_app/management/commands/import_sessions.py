@@ -68,11 +68,7 @@ class Command(RefusingCommand):
 
 @contextmanager
 def _seldom_looking_for_garbage() -> Iterator[None]:
-    """Look for garbage that refers to itself, of which an import makes next to none, after many more objects.
-
-    What was loaded until here stays, and isn't looked through. Both took a sixth of an import.
-    """
-    gc.freeze()
+    """Look for garbage less often: an import makes next to no reference cycles."""
     usual = gc.get_threshold()
     gc.set_threshold(OBJECTS_BETWEEN, *usual[1:])
     try:
