@@ -284,7 +284,12 @@ def languages_of(texts: Iterable[str]) -> tuple[str, ...]:
 
 def _ranked(text: str) -> Sequence[tuple[str, float]]:
     """Return all languages with their probability, likeliest first."""
-    runs = _latin_runs(text[:SAMPLE_CHARS])
+    return _ranked_sample(text[:SAMPLE_CHARS])
+
+
+@lru_cache(maxsize=16)  # a query is asked for its languages three times
+def _ranked_sample(text: str) -> Sequence[tuple[str, float]]:
+    runs = _latin_runs(text)
     telling = list(filter(None, map(_telling_words().get, " ".join(runs).casefold().split())))
     if len(telling) >= TELLING and len(set(telling)) == 1:
         return [(telling[0], 1.0)]
