@@ -20,7 +20,8 @@ EARLIEST, END = datetime(1970, 1, 1, tzinfo=UTC), datetime(2101, 1, 1, tzinfo=UT
 
 # What fields take, as the API's description tells it: without what only some languages' expressions know.
 TEXT = r"^[^\x00]*$"
-ONLY_SPACE = r"^\s*$"
+# The white space of `str.strip`. JavaScript's \s has fewer characters.
+ONLY_SPACE = r"^[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*$"
 PUBLIC_ID_MAX = 255
 PUBLIC_ID = r"^(\.{0,2}[^./\x00][^/\x00]*|\.{3}[^/\x00]*)$"
 _DAY = r"(02-(0[1-9]|1[0-9]|2[0-8])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))"

@@ -119,7 +119,10 @@ class TestFields:
         ("field", "value"),
         [
             *((PublicIdField(), it) for it in ("a", ".", "..", "...", ".a", "..a", "a/b", "a\0", "", "é\n")),
-            *((WordsField(), it) for it in ("a", " ", "\n\t", " a ", "\n a", "\0", "a\0", "\0\n", "", "\u2003")),
+            *(
+                (WordsField(), it)
+                for it in ("a", " ", "\n\t", " a ", "\n a", "\0", "a\0", "\0\n", "", "\u2003", "\x1c", "\x85", "\ufeff")
+            ),
             *(
                 (AwareDateTimeField(), it)
                 for it in (
