@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from drill.provider import Provider, well
-from drill.recovery import now, wait_until_caught_up
+from drill.recovery import NO_ONE, now, wait_until_caught_up
 from drill.site import Site
 from drill.trust import contract, fuzz, held, isolation, neighbor
 from drill.trust.calls import Operation, Schema, operations
@@ -201,7 +201,7 @@ def _prepared(site: Site, provider: Provider) -> Target:
     for person in ("ada", "bo"):  # who have the same names there, and nothing of what Bo says here
         seed(Known(site, of_second, person), OWN)
     have_a_prompt(site, service)
-    wait_until_caught_up(site, now(), "^nobody$")  # retracted turns have no vectors
+    wait_until_caught_up(site, now(), NO_ONE)  # retracted turns have no vectors
     known, schemas = operations(site)
     ada, bo = Known(site, service, "ada"), Known(site, service, "bo")
     ids = {name: ada.ids(name) for name in IDS} | {"user_id": ["ada", "bo", "nobody"]}
