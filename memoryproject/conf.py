@@ -562,8 +562,8 @@ class LimitSettings(Group):
         gt=0,
         le=3600,
         description="Maximum duration of a REST or MCP request after its body has arrived, in seconds. Longer "
-        "requests get 503. Exports, erasures, deletions, retractions and streamed responses have no such limit. For "
-        "chat requests, this setting limits only the duration of each database statement.",
+        "requests get 503. This limit doesn't apply to exports, erasures, deletions, retractions and streamed "
+        "responses. For chat requests, this setting limits only the duration of each database statement.",
     )
     budget_seconds: float = Field(
         2,
