@@ -562,8 +562,8 @@ class LimitSettings(Group):
         gt=0,
         le=3600,
         description="Maximum duration of a REST or MCP request after its body has arrived, in seconds. Longer "
-        "requests get 503. This limit doesn't apply to exports, erasures, deletions, retractions and streamed "
-        "responses. For chat requests, this setting limits only the duration of each database statement.",
+        "requests get 503. `LIMITS__REQUEST_SECONDS` doesn't apply to exports, erasures, deletions, retractions and "
+        "streamed responses. For chat requests, this setting limits only the duration of each database statement.",
     )
     budget_seconds: float = Field(
         2,
@@ -763,13 +763,14 @@ class Settings(Group):
     )
     https: bool = Field(
         False,
-        description="Set `HTTPS=true` if the site is served over HTTPS. The platform then redirects HTTP to HTTPS, "
-        "turns on HSTS, and sends cookies only over HTTPS.",
+        description="Set `HTTPS=true` if the site is served over HTTPS. With `HTTPS=true`, the platform redirects "
+        "HTTP to HTTPS, turns on HSTS, and sends cookies only over HTTPS.",
     )
     behind_proxy: bool = Field(
         False,
-        description="Set `BEHIND_PROXY=true` if every request comes through a proxy. The platform then reads the "
-        "client's IP address from the last entry of `X-Forwarded-For`, and the protocol from `X-Forwarded-Proto`.",
+        description="Set `BEHIND_PROXY=true` if every request comes through a proxy. Behind a proxy, the platform "
+        "reads the client's IP address from the last entry of `X-Forwarded-For`, and the protocol from "
+        "`X-Forwarded-Proto`.",
     )
     login_hours: int = Field(12, ge=1, description="Number of hours after which operators must log in again.")
     login_idle_minutes: int = Field(
@@ -778,12 +779,12 @@ class Settings(Group):
     login_second_factor: Literal["optional", "required"] = Field(
         "optional",
         description="`required`: every operator must set up an authenticator app and use it to log in. `optional`: "
-        "each operator decides whether to use an app.",
+        "each operator decides whether to use an authenticator app.",
     )
     prompt_approval: Literal["confirm", "second"] = Field(
         "confirm",
         description="`second`: only an editor who didn't write a new prompt version can activate the version. "
-        "`confirm`: the author can also activate it.",
+        "`confirm`: the author can also activate the version.",
     )
     reading_days: int = Field(
         400,
