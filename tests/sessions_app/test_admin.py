@@ -75,7 +75,7 @@ def test_revoked_keys_end_at_once(root: Client, ada: UserProfile) -> None:
     shown = root.post(KEYS, ticked | {"sure": "1"}, follow=True).content.decode()
     assert "is revoked." in shown
     shown = root.post(key_url(second, "revoke"), follow=True).content.decode()
-    assert "It was revoked at" in shown and key_url(second, "revoke") not in shown
+    assert "The key was revoked at" in shown and key_url(second, "revoke") not in shown
     assert "was already revoked" in root.post(key_url(second, "revoke"), follow=True).content.decode()
     assert {Api(text).get("users/ada").status_code for text in (first_text, second_text)} == {401}
     assert [entry.get_change_message() for entry in LogEntry.objects.all()] == ["Revoked.", "Revoked."]

@@ -195,7 +195,7 @@ class KeepPrivate(CandidateView):
             decline(self.candidate, actor=self.actor)
         except CannotRelease as error:
             raise Http404 from error
-        messages.success(request, "Not released. Only its person sees it.")
+        messages.success(request, "Not released. Only its source person sees the item.")
         return self.next_page
 
 

@@ -144,7 +144,7 @@ class TestList:
 
     def test_what_is_shown_of_one_stream_alone_says_so(self, root: Client, own: MemoryStream) -> None:
         shown = page(root, list_url(MemoryAtom), stream__id__exact=own.pk, state__exact="evicted")
-        assert "Only items of this stream." in shown and change_url(own) in shown
+        assert "The list shows only items of this stream." in shown and change_url(own) in shown
 
 
 class TestProvenance:

@@ -112,7 +112,8 @@ def test_evicting_what_a_release_rests_on_is_asked_about(root: Client, learned: 
 
 
 def test_what_is_kept_private_no_longer_waits(root: Client, learned: MemoryAtom) -> None:
-    assert "Not released. Only its person sees it." in root.post(url("keep", learned.pk), follow=True).content.decode()
+    answer = root.post(url("keep", learned.pk), follow=True).content.decode()
+    assert "Not released. Only its source person sees the item." in answer
     assert "No pending decisions." in page(root, url("waiting"))
     assert "decided" in page(root, url("candidate", learned.pk))
     MemoryAtom.objects.filter(pk=learned.pk).evict()

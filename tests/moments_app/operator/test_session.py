@@ -111,7 +111,7 @@ class TestSession:
         built.messages.filter(sequence__lt=50).delete()
         Session.objects.update(kept_from_sequence=50)
         shown = page(root, change_url(built))
-        assert "Turns before 50 are past their retention period: deleted" in shown
+        assert "Turns before 50 are past their retention period, and were deleted" in shown
         assert "turns 50–119 of 120" in shown and "Earlier turns" not in shown
         first = Moment.objects.earliest("id")
         assert "Turns before 50 are past their retention period" in page(root, change_url(first))
@@ -127,7 +127,7 @@ class TestSession:
         assert retain().archived_turns == 130
         shown = page(root, change_url(session))
         assert "live 1" in shown and "Turn 32 🏺" in shown and "Earlier turns" in shown
-        assert "Turns before 130 are past their retention period: archived" in shown
+        assert "Turns before 130 are past their retention period, and were archived" in shown
         earlier = page(root, url(session, "turns"), before=32)
         assert "Turn 0 🏺" in earlier and "Turn 32 🏺" not in earlier and "Earlier turns" not in earlier
         assert earlier.count('<span class="rem-chip">archived</span>') == 32
