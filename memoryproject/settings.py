@@ -11,7 +11,7 @@ from csp.constants import NONCE, NONE, SELF
 from django.conf import global_settings
 from django.templatetags.static import static
 
-from memoryproject import conf, extras
+from memoryproject import conf, extras, figures_folder
 from memoryproject.admin_menu import ACCOUNT, NAVIGATION
 from memoryproject.conf import BASE_DIR, HOME
 
@@ -140,6 +140,9 @@ TEMPLATES = [
 DATA_DIR = CONF.data_dir.resolve()
 EMBEDDED_DATABASE_DIR = DATA_DIR / "postgres"
 SPOOL_DIR = DATA_DIR / "spool"
+FIGURES_DIR = DATA_DIR / "figures"
+if PROCESS == "run":  # its web server is a fork, in which prometheus_client is imported already
+    os.environ[figures_folder.VARIABLE] = str(FIGURES_DIR)
 DATABASE_IS_EMBEDDED = not CONF.database_url_of(PROCESS)
 WEB_HAS_LOGIN = bool(CONF.web_database_url)
 # A host that vanished is noticed within half a minute, so that nobody waits for it for ever. `DATABASE_URL` may say
