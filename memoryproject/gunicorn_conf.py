@@ -91,12 +91,17 @@ def post_worker_init(worker: Any) -> None:
 
 
 def worker_exit(_server: Any, _worker: Any) -> None:
-    """Write what is waiting."""
+    """Write and send what is waiting."""
+    from memoryproject import telemetry
     from sessions_app.write_behind import stop_all
 
     stop_all()
+    telemetry.stop()
 
 
 def on_exit(_server: Any) -> None:
-    """Remove what was counted."""
+    """Send what is waiting, and remove what was counted."""
+    from memoryproject import telemetry
+
+    telemetry.stop()
     figures_folder.remove()

@@ -21,7 +21,7 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from memoryproject import webhooks
+from memoryproject import telemetry, webhooks
 from memoryproject.checks import Verdict, judge
 from memoryproject.clocks import often
 from memoryproject.embedded import server
@@ -231,3 +231,4 @@ def _vital(name: str, serve: Callable[[threading.Event], None], ending: threadin
     except Exception as error:
         logger.exception("a thread of the watchdog failed", thread=name, error=type(error).__name__)
         os._exit(1)
+        telemetry.stop()
