@@ -139,6 +139,16 @@ def end_as_by_ctrl_c() -> None:
 
 
 @contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold SIGINT and SIGTERM back from this thread, and from what it starts, until the block ends."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def signals_as_bytes() -> Iterator[int]:
     """Yield a file descriptor that becomes readable when this process receives a signal, until the block ends."""
     reading, writing = os.pipe()
@@ -306,7 +316,8 @@ def apart(function: Callable[[], None]) -> None:
 def in_fork(function: Callable[[], T]) -> T:
     """Call a function in a fork, and return its result. The memory that it needs is free again afterwards.
 
-    The caller must have no threads.
+    If this process is interrupted or dies, `KeyboardInterrupt` is raised in the function. The caller must have no
+    threads.
 
     Raises:
         CannotStart: the fork was killed.
@@ -320,6 +331,13 @@ def in_fork(function: Callable[[], T]) -> T:
         result, error = reading.recv()
     except EOFError:
         result, error = None, CannotStart("The preparation of the database was interrupted.")
+    except KeyboardInterrupt:
+        process.terminate()
+        with suppress(KeyboardInterrupt):  # a second one
+            process.join()
+        process.kill()
+        process.join()
+        raise
     process.join()
     if error:
         raise error
@@ -327,9 +345,13 @@ def in_fork(function: Callable[[], T]) -> T:
 
 
 def _send_result(function: Callable[[], T], writing: Connection, parent: int) -> None:
-    die_with(parent)
+    end_as_by_ctrl_c()
+    die_with(parent, signal.SIGTERM)
+    os.setsid()  # Ctrl-C reaches the caller alone
     try:
         writing.send((function(), None))
+    except KeyboardInterrupt:
+        return
     except Exception as error:
         writing.send((None, error))
 
