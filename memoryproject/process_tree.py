@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import TextIO, TypeVar, cast
 
@@ -325,18 +326,15 @@ def in_fork(function: Callable[[], T]) -> T:
     """
     reading, writing = _FORK.Pipe(duplex=False)
     process = _FORK.Process(target=_send_result, args=(function, writing, os.getpid()))
-    process.start()
-    writing.close()
     try:
+        with uninterrupted():  # the fork until it is ready for it
+            process.start()
+            writing.close()
         result, error = reading.recv()
     except EOFError:
         result, error = None, CannotStart("The preparation of the database was interrupted.")
     except KeyboardInterrupt:
-        process.terminate()
-        with suppress(KeyboardInterrupt):  # a second one
-            process.join()
-        process.kill()
-        process.join()
+        _interrupt(process)
         raise
     process.join()
     if error:
@@ -344,11 +342,23 @@ def in_fork(function: Callable[[], T]) -> T:
     return cast(T, result)
 
 
+def _interrupt(process: ForkProcess) -> None:
+    """Interrupt a fork, and wait for its end; kill it if this process is interrupted again."""
+    if process.pid is None:
+        return
+    process.terminate()
+    with suppress(KeyboardInterrupt):
+        process.join()
+    process.kill()
+    process.join()
+
+
 def _send_result(function: Callable[[], T], writing: Connection, parent: int) -> None:
     end_as_by_ctrl_c()
     die_with(parent, signal.SIGTERM)
     os.setsid()  # Ctrl-C reaches the caller alone
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
         writing.send((function(), None))
     except KeyboardInterrupt:
         return
