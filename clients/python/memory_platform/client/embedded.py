@@ -187,7 +187,7 @@ def keep(folder: Path, site: IO[str]) -> int:
             pass
         finally:
             site.truncate(0)  # the address is no longer valid
-            run.send_signal(signal.SIGINT)
+            run.terminate()
             status = run.wait()
     return status
 
