@@ -6,13 +6,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Self, TextIO
 
+from memoryproject.own_site import open_url
 from tests.support.fresh_database import FreshDatabase
 from tests.support.memory import peak_memory
 from tests.support.openai_server import OpenAIServer
@@ -170,7 +170,9 @@ def _stop_database(folder: Path) -> None:
     from django.db import connection
 
     from memoryproject.embedded import server
+    from sessions_app.write_behind import stop_all
 
+    stop_all()  # at exit, it would start the database again
     connection.close()
     server.stop(folder.resolve() / "postgres")
 
@@ -186,7 +188,7 @@ def wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
+            with open_url(f"http://127.0.0.1:{port}/healthz", timeout=5):
                 return
         except OSError:  # not there yet, or too busy to answer in time
             time.sleep(0.1)

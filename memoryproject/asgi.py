@@ -20,14 +20,13 @@ from django.template.loader import render_to_string
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
+from memoryproject import telemetry
 from memoryproject.front import Bridge, Gone, answer_json, caller_of, refuse, refuse_ambiguous, replayed, take_in
 from memoryproject.pulse import NoAnswer
 from memoryproject.refused import Refused
 from memoryproject.settings import CONF
-from memoryproject.telemetry import send_errors, send_spans
 
-send_errors("web")  # before anything is served; the process's end ends both
-send_spans("web")
+telemetry.start("web")  # before anything is served
 django.setup(set_prefix=False)
 
 # Only now: they need Django to be set up.

@@ -4,40 +4,23 @@ Several processes use several cores. How each handles its requests is described 
 """
 
 import os
-import shutil
 import sys
-import tempfile
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from memoryproject.process_tree import call_itself, die_with, locked
+from memoryproject import figures_folder
+from memoryproject.process_tree import call_itself, die_with
 
 # Set before the settings are read, and only here: other programs that import the application must not pool connections.
 os.environ["MEMORY_PROCESS"] = "web"
-
-
-def _folder_of_figures() -> tuple[str, TextIO]:
-    """Make a folder, locked as long as this process or one of its workers lives, and remove those of killed ones."""
-    for lock in Path(tempfile.gettempdir()).glob("memory-figures-*/lock"):
-        with suppress(OSError), lock.open("r+") as file:  # OSError: another user's, or just gone
-            if locked(file):
-                shutil.rmtree(lock.parent, ignore_errors=True)
-    new = Path(tempfile.mkdtemp(prefix="memory-new-"))  # until it is locked: nobody takes it for a killed one's
-    held = (new / "lock").open("w")
-    locked(held)
-    return str(new.rename(new.with_name(new.name.replace("new", "figures")))), held
-
-
-# Where the processes of this host share what they count; known before anything counts.
-_figures, _lock = _folder_of_figures()
-os.environ["PROMETHEUS_MULTIPROC_DIR"] = _figures
 
 from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 from uvicorn_worker import UvicornWorker
 
 from memoryproject.quiet_server import QuietServer
-from memoryproject.settings import CONF
+from memoryproject.settings import CONF, FIGURES_DIR
+
+os.environ[figures_folder.VARIABLE] = str(FIGURES_DIR)
 
 
 class WebWorker(UvicornWorker):  # type: ignore[misc]
@@ -67,8 +50,15 @@ preload_app = True  # the workers share its memory
 
 
 def on_starting(_server: Any) -> None:
-    """Make the folder again that an earlier master, with the same parent, has removed."""
-    Path(_figures).mkdir(exist_ok=True)
+    """Make the folder of figures.
+
+    Raises:
+        SystemExit: it can't be made; names `DATA_DIR`.
+    """
+    try:
+        figures_folder.make(FIGURES_DIR)
+    except OSError as error:
+        sys.exit(f"DATA_DIR: {FIGURES_DIR} can't be used: {error.strerror}.")
 
 
 def post_fork(_server: Any, worker: Any) -> None:
@@ -101,12 +91,17 @@ def post_worker_init(worker: Any) -> None:
 
 
 def worker_exit(_server: Any, _worker: Any) -> None:
-    """Write what is waiting."""
+    """Write and send what is waiting."""
+    from memoryproject import telemetry
     from sessions_app.write_behind import stop_all
 
     stop_all()
+    telemetry.stop()
 
 
 def on_exit(_server: Any) -> None:
-    """Remove what was counted."""
-    shutil.rmtree(_figures, ignore_errors=True)
+    """Send what is waiting, and remove what was counted."""
+    from memoryproject import telemetry
+
+    telemetry.stop()
+    figures_folder.remove()

@@ -1,7 +1,6 @@
 """How many requests each door gets, how they end and how long they take: counted by each web process, told by any.
 
-The processes of a host share their counts through files (prometheus_client's multiprocess mode), which gunicorn's
-configuration makes a folder for.
+The processes of a server share their counts through files (`figures_folder.py`).
 """
 
 import os
@@ -13,9 +12,9 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import Message, Scope, Send
 
+from memoryproject.figures_folder import VARIABLE
 from moments_app.interfaces.chat.figures import FAILURES
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 DOORS = {"/api/": "rest", "/mcp": "mcp", "/v1/": "chat", "/admin/": "admin", "/static/": "static"}
 UNANSWERED = "none"  # in the place of a status: the caller hung up first
 
@@ -47,7 +46,7 @@ def measured(scope: Scope, send: Send) -> Iterator[Send]:
 
 def register(registry: CollectorRegistry) -> None:
     """Have a registry tell what the web processes of this host have counted."""
-    if FOLDER in os.environ:
+    if VARIABLE in os.environ:
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return
     for figures in (FAILURES, SECONDS):

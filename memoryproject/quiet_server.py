@@ -1,6 +1,11 @@
-"""Uvicorn's server, which wakes up once a second while there are no requests, not ten times."""
+"""Uvicorn's server, changed in two ways.
+
+While there are no requests, it wakes up once a second, not ten times. And after a signal, it returns. Uvicorn would
+raise the signal again, so that the process would end before it has written and sent what waits.
+"""
 
 import asyncio
+import signal
 from contextlib import suppress
 from types import FrameType
 
@@ -28,6 +33,7 @@ class QuietServer(Server):
                 await asyncio.wait_for(self._exits.wait(), TICK)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
+        self.force_exit = self.force_exit or (self.should_exit and sig == signal.SIGINT)
+        self.should_exit = True
         if self._loop:
             self._loop.call_soon_threadsafe(self._exits.set)

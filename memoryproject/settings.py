@@ -11,7 +11,7 @@ from csp.constants import NONCE, NONE, SELF
 from django.conf import global_settings
 from django.templatetags.static import static
 
-from memoryproject import conf, extras
+from memoryproject import conf, extras, figures_folder
 from memoryproject.admin_menu import ACCOUNT, NAVIGATION
 from memoryproject.conf import BASE_DIR, HOME
 
@@ -140,6 +140,9 @@ TEMPLATES = [
 DATA_DIR = CONF.data_dir.resolve()
 EMBEDDED_DATABASE_DIR = DATA_DIR / "postgres"
 SPOOL_DIR = DATA_DIR / "spool"
+FIGURES_DIR = DATA_DIR / "figures"
+if PROCESS == "run":  # its web server is a fork, in which prometheus_client is imported already
+    os.environ[figures_folder.VARIABLE] = str(FIGURES_DIR)
 DATABASE_IS_EMBEDDED = not CONF.database_url_of(PROCESS)
 WEB_HAS_LOGIN = bool(CONF.web_database_url)
 # A host that vanished is noticed within half a minute, so that nobody waits for it for ever. `DATABASE_URL` may say
@@ -288,15 +291,11 @@ SPECTACULAR_SETTINGS = {
     ],
 }
 
-# The queue redelivers an unacknowledged task after this long. A process limits its own work to much less.
-QUEUE_RETRY_SECONDS = 3700
-JOB_SECONDS = QUEUE_RETRY_SECONDS - 100  # that a job or a task may take
+JOB_SECONDS = 3600  # that a job or a task may take
 Q_CLUSTER = {
     "name": "memory",
     "broker_class": "moments_app.jobs.scheduled.JobBroker",
-    "timeout": JOB_SECONDS,
-    "retry": QUEUE_RETRY_SECONDS,
-    "save_limit": -1,  # successes aren't saved, because the Job row is the record; failures are always saved
+    "timeout": 1,  # of workers that don't run here; without it, django-q2 warns at each start
     "catch_up": False,
     "label": "Queue",
     "log_level": CONF.log_level,

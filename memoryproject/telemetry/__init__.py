@@ -4,7 +4,7 @@ Both tell names, numbers and places in the code. What people said, and who they 
 by field, so that nothing comes along because a library has learned to collect it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from types import ModuleType
@@ -12,10 +12,11 @@ from types import ModuleType
 from memoryproject.settings import CONF
 from sessions_app.optional_packages import extra
 
+_started = ExitStack()
 
-@contextmanager
-def sending(process: str) -> Iterator[None]:
-    """Send what happens in this process until the block ends. Threads do that: whoever forks does it before.
+
+def start(process: str) -> None:
+    """Send the errors and spans of this process until `stop`, or until the interpreter exits.
 
     Args:
         process: its kind: web, worker.
@@ -23,21 +24,25 @@ def sending(process: str) -> Iterator[None]:
     Raises:
         ImproperlyConfigured: the packages are missing; names the extra.
     """
-    with ExitStack() as stack:
-        for start in (send_errors, send_spans):
-            stack.callback(start(process))
+    if dsn := CONF.sentry_dsn.get_secret_value():
+        _started.callback(_errors().start(process, dsn))
+    if CONF.otel_exporter_otlp_endpoint:
+        _started.callback(_spans().start(process))
+
+
+def stop() -> None:
+    """Send what waits to be sent, and end. A fork that never comes to its `atexit` functions calls this."""
+    _started.close()
+
+
+@contextmanager
+def sending(process: str) -> Iterator[None]:
+    """Send the errors and spans of this process until the block ends."""
+    start(process)
+    try:
         yield
-
-
-def send_spans(process: str) -> Callable[[], None]:
-    """Send the spans of this process, if settings say where to; return what sends the last ones, and ends that."""
-    return _spans().start(process) if CONF.otel_exporter_otlp_endpoint else _nothing
-
-
-def send_errors(process: str) -> Callable[[], None]:
-    """Send the errors of this process, if settings say where to; return what sends the last ones, and ends that."""
-    dsn = CONF.sentry_dsn.get_secret_value()
-    return _errors().start(process, dsn) if dsn else _nothing
+    finally:
+        stop()
 
 
 def check() -> None:
@@ -60,7 +65,3 @@ def _spans() -> ModuleType:
 def _errors() -> ModuleType:
     with extra("sentry"):
         return import_module("memoryproject.telemetry.errors")
-
-
-def _nothing() -> None:
-    """End nothing."""

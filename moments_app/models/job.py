@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from django.conf import settings
 from django.core import signing
 from django.db import connection, models, transaction
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.expressions import CombinedExpression, ExpressionWrapper
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
@@ -27,7 +27,7 @@ from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.models.daily_limit import Kind, Subject
 from sessions_app.refusals import Refusal
 from sessions_app.trace import LONGEST, traceparent
-from sessions_app.wake import wake_workers
+from sessions_app.wake import Channel, wake, wake_workers
 
 if TYPE_CHECKING:
     from moments_app.engines.grounding import LeftOut
@@ -52,7 +52,7 @@ class CannotChange(Refusal):
 SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # whom a job is about: a person, or a shard by its negative key
 # The loop over processes has the index of each read from the last subject on: as quick however much waits. What it
 # finds gives way to a more urgent job of the same subject: while one is always running, that would never have its turn.
-NEXT_SQL = """
+NEXT_SQL = f"""
 WITH job AS NOT MATERIALIZED (SELECT *, COALESCE(user_id, stream_id * -1, 0) AS subject FROM moments_app_job)
 SELECT COALESCE((
     SELECT job.id FROM job
@@ -65,12 +65,12 @@ SELECT COALESCE((
     AND job.run_after <= statement_timestamp() AND job.subject > %(after)s
     AND NOT EXISTS (
         SELECT FROM job other
-        WHERE other.status = 'processing' AND other.subject = job.subject AND other.process <> 'run_task'
+        WHERE other.status = 'processing' AND other.subject = job.subject AND other.process <> '{TASK}'
             AND other.heartbeat_at >= statement_timestamp() - make_interval(secs => %(stale)s)
     )
     ORDER BY job.subject, job.run_after, job.id LIMIT 1
 ) due ORDER BY due.subject, due.run_after, due.id LIMIT 1
-"""
+"""  # noqa: S608
 
 COMPLETE_SQL = """
 UPDATE moments_app_job job
@@ -100,6 +100,10 @@ class JobQuerySet(models.QuerySet["Job"]):
         if changed and may_be_due and fields.get("status") != Job.Status.PROCESSING:
             wake_workers()
         return changed
+
+    def update_silently(self, **fields: Any) -> int:
+        """Update the rows, and wake nobody."""
+        return super().update(**fields)
 
     def for_user(self, user: UserProfile | None) -> Self:
         """Keep the jobs about this person; for nobody none, not those that are about nobody."""
@@ -178,9 +182,23 @@ class JobQuerySet(models.QuerySet["Job"]):
         running = self.filter(status=Job.Status.PROCESSING).exclude(worker="")
         return list(running.order_by("worker").values_list("worker", flat=True).distinct())
 
+    def waiting_for_a_worker(self) -> Self:
+        """Keep due tasks that wait for the end of a job which ran when they became due.
+
+        With fewer workers than lanes, no worker is kept free for tasks.
+        """
+        if settings.JOBS.has_worker_per_lane:
+            return self.none()
+        running = Job.objects.working().filter(started_at__lte=OuterRef("run_after"))
+        return self.due().filter(Exists(running), process=TASK)
+
     def oldest_wait(self) -> float:
-        """Return the seconds that the due job waiting longest has waited, silent running ones included; 0 for none."""
-        first_due = self.due().order_by("run_after").values_list(_age_of("run_after"))[:1]
+        """Return the seconds that the due job waiting longest has waited, silent running ones included; 0 for none.
+
+        Tasks that wait for the end of a running job don't count.
+        """
+        late = self.due().exclude(pk__in=self.waiting_for_a_worker().values("pk"))
+        first_due = late.order_by("run_after").values_list(_age_of("run_after"))[:1]
         first_stale = self.stale().order_by("heartbeat_at").values_list(_age_of("heartbeat_at"))[:1]
         return max((age.total_seconds() for (age,) in first_due.union(first_stale)), default=0.0)
 
@@ -260,7 +278,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         while not insert_unless_there(job):
             if found := self.open().filter(process=TASK, task=name, user_id=user_id).first():
                 return found
-        wake_workers()
+        wake(Channel.TASKS)
         return job
 
     def request_each(
@@ -634,13 +652,11 @@ class Job(models.Model):
 
     def is_claimed(self) -> bool:
         """Lock the row and tell whether this run still holds the job; another may have taken it over."""
-        return Job.objects.select_for_update().filter(pk=self.pk, **self._claim()).exists()
+        return self._claimed().select_for_update().exists()
 
     def beat(self, done: int, total: int) -> None:
         """Note that the run is alive and how far it is."""
-        Job.objects.filter(pk=self.pk, **self._claim()).update(
-            heartbeat_at=Now(), progress_done=done, progress_total=total
-        )
+        self._claimed().update(heartbeat_at=Now(), progress_done=done, progress_total=total)
 
     def complete(self, result: dict[str, Any]) -> None:
         """End the job with what it made, and the sentences that were left out of the answers to its calls."""
@@ -756,8 +772,15 @@ class Job(models.Model):
         self._update(status=Job.Status.QUEUED, held_by=held_by, held_since=since, **fields)
 
     def _end(self, status: "Job.Status", **fields: Any) -> bool:
-        return self._update(status=status, finished_at=Now(), **fields)
+        rows = self._claimed()
+        # The end of a task makes no job due: others of the same person don't wait for it.
+        end = rows.update_silently if self.process == TASK else rows.update
+        return end(status=status, finished_at=Now(), **fields) == 1
 
     def _update(self, **fields: Any) -> bool:
         """Change the row; return False when the claim is lost."""
-        return Job.objects.filter(pk=self.pk, **self._claim()).update(**fields) == 1
+        return self._claimed().update(**fields) == 1
+
+    def _claimed(self) -> JobQuerySet:
+        """Return the row while this run holds the claim."""
+        return Job.objects.filter(pk=self.pk, **self._claim())

@@ -12,7 +12,7 @@ from starlette.types import Message
 
 from memoryproject import asgi
 from memoryproject.refused import Refused
-from sessions_app.models import ApiKey
+from sessions_app.models import ApiKey, DailyUsage
 from tests.support.http import status_of
 from tests.support.processes import environment, web
 
@@ -37,6 +37,14 @@ def test_it_serves_pages_static_files_and_streams_addresses_and_stops_though_con
         began = time.monotonic()
     assert time.monotonic() - began < 20
     idle.close()
+
+
+@pytest.mark.slow
+def test_a_web_process_that_is_stopped_writes_what_its_requests_have_noted() -> None:
+    key = ApiKey.objects.issue("test")[1]
+    with web(**environment()) as url:
+        assert status_of(f"{url}/api/v1/sessions?user_id=ada", Authorization=f"Bearer {key}") == 200
+    assert [usage.requests for usage in DailyUsage.objects.filter(application__isnull=False)] == [1]
 
 
 @pytest.mark.slow

@@ -190,16 +190,19 @@ def test_requests_are_counted_by_door_and_status_over_the_processes_of_a_host(tm
 
 @pytest.mark.slow
 def test_what_a_killed_web_server_counted_is_removed_by_the_next_and_anothers_is_not(tmp_path: Path) -> None:
+    code = "from memoryproject import gunicorn_conf as conf; conf.on_starting(None); print(flush=True); input()"
+
     def start() -> "subprocess.Popen[str]":
-        command = [sys.executable, "-c", "from memoryproject import gunicorn_conf; print(flush=True); input()"]
-        own = environment(TMPDIR=str(tmp_path))
         pipe = subprocess.PIPE
-        server = subprocess.Popen(command, cwd=BASE_DIR, env=own, stdin=pipe, stdout=pipe, text=True)
+        own = environment(DATA_DIR=str(tmp_path))
+        server = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=BASE_DIR, env=own, stdin=pipe, stdout=pipe, text=True
+        )
         assert server.stdout and server.stdout.readline() == "\n"
         return server
 
-    def folders() -> set[str]:
-        return {folder.name for folder in tmp_path.iterdir()}
+    def folders() -> set[Path]:
+        return {path for path in (tmp_path / "figures").iterdir() if path.is_dir()}
 
     with start() as living:
         of_living = folders()

@@ -11,6 +11,8 @@ import pytest
 from memoryproject.embeddings import address
 from tests.support.embeddings import post
 from tests.support.folders import data_folder, migrated_folder
+from tests.support.http import status_of
+from tests.support.processes import manage
 from tests.support.running import Run, of_folder
 from tests.support.waiting import wait_until
 
@@ -50,6 +52,20 @@ def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(folder: Path) -> No
 
 
 @pytest.mark.slow(seconds=20)
+def test_its_metrics_count_the_requests_of_this_site_and_are_removed_at_the_end() -> None:
+    with migrated_folder() as folder:
+        run = Run(folder, "--no-demo").serve()
+        created = manage("create_api_key", "metrics", DATA_DIR=str(folder), DATABASE_URL="")
+        headers = {"Authorization": f"Bearer {created.stdout.split()[-1]}"}
+        site = f"http://127.0.0.1:{run.port}"
+        assert status_of(f"{site}/admin/login/") == 200
+        with urllib.request.urlopen(urllib.request.Request(f"{site}/metrics", headers=headers)) as page:
+            assert 'memory_http_request_seconds_count{door="admin",status="200"} 1.0' in page.read().decode()
+        run.stop()
+        assert [path.name for path in (folder / "figures").iterdir()] == ["lock"]
+
+
+@pytest.mark.slow(seconds=20)
 def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAILY_LIMITS__KEY_REQUESTS", "1")
     with migrated_folder() as folder:
@@ -60,6 +76,17 @@ def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(mo
         printed = run.stop()
     assert run.process.returncode == 0
     assert "Traceback" not in printed
+
+
+@pytest.mark.slow(seconds=20)
+def test_a_proxy_of_the_environment_keeps_neither_the_start_nor_the_demonstration_from_the_site(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with migrated_folder() as folder, monkeypatch.context() as patch:
+        patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+        patch.delenv("NO_PROXY", raising=False)
+        run = Run(folder).serve()
+        assert "In a new conversation" in run.stop()
 
 
 @pytest.mark.slow(seconds=20)
