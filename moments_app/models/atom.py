@@ -1,7 +1,6 @@
 """One thing that was extracted into a stream, and the versions of the text that observations are folded into."""
 
 import hashlib
-import re
 import uuid
 from collections.abc import Collection
 from datetime import datetime
@@ -16,6 +15,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from moments_app.engines.statements import kind_of, plan_ends, since_in, statement_of, worth_of
+from moments_app.engines.words import words_of
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
 from moments_app.models.stream import LESSONS, MemoryStream
@@ -34,8 +34,8 @@ ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", Memor
 
 
 def content_hash(text: str) -> str:
-    """Return a hash that is the same for texts that differ only in case, spaces and marks."""
-    return hashlib.sha256(" ".join(re.findall(r"\w+", text.casefold())).encode()).hexdigest()
+    """Return a hash that is the same for texts of the same words, as `words_of` reads them."""
+    return hashlib.sha256(" ".join(words_of(text)).encode()).hexdigest()
 
 
 def profile_sentence(attribute: str, text: str) -> str:

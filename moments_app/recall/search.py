@@ -16,12 +16,13 @@ from typing import Any
 
 from django.db import connection
 
+from moments_app.engines.words import words_of
 from moments_app.recall.fusion import CANDIDATES, Place, near_scores, turn_scores, word_scores
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
-from moments_app.turns.words import is_named, words_of
+from moments_app.turns.words import is_named
 from sessions_app.models import UserProfile
 from sessions_app.rows import array_of, array_of_texts
 

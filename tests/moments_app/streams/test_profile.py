@@ -145,6 +145,18 @@ class TestEdits:
             profile = service.get("users/ada").json()
             assert (profile["summary"], profile["interests"]) == (summary, [interest])
 
+    def test_words_that_differ_in_a_mark_with_a_meaning_are_several(self, ada: UserProfile, service: Api) -> None:
+        for interests in (["C", "C++", "C#"], ["C", "C#"]):
+            assert service.patch("users/ada", interests=interests).json()["interests"] == interests
+        fact = note(MemoryStream.objects.ensure_of_person(ada, "default"), "Ada programs games in C at night.", "fact")
+        for pair in (("C", "C++"), ("C++", "C")):
+            service.patch("users/ada", summary="")
+            fact.content, summary = (f"Ada programs games in {name} at night." for name in pair)
+            fact.save()
+            service.patch("users/ada", summary=summary)
+            context = everywhere(service)["context"]
+            assert all(f"games in {name} at" in context for name in pair)
+
     def test_an_empty_edit_leaves_what_is_derived(self, ada: UserProfile, service: Api) -> None:
         say(ada, "s1", "2025-01-10", "I love painting and I live in Oslo.")
         before = service.get("users/ada").json()
