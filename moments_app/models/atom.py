@@ -3,7 +3,7 @@
 import hashlib
 import uuid
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Self
 
 from django.apps import apps
@@ -23,6 +23,7 @@ from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
+BY_DATE = "date"  # who ended a plan: its day is over
 BY_IMPORT = "import:"  # how who wrote or ended a fact begins where another system did
 SHARED_NAMES_NOBODY = "What is shared with others names nobody."
 # Attributes of what an operator or the application wrote into a profile; of the last two there may be many values.
@@ -505,9 +506,21 @@ class MemoryAtom(Searched):
         self.worth = worth_of(self.content)
         if self.kind == self.Kind.OTHER:
             self.kind = self.Kind.LESSON if self.stream.name == LESSONS else kind_of(self.content)
-        if self.kind == self.Kind.PLAN and not said and self.valid_until is None:
-            self.valid_until = plan_ends(self.content, self.formed_at)
+        self.valid_until = self.valid_until or self.planned_until
         return self
+
+    @property
+    def is_planned(self) -> bool:
+        """True of a plan that has a day, unless something else ended it."""
+        ended_otherwise = self.ended_at is not None and self.ended_by != BY_DATE
+        return self.kind == self.Kind.PLAN and self.valid_until is not None and not ended_otherwise
+
+    @property
+    def planned_until(self) -> datetime | None:
+        """When the day of a plan is over where its person is. None if it is no plan, or names no day."""
+        if self.kind != self.Kind.PLAN or statement_of(self.content):
+            return None
+        return plan_ends(self.content, self.formed_at, self.user.zone if self.user else UTC)
 
     def clean(self) -> None:
         """Check the constraint, to tell it in words: the hash is no field of a form."""

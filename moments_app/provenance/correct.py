@@ -319,7 +319,7 @@ def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, 
 
 def _change_fact(change: Change, correction: Correction) -> dict[str, Any]:
     """End a fact, and put the right one in its place; it is kept word for word."""
-    atom = MemoryAtom.objects.get(pk=change.pk)
+    atom = MemoryAtom.objects.select_related("stream", "user").get(pk=change.pk)
     was = {name: getattr(atom, name) for name in ("state", *not_ended()) if name != "replaced_by"}
     was |= {"replaced_by_id": atom.replaced_by_id, "absorbed_in_id": atom.absorbed_in_id}
     is_wrong = correction.kind != Correction.Kind.ENDED
@@ -344,7 +344,7 @@ def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> Mem
     """
     made = MemoryAtom(
         stream=atom.stream,
-        user_id=atom.user_id,
+        user=atom.user,
         atom_type=atom.atom_type,
         content=content,
         content_hash=content_hash(content),

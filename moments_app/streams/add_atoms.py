@@ -59,14 +59,14 @@ def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, r
     return added
 
 
-def belonging_to(stream: MemoryStream, person: int) -> dict[str, Any]:
+def belonging_to(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
     """Return the columns of an atom that say whose it is, when it was learned from a person.
 
     Args:
         stream: the person's own, or a shard: there it is a candidate.
-        person: primary key.
+        person: whose time zone the days of plans are counted in.
     """
-    return {"user_id": person, "is_candidate": stream.is_shard, "source_user_id": person if stream.is_shard else None}
+    return {"user": person, "is_candidate": stream.is_shard, "source_user": person if stream.is_shard else None}
 
 
 def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:

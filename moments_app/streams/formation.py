@@ -297,7 +297,7 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
     sources = [input.messages[sequence] for sequence in candidate.sequences]
     return MemoryAtom(
         stream=stream,
-        **belonging_to(stream, input.session.user_id),
+        **belonging_to(stream, input.session.user),
         atom_type=candidate.atom_type,
         content=candidate.draft.text,
         content_hash=content_hash(candidate.draft.text),

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from moments_app.engines.statements import NAME, Statement, statement_of
 from moments_app.models import Contradiction, MemoryAtom
-from moments_app.models.atom import OF_PROFILE
+from moments_app.models.atom import BY_DATE, OF_PROFILE, MemoryAtomQuerySet
 from moments_app.models.stream import MemoryStream
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.insert import insert_unless_there
@@ -27,7 +27,6 @@ from sessions_app.refusals import Refusal
 SURE = 0.7  # confidence of what ends another fact without anybody being asked
 SELF = ("User", "user")  # subjects by which facts call the person whose they are
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # before who ended it: an engine, or an operator who was asked
-BY_DATE = "date"  # who ended a plan: its day is over
 UNCERTAIN = "there may be several, or it is about someone else"
 UNSURE = "the speaker was not sure"
 
@@ -125,12 +124,20 @@ def _end_past_plans_of(user: int | None) -> int:
     # The person, the streams and then the plans are locked, in the order of corrections and additions.
     lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
     lock_rows(MemoryStream.objects.filter(atoms__in=MemoryAtom.objects.past_plans().filter(user=user)))
+    _count_again(MemoryAtom.objects.past_plans().filter(user=user))
     plans = list(MemoryAtom.objects.past_plans().filter(user=user))
     MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).update(
         state=MemoryAtom.State.ENDED, ended_at=F("valid_until"), ended_by=BY_DATE
     )
     touch(plans)
     return len(plans)
+
+
+def _count_again(plans: MemoryAtomQuerySet) -> None:
+    """Set when plans end, as their people's time zones are now; earlier releases counted days in UTC."""
+    for plan in plans.select_related("user"):
+        if plan.valid_until != plan.planned_until:
+            MemoryAtom.objects.filter(pk=plan.pk).update(valid_until=plan.planned_until)
 
 
 @transaction.atomic
