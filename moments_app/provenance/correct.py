@@ -320,7 +320,7 @@ def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, 
 def _change_fact(change: Change, correction: Correction) -> dict[str, Any]:
     """End a fact, and put the right one in its place; it is kept word for word."""
     atom = MemoryAtom.objects.select_related("stream", "user").get(pk=change.pk)
-    was = {name: getattr(atom, name) for name in ("state", *not_ended()) if name != "replaced_by"}
+    was = {name: getattr(atom, name) for name in ("state", *not_ended(atom)) if name != "replaced_by"}
     was |= {"replaced_by_id": atom.replaced_by_id, "absorbed_in_id": atom.absorbed_in_id}
     is_wrong = correction.kind != Correction.Kind.ENDED
     until = (atom.valid_from or atom.formed_at) if is_wrong else correction.valid_until

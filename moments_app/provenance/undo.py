@@ -286,7 +286,7 @@ def _put_atoms_back(retraction: Retraction) -> None:
             item.save(update_fields=["data"])
     for item in items.rewritten(MemoryAtom):
         was = cast(MemoryAtom, item.row().object)
-        columns = ("absorbed_in_id", "shown_in_id", "replaced_by_id", *not_ended())
+        columns = ("absorbed_in_id", "shown_in_id", "replaced_by_id", *not_ended(was))
         kept = {name: getattr(was, name) for name in columns if name != "replaced_by"}
         MemoryAtom.objects.filter(pk=item.object_pk).update(**kept)
     items.withdrawn(MemoryAtom).put_back(MemoryAtom)

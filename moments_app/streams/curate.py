@@ -60,7 +60,7 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
         CannotCurate: it isn't evicted, or its stream has the same again.
     """
     found = _locked(atom, [MemoryAtom.State.EVICTED])
-    _set(found, absorbed_in=None, **not_ended())
+    _set(found, absorbed_in=None, **not_ended(found))
     settle([found])
     _note_arrival(found, requested_by)
 

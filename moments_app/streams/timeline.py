@@ -204,12 +204,12 @@ def _begin_again(atom: MemoryAtom) -> None:
     if same:
         _end(atom, End(same.formed_at, same.formed_at, same))
     else:
-        MemoryAtom.objects.filter(pk=atom.pk).update(**not_ended())
+        MemoryAtom.objects.filter(pk=atom.pk).update(**not_ended(atom))
 
 
-def not_ended() -> dict[str, object]:
-    """Return the columns of a fact that holds."""
-    holding: dict[str, object] = {"state": MemoryAtom.State.ACTIVE, "valid_until": None, "ended_at": None}
+def not_ended(atom: MemoryAtom) -> dict[str, object]:
+    """Return the columns of a fact as they are while it holds: a plan lasts until its day is over."""
+    holding: dict[str, object] = {"state": MemoryAtom.State.ACTIVE, "valid_until": atom.planned_until, "ended_at": None}
     return holding | {"ended_by": "", "end_message_ids": [], "replaced_by": None, "is_wrong": False}
 
 

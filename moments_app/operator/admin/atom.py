@@ -25,7 +25,7 @@ SEARCHED = 20_000  # the newest items, where neither a person nor a stream is ch
 FOUND = 1_000  # items, and people
 STATES = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning"}  # colours
 # Columns that are read from the text.
-DESCRIBED = ("subject", "attribute", "value", "valid_from", "worth", "kind", "about_kind")
+DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind")
 
 
 @admin.register(MemoryAtom)
@@ -103,7 +103,8 @@ class MemoryAtomAdmin(PageAdmin):
         is_written = not change or "content" in form.changed_data
         obj.is_pinned = obj.is_pinned or is_written
         if is_written:
-            obj.kind = MemoryAtom.Kind.OTHER  # read again from the new text
+            obj.kind, obj.valid_from = MemoryAtom.Kind.OTHER, None  # read again from the new text
+        obj.valid_until = None
         obj.describe()
         if change:
             obj.save(update_fields=[*form.changed_data, "content_hash", "is_pinned", *DESCRIBED])

@@ -9,10 +9,15 @@ from moments_app.engines.statements.dates import plan_ends, spoken_date
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import BY_DATE
 from moments_app.reports.housekeeping import housekeeping
+from moments_app.streams.curate import evict, restore
+from moments_app.streams.timeline import End, end
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
 from tests.support.lives import say
+from tests.support.operator import operator
+from tests.support.pages import change_url
+from tests.support.streams import note
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -111,6 +116,34 @@ def test_the_days_of_a_plan_are_those_of_its_person(
     assert housekeeping().plans_ended == (datetime.fromisoformat(ends) <= timezone.now())
     assert MemoryAtom.objects.get().valid_until == datetime.fromisoformat(ends)
     assert f"(planned for {day})" in context(service)
+
+
+def test_a_plan_that_holds_again_has_its_end_again(ada: UserProfile, service: Api) -> None:
+    say(ada, "s1", "2026-11-28", "I will fly to Rome in May 2027 with my sister Greta.")
+    plan = MemoryAtom.objects.get(user=ada, kind="plan")
+    until = datetime(2027, 6, 1, tzinfo=UTC)
+    evict(plan)
+    restore(plan, requested_by="test")
+    assert MemoryAtom.objects.get(pk=plan.pk).valid_until == until
+    later = note(plan.stream, "Nora stays at home.", "fact", formed_at=timezone.now())
+    end(plan, End(timezone.now(), timezone.now(), later))
+    evict(later)
+    plan.refresh_from_db()
+    assert (plan.state, plan.valid_until) == ("active", until)
+
+
+def test_a_plan_that_an_operator_rewrites_ends_on_its_new_day(ada: UserProfile) -> None:
+    say(ada, "s1", "2026-11-28", "I will fly to Rome in May 2027 with my sister Greta.")
+    plan, root = MemoryAtom.objects.get(user=ada, kind="plan"), operator()
+
+    def end_after(content: str, said_on: str) -> datetime | None:
+        edited = {"content": content, "formed_at_0": said_on, "formed_at_1": "12:00:00"}
+        assert root.post(change_url(plan), edited).status_code == 302
+        return MemoryAtom.objects.get(pk=plan.pk).valid_until
+
+    assert end_after("User: I will fly to Rome tomorrow.", "2026-11-28") == datetime(2026, 11, 30, tzinfo=UTC)
+    assert end_after("User: I will fly to Rome tomorrow.", "2026-11-29") == datetime(2026, 12, 1, tzinfo=UTC)
+    assert end_after("User: I will fly to Rome.", "2026-11-29") is None
 
 
 def test_a_plan_that_something_else_ended_is_not_shown_as_planned(ada: UserProfile, service: Api) -> None:
