@@ -122,9 +122,13 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Return what holds, as far as is known now."""
         return self.filter(state__in=[MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
 
+    def planned(self) -> Self:
+        """Return the plans that have a day, and that are still held."""
+        return self.holding().filter(kind=MemoryAtom.Kind.PLAN, valid_until__isnull=False)
+
     def past_plans(self) -> Self:
         """Return the plans whose day is over, and that are still held."""
-        return self.holding().filter(kind=MemoryAtom.Kind.PLAN, valid_until__lte=timezone.now())
+        return self.planned().filter(valid_until__lte=timezone.now())
 
     def as_of(self, time: datetime) -> Self:
         """Return what was known at a time to hold then: said by then, and of no end had anybody said anything."""

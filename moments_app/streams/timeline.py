@@ -121,10 +121,8 @@ def end_past_plans() -> int:
 
 @transaction.atomic
 def _end_past_plans_of(user: int | None) -> int:
-    # The person, the streams and then the plans are locked, in the order of corrections and additions.
     lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
-    lock_rows(MemoryStream.objects.filter(atoms__in=MemoryAtom.objects.past_plans().filter(user=user)))
-    _count_again(MemoryAtom.objects.past_plans().filter(user=user))
+    count_again(MemoryAtom.objects.past_plans().filter(user=user))
     plans = list(MemoryAtom.objects.past_plans().filter(user=user))
     MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).update(
         state=MemoryAtom.State.ENDED, ended_at=F("valid_until"), ended_by=BY_DATE
@@ -133,11 +131,17 @@ def _end_past_plans_of(user: int | None) -> int:
     return len(plans)
 
 
-def _count_again(plans: MemoryAtomQuerySet) -> None:
-    """Set when plans end, as their people's time zones are now; earlier releases counted days in UTC."""
-    for plan in plans.select_related("user"):
-        if plan.valid_until != plan.planned_until:
-            MemoryAtom.objects.filter(pk=plan.pk).update(valid_until=plan.planned_until)
+def count_again(plans: MemoryAtomQuerySet) -> None:
+    """Set when plans end, by the time zone that their person has now.
+
+    Args:
+        plans: of a person, who is locked: then their streams are, in the order of corrections and additions.
+    """
+    lock_rows(MemoryStream.objects.filter(atoms__in=plans))
+    changed = [plan for plan in plans.select_related("user") if plan.valid_until != plan.planned_until]
+    for plan in changed:
+        plan.valid_until = plan.planned_until
+    MemoryAtom.objects.bulk_update(changed, ["valid_until"])
 
 
 @transaction.atomic

@@ -1,5 +1,6 @@
 """Plans have dates: one whose day is over ends by itself, and keeps its sentence."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -116,6 +117,32 @@ def test_the_days_of_a_plan_are_those_of_its_person(
     assert housekeeping().plans_ended == (datetime.fromisoformat(ends) <= timezone.now())
     assert MemoryAtom.objects.get().valid_until == datetime.fromisoformat(ends)
     assert f"(planned for {day})" in context(service)
+
+
+def test_who_moves_to_another_time_zone_has_their_profile_and_their_plans_there(
+    ada: UserProfile, bo: UserProfile, service: Api
+) -> None:
+    for user in (ada, bo):
+        stream = MemoryStream.objects.ensure_of_person(user, "default")
+        said = {"user_id": user.user_id, "atom_type": "fact", "formed_at": "2026-11-28T23:00Z"}
+        for content in ("Nora will fly to Rome tomorrow.", "Nora loves pasta."):
+            assert service.post(f"streams/{stream.stream_id}/atoms", **said, content=content).status_code == 201
+
+    def days() -> list[str]:
+        return re.findall(r"\((2026-.*?)\)", service.get("users/ada").json()["summary"])
+
+    def ends(user: UserProfile) -> datetime | None:
+        return MemoryAtom.objects.get(user=user, kind="plan").valid_until
+
+    assert days() == ["2026-11-28"] * 2
+    service.patch("users/ada", timezone="Asia/Tokyo")
+    assert days() == ["2026-11-29"] * 2
+    assert ends(ada) == datetime.fromisoformat("2026-12-01T00:00+09:00")
+    profile = {"timezone": "America/Los_Angeles", "metadata": "{}"}
+    assert operator().post(change_url(ada), profile).status_code == 302
+    assert days() == ["2026-11-28"] * 2
+    assert ends(ada) == datetime.fromisoformat("2026-11-30T00:00-08:00")
+    assert ends(bo) == datetime(2026, 11, 30, tzinfo=UTC)
 
 
 def test_a_plan_that_holds_again_has_its_end_again(ada: UserProfile, service: Api) -> None:
