@@ -41,11 +41,16 @@ def evict(atom: MemoryAtom) -> None:
     found = _locked(atom, [MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
     if is_carried(found):
         raise CannotCurate(_WHY_NOT[MemoryAtom.State.ABSORBED])
-    ended = ended_by([found])
-    MemoryAtom.objects.filter(pk=found.pk).evict()
+    take_out([found])
+
+
+def take_out(atoms: Sequence[MemoryAtom]) -> None:
+    """Take items out of every context and search, in the caller's transaction. What they had ended holds again."""
+    ended = ended_by(atoms)
+    MemoryAtom.objects.filter(pk__in=[atom.pk for atom in atoms]).evict()
     begin_again(ended)
-    settle([found])
-    touch([found])
+    settle(atoms)
+    touch(atoms)
 
 
 @transaction.atomic

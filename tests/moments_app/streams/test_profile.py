@@ -4,12 +4,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
+from moments_app.streams.form import FormMemories
 from moments_app.streams.profile import PROFILE_MAX, Said, derived, rebuild_profiles
 from sessions_app.models import Session, UserProfile
 from tests.support.api import Api
@@ -120,6 +121,17 @@ def test_an_undone_correction_leaves_no_trace_in_the_profile(ada: UserProfile, s
     retract(Session.objects.get(session_id="s2"), None, reason="mistaken", requested_by="test")
     work_off()
     assert service.get("users/ada").json()["summary"] == before
+
+
+def test_a_formation_that_is_tried_again_leaves_nothing_in_the_profile(ada: UserProfile) -> None:
+    say(ada, "s1", "2025-01-10", "I live in Oslo.")
+    again = say(ada, "s2", "2025-03-10", "I moved to Bergen on 3 March 2025.")
+    ada.refresh_from_db()
+    assert "Bergen" in ada.summary and "Oslo" not in ada.summary
+    with transaction.atomic():
+        assert FormMemories().rewind(again)
+        ada.refresh_from_db()
+        assert "Oslo" in ada.summary and "Bergen" not in ada.summary
 
 
 class TestEdits:
