@@ -155,7 +155,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
     )
     correction.changes = [_do(change, correction, user) for change in changes]
     correction.save(update_fields=["changes"])
-    touch(MemoryAtom.objects.filter(pk__in=[change.pk for change in changes if change.kind == FACT]))
+    _settle(correction)
     _touch_person(user)
     have_found(fact, requested_by=requested_by)
     _log("fact_" + str(order.kind), correction, requested_by)
@@ -177,10 +177,7 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     correction.turns.all().delete()
     correction.undone_at = timezone.now()
     correction.save(update_fields=["undone_at"])
-    pks = [change["pk"] for change in correction.changes if change["kind"] == FACT]
-    facts = list(MemoryAtom.objects.filter(pk__in=pks))
-    settle(facts)
-    touch(facts)
+    _settle(correction)
     _touch_person(user)
     _log("correction_undone", correction, requested_by)
     return correction
@@ -332,7 +329,6 @@ def _change_fact(change: Change, correction: Correction) -> dict[str, Any]:
         is_wrong=is_wrong,
     )
     made = _put_in_place(atom, change.after, correction) if change.after else None
-    settle([atom, *([made] if made else [])])
     return {"was": was, "made": made.pk if made else None}
 
 
@@ -398,6 +394,14 @@ def _set(kind: str, pk: int, field: str, value: Any) -> None:
     row.save(update_fields=[field, *times])
     if kind == MOMENT:
         row.embeddings.all().delete()  # it is found by what it says now
+
+
+def _settle(correction: Correction) -> None:
+    """Decide the timelines of the facts that a correction changed or made."""
+    changed = [change for change in correction.changes if change["kind"] == FACT]
+    pks = [change[name] for change in changed for name in ("pk", "made")]
+    facts = list(MemoryAtom.objects.filter(pk__in=pks))
+    touch([*facts, *settle(facts)])
 
 
 def _touch_person(user: UserProfile) -> None:

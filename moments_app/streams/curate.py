@@ -49,8 +49,7 @@ def take_out(atoms: Sequence[MemoryAtom]) -> None:
     ended = ended_by(atoms)
     MemoryAtom.objects.filter(pk__in=[atom.pk for atom in atoms]).evict()
     begin_again(ended)
-    settle(atoms)
-    touch(atoms)
+    touch([*atoms, *ended, *settle(atoms)])
 
 
 @transaction.atomic
@@ -66,7 +65,6 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
     """
     found = _locked(atom, [MemoryAtom.State.EVICTED])
     _set(found, absorbed_in=None, **not_ended(found))
-    settle([found])
     _note_arrival(found, requested_by)
 
 

@@ -54,11 +54,14 @@ class End:
     is_wrong: bool = False
 
 
-def settle(atoms: Iterable[MemoryAtom]) -> None:
-    """Decide the timelines that these facts are in, in the caller's transaction.
+def settle(atoms: Iterable[MemoryAtom]) -> list[MemoryAtom]:
+    """Decide the timelines that these facts are in, in the caller's transaction, which then calls `touch`.
 
     Args:
         atoms: of people; those without an attribute have no timeline.
+
+    Returns:
+        The facts that ended, or hold again.
     """
     timed = [atom for atom in atoms if _has_timeline(atom)]
     changed: list[MemoryAtom] = []
@@ -71,8 +74,7 @@ def settle(atoms: Iterable[MemoryAtom]) -> None:
         whose = {(names if subject in names else frozenset({subject}), attribute) for subject, attribute in timelines}
         for subjects, attribute in sorted(whose, key=lambda one: (one[1], sorted(one[0]))):
             changed += _settle(list(MemoryAtom.objects.of_timeline(user, subjects, attribute)))
-    if changed:
-        touch(changed)
+    return changed
 
 
 def _names_of(user: int) -> frozenset[str]:
@@ -88,11 +90,6 @@ def _tells_name(subject: str, attribute: str) -> bool:
 
 def end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
     """Note that a fact ended."""
-    _end(atom, how, ended_by=ended_by)
-    touch([atom])
-
-
-def _end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
     MemoryAtom.objects.filter(pk=atom.pk).update(
         state=MemoryAtom.State.ENDED,
         valid_until=how.until,
@@ -173,7 +170,7 @@ def decide(question: Contradiction, decision: str, *, requested_by: str) -> None
     question.decision, question.decided_by = decision, requested_by if decision else ""
     question.decided_at = timezone.now() if decision else None
     question.save(update_fields=["decision", "decided_by", "decided_at"])
-    settle(facts)
+    touch([*facts, *settle(facts)])
 
 
 def _end_at(fact: MemoryAtom, later: MemoryAtom) -> End:
@@ -199,14 +196,12 @@ def begin_again(atoms: Sequence[MemoryAtom]) -> None:
     """Let facts that had ended hold again; of those said twice in a stream the later one does."""
     for atom in atoms:
         _begin_again(atom)
-    if atoms:
-        touch(atoms)
 
 
 def _begin_again(atom: MemoryAtom) -> None:
     same = MemoryAtom.objects.like(atom).exclude(pk=atom.pk).first()
     if same:
-        _end(atom, End(same.formed_at, same.formed_at, same))
+        end(atom, End(same.formed_at, same.formed_at, same))
     else:
         MemoryAtom.objects.filter(pk=atom.pk).update(**not_ended(atom))
 
@@ -245,7 +240,7 @@ def _settle(facts: Sequence[MemoryAtom]) -> list[MemoryAtom]:
         if fact.ended_by or (fact.state == MemoryAtom.State.ABSORBED and how is None):
             continue
         if how and _differs(fact, how):
-            _end(fact, how)
+            end(fact, how)
             changed.append(fact)
         elif how is None and fact.state == MemoryAtom.State.ENDED:
             _begin_again(fact)

@@ -15,7 +15,6 @@ from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
 from moments_app.operator.views.retraction import RetractItems
 from moments_app.operator.views.stream import stream_named
 from moments_app.streams.add_atoms import note_growth
-from moments_app.streams.timeline import settle
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import actor_of
@@ -113,7 +112,6 @@ class MemoryAtomAdmin(PageAdmin):
             super().save_model(request, obj, form, change)
         if is_written:
             obj.embeddings.all().delete()  # it is found by what it says now
-        settle([obj])
         note_growth(obj, requested_by=actor_of(request))
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:

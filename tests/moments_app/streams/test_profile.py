@@ -1,5 +1,6 @@
 """A person's profile: a view of the current statements about them."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models import MemoryAtom, MemoryStream, Retraction
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.form import FormMemories
@@ -121,6 +122,28 @@ def test_an_undone_correction_leaves_no_trace_in_the_profile(ada: UserProfile, s
     retract(Session.objects.get(session_id="s2"), None, reason="mistaken", requested_by="test")
     work_off()
     assert service.get("users/ada").json()["summary"] == before
+
+
+def test_a_profile_is_derived_once_of_what_changes_together(ada: UserProfile, service: Api) -> None:
+    say(ada, "s1", "2025-01-10", "I live in Oslo.")
+
+    def derivations(change: Callable[[], Any]) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            change()
+        return sum('"about_kind" = ' in query["sql"] for query in captured)
+
+    assert derivations(lambda: say(ada, "s2", "2025-03-10", "I moved to Bergen on 3 March 2025.")) == 1
+    [bergen] = service.get("facts", user_id="ada", attribute="home").json()["facts"]
+    named = {"user_id": "ada", "content": "User: I moved to Trondheim on 3 March 2025."}
+    assert derivations(lambda: service.patch(f"facts/{bergen['fact_id']}", **named)) == 1
+    [made] = service.get("corrections", user_id="ada").json()["corrections"]
+    undo = f"corrections/{made['correction_id']}/undo"
+    assert derivations(lambda: service.post(undo, user_id="ada")) == 1
+    session = Session.objects.get(session_id="s2")
+    assert derivations(lambda: retract(session, None, reason="mistaken", requested_by="test")) == 1
+    assert derivations(lambda: undo_retraction(Retraction.objects.get(), requested_by="test")) == 1
+    ada.refresh_from_db()
+    assert "Bergen" in ada.summary and "Oslo" not in ada.summary
 
 
 def test_a_formation_that_is_tried_again_leaves_nothing_in_the_profile(ada: UserProfile) -> None:
