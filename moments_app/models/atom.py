@@ -173,8 +173,8 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(attribute__in=OF_PROFILE)
 
     def in_profile(self) -> Self:
-        """Return what a profile is derived from: what is pinned first, then what lasts, then the newest."""
-        about = self.filter(about_kind=MemoryAtom.About.USER)
+        """Return what a profile tells beside what was written into it: pinned, then lasting, then the newest first."""
+        about = self.filter(about_kind=MemoryAtom.About.USER).exclude(attribute__in=OF_PROFILE)
         return about.order_by("-is_pinned", "-worth", "-formed_at", "-id")
 
     def standing(self, stream: MemoryStream) -> Self:

@@ -12,7 +12,7 @@ from moments_app.models import MemoryAtom, MemoryStream, Retraction
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.form import FormMemories
-from moments_app.streams.profile import PROFILE_MAX, Said, derived, rebuild_profiles
+from moments_app.streams.profile import PROFILE_MAX, READ, Said, derived, rebuild_profiles
 from sessions_app.models import Session, UserProfile
 from tests.support.api import Api
 from tests.support.jobs import work_off
@@ -258,6 +258,23 @@ def test_row_10_a_retracted_turn_takes_its_lines_out_of_the_profile_and_no_other
     assert "Pepper" in before and "Pepper" not in summary and "Marla" in summary
     undo_retraction(retraction, requested_by="test")
     assert service.get("users/ada").json()["summary"] == before
+
+
+@pytest.mark.slow
+def test_what_was_written_into_a_profile_stays_however_much_is_known(ada: UserProfile) -> None:
+    stream = MemoryStream.objects.ensure_of_person(ada, "default")
+    interest = {"attribute": "interest", "value": "kilns", "formed_at": START}
+    atoms = [MemoryAtom(stream=stream, user=ada, atom_type="fact", content="User is interested in kilns.", **interest)]
+    atoms += [
+        MemoryAtom(stream=stream, user=ada, atom_type="fact", content=f"Ida{n} is my cousin.", worth=1.0)
+        for n in range(READ)
+    ]
+    for number, atom in enumerate(atoms):
+        atom.content_hash, atom.about_kind = str(number), "user"
+    MemoryAtom.objects.bulk_create(atoms)
+    rebuild_profiles([ada.pk])
+    ada.refresh_from_db()
+    assert ada.interests == ["kilns"] and "Ida" in ada.summary
 
 
 @pytest.mark.slow
