@@ -5,7 +5,8 @@ from datetime import UTC, date, datetime, tzinfo
 from functools import cached_property
 from typing import Any, Self
 
-from moments_app.turns.words import told_words, words_of
+from moments_app.engines.words import words_of
+from moments_app.turns.words import told_words
 from sessions_app.unseen import without_unseen
 
 

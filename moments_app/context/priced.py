@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from moments_app.context.item import Item
 from moments_app.context.render import Format
-from moments_app.turns.words import words_of
+from moments_app.engines.words import words_of
 from sessions_app.unseen import without_unseen
 
 MOST_PRICES = 10  # kept with an item: some seven cuts find the longest that fits, and contexts of a session are alike

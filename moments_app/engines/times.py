@@ -35,8 +35,8 @@ _SCRIPTS = (
 )
 _BY_SCRIPT = tuple((languages.split(), re.compile(f"[{letters}]")) for languages, letters in _SCRIPTS)
 UNSPACED = frozenset("zh ja th".split())
-_JOINED = frozenset("ko tr fi hu".split())  # add endings to words
-_UNCUT = UNSPACED | {"ko"}  # whose words stand in others
+JOINED = frozenset("ko tr fi hu".split())  # add endings to words
+UNCUT = UNSPACED | {"ko"}  # whose words stand in others
 _OF_WEEKS = frozenset("zh ja ko".split())  # "last Friday" is that of the week before
 LATIN_SHORTEST = 5  # minimum characters of a match in a language that the text is probably not in
 _BEGINNING = 4  # characters by which words of languages that add endings are looked up
@@ -220,9 +220,9 @@ def spelled_months(language: str) -> list[str]:
     return [name for kind, listed in _listed()[language].items() if kind.startswith("month_name") for name in listed]
 
 
-def asking_words(language: str) -> list[str]:
-    """Return words that questions about conversations have."""
-    return _words().get(language, {}).get("asking", [])
+def words_for(kind: str, language: str) -> list[str]:
+    """Return the words of a kind that has no numbers, such as `asking`, in plain letters."""
+    return _words().get(language, {}).get(kind, [])
 
 
 def latin_languages() -> list[str]:
@@ -261,7 +261,7 @@ def _candidates(text: str) -> list[str]:
         for language, group in (*_keys().get(word, ()), *_keys().get(f"{word[:_BEGINNING]}*", ())):
             groups[language].add(group)
     for language in _of_script(said):
-        if language in _UNCUT:
+        if language in UNCUT:
             groups[language] = {group for key, group in _parts_of(language) if key in said}
     return [language for language, found in sorted(groups.items()) if "unit" in found or found >= {"name", "which"}]
 
@@ -276,7 +276,7 @@ def _keys() -> Mapping[str, list[tuple[str, str]]]:
     for language in _words():
         for phrase, group in _parts_of(language):
             word = max(_WORD.findall(phrase), key=len)
-            is_beginning = language in _JOINED or phrase.endswith("*")
+            is_beginning = language in JOINED or phrase.endswith("*")
             keys[f"{word[:_BEGINNING]}*" if is_beginning else word].append((language, group))
     return keys
 
@@ -309,7 +309,7 @@ def _patterns(language: str) -> tuple[_Pattern, ...]:
 def _compiled(pattern: str, language: str) -> re.Pattern[str]:
     if language in UNSPACED:
         return re.compile(pattern)
-    return re.compile(rf"(?<!\w)(?:{pattern})" + ("" if language in _JOINED else r"(?!\w)"))
+    return re.compile(rf"(?<!\w)(?:{pattern})" + ("" if language in JOINED else r"(?!\w)"))
 
 
 def any_of(words: Iterable[str]) -> str:

@@ -1,10 +1,9 @@
 """One thing that was extracted into a stream, and the versions of the text that observations are folded into."""
 
 import hashlib
-import re
 import uuid
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Self
 
 from django.apps import apps
@@ -16,6 +15,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from moments_app.engines.statements import kind_of, plan_ends, since_in, statement_of, worth_of
+from moments_app.engines.words import words_of
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
 from moments_app.models.stream import LESSONS, MemoryStream
@@ -23,6 +23,7 @@ from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
+BY_DATE = "date"  # who ended a plan: its day is over
 BY_IMPORT = "import:"  # how who wrote or ended a fact begins where another system did
 SHARED_NAMES_NOBODY = "What is shared with others names nobody."
 # Attributes of what an operator or the application wrote into a profile; of the last two there may be many values.
@@ -34,8 +35,8 @@ ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", Memor
 
 
 def content_hash(text: str) -> str:
-    """Return a hash that is the same for texts that differ only in case, spaces and marks."""
-    return hashlib.sha256(" ".join(re.findall(r"\w+", text.casefold())).encode()).hexdigest()
+    """Return a hash that is the same for texts of the same words, as `words_of` reads them."""
+    return hashlib.sha256(" ".join(words_of(text)).encode()).hexdigest()
 
 
 def profile_sentence(attribute: str, text: str) -> str:
@@ -121,9 +122,13 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Return what holds, as far as is known now."""
         return self.filter(state__in=[MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
 
+    def planned(self) -> Self:
+        """Return the plans that have a day, and that are still held."""
+        return self.holding().filter(kind=MemoryAtom.Kind.PLAN, valid_until__isnull=False)
+
     def past_plans(self) -> Self:
         """Return the plans whose day is over, and that are still held."""
-        return self.holding().filter(kind=MemoryAtom.Kind.PLAN, valid_until__lte=timezone.now())
+        return self.planned().filter(valid_until__lte=timezone.now())
 
     def as_of(self, time: datetime) -> Self:
         """Return what was known at a time to hold then: said by then, and of no end had anybody said anything."""
@@ -168,8 +173,8 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(attribute__in=OF_PROFILE)
 
     def in_profile(self) -> Self:
-        """Return what a profile is derived from: what is pinned first, then what lasts, then the newest."""
-        about = self.filter(about_kind=MemoryAtom.About.USER)
+        """Return what a profile tells beside what was written into it: pinned, then lasting, then the newest first."""
+        about = self.filter(about_kind=MemoryAtom.About.USER).exclude(attribute__in=OF_PROFILE)
         return about.order_by("-is_pinned", "-worth", "-formed_at", "-id")
 
     def standing(self, stream: MemoryStream) -> Self:
@@ -505,9 +510,21 @@ class MemoryAtom(Searched):
         self.worth = worth_of(self.content)
         if self.kind == self.Kind.OTHER:
             self.kind = self.Kind.LESSON if self.stream.name == LESSONS else kind_of(self.content)
-        if self.kind == self.Kind.PLAN and not said and self.valid_until is None:
-            self.valid_until = plan_ends(self.content, self.formed_at)
+        self.valid_until = self.valid_until or self.planned_until
         return self
+
+    @property
+    def is_planned(self) -> bool:
+        """True of a plan that has a day, unless something else ended it."""
+        ended_otherwise = self.ended_at is not None and self.ended_by != BY_DATE
+        return self.kind == self.Kind.PLAN and self.valid_until is not None and not ended_otherwise
+
+    @property
+    def planned_until(self) -> datetime | None:
+        """When the day of a plan is over where its person is. None if it is no plan, or names no day."""
+        if self.kind != self.Kind.PLAN or statement_of(self.content):
+            return None
+        return plan_ends(self.content, self.formed_at, self.user.zone if self.user else UTC)
 
     def clean(self) -> None:
         """Check the constraint, to tell it in words: the hash is no field of a form."""

@@ -124,5 +124,5 @@ class CorrectedTurn(models.Model):
 
 def reading(text: str, wrong: str, right: str) -> str:
     """Return a text with words in the place of others, wherever those stand as whole words."""
-    pattern = rf"(?<!\w){re.escape(wrong)}(?!\w)"
+    pattern = rf"(?<!\w){re.escape(wrong)}(?![\w+#])"  # C is no part of C++
     return re.sub(pattern, lambda _: right, text, flags=re.IGNORECASE)

@@ -155,7 +155,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
     )
     correction.changes = [_do(change, correction, user) for change in changes]
     correction.save(update_fields=["changes"])
-    touch(MemoryAtom.objects.filter(pk__in=[change.pk for change in changes if change.kind == FACT]))
+    _settle(correction)
     _touch_person(user)
     have_found(fact, requested_by=requested_by)
     _log("fact_" + str(order.kind), correction, requested_by)
@@ -177,10 +177,7 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     correction.turns.all().delete()
     correction.undone_at = timezone.now()
     correction.save(update_fields=["undone_at"])
-    pks = [change["pk"] for change in correction.changes if change["kind"] == FACT]
-    facts = list(MemoryAtom.objects.filter(pk__in=pks))
-    settle(facts)
-    touch(facts)
+    _settle(correction)
     _touch_person(user)
     _log("correction_undone", correction, requested_by)
     return correction
@@ -319,8 +316,8 @@ def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, 
 
 def _change_fact(change: Change, correction: Correction) -> dict[str, Any]:
     """End a fact, and put the right one in its place; it is kept word for word."""
-    atom = MemoryAtom.objects.get(pk=change.pk)
-    was = {name: getattr(atom, name) for name in ("state", *not_ended()) if name != "replaced_by"}
+    atom = MemoryAtom.objects.select_related("stream", "user").get(pk=change.pk)
+    was = {name: getattr(atom, name) for name in ("state", *not_ended(atom)) if name != "replaced_by"}
     was |= {"replaced_by_id": atom.replaced_by_id, "absorbed_in_id": atom.absorbed_in_id}
     is_wrong = correction.kind != Correction.Kind.ENDED
     until = (atom.valid_from or atom.formed_at) if is_wrong else correction.valid_until
@@ -332,7 +329,6 @@ def _change_fact(change: Change, correction: Correction) -> dict[str, Any]:
         is_wrong=is_wrong,
     )
     made = _put_in_place(atom, change.after, correction) if change.after else None
-    settle([atom, *([made] if made else [])])
     return {"was": was, "made": made.pk if made else None}
 
 
@@ -344,7 +340,7 @@ def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> Mem
     """
     made = MemoryAtom(
         stream=atom.stream,
-        user_id=atom.user_id,
+        user=atom.user,
         atom_type=atom.atom_type,
         content=content,
         content_hash=content_hash(content),
@@ -398,6 +394,14 @@ def _set(kind: str, pk: int, field: str, value: Any) -> None:
     row.save(update_fields=[field, *times])
     if kind == MOMENT:
         row.embeddings.all().delete()  # it is found by what it says now
+
+
+def _settle(correction: Correction) -> None:
+    """Decide the timelines of the facts that a correction changed or made."""
+    changed = [change for change in correction.changes if change["kind"] == FACT]
+    pks = [change[name] for change in changed for name in ("pk", "made")]
+    facts = list(MemoryAtom.objects.filter(pk__in=pks))
+    touch([*facts, *settle(facts)])
 
 
 def _touch_person(user: UserProfile) -> None:

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, NonNegativeInt
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import INTEREST, TOPIC
 from moments_app.streams.former_profile import FormerLine, FormerProfile, said_in, statements_of
-from moments_app.streams.timeline import settle
+from moments_app.streams.timeline import settle, touch
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session
 from sessions_app.models.session import DEFAULT_AGENT
@@ -73,7 +73,7 @@ def restore_former(importing: Importing) -> None:
     for atom in atoms:
         sources = [sessions[pk] for pk in atom.source_message_ids if pk in sessions]
         atom.source_session_id = sources[-1] if sources else None
-    settle([atom for atom in atoms if insert_unless_there(atom)])
+    touch(settle([atom for atom in atoms if insert_unless_there(atom)]))
 
 
 def _read(importing: Importing) -> FormerProfile:

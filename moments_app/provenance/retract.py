@@ -276,9 +276,9 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
         revoked_at=retraction.created_at, revoked_by=retraction.actor
     )
     begin_again(found.reopened)
-    settle([*found.atoms, *found.reopened])
+    changed = settle([*found.atoms, *found.reopened])
     take_back(streams, found.versions)
-    touch([*found.atoms, *found.reopened])
+    touch([*found.atoms, *found.reopened, *changed])
 
 
 def _keep(retraction: Retraction, rewritten: Iterable[Iterable[Model]]) -> None:

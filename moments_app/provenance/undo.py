@@ -222,12 +222,13 @@ def _put_entities_back(retraction: Retraction) -> None:
 
 
 def _remove_formed(retraction: Retraction, session: Session) -> list[MemoryAtom]:
-    """Remove what was formed since in the place of what is put back, and return it."""
+    """Remove what was formed since in the place of what is put back; return it, and what it had ended."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
     since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))
-    begin_again(ended_by(since))
+    ended = ended_by(since)
+    begin_again(ended)
     MemoryAtom.objects.filter(pk__in=[atom.pk for atom in since]).delete()
-    return since
+    return [*since, *ended]
 
 
 def _streams_of(retraction: Retraction) -> QuerySet[MemoryStream]:
@@ -240,7 +241,7 @@ def _put_streams_back(retraction: Retraction, removed: Sequence[MemoryAtom] = ()
 
     Args:
         retraction: that is undone.
-        removed: what was formed since, and is gone.
+        removed: what was formed since and is gone, and what that had ended.
     """
     items, streams = retraction.items, _streams_of(retraction)
     for stream in streams.select_for_update(no_key=True):
@@ -252,7 +253,7 @@ def _put_streams_back(retraction: Retraction, removed: Sequence[MemoryAtom] = ()
         MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
     _put_atoms_back(retraction)
     changed = [*removed, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))]
-    settle(changed)
+    changed += settle(changed)
     for stream in streams.all():
         carry_again(stream)
     touch(changed)
@@ -286,7 +287,7 @@ def _put_atoms_back(retraction: Retraction) -> None:
             item.save(update_fields=["data"])
     for item in items.rewritten(MemoryAtom):
         was = cast(MemoryAtom, item.row().object)
-        columns = ("absorbed_in_id", "shown_in_id", "replaced_by_id", *not_ended())
+        columns = ("absorbed_in_id", "shown_in_id", "replaced_by_id", *not_ended(was))
         kept = {name: getattr(was, name) for name in columns if name != "replaced_by"}
         MemoryAtom.objects.filter(pk=item.object_pk).update(**kept)
     items.withdrawn(MemoryAtom).put_back(MemoryAtom)

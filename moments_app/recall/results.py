@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from moments_app.engines.statements.dates import plan_in
+from moments_app.models.atom import BY_DATE
 from moments_app.recall.fusion import Place
 from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import with_marks
@@ -29,7 +30,7 @@ _CONTENT = """CASE WHEN message.kind = 'archived' THEN NULL
 _TURN_SQL = f"""
 SELECT 'turn', session.id, 'rem://sessions/' || session.session_id || '/messages/' || turn.sequence, turn.shown,
     session.session_id, turn.sequence, turn.time, turn.role, turn.places, turn.name,
-    NULL::timestamptz, NULL::timestamptz, turn.marks
+    NULL::timestamptz, NULL::timestamptz, NULL::boolean, turn.marks
 FROM (
     SELECT message.session_id, message.sequence, {_CONTENT} AS shown, {microseconds_of("message.created_at")} AS time,
         message.role, own.places, message.name, (
@@ -59,7 +60,7 @@ _READ_SQL = {
     "fact": f"""
 SELECT 'fact', atom.id, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
     NULL::bigint, {microseconds_of("atom.formed_at")}, '', NULL::integer[], '', atom.valid_from, atom.valid_until,
-    NULL::jsonb
+    atom.kind = 'plan' AND (atom.ended_at IS NULL OR atom.ended_by = '{BY_DATE}'), NULL::jsonb
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
 WHERE atom.id = ANY(%(facts)s::bigint[])
@@ -69,7 +70,7 @@ WHERE atom.id = ANY(%(facts)s::bigint[])
     "moment": f"""
 SELECT 'moment', moment.id, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
     session.session_id, moment.first_sequence, {microseconds_of("moment.ends_at")}, '', NULL, '',
-    NULL::timestamptz, NULL::timestamptz,
+    NULL::timestamptz, NULL::timestamptz, NULL::boolean,
     NULL::jsonb
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
 WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
@@ -97,6 +98,7 @@ class Result(NamedTuple):
         pk: primary key; of a turn that of its session.
         valid_from: since when a fact holds, where that was said.
         valid_until: until when it held, or what it plans is due; None if it does, or nobody knows of an end.
+        planned: when it is planned for; blank where it is no plan, or ended otherwise.
         score: its worth beside all others that were found, of whatever kind; results are in its order.
         ranks: its place in each search that found it, from 1; none of a turn that was found through those around it.
         scores: what each of these searches gave it: BM25 by words, the cosine by meaning.
@@ -112,6 +114,7 @@ class Result(NamedTuple):
     pk: int
     valid_from: datetime | None
     valid_until: datetime | None
+    planned: str = ""
     score: float = 0.0
     ranks: Mapping[str, int] = {}
     scores: Mapping[str, float] = {}
@@ -120,11 +123,6 @@ class Result(NamedTuple):
     def is_over(self) -> bool:
         """True if it held until a time that has passed; of a plan, if its day has."""
         return self.valid_until is not None and self.valid_until <= timezone.now()
-
-    @property
-    def planned(self) -> str:
-        """When it is planned for; blank where it is no plan, or ended otherwise."""
-        return plan_in(self.content, self.time, self.valid_until)
 
     def weighed(self, score: float, ranks: Mapping[str, int], scores: Mapping[str, float]) -> "Result":
         """Return the result with what the searches say of it."""
@@ -163,7 +161,7 @@ def read_found(
     with connection.cursor() as cursor:
         cursor.execute(_reading(frozenset([kind for kind, _place in keys])), parameters)
         rows = _with_texts(user, cursor.fetchall())
-    return dict(map(_found, rows))
+    return dict(_found(row, user.zone) for row in rows)
 
 
 @cache
@@ -182,15 +180,17 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
     return [row for row in complete if row[3]]
 
 
-def _found(row: Sequence[Any]) -> tuple[Key, Result]:
-    kind, _, ref, content, session_id, sequence, time, role, platform_places, name, valid_from, valid_until, marks = row
+def _found(row: Sequence[Any], zone: tzinfo) -> tuple[Key, Result]:
+    kind, _, ref, content, session_id, sequence, time, role, platform_places, name, *times, is_plan, marks = row
     if platform_places:  # what memory itself had said is no result
         content = text_without(text_lines(content), platform_places)
     place = _place(row)
     content = spoken(name, content)[:CONTENT_CHARS]
     if marks:
         content = with_marks(content, json.loads(marks))
-    found = Result(kind, ref, content, session_id, sequence, time_of(time), role, place[0], valid_from, valid_until)
+    said_at, [begins, ends] = time_of(time), times
+    planned = plan_in(content, said_at, zone) if is_plan and ends else ""
+    found = Result(kind, ref, content, session_id, sequence, said_at, role, place[0], begins, ends, planned)
     return (kind, place), found
 
 

@@ -16,12 +16,13 @@ from typing import Any
 
 from django.db import connection
 
+from moments_app.engines.words import words_of
 from moments_app.recall.fusion import CANDIDATES, Place, near_scores, turn_scores, word_scores
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
-from moments_app.turns.words import is_named, words_of
+from moments_app.turns.words import is_named
 from sessions_app.models import UserProfile
 from sessions_app.rows import array_of, array_of_texts
 
@@ -224,7 +225,7 @@ def _score(score: float, found: Result, named: AbstractSet[str], *, asks_of_past
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     """Leave out results that only say what a better one says; a turn replaces what was derived from it.
 
-    A statement that no longer holds stays: its turn doesn't say so.
+    A statement that no longer holds stays, for its turn doesn't say so, and hides none that holds.
     """
     once: dict[str, Result] = {}
     for result in results:
@@ -233,12 +234,12 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     if all(result.kind == "turn" for result in found):
         return found
     kept: list[Result] = []
-    words: list[frozenset[str]] = []
-    derived: dict[int, frozenset[str]] = {}  # the words of what is no turn, by its place
+    words: dict[int, frozenset[str]] = {}  # of what holds, by its place
+    derived: dict[int, frozenset[str]] = {}  # of these, what is no turn
     for result in found:
         own = frozenset(words_of(f"{result.role} {result.content}"))  # statements begin with "User:" or a name
         if result.kind != "turn" and not result.is_over:
-            if any(map(own.issubset, words)):
+            if any(map(own.issubset, words.values())):
                 continue
             derived[len(kept)] = own
         elif result.kind == "turn" and any(map(own.issuperset, derived.values())):
@@ -246,8 +247,9 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
             kept[taken], words[taken] = result._replace(score=kept[taken].score), own
             del derived[taken]
             continue
+        if not result.is_over:
+            words[len(kept)] = own
         kept.append(result)
-        words.append(own)
     return kept
 
 

@@ -102,7 +102,7 @@ def _at(day: date, clock: time, zone: tzinfo | None) -> datetime:
 def _asks_nothing_else(rest: str, languages: Collection[str]) -> bool:
     """Tell whether the words beside a time only ask what was said."""
     known = {*languages, lexemes.DEFAULT}
-    asking = times.any_of(word for language in known for word in times.asking_words(language))
+    asking = times.any_of(word for language in known for word in times.words_for("asking", language))
     stop = frozenset(plain(word) for language in known for word in lexemes.stop_words(language))
     if known & times.UNSPACED:
         return not re.sub(rf"[\W\d_]|{asking}" if asking else r"[\W\d_]", "", rest)

@@ -229,7 +229,7 @@ def _learn(job: Job, input: DigestInput, digested: Digested) -> int:
 def _atom(stream: MemoryStream, lesson: str, job: Job, input: DigestInput, digested: Digested) -> MemoryAtom:
     return MemoryAtom(
         stream=stream,
-        **belonging_to(stream, input.session.user_id),
+        **belonging_to(stream, input.session.user),
         atom_type=MemoryAtom.Type.OBSERVATION,
         content=lesson,
         content_hash=content_hash(lesson),

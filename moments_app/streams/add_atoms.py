@@ -47,11 +47,10 @@ def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, r
     lock_rows(MemoryStream.objects.filter(pk__in={atom.stream_id for atom in unsaid if not atom.is_candidate}))
     added = insert_those_missing([atom.describe() for atom in unsaid], named_by="atom_id")
     if added:
-        settle(added)
         # The person's contexts know of a new candidate, and nobody else's has it.
         known = [atom for atom in added if not atom.is_candidate]
         grown = {atom.stream_id for atom in known}
-        touch(known)
+        touch([*known, *settle(added)])
         for stream in [stream for stream, _ in items if stream.pk in grown]:
             consolidate_if_due(stream, requested_by=requested_by)
         for atom in {atom.user_id or -atom.stream_id: atom for atom in added}.values():
@@ -59,14 +58,14 @@ def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, r
     return added
 
 
-def belonging_to(stream: MemoryStream, person: int) -> dict[str, Any]:
+def belonging_to(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
     """Return the columns of an atom that say whose it is, when it was learned from a person.
 
     Args:
         stream: the person's own, or a shard: there it is a candidate.
-        person: primary key.
+        person: whose time zone the days of plans are counted in.
     """
-    return {"user_id": person, "is_candidate": stream.is_shard, "source_user_id": person if stream.is_shard else None}
+    return {"user": person, "is_candidate": stream.is_shard, "source_user": person if stream.is_shard else None}
 
 
 def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
@@ -122,7 +121,7 @@ def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
 
 def note_growth(atom: MemoryAtom, *, requested_by: str) -> None:
     """Note that an item came or changed by hand, and ask for what makes it found well."""
-    touch([atom])
+    touch([atom, *settle([atom])])
     have_found(atom, requested_by=requested_by)
 
 

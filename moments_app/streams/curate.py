@@ -41,11 +41,15 @@ def evict(atom: MemoryAtom) -> None:
     found = _locked(atom, [MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
     if is_carried(found):
         raise CannotCurate(_WHY_NOT[MemoryAtom.State.ABSORBED])
-    ended = ended_by([found])
-    MemoryAtom.objects.filter(pk=found.pk).evict()
+    take_out([found])
+
+
+def take_out(atoms: Sequence[MemoryAtom]) -> None:
+    """Take items out of every context and search, in the caller's transaction. What they had ended holds again."""
+    ended = ended_by(atoms)
+    MemoryAtom.objects.filter(pk__in=[atom.pk for atom in atoms]).evict()
     begin_again(ended)
-    settle([found])
-    touch([found])
+    touch([*atoms, *ended, *settle(atoms)])
 
 
 @transaction.atomic
@@ -60,8 +64,7 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
         CannotCurate: it isn't evicted, or its stream has the same again.
     """
     found = _locked(atom, [MemoryAtom.State.EVICTED])
-    _set(found, absorbed_in=None, **not_ended())
-    settle([found])
+    _set(found, absorbed_in=None, **not_ended(found))
     _note_arrival(found, requested_by)
 
 

@@ -1,4 +1,7 @@
-"""`edit_profile`: what an operator or the application writes into a profile becomes pinned statements."""
+"""`edit_profile`: what an operator or the application writes into a profile becomes pinned statements.
+
+A new time zone changes the days on which statements were made, and when plans end.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,7 +12,7 @@ from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.profile import rebuild_profiles
-from moments_app.streams.timeline import touch
+from moments_app.streams.timeline import count_again, touch
 from sessions_app.models import UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
 
@@ -20,14 +23,16 @@ def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) 
     """Write texts into a profile, in place of those that were written before; the caller has it locked.
 
     Args:
-        profile: of the person.
-        edits: fields of the profile, with the text of `summary` or the phrases of the others.
+        profile: of the person, with its new time zone.
+        edits: fields of the profile, with the text of `summary` or the phrases of lists.
         actor: key:… or operator:….
     """
-    stream = MemoryStream.objects.ensure_of_person(profile, DEFAULT_AGENT)
-    for field, value in edits.items():
-        texts = [value] if field == "summary" else [text.strip() for text in value]
+    for field in edits.keys() & ATTRIBUTES.keys():
+        texts = [edits[field]] if field == "summary" else [text.strip() for text in edits[field]]
+        stream = MemoryStream.objects.ensure_of_person(profile, DEFAULT_AGENT)
         _write(stream, ATTRIBUTES[field], [text for text in texts if text.strip()], actor)
+    if "timezone" in edits:
+        count_again(MemoryAtom.objects.planned().filter(user=profile))
     rebuild_profiles([profile.pk])  # an edit that changes no statement must not leave its text in the profile
 
 

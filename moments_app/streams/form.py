@@ -32,6 +32,7 @@ from moments_app.jobs.workload import Workload, settling_combines, tokens_of, tu
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.job import JobQuerySet
 from moments_app.streams.add_atoms import add_to_each
+from moments_app.streams.curate import take_out
 from moments_app.streams.formation import (
     FORMED,
     MAX_TURNS,
@@ -139,7 +140,7 @@ class FormMemories(Process[FormationInput, Formed]):
             return False
         result = last.result.get(FORMED, last.result)
         # What came of it would be shown to the engine as known already.
-        MemoryAtom.objects.filter(job=last).update(state=MemoryAtom.State.EVICTED)
+        take_out(list(MemoryAtom.objects.filter(job=last)))
         job.params = {RANGES_AGAIN: [[result["first_sequence"], result["last_sequence"]]]}
         return True
 

@@ -22,7 +22,7 @@ from moments_app.models.atom import content_hash
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import belonging_to
 from moments_app.streams.known import Known
-from moments_app.streams.timeline import end_by
+from moments_app.streams.timeline import end_by, touch
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns.engine_input import engine_turn
 from sessions_app.models import Message, Session
@@ -297,7 +297,7 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
     sources = [input.messages[sequence] for sequence in candidate.sequences]
     return MemoryAtom(
         stream=stream,
-        **belonging_to(stream, input.session.user_id),
+        **belonging_to(stream, input.session.user),
         atom_type=candidate.atom_type,
         content=candidate.draft.text,
         content_hash=content_hash(candidate.draft.text),
@@ -325,7 +325,9 @@ def end_named(atom: MemoryAtom, candidate: Candidate, input: FormationInput) -> 
         return 0
     named = {input.facts[number] for number in candidate.draft.ends} - {atom.pk}
     facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
-    return sum(end_by(fact, atom) for fact in facts)
+    ended = [fact for fact in facts if end_by(fact, atom)]
+    touch(ended)
+    return len(ended)
 
 
 def count_from(session: Session, last_sequence: int) -> None:

@@ -20,7 +20,7 @@ from moments_app.turns.words import told_words, without_speaker
 from sessions_app.models import UserProfile
 from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, united
 
-READ = 300  # statements from which a profile is derived
+READ = 300  # statements from which a profile is derived, beside what was written into it
 PROFILE_MAX = 2_000  # characters after the text that opens it
 LINES = 8  # of a heading
 STALE = timedelta(days=120)  # after which a plan has been carried out or given up
@@ -83,15 +83,15 @@ def rebuild_profiles(users: Collection[int]) -> None:
 
 def profile_of(statements: MemoryAtomQuerySet, zone: tzinfo) -> Profile:
     """Return the profile that these statements of a person give."""
-    said = statements.in_profile().values_list(*Said._fields)[:READ]
-    return derived([Said(*row) for row in said], zone)
+    both = (statements.of_profile().newest_first(), statements.in_profile())
+    return derived([Said(*row) for rows in both for row in rows.values_list(*Said._fields)[:READ]], zone)
 
 
 def derived(said: Sequence[Said], zone: tzinfo) -> Profile:
     """Return the profile that statements give.
 
     Args:
-        said: the statements, in the order of `in_profile`.
+        said: what was written into the profile, and statements in the order of `in_profile`.
         zone: where the person is.
     """
     own = [one for one in said if one.attribute not in OF_PROFILE]

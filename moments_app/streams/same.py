@@ -7,12 +7,13 @@ from difflib import SequenceMatcher
 
 from moments_app.engines.statements import statement_of
 from moments_app.engines.statements.first_person import AGE, HOME, RELATIONSHIP, WORK
+from moments_app.engines.words import bare, words_of
 from moments_app.models.correction import reading
 from moments_app.turns.words import plain_words
 from sessions_app import lexemes
 
 SAME = 0.7  # of a fact's words that a sentence has that says the same
-_WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?")
+_WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+(?:[.!?。！？]+|\n|$)\s*")
 # A sentence as it stands in a list, behind its mark and its day, or before its day.
 _FRAMED = re.compile(
@@ -69,6 +70,8 @@ class Rewording:
 
     def says_same(self, sentence: str) -> bool:
         """Tell whether a sentence says what the fact says."""
+        if self._differs_in_marks(sentence):
+            return False
         # In the languages of the fact, as that of a short sentence is guessed, and a word more changes the guess.
         languages = lexemes.likely_languages(self.before)
         own = lexemes.stems_in(self.before, languages) - _WRITERS
@@ -85,6 +88,11 @@ class Rewording:
             return False
         told, names = _names(self.before, languages), _names(sentence, languages)
         return bool(told - names) and bool(names - told)
+
+    def _differs_in_marks(self, sentence: str) -> bool:
+        """Tell whether a sentence has another word than this one by marks alone: C++ is not C."""
+        own, said = set(words_of(self.before)), set(words_of(sentence))
+        return not set(map(bare, own - said)).isdisjoint(map(bare, said - own))
 
     def _sentence(self, sentence: str) -> str:
         same = self.says_same(sentence)

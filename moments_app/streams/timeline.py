@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from moments_app.engines.statements import NAME, Statement, statement_of
 from moments_app.models import Contradiction, MemoryAtom
-from moments_app.models.atom import OF_PROFILE
+from moments_app.models.atom import BY_DATE, OF_PROFILE, MemoryAtomQuerySet
 from moments_app.models.stream import MemoryStream
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.insert import insert_unless_there
@@ -27,7 +27,6 @@ from sessions_app.refusals import Refusal
 SURE = 0.7  # confidence of what ends another fact without anybody being asked
 SELF = ("User", "user")  # subjects by which facts call the person whose they are
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # before who ended it: an engine, or an operator who was asked
-BY_DATE = "date"  # who ended a plan: its day is over
 UNCERTAIN = "there may be several, or it is about someone else"
 UNSURE = "the speaker was not sure"
 
@@ -55,11 +54,14 @@ class End:
     is_wrong: bool = False
 
 
-def settle(atoms: Iterable[MemoryAtom]) -> None:
-    """Decide the timelines that these facts are in, in the caller's transaction.
+def settle(atoms: Iterable[MemoryAtom]) -> list[MemoryAtom]:
+    """Decide the timelines that these facts are in, in the caller's transaction, which then calls `touch`.
 
     Args:
         atoms: of people; those without an attribute have no timeline.
+
+    Returns:
+        The facts that ended, or hold again.
     """
     timed = [atom for atom in atoms if _has_timeline(atom)]
     changed: list[MemoryAtom] = []
@@ -72,8 +74,7 @@ def settle(atoms: Iterable[MemoryAtom]) -> None:
         whose = {(names if subject in names else frozenset({subject}), attribute) for subject, attribute in timelines}
         for subjects, attribute in sorted(whose, key=lambda one: (one[1], sorted(one[0]))):
             changed += _settle(list(MemoryAtom.objects.of_timeline(user, subjects, attribute)))
-    if changed:
-        touch(changed)
+    return changed
 
 
 def _names_of(user: int) -> frozenset[str]:
@@ -89,11 +90,6 @@ def _tells_name(subject: str, attribute: str) -> bool:
 
 def end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
     """Note that a fact ended."""
-    _end(atom, how, ended_by=ended_by)
-    touch([atom])
-
-
-def _end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
     MemoryAtom.objects.filter(pk=atom.pk).update(
         state=MemoryAtom.State.ENDED,
         valid_until=how.until,
@@ -122,15 +118,27 @@ def end_past_plans() -> int:
 
 @transaction.atomic
 def _end_past_plans_of(user: int | None) -> int:
-    # The person, the streams and then the plans are locked, in the order of corrections and additions.
     lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
-    lock_rows(MemoryStream.objects.filter(atoms__in=MemoryAtom.objects.past_plans().filter(user=user)))
+    count_again(MemoryAtom.objects.past_plans().filter(user=user))
     plans = list(MemoryAtom.objects.past_plans().filter(user=user))
     MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).update(
         state=MemoryAtom.State.ENDED, ended_at=F("valid_until"), ended_by=BY_DATE
     )
     touch(plans)
     return len(plans)
+
+
+def count_again(plans: MemoryAtomQuerySet) -> None:
+    """Set when plans end, by the time zone that their person has now.
+
+    Args:
+        plans: of a person, who is locked: then their streams are, in the order of corrections and additions.
+    """
+    lock_rows(MemoryStream.objects.filter(atoms__in=plans))
+    changed = [plan for plan in plans.select_related("user") if plan.valid_until != plan.planned_until]
+    for plan in changed:
+        plan.valid_until = plan.planned_until
+    MemoryAtom.objects.bulk_update(changed, ["valid_until"])
 
 
 @transaction.atomic
@@ -162,7 +170,7 @@ def decide(question: Contradiction, decision: str, *, requested_by: str) -> None
     question.decision, question.decided_by = decision, requested_by if decision else ""
     question.decided_at = timezone.now() if decision else None
     question.save(update_fields=["decision", "decided_by", "decided_at"])
-    settle(facts)
+    touch([*facts, *settle(facts)])
 
 
 def _end_at(fact: MemoryAtom, later: MemoryAtom) -> End:
@@ -188,21 +196,19 @@ def begin_again(atoms: Sequence[MemoryAtom]) -> None:
     """Let facts that had ended hold again; of those said twice in a stream the later one does."""
     for atom in atoms:
         _begin_again(atom)
-    if atoms:
-        touch(atoms)
 
 
 def _begin_again(atom: MemoryAtom) -> None:
     same = MemoryAtom.objects.like(atom).exclude(pk=atom.pk).first()
     if same:
-        _end(atom, End(same.formed_at, same.formed_at, same))
+        end(atom, End(same.formed_at, same.formed_at, same))
     else:
-        MemoryAtom.objects.filter(pk=atom.pk).update(**not_ended())
+        MemoryAtom.objects.filter(pk=atom.pk).update(**not_ended(atom))
 
 
-def not_ended() -> dict[str, object]:
-    """Return the columns of a fact that holds."""
-    holding: dict[str, object] = {"state": MemoryAtom.State.ACTIVE, "valid_until": None, "ended_at": None}
+def not_ended(atom: MemoryAtom) -> dict[str, object]:
+    """Return the columns of a fact as they are while it holds: a plan lasts until its day is over."""
+    holding: dict[str, object] = {"state": MemoryAtom.State.ACTIVE, "valid_until": atom.planned_until, "ended_at": None}
     return holding | {"ended_by": "", "end_message_ids": [], "replaced_by": None, "is_wrong": False}
 
 
@@ -234,7 +240,7 @@ def _settle(facts: Sequence[MemoryAtom]) -> list[MemoryAtom]:
         if fact.ended_by or (fact.state == MemoryAtom.State.ABSORBED and how is None):
             continue
         if how and _differs(fact, how):
-            _end(fact, how)
+            end(fact, how)
             changed.append(fact)
         elif how is None and fact.state == MemoryAtom.State.ENDED:
             _begin_again(fact)

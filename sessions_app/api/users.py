@@ -20,7 +20,7 @@ from sessions_app.api.viewsets import PersonViewSet, update
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import UserProfile
 from sessions_app.models.api_key import EXPORT
-from sessions_app.models.user_profile import DERIVED
+from sessions_app.models.user_profile import EDITED
 from sessions_app.people.erase import OnHold, erase_user
 from sessions_app.people.export import CannotExport, export_user
 from sessions_app.signals import profile_edited
@@ -113,7 +113,7 @@ class UserViewSet(RetrieveModelMixin, PersonViewSet[UserProfile]):
         """
         profile = UserProfile.objects.locked().get(pk=self.found_person.pk)
         update(profile, self.validated_data)
-        edits = {name: self.validated_data[name] for name in DERIVED if name in self.validated_data}
+        edits = {name: self.validated_data[name] for name in EDITED if name in self.validated_data}
         if edits:
             profile_edited.send(UserProfile, profile=profile, edits=edits, actor=self.actor)
             profile.refresh_from_db()

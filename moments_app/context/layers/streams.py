@@ -50,6 +50,6 @@ def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
 
 def fact_item(atom: MemoryAtom, zone: ZoneInfo, name: str = "") -> Item:
     """Return the line of a fact or observation, with the day it was said on where the person is, or is planned for."""
-    planned = plan_in(atom.content, atom.formed_at, atom.valid_until)
+    planned = plan_in(atom.content, atom.formed_at, zone) if atom.is_planned else ""
     day = f"{atom.formed_at.astimezone(zone):%Y-%m-%d}"
     return Item(f"{atom.content} ({planned or day})", ref=atom.uri, time=atom.formed_at, name=name)

@@ -18,6 +18,7 @@ from moments_app.context.layers.streams import items_of, pinned_items
 from moments_app.engines.extractive.language import ENGLISH, content_words, words
 from moments_app.engines.extractive.tables import word_set
 from moments_app.engines.statements import NAME, statement_of, worth_of
+from moments_app.engines.words import bare, words_of
 from moments_app.models import MemoryStream
 from moments_app.turns.text_lines import ITEM, Line, lines_of
 from moments_app.turns.words import told_words, without_day, without_speaker
@@ -68,21 +69,22 @@ def _unsaid(summary: str, noticed: Sequence[str]) -> list[str]:
 
 
 def _is_told(sentence: str, told: Sequence[tuple[AbstractSet[str], AbstractSet[str]]]) -> bool:
-    """Tell whether a line has all that a sentence is about, and denies what it denies.
+    """Tell whether a line has all that a sentence is about, with the same negations and words with marks.
 
     A sentence of few words, or one that gives something a value, such as where somebody lives, is told by nothing less
     than its very words: with others beside them, they may say something else.
     """
-    about, denied = _content(sentence)
-    if len(about) < FEW or not any(about <= line and denied == denies for line, denies in told):
+    about, turned = _content(sentence)
+    if len(about) < FEW or not any(about <= line and turned == turns for line, turns in told):
         return False
     return statement_of(without_day(sentence.removeprefix(ITEM)).strip()) is None
 
 
 def _content(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the words that say what a line is about, and those by which it denies something."""
+    """Return the words that say what a line is about, and negations and words with marks, which change the meaning."""
     undated = without_day(text)
-    return frozenset(content_words(undated, ENGLISH)), word_set("negations") & frozenset(words(undated))
+    marked = frozenset(word for word in words_of(undated) if word != bare(word))
+    return frozenset(content_words(undated, ENGLISH)), (word_set("negations") & frozenset(words(undated))) | marked
 
 
 def _alone(line: Line) -> str:

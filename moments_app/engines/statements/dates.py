@@ -1,12 +1,13 @@
 """Days that a sentence names: relative ones get a date in brackets, others say since when it holds, or until when."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, tzinfo
 from functools import lru_cache
 
 from moments_app.engines import times
 from moments_app.engines.numbers import in_digits
+from moments_app.engines.statements.open_times import without_open
 from moments_app.engines.times import Found, Time
 from sessions_app.lexemes import DEFAULT
 
@@ -44,39 +45,42 @@ def since_in(text: str, said_at: datetime) -> datetime | None:
         text: with a date in brackets behind what is relative.
         said_at: when it was said. A day without a year is the last one before that, and none is later.
     """
-    first = _first(_found(text, (times.ABSOLUTE, times.YEAR), said_at.date()))
+    digits, languages = _read(text)
+    first = _first(times.times_in(digits, languages, (times.ABSOLUTE, times.YEAR), said_at.date()))
     return min(datetime.combine(first.time.first, time(0), UTC), said_at) if first else None
 
 
 @lru_cache(maxsize=2_000)
 def planned_in(text: str, said_on: date) -> Time | None:
-    """Return the first time to come that a sentence names; None where it names none.
+    """Return the first time to come after which a plan is over; None where it names none, such as "every Monday".
 
     Args:
         text: of a plan. A day without a year, or a weekday, is the first one after it was said.
         said_on: the day on which it was said.
     """
-    kinds = (times.RELATIVE, times.ABSOLUTE, times.ASKED)
-    found = [replace(one, time=one.time.after(said_on)) for one in _found(text, kinds, said_on)]
+    digits, languages = _read(text)
+    named = times.times_in(digits, languages, (times.RELATIVE, times.ABSOLUTE, times.ASKED), said_on)
+    found = [replace(one, time=one.time.after(said_on)) for one in without_open(digits, named, languages)]
     first = _first(one for one in found if one.time.end > said_on)
     return first.time if first else None
 
 
-def plan_ends(text: str, said_at: datetime) -> datetime | None:
-    """Return when the day of a plan is over; None where it names none."""
-    planned = planned_in(text, said_at.date())
-    return datetime.combine(planned.end, time(0), UTC) if planned else None
+def plan_ends(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
+    """Return when the day of a plan is over where the person is; None where it names none."""
+    planned = planned_in(text, said_at.astimezone(zone).date())
+    return datetime.combine(planned.end, time(0), zone) if planned else None
 
 
-def plan_in(text: str, said_at: datetime, until: datetime | None) -> str:
-    """Return when something is planned for, if that is what it lasts until, as people say it; blank if not."""
-    planned = planned_in(text, said_at.date()) if until and until == plan_ends(text, said_at) else None
+def plan_in(text: str, said_at: datetime, zone: tzinfo) -> str:
+    """Return when something is planned for, as people say it; blank if no day is named."""
+    planned = planned_in(text, said_at.astimezone(zone).date())
     return f"planned for {_in_english(planned)}" if planned else ""
 
 
-def _found(text: str, kinds: Collection[str], said_on: date) -> Iterator[Found]:
-    likely = dict.fromkeys((*times.likely_languages(text), DEFAULT))
-    return times.times_in(in_digits(text, likely), likely, kinds, said_on)
+def _read(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return a text as its times are looked for, and the languages that are tried."""
+    languages = tuple(dict.fromkeys((*times.likely_languages(text), DEFAULT)))
+    return in_digits(text, languages), languages
 
 
 def _first(found: Iterable[Found]) -> Found | None:

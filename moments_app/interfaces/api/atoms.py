@@ -153,7 +153,7 @@ def add_directly(
     if person is None and stream.is_shard and values.get("related_users"):
         raise NamesPeople(SHARED_NAMES_NOBODY)
     digest = content_hash(values["content"])
-    whose = belonging_to(stream, person.pk) if person else {}
+    whose = belonging_to(stream, person) if person else {}
     atom = MemoryAtom(stream=stream, content_hash=digest, written_by=requested_by, **whose, **values)
     # What was there when it was to be added may be absorbed by the time it is looked for.
     while (present := _sent_before(atom) or _said_already(atom, person)) is None:

@@ -15,7 +15,6 @@ from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
 from moments_app.operator.views.retraction import RetractItems
 from moments_app.operator.views.stream import stream_named
 from moments_app.streams.add_atoms import note_growth
-from moments_app.streams.timeline import settle
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import actor_of
@@ -25,7 +24,7 @@ SEARCHED = 20_000  # the newest items, where neither a person nor a stream is ch
 FOUND = 1_000  # items, and people
 STATES = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning"}  # colours
 # Columns that are read from the text.
-DESCRIBED = ("subject", "attribute", "value", "valid_from", "worth", "kind", "about_kind")
+DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind")
 
 
 @admin.register(MemoryAtom)
@@ -103,7 +102,8 @@ class MemoryAtomAdmin(PageAdmin):
         is_written = not change or "content" in form.changed_data
         obj.is_pinned = obj.is_pinned or is_written
         if is_written:
-            obj.kind = MemoryAtom.Kind.OTHER  # read again from the new text
+            obj.kind, obj.valid_from = MemoryAtom.Kind.OTHER, None  # read again from the new text
+        obj.valid_until = None
         obj.describe()
         if change:
             obj.save(update_fields=[*form.changed_data, "content_hash", "is_pinned", *DESCRIBED])
@@ -112,7 +112,6 @@ class MemoryAtomAdmin(PageAdmin):
             super().save_model(request, obj, form, change)
         if is_written:
             obj.embeddings.all().delete()  # it is found by what it says now
-        settle([obj])
         note_growth(obj, requested_by=actor_of(request))
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:

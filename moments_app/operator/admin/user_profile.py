@@ -27,7 +27,7 @@ from sessions_app.admin.base import PageAdmin, found_by
 from sessions_app.admin.links import chips
 from sessions_app.admin.views.base import actor_of
 from sessions_app.models import UserProfile
-from sessions_app.models.user_profile import DERIVED
+from sessions_app.models.user_profile import DERIVED, EDITED
 
 MOST_READ = 10_000  # people in whose name or summary the words stand: a common one would take all there are
 
@@ -73,7 +73,7 @@ class UserProfileAdmin(PageAdmin):
         """Save what was edited and nothing else: the rest may have changed since the page was opened."""
         now = UserProfile.objects.locked().get(pk=obj.pk)
         obj.save(update_fields=[*{*form.changed_data}.difference(DERIVED), "updated_at"])
-        edits = {name: form.cleaned_data[name] for name in form.changed_data if name in DERIVED}
+        edits = {name: form.cleaned_data[name] for name in form.changed_data if name in EDITED}
         edit_profile(now, edits, actor=actor_of(request))
 
     def has_add_permission(self, request: HttpRequest) -> bool:

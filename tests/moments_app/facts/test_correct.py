@@ -314,3 +314,12 @@ def test_what_is_said_of_somebody_else_in_the_same_words_stays(told: str, other:
     assert not rewording.says_same(f"{other} {said}")
     for same in (f"{told} lives in Oslo with the family, they like it.", f"Since May I too: {told} {said}"):
         assert rewording.says_same(same)
+
+
+@pytest.mark.parametrize("after", ["", "User: I program in Rust.", "User: I program in C++ at night."])
+def test_a_word_that_differs_in_a_mark_with_a_meaning_stays(after: str) -> None:
+    rewording = Rewording("User: I program in C.", after)
+    for other in ("User: I program in C++.", "User: I program in C# daily."):
+        assert not rewording.says_same(other) and rewording.of(other) == other
+        assert rewording.wrong_in(other) == [] and rewording.names_in(other) == []
+    assert rewording.says_same("User: I program in C and C++.")

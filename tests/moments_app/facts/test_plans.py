@@ -1,17 +1,24 @@
 """Plans have dates: one whose day is over ends by itself, and keeps its sentence."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.utils import timezone
 
-from moments_app.engines.statements.dates import spoken_date
-from moments_app.models import MemoryAtom
+from moments_app.engines.statements.dates import plan_ends, spoken_date
+from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models.atom import BY_DATE
 from moments_app.reports.housekeeping import housekeeping
-from moments_app.streams.timeline import BY_DATE
+from moments_app.streams.curate import evict, restore
+from moments_app.streams.timeline import End, end
 from sessions_app.models import Message, UserProfile
+from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
 from tests.support.lives import say
+from tests.support.operator import operator
+from tests.support.pages import change_url
+from tests.support.streams import note
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -39,6 +46,140 @@ def test_a_plan_lasts_until_its_day_is_over(ada: UserProfile, said: str, ends: s
     plan = MemoryAtom.objects.get(user=ada, kind="plan")
     assert said[:4] in plan.content
     assert plan.valid_until == datetime.fromisoformat(ends).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I will swim in Rome from tomorrow.",
+        "I will swim in Rome from 3 December on.",
+        "Starting next Friday, I will swim in Rome.",
+        "I will swim in Rome after next week.",
+        "I am going to swim in Rome since Monday.",
+        "I am going to swim in Rome every Monday.",
+        "Every week, I am going to swim on Friday.",
+        "I am going to swim in Rome each year on 3 December.",
+        "Desde mañana nado en Roma con mi hermana.",
+    ],
+)
+def test_a_plan_that_goes_on_does_not_end_on_one_day(ada: UserProfile, said: str) -> None:
+    say(ada, "s1", "2026-11-28", said)
+    [plan] = MemoryAtom.objects.filter(user=ada, stream__stream_type="user")
+    assert (plan.kind, plan.valid_until) == ("plan", None)
+
+
+@pytest.mark.parametrize(
+    ("plan", "ends"),
+    [
+        ("Nora will be in Rome from 3 December to 5 December.", "2026-12-06"),
+        ("Nora will be in Rome from tomorrow [29 November 2026] until next Friday.", "2026-12-05"),
+        ("Nora will be in Rome 3 December – 5 December 2026.", "2026-12-06"),
+        ("Nora will swim every Monday until 3 December.", "2026-12-04"),
+        ("Nora will fly from Oslo the day after tomorrow.", "2026-12-01"),
+        ("Nora will fly home from Rome tomorrow to meet everyone.", "2026-11-30"),
+        ("Nora ira à Rome le 3 décembre avec toute sa famille.", "2026-12-04"),
+        ("Nora ira nager le lundi.", None),
+        ("Ab morgen schwimmt Nora in Rom.", None),
+        ("Nora schwimmt ab nächster Woche jeden Montag in Rom.", None),
+        ("À partir de demain, Nora nage à Rome.", None),
+        ("从明天起诺拉每周一游泳。", None),
+        ("Yarından itibaren Nora Roma'da yüzecek.", None),
+        ("내일부터 노라는 로마에서 수영한다.", None),
+        ("Holnaptól Nora Rómában úszik.", None),
+        ("С 3 декабря Нора будет плавать в Риме.", None),
+        ("明日から金曜日まで、ノラはローマにいます。", "2026-12-05"),
+    ],
+)
+def test_a_plan_ends_with_the_last_day_of_a_range(plan: str, ends: str | None) -> None:
+    at = plan_ends(plan, datetime(2026, 11, 28, 12, tzinfo=UTC), UTC)
+    assert at == (datetime.fromisoformat(ends).replace(tzinfo=UTC) if ends else None)
+
+
+@pytest.mark.parametrize(
+    ("zone", "said_at", "day", "ends"),
+    [
+        ("Asia/Tokyo", "2026-11-28T23:00Z", "30 November 2026", "2026-12-01T00:00+09:00"),
+        ("America/Los_Angeles", "2026-11-29T02:00Z", "29 November 2026", "2026-11-30T00:00-08:00"),
+        ("UTC", "2026-11-28T12:00Z", "29 November 2026", "2026-11-30T00:00+00:00"),
+    ],
+)
+def test_the_days_of_a_plan_are_those_of_its_person(
+    ada: UserProfile, service: Api, zone: str, said_at: str, day: str, ends: str
+) -> None:
+    service.patch("users/ada", timezone=zone)
+    stream = MemoryStream.objects.ensure_of_person(ada, "default")
+    body = {"user_id": "ada", "atom_type": "fact", "content": "Nora will fly to Rome tomorrow.", "formed_at": said_at}
+    assert service.post(f"streams/{stream.stream_id}/atoms", **body).status_code == 201
+    assert MemoryAtom.objects.get().valid_until == datetime.fromisoformat(ends)
+    append(ada, "s2", [NewMessage("user", "Hello.")])
+    assert f"(planned for {day})" in context(service)
+    MemoryAtom.objects.update(valid_until=datetime(2026, 11, 27, tzinfo=UTC))  # as an earlier release counted
+    assert housekeeping().plans_ended == (datetime.fromisoformat(ends) <= timezone.now())
+    assert MemoryAtom.objects.get().valid_until == datetime.fromisoformat(ends)
+    assert f"(planned for {day})" in context(service)
+
+
+def test_who_moves_to_another_time_zone_has_their_profile_and_their_plans_there(
+    ada: UserProfile, bo: UserProfile, service: Api
+) -> None:
+    for user in (ada, bo):
+        stream = MemoryStream.objects.ensure_of_person(user, "default")
+        said = {"user_id": user.user_id, "atom_type": "fact", "formed_at": "2026-11-28T23:00Z"}
+        for content in ("Nora will fly to Rome tomorrow.", "Nora loves pasta."):
+            assert service.post(f"streams/{stream.stream_id}/atoms", **said, content=content).status_code == 201
+
+    def days() -> list[str]:
+        return re.findall(r"\((2026-.*?)\)", service.get("users/ada").json()["summary"])
+
+    def ends(user: UserProfile) -> datetime | None:
+        return MemoryAtom.objects.get(user=user, kind="plan").valid_until
+
+    assert days() == ["2026-11-28"] * 2
+    service.patch("users/ada", timezone="Asia/Tokyo")
+    assert days() == ["2026-11-29"] * 2
+    assert ends(ada) == datetime.fromisoformat("2026-12-01T00:00+09:00")
+    profile = {"timezone": "America/Los_Angeles", "metadata": "{}"}
+    assert operator().post(change_url(ada), profile).status_code == 302
+    assert days() == ["2026-11-28"] * 2
+    assert ends(ada) == datetime.fromisoformat("2026-11-30T00:00-08:00")
+    assert ends(bo) == datetime(2026, 11, 30, tzinfo=UTC)
+
+
+def test_a_plan_that_holds_again_has_its_end_again(ada: UserProfile, service: Api) -> None:
+    say(ada, "s1", "2026-11-28", "I will fly to Rome in May 2027 with my sister Greta.")
+    plan = MemoryAtom.objects.get(user=ada, kind="plan")
+    until = datetime(2027, 6, 1, tzinfo=UTC)
+    evict(plan)
+    restore(plan, requested_by="test")
+    assert MemoryAtom.objects.get(pk=plan.pk).valid_until == until
+    later = note(plan.stream, "Nora stays at home.", "fact", formed_at=timezone.now())
+    end(plan, End(timezone.now(), timezone.now(), later))
+    evict(later)
+    plan.refresh_from_db()
+    assert (plan.state, plan.valid_until) == ("active", until)
+
+
+def test_a_plan_that_an_operator_rewrites_ends_on_its_new_day(ada: UserProfile) -> None:
+    say(ada, "s1", "2026-11-28", "I will fly to Rome in May 2027 with my sister Greta.")
+    plan, root = MemoryAtom.objects.get(user=ada, kind="plan"), operator()
+
+    def end_after(content: str, said_on: str) -> datetime | None:
+        edited = {"content": content, "formed_at_0": said_on, "formed_at_1": "12:00:00"}
+        assert root.post(change_url(plan), edited).status_code == 302
+        return MemoryAtom.objects.get(pk=plan.pk).valid_until
+
+    assert end_after("User: I will fly to Rome tomorrow.", "2026-11-28") == datetime(2026, 11, 30, tzinfo=UTC)
+    assert end_after("User: I will fly to Rome tomorrow.", "2026-11-29") == datetime(2026, 12, 1, tzinfo=UTC)
+    assert end_after("User: I will fly to Rome.", "2026-11-29") is None
+
+
+def test_a_plan_that_something_else_ended_is_not_shown_as_planned(ada: UserProfile, service: Api) -> None:
+    said_on = timezone.now() - timedelta(days=1)
+    say(ada, "s1", f"{said_on:%Y-%m-%d}", "I will fly to Rome next month with my sister Greta.")
+    fact = MemoryAtom.objects.get(user=ada, kind="plan").atom_id
+    service.patch(f"facts/{fact}", user_id="ada", state="ended")
+    Message.objects.all().delete()
+    assert "planned for" not in context(service)
 
 
 def test_a_plan_whose_day_is_over_ends_and_is_shown_with_its_day(ada: UserProfile, service: Api) -> None:

@@ -271,6 +271,19 @@ class TestOrder:
             ("fact", "Tunes a harpsichord weekly."),
         ]
 
+    def test_what_is_over_hides_nothing_that_holds(self, ada: UserProfile) -> None:
+        stream = own_stream(ada)
+        over = {"state": "ended", "valid_until": START, "ended_at": START}
+        note(stream, "Tunes a harpsichord of oak from Lyon with felt jacks.", "fact", **over)
+        note(stream, "Tunes a harpsichord.", "fact")
+        note(stream, "A harpsichord of oak from Lyon has felt jacks.", "fact")
+        note(stream, "A harpsichord from Lyon.", "fact")
+        assert contents(ada, "harpsichord of oak from Lyon with felt jacks", "fact") == [
+            "A harpsichord of oak from Lyon has felt jacks.",
+            "Tunes a harpsichord of oak from Lyon with felt jacks.",
+            "Tunes a harpsichord.",
+        ]
+
     def test_what_somebody_said_answers_best_what_is_asked_about_them(self, ada: UserProfile) -> None:
         say(ada, "Nora: I tuned the harpsichord.", "Mats: I tuned the harpsichord, too.")
         assert found(ada, "Did Mats tune a harpsichord?")[0].content.startswith("Mats:")

@@ -1,16 +1,18 @@
 """A person's profile: a view of the current statements about them."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models import MemoryAtom, MemoryStream, Retraction
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
-from moments_app.streams.profile import PROFILE_MAX, Said, derived, rebuild_profiles
+from moments_app.streams.form import FormMemories
+from moments_app.streams.profile import PROFILE_MAX, READ, Said, derived, rebuild_profiles
 from sessions_app.models import Session, UserProfile
 from tests.support.api import Api
 from tests.support.jobs import work_off
@@ -122,6 +124,39 @@ def test_an_undone_correction_leaves_no_trace_in_the_profile(ada: UserProfile, s
     assert service.get("users/ada").json()["summary"] == before
 
 
+def test_a_profile_is_derived_once_of_what_changes_together(ada: UserProfile, service: Api) -> None:
+    say(ada, "s1", "2025-01-10", "I live in Oslo.")
+
+    def derivations(change: Callable[[], Any]) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            change()
+        return sum('"about_kind" = ' in query["sql"] for query in captured)
+
+    assert derivations(lambda: say(ada, "s2", "2025-03-10", "I moved to Bergen on 3 March 2025.")) == 1
+    [bergen] = service.get("facts", user_id="ada", attribute="home").json()["facts"]
+    named = {"user_id": "ada", "content": "User: I moved to Trondheim on 3 March 2025."}
+    assert derivations(lambda: service.patch(f"facts/{bergen['fact_id']}", **named)) == 1
+    [made] = service.get("corrections", user_id="ada").json()["corrections"]
+    undo = f"corrections/{made['correction_id']}/undo"
+    assert derivations(lambda: service.post(undo, user_id="ada")) == 1
+    session = Session.objects.get(session_id="s2")
+    assert derivations(lambda: retract(session, None, reason="mistaken", requested_by="test")) == 1
+    assert derivations(lambda: undo_retraction(Retraction.objects.get(), requested_by="test")) == 1
+    ada.refresh_from_db()
+    assert "Bergen" in ada.summary and "Oslo" not in ada.summary
+
+
+def test_a_formation_that_is_tried_again_leaves_nothing_in_the_profile(ada: UserProfile) -> None:
+    say(ada, "s1", "2025-01-10", "I live in Oslo.")
+    again = say(ada, "s2", "2025-03-10", "I moved to Bergen on 3 March 2025.")
+    ada.refresh_from_db()
+    assert "Bergen" in ada.summary and "Oslo" not in ada.summary
+    with transaction.atomic():
+        assert FormMemories().rewind(again)
+        ada.refresh_from_db()
+        assert "Oslo" in ada.summary and "Bergen" not in ada.summary
+
+
 class TestEdits:
     """What an operator or the application writes."""
 
@@ -144,6 +179,18 @@ class TestEdits:
             service.patch("users/ada", summary=summary, interests=[interest])
             profile = service.get("users/ada").json()
             assert (profile["summary"], profile["interests"]) == (summary, [interest])
+
+    def test_words_that_differ_in_a_mark_with_a_meaning_are_several(self, ada: UserProfile, service: Api) -> None:
+        for interests in (["C", "C++", "C#"], ["C", "C#"]):
+            assert service.patch("users/ada", interests=interests).json()["interests"] == interests
+        fact = note(MemoryStream.objects.ensure_of_person(ada, "default"), "Ada programs games in C at night.", "fact")
+        for pair in (("C", "C++"), ("C++", "C")):
+            service.patch("users/ada", summary="")
+            fact.content, summary = (f"Ada programs games in {name} at night." for name in pair)
+            fact.save()
+            service.patch("users/ada", summary=summary)
+            context = everywhere(service)["context"]
+            assert all(f"games in {name} at" in context for name in pair)
 
     def test_an_empty_edit_leaves_what_is_derived(self, ada: UserProfile, service: Api) -> None:
         say(ada, "s1", "2025-01-10", "I love painting and I live in Oslo.")
@@ -211,6 +258,23 @@ def test_row_10_a_retracted_turn_takes_its_lines_out_of_the_profile_and_no_other
     assert "Pepper" in before and "Pepper" not in summary and "Marla" in summary
     undo_retraction(retraction, requested_by="test")
     assert service.get("users/ada").json()["summary"] == before
+
+
+@pytest.mark.slow
+def test_what_was_written_into_a_profile_stays_however_much_is_known(ada: UserProfile) -> None:
+    stream = MemoryStream.objects.ensure_of_person(ada, "default")
+    interest = {"attribute": "interest", "value": "kilns", "formed_at": START}
+    atoms = [MemoryAtom(stream=stream, user=ada, atom_type="fact", content="User is interested in kilns.", **interest)]
+    atoms += [
+        MemoryAtom(stream=stream, user=ada, atom_type="fact", content=f"Ida{n} is my cousin.", worth=1.0)
+        for n in range(READ)
+    ]
+    for number, atom in enumerate(atoms):
+        atom.content_hash, atom.about_kind = str(number), "user"
+    MemoryAtom.objects.bulk_create(atoms)
+    rebuild_profiles([ada.pk])
+    ada.refresh_from_db()
+    assert ada.interests == ["kilns"] and "Ida" in ada.summary
 
 
 @pytest.mark.slow

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 from django.apps import apps
 
-from moments_app.models import MemoryAtom, RetractedItem
+from moments_app.models import FactEmbedding, Job, MemoryAtom, MemoryStream, RetractedItem
 from moments_app.models.atom import content_hash
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.former_profile import FormerLine, FormerProfile, statements_of
 from sessions_app.models import UserProfile
+from tests.support.jobs import count, work_off
+from tests.support.streams import note
 from tests.support.transcript import talk
 
+UPGRADE = import_module("moments_app.migrations.0109_statements_of_profiles_found")
 MARCH = datetime(2026, 3, 4, 8, tzinfo=UTC)
 
 
@@ -77,6 +80,23 @@ def test_undoing_a_retraction_of_a_profile_line_gives_its_statement_back(ada: Us
     undo_retraction(retraction, requested_by="test")
     [statement] = MemoryAtom.objects.filter(user=ada)
     assert (statement.content, statement.source_message_ids) == ("Has a dog called Pepper.", [pk])
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("embeddings_server")
+def test_an_upgrade_asks_for_the_vectors_and_word_counts_of_the_statements(ada: UserProfile, bo: UserProfile) -> None:
+    for user in (ada, bo):
+        note(MemoryStream.objects.ensure_of_person(user, "default"), "User is interested in kilns.", "fact")
+    count(bo)
+    Job.objects.all().delete()
+    UPGRADE.ask(apps, None)
+    UPGRADE.ask(apps, None)
+    jobs = Job.objects.order_by("process", "user").values_list("process", "user__user_id")
+    assert list(jobs) == [("count_words", "ada"), ("embed", "ada"), ("embed", "bo")]
+    work_off()
+    assert set(FactEmbedding.objects.values_list("user", flat=True)) == {ada.pk, bo.pk}
+    UPGRADE.ask(apps, None)
+    assert not Job.objects.open().exists()
 
 
 def test_lines_that_were_ended_are_history() -> None:

@@ -1,6 +1,6 @@
 """The words of a text as memory compares them."""
 
-from moments_app.turns.words import words_of
+from moments_app.engines.words import words_of
 
 
 def test_a_text_has_the_same_words_in_ascii_as_beside_other_letters() -> None:
@@ -11,3 +11,8 @@ def test_a_text_has_the_same_words_in_ascii_as_beside_other_letters() -> None:
 
 def test_words_are_letters_digits_and_underscores_whatever_their_case() -> None:
     assert words_of("Öfen, don't: SNAKE_case 42.") == ["öfen", "don", "t", "snake_case", "42"]
+
+
+def test_a_mark_behind_a_word_tells_it_from_others() -> None:
+    assert words_of("C, C++ and c#; A- or AB−, B-12.") == ["c", "c++", "and", "c#", "a-", "or", "ab-", "b", "12"]
+    assert words_of("#kilns - a co-op's well-known + rest") == ["kilns", "a", "co", "op", "s", "well", "known", "rest"]
