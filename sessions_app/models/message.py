@@ -20,7 +20,7 @@ from sessions_app.said_hash import SAID_HASH_SQL
 
 SequenceRange = tuple[int, int]  # of turns of a session: the first and the last, inclusive
 
-# Each is looked up by itself: in a table without statistics a join compares each name with all of the person's messages.
+# Each is looked up by itself: without statistics, a join compares each name with all of the person's messages.
 _SENT_AS_SQL = """
 SELECT (
     SELECT id FROM sessions_app_message
