@@ -292,7 +292,7 @@ class Ask(Act):
             wait_for("contexts to be kept", lambda: not self._missing(site), KEPT_SECONDS)
         missing = self._missing(site)
         printed = site.manage("shell", "-v", "0", "-c", UNREADABLE).split()
-        told = f"not stored: {missing} from the last second before a kill"
+        told = f"{missing} not stored, from the last second before a kill"
         return Account(len(self.contexts), lost=int(printed[-1]), remarks=[told])
 
     def _missing(self, site: Site) -> int:

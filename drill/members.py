@@ -32,7 +32,7 @@ def _backends(site: Site) -> list[psutil.Process]:
     return [process for process in site.database()[1:] if CLIENT in _command(process)]
 
 
-ROOT = "root, started again"
+ROOT = "root process, then started again"
 
 _KINDS: dict[str, Callable[[Site], Sequence[psutil.Process]]] = {
     "web worker": lambda site: [child for server in _named(site, WEB_SERVER) for child in server.children()],

@@ -265,7 +265,7 @@ class MemoryContextSettings(Group):
         7,
         ge=0,
         le=3650,
-        description="Number of days that served contexts are stored, encrypted. `0`: contexts are not stored.",
+        description="Number of days that the platform keeps served contexts (encrypted). `0`: contexts are not stored.",
     )
 
 
@@ -347,7 +347,7 @@ class EmbeddingSettings(Group):
 
     provider: Literal["auto", "openai", "embedded", "none"] = Field(
         "auto",
-        description="Provider of embeddings, which searches by meaning need. `openai`: an OpenAI-compatible endpoint. "
+        description="Provider of embeddings for searches by meaning. `openai`: an OpenAI-compatible endpoint. "
         "`embedded`: the server that `manage.py run` starts. `none`: searches use words only. `auto`: "
         "`openai` if `EMBEDDING__API_KEY` or `EMBEDDING__BASE_URL` is set, otherwise `embedded` if a "
         "model is installed, otherwise `none`.",
@@ -571,7 +571,7 @@ class LimitSettings(Group):
         gt=0,
         le=3600,
         description="Thread time in seconds that a key or application may use in a web process while other keys or "
-        "applications wait. A quarter of the thread time is refilled per second. When the thread time is used up, "
+        "applications wait. Each second restores a quarter of the thread time. When the thread time is used up, "
         "requests wait for up to 5 seconds and then get 429.",
     )
     lock_seconds: float = Field(
@@ -780,7 +780,7 @@ class Settings(Group):
     )
     login_hours: int = Field(12, ge=1, description="Number of hours after which operators must log in again.")
     login_idle_minutes: int = Field(
-        60, ge=2, description="Number of minutes without opening a page after which operators must log in again."
+        60, ge=2, description="Operators must log in again after this number of minutes without opening a page."
     )
     login_second_factor: Literal["optional", "required"] = Field(
         "optional",
@@ -824,8 +824,8 @@ class Settings(Group):
         ge=1,
         le=64,
         description="Maximum number of REST requests that a web process handles in parallel for one application. The "
-        "same maximum applies to MCP requests. Each web process reserves one more thread for REST requests, and one "
-        "for MCP requests, of other applications.",
+        "same maximum applies to MCP requests. Each web process reserves one more REST thread, and one more MCP "
+        "thread, for other applications.",
     )
     api_rate: int = Field(
         100,

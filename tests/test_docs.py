@@ -57,7 +57,7 @@ def test_decisions_are_numbered_without_a_gap() -> None:
 
 def test_following_one_message_takes_as_many_files_as_the_page_says() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
-    told = re.search(r"\*\*Following one message\.\*\*(.*?) These six steps run (\d+) files\.", page, re.S)
+    told = re.search(r"\*\*Following one message\.\*\*(.*?) These six steps use (\d+) files\.", page, re.S)
     assert told
     names = set(re.findall(r"(?<!\bor )`([\w/.]+)`", told[1].replace("\n", " ")))  # of two engines one is met
     found = {name: [*ROOT.glob(f"*_app/**/{name}"), *ROOT.glob(name)] for name in names}

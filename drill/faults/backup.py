@@ -32,7 +32,7 @@ def restored(course: Course) -> Iterator[Row]:
         with beside(course.database_url) as database, Site(course.provider, database, before=restore) as other:
             found_by_search(other, PERSON, "Where is the spare key?", "blue flowerpot")
             count = compare(there, there, other.turns())
-            fault.row.remark(f"{count.lost} of {count.acknowledged} turns not restored")
+            fault.row.remark(f"{count.lost} of {count.acknowledged} turns missing")
             wait_until_well(other, Ledger())
         fault.row.times = 1
         fault.row.seconds.append(time.monotonic() - began)

@@ -44,7 +44,7 @@ class Killed:
 def each_kind(course: Course) -> Iterator[Row]:
     """Kill each kind of process as often as the course says, one kind after the other, in rounds."""
     faults = {kind: Fault(Row(f"kill -9: {kind}")) for kind in kinds(course.site)}
-    work = Fault(Row("jobs running at a kill"))
+    work = Fault(Row("jobs running during a kill"))
     pickers = {kind: Picker(course.chance) for kind in faults}
     course.say(f"{course.kills} kills of each of {len(faults)} kinds of processes …")
     with course.attended([*faults.values(), work]) as attended:

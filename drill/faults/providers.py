@@ -46,7 +46,7 @@ def keys(course: Course) -> Iterator[Row]:
 
 def outage(course: Course) -> Iterator[Row]:
     """Have the models answer 503 for a while."""
-    yield _away(course, f"model endpoint away for {course.outage:.0f} s (503)", course.outage, refusing(503))
+    yield _away(course, f"model endpoint unavailable for {course.outage:.0f} s (503)", course.outage, refusing(503))
 
 
 def _away(course: Course, name: str, seconds: float, failure: Failure) -> Row:

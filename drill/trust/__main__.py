@@ -66,7 +66,7 @@ def _of_attacks(rows: list[poison.Row]) -> page.Figure:
     seen, out, left, changed = (
         sum(len(getattr(row, name)) for row in rows) for name in ("others", "escapes", "after", "changed")
     )
-    wrong = f"{seen} seen by others, {out} outside a fence, {left} left and {changed} contexts changed after retraction"
+    wrong = f"{seen} seen by others, {out} outside a fence; after retraction, {left} traces, {changed} contexts changed"
     return "planted texts (see below)", str(sum(row.door != "all" for row in rows)), wrong
 
 

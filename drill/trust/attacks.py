@@ -125,7 +125,7 @@ def isolate(target: Target) -> Outcome:
         (elsewhere, target.foreign | unnamed),
     ]
     probed = _isolated(target, asked)
-    what, leaks = "attempts to read other people's data, two applications", f"{len(probed.leaks)} leaks"
+    what, leaks = "attempts in two applications to read other people's data", f"{len(probed.leaks)} leaks"
     return Outcome([(what, f"{probed.probes:,}", leaks)], probed.leaks)
 
 
@@ -148,7 +148,7 @@ def describe(target: Target) -> Outcome:
     """Compare the site's answers with its description, by three kinds of key. The last may erase people."""
     kinds = {
         "service key, scope read": target.reads,
-        "key of one person": target.of_ada,
+        "user key": target.of_ada,
         "service key, scope admin": target.service,
     }
     examples = int(os.environ.get("EXAMPLES", "10"))

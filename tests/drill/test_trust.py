@@ -186,8 +186,8 @@ class TestContract:
     }
 
     def test_answers_that_are_as_described_are_a_figure(self) -> None:
-        held = contract.held_of("key of one person", self.REPORT)
-        what = "requests checked against the OpenAPI schema, key of one person"
+        held = contract.held_of("user key", self.REPORT)
+        what = "requests checked against the OpenAPI schema, user key"
         row = (what, "1,234 to 47 operations", "0 × 5xx, 0 mismatches")
         assert (held.figure, held.remarks) == (row, [])
 

@@ -33,7 +33,7 @@ class TestContextPreview:
         assert f"{change_url(built)}?at=" in shown
         assert "of 2000 tokens" in shown and "## The user" in shown
         assert "words no. 1" in shown and "the newest round" in shown
-        assert "Next items if the budget were larger" in page(
+        assert "Items that a larger budget would add" in page(
             root, self.url(built), query="Turn", max_tokens=400, format="xml"
         )
 

@@ -74,7 +74,7 @@ def test_it_shows_what_the_model_saw_what_it_would_see_now_and_the_difference(
     assert "Order the felt" in lines(shown, "then") and entity.uri in lines(shown, "then")
     assert "Sell the kiln" in lines(shown, "now") and "Sell the kiln" not in lines(shown, "then", "same")
     assert "Turn 3 is about" in lines(shown, "same")
-    assert "The difference: 1 only then, 1 only now" in shown
+    assert "The difference (lines only then: 1, only now: 1)" in shown
     assert "tokens then" in shown and "did not report which context" not in shown
 
 
