@@ -509,7 +509,6 @@ def _moves_of_latin(identifier: "langid.LanguageIdentifier") -> tuple["array[int
         kept[new] = True
         states[moves[numpy.ix_(new, used)]] = True
     places = numpy.where(states, numpy.cumsum(kept)[rows] - 1, 0)
-    made = array("I"), array("H")
-    for copy, numbers in zip(made, (moves[kept], places.astype(numpy.uint16)), strict=True):
-        copy.frombytes(memoryview(numbers).cast("B"))
-    return made
+    kept_moves = array("I")
+    kept_moves.frombytes(memoryview(moves[kept]).cast("B"))
+    return kept_moves, array("H", places.astype(numpy.uint16).tobytes())
