@@ -207,9 +207,12 @@ def _begin_again(atom: MemoryAtom) -> None:
 
 
 def not_ended(atom: MemoryAtom) -> dict[str, object]:
-    """Return the columns of a fact as they are while it holds: a plan lasts until its day is over."""
-    holding: dict[str, object] = {"state": MemoryAtom.State.ACTIVE, "valid_until": atom.planned_until, "ended_at": None}
-    return holding | {"ended_by": "", "end_message_ids": [], "replaced_by": None, "is_wrong": False}
+    """Return the columns of a fact that nothing has ended but its date, which ends a plan."""
+    until = atom.planned_until
+    columns: dict[str, object] = {"valid_until": until, "end_message_ids": [], "replaced_by": None, "is_wrong": False}
+    if until and until <= timezone.now():
+        return columns | {"state": MemoryAtom.State.ENDED, "ended_at": until, "ended_by": BY_DATE}
+    return columns | {"state": MemoryAtom.State.ACTIVE, "ended_at": None, "ended_by": ""}
 
 
 def touch(atoms: Iterable[MemoryAtom]) -> None:

@@ -157,6 +157,13 @@ def test_a_plan_that_holds_again_has_its_end_again(ada: UserProfile, service: Ap
     evict(later)
     plan.refresh_from_db()
     assert (plan.state, plan.valid_until) == ("active", until)
+    past = {"formed_at": datetime(2020, 5, 1, tzinfo=UTC), "content": "Nora will fly to Rome in May 2020."}
+    MemoryAtom.objects.filter(pk=plan.pk).update(**past)
+    plan.refresh_from_db()
+    evict(plan)
+    restore(plan, requested_by="test")
+    plan.refresh_from_db()
+    assert (plan.state, plan.ended_by, plan.ended_at) == ("ended", BY_DATE, datetime(2020, 6, 1, tzinfo=UTC))
 
 
 def test_a_plan_that_an_operator_rewrites_ends_on_its_new_day(ada: UserProfile) -> None:

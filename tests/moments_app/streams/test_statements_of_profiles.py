@@ -94,7 +94,7 @@ def test_an_upgrade_asks_for_the_vectors_and_word_counts_of_the_statements(ada: 
     jobs = Job.objects.order_by("process", "user").values_list("process", "user__user_id")
     assert list(jobs) == [("count_words", "ada"), ("embed", "ada"), ("embed", "bo")]
     work_off()
-    assert set(FactEmbedding.objects.values_list("user", flat=True)) == {ada.pk, bo.pk}
+    assert set(FactEmbedding.objects.values_list("user_id", flat=True)) == {ada.pk, bo.pk}
     UPGRADE.ask(apps, None)
     assert not Job.objects.open().exists()
 
