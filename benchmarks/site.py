@@ -6,13 +6,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Self, TextIO
 
+from memoryproject.own_site import open_url
 from tests.support.fresh_database import FreshDatabase
 from tests.support.memory import peak_memory
 from tests.support.openai_server import OpenAIServer
@@ -186,7 +186,7 @@ def wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
+            with open_url(f"http://127.0.0.1:{port}/healthz", timeout=5):
                 return
         except OSError:  # not there yet, or too busy to answer in time
             time.sleep(0.1)

@@ -13,6 +13,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 
+from memoryproject.own_site import open_url
+
 CONVERSATION = Path(__file__).parent / "conversation.jsonl"
 BATCH = 100
 BUILD_TIMEOUT = 120  # seconds
@@ -120,7 +122,7 @@ class Demonstration:
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         request = urllib.request.Request(url, data=body, method=method, headers=headers)  # noqa: S310 (our own site)
         try:
-            with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+            with open_url(request, timeout=60) as response:
                 return json.load(response)
         except HTTPError as error:
             raise StepFailed(f"{method} {path} was answered {error.code}{_detail(error)}") from error

@@ -79,6 +79,17 @@ def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(mo
 
 
 @pytest.mark.slow(seconds=20)
+def test_a_proxy_of_the_environment_keeps_neither_the_start_nor_the_demonstration_from_the_site(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with migrated_folder() as folder, monkeypatch.context() as patch:
+        patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+        patch.delenv("NO_PROXY", raising=False)
+        run = Run(folder).serve()
+        assert "In a new conversation" in run.stop()
+
+
+@pytest.mark.slow(seconds=20)
 def test_the_embeddings_server_is_started_again_and_ends_with_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBEDDING__PROVIDER", "auto")
     with migrated_folder() as folder:

@@ -3,7 +3,6 @@
 import secrets
 import socket
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,6 +19,7 @@ from django.utils import timezone
 from memoryproject import embeddings, forks
 from memoryproject.demo import Demonstration, StepFailed
 from memoryproject.embedded import server
+from memoryproject.own_site import open_url
 from memoryproject.process_tree import (
     CannotStart,
     Child,
@@ -225,7 +225,7 @@ def _wait_until_ready(base_url: str, tree: Tree) -> None:
     while True:
         tree.require()
         try:
-            with urllib.request.urlopen(f"{base_url}/healthz", timeout=5):  # noqa: S310 (our own site)
+            with open_url(f"{base_url}/healthz", timeout=5):
                 return
         except OSError:  # not there yet, or too busy to answer in time
             time.sleep(0.1)
