@@ -38,6 +38,7 @@ from memoryproject.embeddings.recipe import Recipe, preset
 BASE_DIR = Path(__file__).resolve().parent.parent
 # Where settings and data are by default: the repository, or the folder in which an installed package is started.
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
+LANES = 5  # kinds of jobs (moments_app/jobs/process.py)
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
 # Settings of earlier releases, each with what to do instead. They cause a warning and are otherwise ignored.
 BY_HAND = "shared memory is released by hand, on the page Releases of the admin."
@@ -629,7 +630,7 @@ class JobSettings(Group):
     """Settings of background jobs and their recovery."""
 
     workers: int = Field(
-        5,
+        LANES,
         ge=1,
         le=64,
         description="Number of worker processes that each `manage.py qcluster` starts. With 5 or more, each kind of "
@@ -663,6 +664,11 @@ class JobSettings(Group):
         description="Number of days that finished jobs and model calls are stored. A job or call is stored longer if "
         "other data refers to it.",
     )
+
+    @property
+    def has_worker_per_lane(self) -> bool:
+        """True if schedules and other tasks have a worker that takes no other jobs."""
+        return self.workers >= LANES
 
     @property
     def heartbeat_seconds(self) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from typing import Any
 
-from django.db.models import DurationField, ExpressionWrapper, OuterRef, QuerySet, Subquery
+from django.db.models import DurationField, Exists, ExpressionWrapper, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Now
 from django_q.models import Schedule
 
@@ -100,7 +100,7 @@ def run_schedule(name: str) -> None:
 
 
 def with_runs(rows: "QuerySet[Schedule]") -> "QuerySet[Any]":
-    """Annotate schedules with the end of the last run, and with the time since then.
+    """Annotate schedules with the end of the last run, the time since then, and whether they wait for a running job.
 
     Before its first run, a schedule counts from the time at which it was first queued.
     """
@@ -108,29 +108,30 @@ def with_runs(rows: "QuerySet[Schedule]") -> "QuerySet[Any]":
     ended = jobs.filter(status=Job.Status.COMPLETED).order_by("-finished_at").values("finished_at")[:1]
     queued = jobs.order_by("queued_at").values("queued_at")[:1]
     age = ExpressionWrapper(Now() - Coalesce("last_run", Subquery(queued)), DurationField())
-    annotated: QuerySet[Any] = rows.annotate(last_run=Subquery(ended)).annotate(age=age)
+    waits = Exists(jobs.waiting_for_a_worker())
+    annotated: QuerySet[Any] = rows.annotate(last_run=Subquery(ended), waits=waits).annotate(age=age)
     return annotated
 
 
 def ages() -> dict[str, timedelta]:
     """Return the time since the last run of each schedule that was queued and is not paused."""
-    rows = with_runs(Schedule.objects.filter(func=RUN_TASK).exclude(repeats=PAUSED))
-    return {row.name: row.age for row in rows if row.age is not None}
+    return {row.name: row.age for row in _running() if row.age is not None}
 
 
 def late() -> dict[str, timedelta]:
     """Return the ages of schedules that have missed `MISSED` intervals."""
-    return {name: age for name, age in ages().items() if _is_late(name, age)}
+    return {row.name: row.age for row in _running() if is_late(row)}
+
+
+def _running() -> "QuerySet[Any]":
+    return with_runs(Schedule.objects.filter(func=RUN_TASK).exclude(repeats=PAUSED))
 
 
 def is_late(row: Any) -> bool:
-    """Return whether a schedule, read by `with_runs`, has missed `MISSED` intervals."""
-    return row.repeats != PAUSED and row.age is not None and _is_late(row.name, row.age)
-
-
-def _is_late(name: str, age: timedelta) -> bool:
-    scheduled = schedules().get(name)
-    return scheduled is not None and age > MISSED * scheduled.timing.interval
+    """Return whether a schedule, read by `with_runs`, has missed `MISSED` intervals and waits for no running job."""
+    if row.repeats == PAUSED or row.age is None or row.waits or row.name not in schedules():
+        return False
+    return bool(row.age > MISSED * schedules()[row.name].timing.interval)
 
 
 # --- the queue's table ---

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from django.conf import settings
 from django.core import signing
 from django.db import connection, models, transaction
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.expressions import CombinedExpression, ExpressionWrapper
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
@@ -178,9 +178,23 @@ class JobQuerySet(models.QuerySet["Job"]):
         running = self.filter(status=Job.Status.PROCESSING).exclude(worker="")
         return list(running.order_by("worker").values_list("worker", flat=True).distinct())
 
+    def waiting_for_a_worker(self) -> Self:
+        """Keep due tasks that wait for the end of a job which ran when they became due.
+
+        With fewer workers than lanes, no worker is kept free for tasks.
+        """
+        if settings.JOBS.has_worker_per_lane:
+            return self.none()
+        running = Job.objects.working().filter(started_at__lte=OuterRef("run_after"))
+        return self.due().filter(Exists(running), process=TASK)
+
     def oldest_wait(self) -> float:
-        """Return the seconds that the due job waiting longest has waited, silent running ones included; 0 for none."""
-        first_due = self.due().order_by("run_after").values_list(_age_of("run_after"))[:1]
+        """Return the seconds that the due job waiting longest has waited, silent running ones included; 0 for none.
+
+        Tasks that wait for the end of a running job don't count.
+        """
+        late = self.due().exclude(pk__in=self.waiting_for_a_worker().values("pk"))
+        first_due = late.order_by("run_after").values_list(_age_of("run_after"))[:1]
         first_stale = self.stale().order_by("heartbeat_at").values_list(_age_of("heartbeat_at"))[:1]
         return max((age.total_seconds() for (age,) in first_due.union(first_stale)), default=0.0)
 

@@ -19,6 +19,7 @@ from django_q.tasks import async_task
 from pytest_django.fixtures import Settings
 
 from memoryproject.checks import judge
+from memoryproject.conf import LANES
 from memoryproject.schedules import register_schedules
 from moments_app.jobs.process import Lane, names_in, processes
 from moments_app.jobs.worker import Worker, lanes_of
@@ -324,6 +325,23 @@ def test_row_47_a_schedule_that_has_not_run_for_three_intervals_degrades_the_sit
     assert judge().state == "up"
 
 
+@pytest.mark.parametrize(("workers", "state"), [(4, "up"), (5, "degraded")])
+def test_row_47_a_schedule_that_waits_for_a_running_job_is_late_only_where_it_has_a_worker_of_its_own(
+    transactional_db: None, settings: Settings, workers: int, state: str
+) -> None:
+    settings.JOBS = settings.JOBS.model_copy(update={"workers": workers})
+    due_now("count_words")
+    scheduler()
+    now = timezone.now()
+    running = {"status": "processing", "started_at": now - timedelta(minutes=9), "heartbeat_at": now}
+    long = Job.objects.create(process="embed_all", requested_by="test", **running)
+    waited = now - timedelta(minutes=8)
+    Job.objects.filter(task="count_words").update(queued_at=waited, run_after=waited)
+    assert judge().state == state
+    long.complete({})
+    assert judge().state == "degraded"  # nothing is left that it could wait for
+
+
 def test_each_lane_has_a_worker_of_its_own_that_helps_the_more_urgent_alone() -> None:
     assert [lanes_of(number, 5)[0] for number in range(5)] == list(Lane)
     assert lanes_of(0, 5) == [Lane.SCHEDULED]
@@ -333,4 +351,5 @@ def test_each_lane_has_a_worker_of_its_own_that_helps_the_more_urgent_alone() ->
         lanes = [lanes_of(number, workers) for number in range(workers)]
         assert lanes[-1] == sorted(Lane, reverse=True)
         assert sum(Lane.BULK in one for one in lanes) == 1
+    assert len(Lane) == LANES
     assert {name for lane in Lane for name in names_in(lane)} == {process.name for process in processes()}
