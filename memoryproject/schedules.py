@@ -151,6 +151,11 @@ def register_schedules(**_: Any) -> None:
         row, _created = Schedule.objects.update_or_create(name=scheduled.name, defaults=fields)
         _correct_next_run(row, timing)
     Schedule.objects.filter(func=RUN_TASK).exclude(name__in=known).delete()
+    adopt_archive_tasks()
+
+
+def adopt_archive_tasks() -> None:
+    """Adopt what processes of an earlier release queue for archives, also after `migrate`, until they are replaced."""
     adopt_entries(frozenset({REMOVE_TASK, REWRITE_TASK}))
 
 

@@ -28,7 +28,7 @@ from memoryproject.embedded import server
 from memoryproject.notify import Channel, Delivery, channels
 from memoryproject.patience import Away, connected, database
 from memoryproject.providers import refusals
-from memoryproject.schedules import put_schedules_back
+from memoryproject.schedules import adopt_archive_tasks, put_schedules_back
 from memoryproject.site_state import Change, State, last_change, note_refused_providers
 from moments_app.jobs.worker import keep_time
 from sessions_app.clock import database_now, put_back, report
@@ -38,7 +38,7 @@ LOOK = 5.0  # seconds between two looks while the state changes
 CALM = 15.0  # seconds between two looks otherwise
 TAKE_OVER = 60.0  # seconds after which a change that nobody has told of is any watch's to tell
 ASK_AGAIN = 300.0  # seconds until providers are asked again, while one refuses
-PUT_BACK_EVERY = 60.0  # seconds between two checks for times in the future
+CORRECTED_EVERY = 60.0  # seconds
 
 logger = structlog.get_logger(__name__)
 
@@ -186,20 +186,21 @@ class ProviderChecks:
         self._ask_at = time.monotonic() + ASK_AGAIN if refused else None
 
 
-class TimesPutBack:
-    """Sets times in the future to the present every `PUT_BACK_EVERY` seconds."""
+class Corrections:
+    """Sets times in the future to the present, and adopts entries of the former queue, now and then."""
 
     def __init__(self) -> None:
         self._next_at = 0.0
 
     def look(self) -> None:
-        """Check the times if the interval has passed; if the database is unreachable, retry at the next call."""
+        """Make them if `CORRECTED_EVERY` seconds have passed; if the database is unreachable, try again next time."""
         if time.monotonic() < self._next_at:
             return
         with suppress(Away), database():
             put_back(often())
             report(put_schedules_back())
-            self._next_at = time.monotonic() + PUT_BACK_EVERY
+            adopt_archive_tasks()
+            self._next_at = time.monotonic() + CORRECTED_EVERY
 
 
 def serve(*, stops_database: bool = False) -> None:
@@ -212,11 +213,11 @@ def serve(*, stops_database: bool = False) -> None:
     parent, ending = os.getppid(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     watch, providers = Watch(channels(), after=COUNTS_AFTER), ProviderChecks()
-    times = TimesPutBack()
+    corrections = Corrections()
     for name, thread in (("clock", keep_time), ("webhooks", webhooks.serve)):
         threading.Thread(target=_vital, args=[name, thread, ending], name=name, daemon=True).start()
     while not ending.is_set() and os.getppid() == parent:
-        times.look()
+        corrections.look()
         providers.look()
         watch.look()
         ending.wait(watch.pause)
@@ -230,5 +231,5 @@ def _vital(name: str, serve: Callable[[threading.Event], None], ending: threadin
         serve(ending)
     except Exception as error:
         logger.exception("a thread of the watchdog failed", thread=name, error=type(error).__name__)
-        os._exit(1)
         telemetry.stop()
+        os._exit(1)

@@ -33,8 +33,10 @@ from tests.support.jobs import queued_job_ids, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
 from tests.support.pages import change_url, list_url, page
+from tests.support.processes import worker
 from tests.support.tables import everything
 from tests.support.transcript import talk
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -188,14 +190,16 @@ class TestNames:
         assert job.is_cancelled
 
 
-def test_migrate_adopts_what_an_older_release_queued(transactional_db: None) -> None:
-    def queue(function: str, *args: object) -> None:
-        task = {"id": "1", "name": "n", "func": function, "args": args, "kwargs": {}}
-        OrmQ.objects.create(key="memory", payload=SignedPackage.dumps(task), lock=timezone.now())
+def queue_as_before(function: str, *args: object) -> None:
+    """Queue a call as processes of an earlier release do."""
+    task = {"id": "1", "name": "n", "func": function, "args": args, "kwargs": {}}
+    OrmQ.objects.create(key="memory", payload=SignedPackage.dumps(task), lock=timezone.now())
 
-    queue("moments_app.tasks.run_job", "a job")
-    queue(schedules.RUN_TASK, "retain")
-    queue("sessions_app.tasks.remove_archives", 5)
+
+def test_migrate_adopts_what_an_older_release_queued(transactional_db: None) -> None:
+    queue_as_before("moments_app.tasks.run_job", "a job")
+    queue_as_before(schedules.RUN_TASK, "retain")
+    queue_as_before("sessions_app.tasks.remove_archives", 5)
     Schedule.objects.create(func=schedules.RUN_TASK, name="share_alike", args="('share_alike',)")
     Schedule.objects.filter(name="form_memories").update(func="moments_app.tasks.form_memories", args=None)
     call_command("migrate", verbosity=0)
@@ -205,6 +209,16 @@ def test_migrate_adopts_what_an_older_release_queued(transactional_db: None) -> 
     assert not Schedule.objects.filter(name="share_alike").exists()
     row = Schedule.objects.get(name="form_memories")
     assert (row.func, row.args) == ("memoryproject.schedules.run_schedule", "('form_memories',)")
+
+
+@pytest.mark.slow
+def test_the_watchdog_adopts_what_a_web_process_of_an_older_release_queues_after_migrate(
+    transactional_db: None,
+) -> None:
+    queue_as_before("sessions_app.tasks.remove_archives", 5)
+    with worker():
+        wait_until(Job.objects.filter(task__startswith="remove_archives", status="completed").exists)
+    assert not OrmQ.objects.exists()
 
 
 def test_a_call_that_is_not_signed_is_not_made(transactional_db: None, tmp_path: Path) -> None:
