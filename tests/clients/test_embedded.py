@@ -1,5 +1,6 @@
 """The embedded site of the Python client, used by processes as a user's are."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,17 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from memory_platform.client import embedded
 from memoryproject.conf import BASE_DIR
 from tests.support import blocking_client
 from tests.support.first_steps import python_in
 from tests.support.folders import data_folder, migrated_folder
 from tests.support.running import Run, of_folder
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT, wait_until
 
 CLIENT = blocking_client.PACKAGE.parents[1]
 MEMORY = "from memory_platform.client import CannotStart, Memory\nmemory = Memory('nora', embedded=True)\n"
 FORKED = "import os, sys\nif not (pid := os.fork()):\n    sys.exit()\nos.waitpid(pid, 0)\n"
-HELD = "print(memory.client._base, flush=True)\ninput()\nmemory.sessions()\n"
+STARTED = "url, _key = memory.client._site.address()\n"
+HELD = "print(url, flush=True)\ninput()\nmemory.sessions()\n"
 
 
 def _environment(folder: Path, *paths: Path) -> dict[str, str]:
@@ -51,7 +54,7 @@ def _using(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """A process that uses a folder's site, and the address. It forks one that ends, and uses the site after a line."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(
-        [sys.executable, "-c", MEMORY + FORKED + HELD],
+        [sys.executable, "-c", MEMORY + STARTED + FORKED + HELD],
         env=_environment(folder, BASE_DIR, CLIENT),
         cwd=folder,
         stdin=pipe,
@@ -91,6 +94,7 @@ def test_processes_share_a_site_until_the_last_of_them_ends_however_it_does() ->
 @pytest.mark.slow(seconds=30)
 def test_a_context_manager_stops_the_site_unless_it_is_used_and_it_can_be_started_again() -> None:
     code = MEMORY + (
+        "memory.sessions()\n"
         "with Memory('nora', embedded=True) as other:\n"
         "    other.add('I keep bees behind the workshop.')\n"
         "print(memory.context('Where are my bees?')['context'])\n"
@@ -105,11 +109,124 @@ def test_a_context_manager_stops_the_site_unless_it_is_used_and_it_can_be_starte
 
 @pytest.mark.slow(seconds=20)
 def test_why_it_can_not_start_is_said() -> None:
-    code = "try:\n    " + MEMORY.strip().replace("\n", "\n    ") + "\nexcept CannotStart as error:\n    print(error)"
     with migrated_folder() as folder:
         run = Run(folder, "--no-demo").serve()
-        assert f"{folder} is in use by process {run.process.pid} since" in _printed(code, folder)
+        assert f"{folder} is in use by process {run.process.pid} since" in _printed(MEMORY + TOLD, folder)
         run.stop()
+
+
+@pytest.mark.slow(seconds=20)
+def test_a_start_does_not_block_the_event_loop() -> None:
+    code = (
+        "import asyncio\n"
+        "from memory_platform.client import AsyncMemory\n"
+        "async def main():\n"
+        "    async with AsyncMemory('nora', embedded=True) as memory:\n"
+        "        starting, ticks = asyncio.create_task(memory.sessions()), 0\n"
+        "        while not starting.done():\n"
+        "            await asyncio.sleep(0.05)\n"
+        "            ticks += 1\n"
+        "        print(await starting, ticks)\n"
+        "asyncio.run(main())\n"
+    )
+    with migrated_folder() as folder:
+        *_, ticks = _printed(code, folder).split()
+        assert int(ticks) > 10
+
+
+@pytest.mark.slow(seconds=30)
+def test_a_site_whose_keeper_is_killed_is_started_again_by_the_next_call() -> None:
+    code = MEMORY + (
+        "import json, os, signal\n"
+        "memory.add('I keep bees behind the workshop.')\n"
+        "with open('embedded.site') as site:\n"
+        "    os.kill(json.load(site)['keeper'], signal.SIGKILL)\n"
+        "print(memory.context('Where are my bees?')['context'])\n"
+    )
+    with migrated_folder() as folder:
+        assert "I keep bees behind the workshop." in _printed(code, folder)
+        wait_until(lambda: of_folder(folder) == [])
+
+
+# --- a server that answers as a test says ---
+
+# It notes the time of each request, and each key that it creates. `answers` has the statuses of each path, the last of
+# which stays.
+STAND_IN = """
+import json, sys, time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+answers = json.loads(Path("answers").read_text())
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        with open("asked", "a") as asked:
+            asked.write(f"{time.monotonic()}\\n")
+        statuses = answers[self.path.partition("?")[0]]
+        self.send_response(statuses.pop(0) if len(statuses) > 1 else statuses[0])
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+if sys.argv[1] == "create_api_key":
+    with open("created", "a") as created:
+        created.write("1")
+    print("mem_new")
+else:
+    HTTPServer(("127.0.0.1", int(sys.argv[-1])), Handler).serve_forever()
+"""
+TOLD = "try:\n    memory.sessions()\nexcept CannotStart as error:\n    print(error)\nelse:\n    print('served')\n"
+
+
+def _told_by_a_stand_in(folder: Path, answers: dict[str, list[int]], seconds: float = TIMEOUT) -> str:
+    """Call a stand-in for the server, and return what the client says of it."""
+    package = folder / "server/memoryproject"
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(STAND_IN)
+    (folder / "answers").write_text(json.dumps(answers))
+    limit = f"from memory_platform.client import embedded\nembedded.START_SECONDS = {seconds}\n"
+    ran = subprocess.run(
+        [sys.executable, "-c", limit + MEMORY + TOLD],
+        env=_environment(folder, package.parent, CLIENT),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    wait_until(lambda: of_folder(folder) == [])
+    return ran.stdout
+
+
+@pytest.mark.slow
+def test_a_site_that_does_not_serve_in_time_is_stopped(tmp_path: Path) -> None:
+    told = _told_by_a_stand_in(tmp_path, {"/healthz": [503]}, seconds=0.5)
+    assert told == f"The site did not start within 0.5 s; see {tmp_path / 'embedded.log'}.\n"
+
+
+@pytest.mark.slow
+def test_a_site_that_is_not_ready_is_asked_again_after_a_pause(tmp_path: Path) -> None:
+    (tmp_path / "embedded.key").write_text("mem_kept")
+    answers = {"/healthz": [*[503] * 10, 200], "/api/v1/usage": [200], "/api/v1/sessions": [200]}
+    assert _told_by_a_stand_in(tmp_path, answers) == "served\n"
+    first, *_, last = map(float, (tmp_path / "asked").read_text().splitlines()[:11])
+    assert last - first > 10 * embedded.LOOK
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kept", "usage", "key"),
+    [("mem_kept", 200, "mem_kept"), ("mem_kept", 503, "mem_kept"), ("mem_kept", 401, "mem_new"), ("", 401, "mem_new")],
+)
+def test_a_key_is_created_only_if_there_is_none_that_the_site_accepts(
+    tmp_path: Path, kept: str, usage: int, key: str
+) -> None:
+    (tmp_path / "embedded.key").write_text(kept)
+    answers = {"/healthz": [200], "/api/v1/usage": [usage], "/api/v1/sessions": [200]}
+    assert _told_by_a_stand_in(tmp_path, answers) == "served\n"
+    assert (tmp_path / "embedded.key").read_text() == key
+    assert (tmp_path / "created").exists() == (key == "mem_new")
 
 
 @pytest.mark.slow

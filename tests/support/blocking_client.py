@@ -15,6 +15,7 @@ CHANGES = {
     r"^import asyncio\nimport os$": "import os\nimport time",
     r"\bAsyncIterator, Iterable\b": "Iterable, Iterator",
     r"\basyncio\.sleep\b": "time.sleep",
+    r"\basyncio\.to_thread\(([\w.]+)\)": r"\1()",
     r"\b__aenter__\b": "__enter__",
     r"\b__aexit__\b": "__exit__",
     r"\baclose\b": "close",

@@ -23,14 +23,15 @@ class AsyncClient:
     Args:
         url: of the site; by default MEMORY_URL of the environment, else http://localhost:8000.
         key: an API key; by default MEMORY_KEY of the environment.
-        embedded: run a site on this machine instead, and wait until it serves. The value is the folder for its data;
-            True is DATA_DIR of the environment, else `.data`. The last client that closes or ends stops the site.
+        embedded: run a site on this machine instead. The first call starts it, and waits until it serves. The value is
+            the folder for its data; True is DATA_DIR of the environment, else `.data`. The last client that closes or
+            ends stops the site.
         attempts: of a call that comes to nothing.
         timeout: seconds that an answer may take.
         http: an HTTP client of the caller's, who closes it; its settings stay.
 
     Raises:
-        CannotStart: the embedded site does not start.
+        CannotStart: `embedded` needs the server, which is not installed.
     """
 
     def __init__(
@@ -49,10 +50,9 @@ class AsyncClient:
 
             folder = (os.environ.get("DATA_DIR") or ".data") if embedded is True else embedded
             self._site = Site(Path(folder))
-            url, key = self._site.url, self._site.key
-        site = url or os.environ.get("MEMORY_URL") or "http://localhost:8000"
-        self._base = f"{site.rstrip('/')}/api/v1/"
-        self._headers = {"Authorization": f"Bearer {key or os.environ['MEMORY_KEY']}"}
+        else:
+            self._url = url or os.environ.get("MEMORY_URL") or "http://localhost:8000"
+            self._key = key or os.environ["MEMORY_KEY"]
         self._attempts = attempts
         # No proxy of the environment reaches this machine.
         self._http = http or httpx2.AsyncClient(timeout=timeout, trust_env=not embedded)
@@ -69,7 +69,7 @@ class AsyncClient:
         if self._is_ours:
             await self._http.aclose()
         if self._site:
-            self._site.close()
+            await asyncio.to_thread(self._site.close)
 
     async def call(self, method: str, path: str, *, repeatable: bool | None = None, **sent: Any) -> Any:
         """Call an operation of the REST interface.
@@ -86,6 +86,7 @@ class AsyncClient:
         Raises:
             Refused: the platform says no.
             Unreachable: no answer came.
+            CannotStart: the embedded site does not start.
         """
         repeatable = method == "GET" if repeatable is None else repeatable
         sent = {kind: _without_none(fields) for kind, fields in sent.items()}
@@ -96,7 +97,7 @@ class AsyncClient:
                 break
             await asyncio.sleep(pause)
         if response is None:
-            raise Unreachable(f"{method} {self._base}{path}: {trouble!r}") from trouble
+            raise Unreachable(f"{method} {path}: {trouble!r}") from trouble
         if not response.is_success:
             raise Refused.by(response)
         return _content(response)
@@ -104,10 +105,18 @@ class AsyncClient:
     async def _ask(
         self, method: str, path: str, sent: dict[str, Any]
     ) -> tuple[httpx2.Response | None, Exception | None]:
+        url, key = await self._address()
+        headers = {"Authorization": f"Bearer {key}"}
         try:
-            return await self._http.request(method, self._base + path, headers=self._headers, **sent), None
+            return await self._http.request(method, f"{url.rstrip('/')}/api/v1/{path}", headers=headers, **sent), None
         except httpx2.RequestError as error:
             return None, error
+
+    async def _address(self) -> tuple[str, str]:
+        """Return the site's URL and key. An embedded site is started unless it runs; its port changes each time."""
+        if self._site:
+            return await asyncio.to_thread(self._site.address)
+        return self._url, self._key
 
 
 class AsyncMemory:

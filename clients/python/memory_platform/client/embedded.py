@@ -12,8 +12,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import weakref
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +28,7 @@ from memory_platform.client.errors import CannotStart
 SERVER = "memoryproject"
 USERS, SITE, KEY, LOG = "embedded.users", "embedded.site", "embedded.key", "embedded.log"
 LOOK = 0.2  # seconds between two looks
+START_SECONDS = 300  # that a start may take
 _private = partial(os.open, mode=0o600)  # opens files that only this account can read
 _keepers: dict[Path, "subprocess.Popen[bytes]"] = {}  # started by this process
 
@@ -37,7 +40,7 @@ class Site:
         folder: with the data; created if it is missing.
 
     Raises:
-        CannotStart: the server is not installed, or ends before it serves.
+        CannotStart: the server is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,36 +49,58 @@ class Site:
                 "embedded=True needs the server, which is not installed. In a clone of its repository, run "
                 "pip install '.[embedded,embeddings]'."
             )
-        folder = folder.resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        users = (folder / USERS).open("a")
-        try:
-            fcntl.flock(users, fcntl.LOCK_SH)  # waits until a site that is being stopped has ended
-            self.url, self.key = _address(folder), (folder / KEY).read_text()
-        except BaseException:
-            users.close()
-            raise
-        self.close = weakref.finalize(self, _leave, users, folder, os.getpid())  # called at exit at the latest
+        self._folder = folder.resolve()
+        self._turn = threading.Lock()
+        self._end: weakref.finalize[..., Site] | None = None  # called at exit at the latest
+
+    def address(self) -> tuple[str, str]:
+        """Return the URL and the key of the site, which is started unless it runs.
+
+        Raises:
+            CannotStart: it ends before it serves, or doesn't serve in time.
+        """
+        with self._turn:
+            if self._end:
+                return _address(self._folder)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            users = (self._folder / USERS).open("a")
+            try:
+                fcntl.flock(users, fcntl.LOCK_SH)  # waits until a site that is being stopped has ended
+                address = _address(self._folder)
+            except BaseException:
+                users.close()
+                raise
+            self._end = weakref.finalize(self, _leave, users, self._folder, os.getpid())
+            return address
+
+    def close(self) -> None:
+        """Stop the site, unless others use it."""
+        if self._end:
+            self._end()
+            self._end = None
 
 
-def _address(folder: Path) -> str:
-    """Return the address of the folder's site, which is started unless it runs."""
-    while True:
+def _address(folder: Path) -> tuple[str, str]:
+    """Return the URL and the key of the folder's site, which is started unless it runs."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
         with (folder / SITE).open("a+") as site:
             if _locked(site):
-                _start(folder, site)
+                _start(folder, site, deadline)
             site.seek(0)
             if text := site.read():
-                return str(json.loads(text)["url"])
-        time.sleep(LOOK)  # another process is starting it
+                return str(json.loads(text)["url"]), (folder / KEY).read_text()
+        time.sleep(LOOK)  # another process is starting it, or it is ending
+    raise CannotStart(f"The site did not start within {START_SECONDS} s; see {folder / LOG}.")
 
 
-def _start(folder: Path, site: IO[str]) -> None:
-    """Start a keeper, and wait until the site serves.
+def _start(folder: Path, site: IO[str], deadline: float) -> None:
+    """Start a keeper, and wait until the site serves. Stop the keeper at the deadline.
 
     Args:
         folder: of the site.
         site: the file for the address, locked; the keeper holds the lock as long as it lives.
+        deadline: by the monotonic clock.
     """
     site.truncate(0)
     with open(folder / LOG, "a", opener=_private) as log:
@@ -92,6 +117,8 @@ def _start(folder: Path, site: IO[str]) -> None:
     while not os.fstat(site.fileno()).st_size:
         if keeper.poll() is not None:
             raise CannotStart(_last_line(folder / LOG))
+        if time.monotonic() > deadline:
+            return keeper.terminate()
         time.sleep(LOOK)
 
 
@@ -159,7 +186,8 @@ def keep(folder: Path, site: IO[str]) -> int:
         except KeyboardInterrupt:
             pass
         finally:
-            run.send_signal(signal.SIGINT)
+            site.truncate(0)  # the address is no longer valid
+            run.terminate()
             status = run.wait()
     return status
 
@@ -172,25 +200,26 @@ def _free_port() -> int:
 def _serves(url: str, run: "subprocess.Popen[bytes]") -> bool:
     """Wait until the site serves; return False if it ends before."""
     while run.poll() is None:
-        try:
+        with suppress(httpx2.RequestError):
             if httpx2.get(f"{url}/healthz", trust_env=False).is_success:
                 return True
-        except httpx2.RequestError:
-            time.sleep(LOOK)
+        time.sleep(LOOK)
     return False
 
 
 def _ensure_key(folder: Path, url: str, environment: dict[str, str]) -> None:
-    """Create an API key, unless the folder has one that is valid."""
+    """Create an API key, unless the folder has one that the site doesn't refuse."""
     path = folder / KEY
-    if path.exists():
-        known = {"Authorization": f"Bearer {path.read_text()}"}
-        if httpx2.get(f"{url}/api/v1/usage", headers=known, trust_env=False).is_success:
+    if path.exists() and (key := path.read_text()):
+        known = {"Authorization": f"Bearer {key}"}
+        if httpx2.get(f"{url}/api/v1/usage", headers=known, trust_env=False).status_code != httpx2.codes.UNAUTHORIZED:
             return
     command = [sys.executable, "-m", SERVER, "create_api_key", "embedded", "--scope", "admin"]
     printed = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    with open(path, "w", opener=_private) as file:
+    whole = path.with_name(f"{KEY}.new")
+    with open(whole, "w", opener=_private) as file:
         file.write(printed.stdout.split()[-1])
+    whole.replace(path)
 
 
 if __name__ == "__main__":
