@@ -7,7 +7,6 @@ delivery twice, with the same `webhook-id`.
 """
 
 import json
-import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +19,7 @@ from memoryproject.signed_post import NotReceived, post
 from moments_app.models import WebhookDelivery
 from moments_app.models.webhook import Occasion
 from sessions_app.models import Event, Session, UserProfile
-from sessions_app.wake import IDLE, Bell
+from sessions_app.wake import IDLE, Bell, Waker
 
 SENDERS = 4  # receivers that are posted to at once
 AWAY = 5.0  # seconds before the next look when the database doesn't answer
@@ -98,13 +97,13 @@ def send(delivery: WebhookDelivery) -> None:
 
 def serve(ending: threading.Event) -> None:
     """Send until asked to end."""
-    free, (ended, ends) = threading.Semaphore(SENDERS), os.pipe()
-    bell = Bell(ended)  # the next delivery to a receiver is due when the last one has ended
+    free, ended = threading.Semaphore(SENDERS), Waker()
+    bell = Bell(ended.reading)  # the next delivery to a receiver is due when the last one has ended
     while not ending.is_set():
         free.acquire()
         is_sending = False
         try:
-            is_sending = _begin_next(free, ends)
+            is_sending = _begin_next(free, ended)
             if not is_sending:
                 bell.wait(WebhookDelivery.objects.next_due(within=IDLE))
         except Exception as error:
@@ -117,16 +116,16 @@ def serve(ending: threading.Event) -> None:
     connection.close()
 
 
-def _begin_next(free: threading.Semaphore, ends: int) -> bool:
+def _begin_next(free: threading.Semaphore, ended: Waker) -> bool:
     """Send the delivery that has been due longest, in a thread; return False if none is due."""
     delivery = WebhookDelivery.objects.take_next()
     if delivery is None:
         return False
-    threading.Thread(target=_send_beside, args=[delivery, free, ends], name="webhook", daemon=True).start()
+    threading.Thread(target=_send_beside, args=[delivery, free, ended], name="webhook", daemon=True).start()
     return True
 
 
-def _send_beside(delivery: WebhookDelivery, free: threading.Semaphore, ends: int) -> None:
+def _send_beside(delivery: WebhookDelivery, free: threading.Semaphore, ended: Waker) -> None:
     """Send in a thread of its own; what fails otherwise than at the receiver is sent again after its lease."""
     try:
         send(delivery)
@@ -135,4 +134,4 @@ def _send_beside(delivery: WebhookDelivery, free: threading.Semaphore, ends: int
     finally:
         connection.close()
         free.release()
-        os.write(ends, b"!")
+        ended.wake()

@@ -6,6 +6,7 @@ notification that is lost delays a job by `IDLE` at most: then each worker looks
 
 import os
 import select
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
@@ -45,6 +46,19 @@ def _notify(_notes: list[None]) -> None:
 
 
 _behind = WriteBehind("wake", _notify, soon=True)
+
+
+class Waker:
+    """Wakes a `Bell` from other threads of this process. They never wait for it."""
+
+    def __init__(self) -> None:
+        self.reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
+
+    def wake(self) -> None:
+        """Wake the bell."""
+        with suppress(BlockingIOError):  # the pipe is full, which wakes it, too
+            os.write(self._writing, b"!")
 
 
 class Bell:

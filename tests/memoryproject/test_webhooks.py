@@ -17,11 +17,13 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from memoryproject import webhooks
 from memoryproject.conf import WebhookSettings
 from memoryproject.signed_post import NotReceived, post
 from memoryproject.webhooks import SENDERS, send, serve
 from moments_app.models import Circuit, Job, WebhookDelivery, WebhookEndpoint
 from moments_app.models.webhook import KEPT_TRYING, LEASE, Occasion
+from sessions_app import wake
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -31,7 +33,7 @@ from tests.support.operator import operator
 from tests.support.pages import list_url, page
 from tests.support.receiver import Receiver
 from tests.support.transcript import talk
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -222,9 +224,11 @@ def test_a_sender_that_died_is_followed_by_another(webhook: WebhookEndpoint, rec
 
 
 @pytest.fixture
-def _polling(settings: Settings) -> None:
-    """Let the thread look often: a test sends no notifications."""
-    settings.JOBS = settings.JOBS.model_copy(update={"poll_seconds": 0.1})
+def _woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send notifications as a command does, and don't look without being woken."""
+    monkeypatch.setattr(wake, "sends_from_thread", lambda: False)
+    monkeypatch.setattr(webhooks, "IDLE", 10 * TIMEOUT)
+    monkeypatch.setattr("moments_app.models.webhook.LEASE", timedelta(days=1))
 
 
 @contextmanager
@@ -238,17 +242,21 @@ def serving() -> Iterator[None]:
         wait_until(lambda: not WebhookDelivery.objects.waiting().exists())
     finally:
         ending.set()
+        wake.wake_workers()
         thread.join()
 
 
-@pytest.mark.usefixtures("_polling")
-def test_the_thread_beside_the_watch_sends(webhook: WebhookEndpoint, receiver: Receiver) -> None:
-    happen()
+@pytest.mark.usefixtures("_woken")
+def test_the_thread_beside_the_watch_is_woken_by_what_is_to_be_sent(
+    webhook: WebhookEndpoint, receiver: Receiver
+) -> None:
     with serving():
-        wait_until(lambda: bool(receiver.bodies))
+        for number in range(3):
+            happen()
+            wait_until(lambda number=number: len(receiver.bodies) > number)
 
 
-@pytest.mark.usefixtures("_polling")
+@pytest.mark.usefixtures("_woken")
 def test_a_slow_receiver_gets_one_at_a_time_and_holds_nobody_else_up(
     webhook: WebhookEndpoint, receiver: Receiver
 ) -> None:

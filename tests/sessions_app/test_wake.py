@@ -17,7 +17,7 @@ from moments_app.models import Job
 from sessions_app import wake
 from sessions_app.models import UserProfile
 from sessions_app.transcript.append import append
-from sessions_app.wake import Bell, wake_workers
+from sessions_app.wake import Bell, Waker, wake_workers
 from tests.support.concurrency import at_once
 from tests.support.transcript import turns
 from tests.support.waiting import wait_until
@@ -120,6 +120,15 @@ def test_an_idle_worker_knows_when_the_next_job_is_due(ada: UserProfile) -> None
     job(ada, run_after=timezone.now() + timedelta(seconds=20))
     assert 10 < Job.objects.next_due(within=30) <= 20
     assert Job.objects.next_due(within=5) == 5
+
+
+def test_threads_wake_it_without_waiting_however_often_they_do() -> None:
+    waker = Waker()
+    bell = Bell(waker.reading)
+    bell.wait(LONG)
+    for _ in range(100_000):  # more bytes than a pipe holds
+        waker.wake()
+    bell.wait(LONG)
 
 
 def test_a_signal_ends_a_wait() -> None:
