@@ -291,15 +291,11 @@ SPECTACULAR_SETTINGS = {
     ],
 }
 
-# The queue redelivers an unacknowledged task after this long. A process limits its own work to much less.
-QUEUE_RETRY_SECONDS = 3700
-JOB_SECONDS = QUEUE_RETRY_SECONDS - 100  # that a job or a task may take
+JOB_SECONDS = 3600  # that a job or a task may take
 Q_CLUSTER = {
     "name": "memory",
     "broker_class": "moments_app.jobs.scheduled.JobBroker",
-    "timeout": JOB_SECONDS,
-    "retry": QUEUE_RETRY_SECONDS,
-    "save_limit": -1,  # successes aren't saved, because the Job row is the record; failures are always saved
+    "timeout": 1,  # of workers that don't run here; without it, django-q2 warns at each start
     "catch_up": False,
     "label": "Queue",
     "log_level": CONF.log_level,

@@ -52,7 +52,7 @@ class CannotChange(Refusal):
 SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # whom a job is about: a person, or a shard by its negative key
 # The loop over processes has the index of each read from the last subject on: as quick however much waits. What it
 # finds gives way to a more urgent job of the same subject: while one is always running, that would never have its turn.
-NEXT_SQL = """
+NEXT_SQL = f"""
 WITH job AS NOT MATERIALIZED (SELECT *, COALESCE(user_id, stream_id * -1, 0) AS subject FROM moments_app_job)
 SELECT COALESCE((
     SELECT job.id FROM job
@@ -65,12 +65,12 @@ SELECT COALESCE((
     AND job.run_after <= statement_timestamp() AND job.subject > %(after)s
     AND NOT EXISTS (
         SELECT FROM job other
-        WHERE other.status = 'processing' AND other.subject = job.subject AND other.process <> 'run_task'
+        WHERE other.status = 'processing' AND other.subject = job.subject AND other.process <> '{TASK}'
             AND other.heartbeat_at >= statement_timestamp() - make_interval(secs => %(stale)s)
     )
     ORDER BY job.subject, job.run_after, job.id LIMIT 1
 ) due ORDER BY due.subject, due.run_after, due.id LIMIT 1
-"""
+"""  # noqa: S608
 
 COMPLETE_SQL = """
 UPDATE moments_app_job job
