@@ -170,7 +170,9 @@ def _stop_database(folder: Path) -> None:
     from django.db import connection
 
     from memoryproject.embedded import server
+    from sessions_app.write_behind import stop_all
 
+    stop_all()  # at exit, it would start the database again
     connection.close()
     server.stop(folder.resolve() / "postgres")
 

@@ -25,6 +25,7 @@ from benchmarks.measures import content_words, fill_budget, same_beginning, stan
 from benchmarks.stored import StoredConversation
 from tests.support.folders import data_folder, migrated
 from tests.support.openai_server import OpenAIServer
+from tests.support.running import of_folder
 from tests.support.waiting import wait_until
 
 SMALL = """
@@ -50,6 +51,18 @@ def small(name):
 seed.PEOPLE = 20
 run.importlib = SimpleNamespace(import_module=small)
 raise SystemExit(run.main([]))
+"""
+
+# What is noted is written at the exit of the process, long after the end of the site.
+NOTED = """
+import os
+from benchmarks.site import Site
+from sessions_app import wake, write_behind
+
+write_behind.SOON = 3_600
+with Site():
+    wake._behind.note(None)
+    print(os.environ["DATA_DIR"])
 """
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -92,6 +105,13 @@ def test_each_measures_the_platform_beside_raw_statements(run: Run) -> None:
         "Read a moment over MCP",
     ):
         assert title in done.stdout
+
+
+@pytest.mark.slow(seconds=15)
+def test_a_site_leaves_no_database_running(run: Run) -> None:
+    done = run(NOTED)
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert of_folder(Path(done.stdout.strip())) == []
 
 
 @pytest.mark.slow
