@@ -19,7 +19,7 @@ from memoryproject.signed_post import NotReceived, post
 from moments_app.models import WebhookDelivery
 from moments_app.models.webhook import Occasion
 from sessions_app.models import Event, Session, UserProfile
-from sessions_app.wake import IDLE, Bell, Waker
+from sessions_app.wake import IDLE, Bell, Channel, Waker
 
 SENDERS = 4  # receivers that are posted to at once
 AWAY = 5.0  # seconds before the next look when the database doesn't answer
@@ -98,7 +98,8 @@ def send(delivery: WebhookDelivery) -> None:
 def serve(ending: threading.Event) -> None:
     """Send until asked to end."""
     free, ended = threading.Semaphore(SENDERS), Waker()
-    bell = Bell(ended.reading)  # the next delivery to a receiver is due when the last one has ended
+    # The next delivery to a receiver is due when the last one has ended.
+    bell = Bell(Channel.WEBHOOKS, interrupt=ended.reading)
     while not ending.is_set():
         free.acquire()
         is_sending = False

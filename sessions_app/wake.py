@@ -1,4 +1,4 @@
-"""Notifications that wake idle workers when a job may be due.
+"""Notifications that wake idle workers when a job may be due, and the sender of webhooks when one is.
 
 They are sent after the commit, because NOTIFY takes a lock of the whole server until its transaction commits. A
 notification that is lost delays a job by `IDLE` at most: then each worker looks by itself.
@@ -7,6 +7,8 @@ notification that is lost delays a job by `IDLE` at most: then each worker looks
 import os
 import select
 from contextlib import suppress
+from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -16,15 +18,25 @@ from psycopg import Connection, Notify
 from sessions_app.write_behind import WriteBehind
 
 IDLE = 30.0  # most seconds between two looks of an idle worker
-CHANNEL = "memory_jobs"
-# A crash of the server loses at most the notification, so its commit doesn't wait for the disk.
-NOTIFY = f"SET LOCAL synchronous_commit TO off; NOTIFY {CHANNEL}"
+
+
+class Channel(StrEnum):
+    """Whom a notification wakes."""
+
+    JOBS = "memory_jobs"  # workers
+    TASKS = "memory_tasks"  # those that run schedules and other tasks
+    WEBHOOKS = "memory_webhooks"  # the sender of webhooks
+
+
+def wake(channel: Channel) -> None:
+    """Wake who listens on a channel when this transaction has committed."""
+    if not any(_SENDS[channel] in hook for hook in connection.run_on_commit):
+        transaction.on_commit(_SENDS[channel])
 
 
 def wake_workers() -> None:
     """Wake idle workers when this transaction has committed."""
-    if not any(_send in hook for hook in connection.run_on_commit):
-        transaction.on_commit(_send)
+    wake(Channel.JOBS)
 
 
 def sends_from_thread() -> bool:
@@ -32,19 +44,22 @@ def sends_from_thread() -> bool:
     return bool(settings.PROCESS == "web")
 
 
-def _send() -> None:
+def _send(channel: Channel) -> None:
     if sends_from_thread():
-        _behind.note(None)
+        _behind.note(channel)
     else:
         with transaction.atomic():
-            _notify([])
+            _notify([channel])
 
 
-def _notify(_notes: list[None]) -> None:
+def _notify(channels: list[Channel]) -> None:
+    # A crash of the server loses at most the notification, so its commit doesn't wait for the disk.
+    statements = ["SET LOCAL synchronous_commit TO off", *(f"NOTIFY {channel}" for channel in dict.fromkeys(channels))]
     with connection.cursor() as cursor:
-        cursor.execute(NOTIFY)
+        cursor.execute("; ".join(statements))
 
 
+_SENDS = {channel: partial(_send, channel) for channel in Channel}
 _behind = WriteBehind("wake", _notify, soon=True)
 
 
@@ -65,11 +80,12 @@ class Bell:
     """Wakes this process when a notification arrives on its database connection.
 
     Args:
+        channels: Those of the notifications.
         interrupt: A file descriptor that also wakes it, as soon as it can be read.
     """
 
-    def __init__(self, interrupt: int | None = None) -> None:
-        self._interrupt = interrupt
+    def __init__(self, *channels: Channel, interrupt: int | None = None) -> None:
+        self._channels, self._interrupt = channels, interrupt
         self._listening: Connection[Any] | None = None
         self._has_rung = False
 
@@ -89,7 +105,7 @@ class Bell:
 
     def _listen(self) -> Connection[Any]:
         with connection.cursor() as cursor:
-            cursor.execute(f"LISTEN {CHANNEL}")
+            cursor.execute("; ".join(f"LISTEN {channel}" for channel in self._channels))
         listening: Connection[Any] = connection.connection
         listening.add_notify_handler(self._ring)  # called for a notification that comes with the result of a statement
         return listening

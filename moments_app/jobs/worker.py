@@ -35,7 +35,7 @@ from moments_app.jobs.scheduled import next_schedule
 from moments_app.jobs.whereabouts import this_process
 from moments_app.models import Circuit, Job
 from sessions_app.trace import HEADER, continued
-from sessions_app.wake import IDLE, Bell
+from sessions_app.wake import IDLE, Bell, Channel
 
 RECOVERY = 5.0  # seconds between two looks of the watchdog for jobs that nobody works on, and at the schedules
 PROBES = 1.0  # seconds between two looks at open circuits
@@ -72,6 +72,8 @@ class Worker:
 
     def __init__(self, lanes: list[Lane]) -> None:
         self._runs_schedules = Lane.SCHEDULED in lanes
+        self._channels = [Channel.JOBS] if lanes != [Lane.SCHEDULED] else []
+        self._channels += [Channel.TASKS] if self._runs_schedules else []
         self._processes: dict[Lane, list[str]] = {lane: names_in(lane) for lane in lanes if lane != Lane.SCHEDULED}
         self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # whose job was taken last
         self._name = this_process()
@@ -84,7 +86,7 @@ class Worker:
         signal.signal(signal.SIGALRM, self._alarm)
         with signals_as_bytes() as signals:
             try:
-                self._work_off(Bell(signals))
+                self._work_off(Bell(*self._channels, interrupt=signals))
             except Stopped:
                 return
             finally:
@@ -162,7 +164,7 @@ def keep_time(ending: threading.Event) -> None:
     It looks every `RECOVERY` seconds while there are notifications, otherwise every `IDLE` seconds and at the next
     schedule.
     """
-    bell = Bell()
+    bell = Bell(Channel.JOBS)
     while not ending.is_set():
         looked_at = time.monotonic()
         scheduler()  # logs its errors itself

@@ -27,7 +27,7 @@ from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.models.daily_limit import Kind, Subject
 from sessions_app.refusals import Refusal
 from sessions_app.trace import LONGEST, traceparent
-from sessions_app.wake import wake_workers
+from sessions_app.wake import Channel, wake, wake_workers
 
 if TYPE_CHECKING:
     from moments_app.engines.grounding import LeftOut
@@ -100,6 +100,10 @@ class JobQuerySet(models.QuerySet["Job"]):
         if changed and may_be_due and fields.get("status") != Job.Status.PROCESSING:
             wake_workers()
         return changed
+
+    def update_silently(self, **fields: Any) -> int:
+        """Update the rows, and wake nobody."""
+        return super().update(**fields)
 
     def for_user(self, user: UserProfile | None) -> Self:
         """Keep the jobs about this person; for nobody none, not those that are about nobody."""
@@ -274,7 +278,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         while not insert_unless_there(job):
             if found := self.open().filter(process=TASK, task=name, user_id=user_id).first():
                 return found
-        wake_workers()
+        wake(Channel.TASKS)
         return job
 
     def request_each(
@@ -648,13 +652,11 @@ class Job(models.Model):
 
     def is_claimed(self) -> bool:
         """Lock the row and tell whether this run still holds the job; another may have taken it over."""
-        return Job.objects.select_for_update().filter(pk=self.pk, **self._claim()).exists()
+        return self._claimed().select_for_update().exists()
 
     def beat(self, done: int, total: int) -> None:
         """Note that the run is alive and how far it is."""
-        Job.objects.filter(pk=self.pk, **self._claim()).update(
-            heartbeat_at=Now(), progress_done=done, progress_total=total
-        )
+        self._claimed().update(heartbeat_at=Now(), progress_done=done, progress_total=total)
 
     def complete(self, result: dict[str, Any]) -> None:
         """End the job with what it made, and the sentences that were left out of the answers to its calls."""
@@ -770,8 +772,15 @@ class Job(models.Model):
         self._update(status=Job.Status.QUEUED, held_by=held_by, held_since=since, **fields)
 
     def _end(self, status: "Job.Status", **fields: Any) -> bool:
-        return self._update(status=status, finished_at=Now(), **fields)
+        rows = self._claimed()
+        # The end of a task makes no job due: others of the same person don't wait for it.
+        end = rows.update_silently if self.process == TASK else rows.update
+        return end(status=status, finished_at=Now(), **fields) == 1
 
     def _update(self, **fields: Any) -> bool:
         """Change the row; return False when the claim is lost."""
-        return Job.objects.filter(pk=self.pk, **self._claim()).update(**fields) == 1
+        return self._claimed().update(**fields) == 1
+
+    def _claimed(self) -> JobQuerySet:
+        """Return the row while this run holds the claim."""
+        return Job.objects.filter(pk=self.pk, **self._claim())

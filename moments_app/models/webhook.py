@@ -25,7 +25,7 @@ from sessions_app.clock import database_now
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.sealed import seal, unseal
-from sessions_app.wake import wake_workers
+from sessions_app.wake import Channel, wake
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -149,7 +149,7 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         both = [(endpoint, event) for endpoint in endpoints for event in told if event.type in endpoint.events]
         if both:
             self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint, event in both])
-            wake_workers()
+            wake(Channel.WEBHOOKS)
 
     def waiting(self) -> Self:
         """Keep those that are to be sent some time."""
@@ -257,7 +257,7 @@ class WebhookDelivery(models.Model):
         self.sent_at, self.attempts = None, 0
         self.save(update_fields=["queued_at", "due_at", "sent_at", "attempts"])
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(waits_until=None)
-        wake_workers()
+        wake(Channel.WEBHOOKS)
 
 
 def pause_after(failures: int) -> timedelta:

@@ -242,7 +242,7 @@ def serving() -> Iterator[None]:
         wait_until(lambda: not WebhookDelivery.objects.waiting().exists())
     finally:
         ending.set()
-        wake.wake_workers()
+        wake.wake(wake.Channel.WEBHOOKS)
         thread.join()
 
 

@@ -17,7 +17,7 @@ from moments_app.models import Job
 from sessions_app import wake
 from sessions_app.models import UserProfile
 from sessions_app.transcript.append import append
-from sessions_app.wake import Bell, Waker, wake_workers
+from sessions_app.wake import Bell, Channel, Waker, wake_workers
 from tests.support.concurrency import at_once
 from tests.support.transcript import turns
 from tests.support.waiting import wait_until
@@ -34,13 +34,13 @@ def _really_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def listening() -> Iterator[threading.Event]:
+def listening(channel: Channel = Channel.JOBS) -> Iterator[threading.Event]:
     """Wait for a notification in a thread; yield the event that it has come."""
     woken, ready = threading.Event(), threading.Event()
     reading, writing = os.pipe()
 
     def wait() -> None:
-        bell = Bell(reading)
+        bell = Bell(channel, interrupt=reading)
         bell.wait(LONG)  # returns at once: it listens from now on
         ready.set()
         bell.wait(LONG)
@@ -115,6 +115,17 @@ def test_what_makes_no_job_due_wakes_no_worker(ada: UserProfile) -> None:
         assert not woken.wait(0.5)
 
 
+@pytest.mark.slow
+def test_a_task_wakes_those_alone_that_run_tasks_and_its_end_nobody(ada: UserProfile) -> None:
+    with listening() as woken, listening(Channel.TASKS) as tasks_woken:
+        task = Job.objects.request_task("prune", "some.function", requested_by="test")
+        wait_until(tasks_woken.is_set)
+        taken = Job.objects.take_task()
+        assert taken == task
+        taken.complete({})
+        assert not woken.wait(0.5)
+
+
 def test_an_idle_worker_knows_when_the_next_job_is_due(ada: UserProfile) -> None:
     assert Job.objects.next_due(within=30) == 30
     job(ada, run_after=timezone.now() + timedelta(seconds=20))
@@ -124,7 +135,7 @@ def test_an_idle_worker_knows_when_the_next_job_is_due(ada: UserProfile) -> None
 
 def test_threads_wake_it_without_waiting_however_often_they_do() -> None:
     waker = Waker()
-    bell = Bell(waker.reading)
+    bell = Bell(Channel.JOBS, interrupt=waker.reading)
     bell.wait(LONG)
     for _ in range(100_000):  # more bytes than a pipe holds
         waker.wake()
@@ -135,7 +146,7 @@ def test_a_signal_ends_a_wait() -> None:
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
         with signals_as_bytes() as signals:
-            bell = Bell(signals)
+            bell = Bell(Channel.JOBS, interrupt=signals)
             bell.wait(LONG)
             os.kill(os.getpid(), signal.SIGUSR1)
             bell.wait(LONG)
@@ -153,14 +164,14 @@ def test_a_web_process_sends_one_notification_for_several_requests(
         for person in (ada, bo):
             ask(person)
         assert not woken.is_set()
-        assert wake._behind.waiting()[-2:] == [None, None]
+        assert wake._behind.waiting()[-2:] == [Channel.JOBS, Channel.JOBS]
         wake._behind.flush()
         wait_until(woken.is_set)
 
 
 def test_a_notification_that_comes_during_a_look_is_not_lost(ada: UserProfile) -> None:
     with signals_as_bytes() as signals:
-        bell = Bell(signals)
+        bell = Bell(Channel.JOBS, interrupt=signals)
         bell.wait(LONG)
         at_once(lambda _: ask(ada), 1)
         Job.objects.next_due(within=1)  # a statement, with whose result the notification comes
@@ -170,7 +181,7 @@ def test_a_notification_that_comes_during_a_look_is_not_lost(ada: UserProfile) -
 def test_behind_a_pooler_nothing_listens(settings: Settings) -> None:
     settings.JOBS = settings.JOBS.model_copy(update={"poll_seconds": 0.01})
     with signals_as_bytes() as signals:
-        Bell(signals).wait(LONG)
+        Bell(Channel.JOBS, interrupt=signals).wait(LONG)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_listening_channels()")
         assert cursor.fetchall() == []
