@@ -17,7 +17,6 @@ from django_q.models import Schedule
 from memoryproject.clocks import put_times_back
 from memoryproject.vacuum import vacuum
 from moments_app.jobs.process import Timing, processes
-from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.scheduled import adopt_entries
 from moments_app.models import Job
 from moments_app.models.job import TASK
@@ -66,7 +65,6 @@ class Scheduled:
 def schedules() -> dict[str, Scheduled]:
     """Return all that runs by itself, by name."""
     found = [
-        Scheduled("recover_jobs", recover_jobs, Timing(minutes=1)),
         Scheduled("index_words", index_words, Timing(minutes=1)),
         Scheduled("compact_sessions", compact_sessions, Timing(minutes=CHECKED_EVERY // timedelta(minutes=1))),
         Scheduled("prune_receipts", prune_receipts, Timing(minutes=60)),
@@ -150,7 +148,9 @@ def register_schedules(**_: Any) -> None:
         }
         row, _created = Schedule.objects.update_or_create(name=scheduled.name, defaults=fields)
         _correct_next_run(row, timing)
-    Schedule.objects.filter(func=RUN_TASK).exclude(name__in=known).delete()
+    gone = Schedule.objects.filter(func=RUN_TASK).exclude(name__in=known)
+    Job.objects.filter(process=TASK, task__in=gone.values("name")).delete()
+    gone.delete()
     adopt_archive_tasks()
 
 

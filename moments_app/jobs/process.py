@@ -223,7 +223,7 @@ class Process(ABC, Generic[Input, Answer]):
     def failed(self, job: Job, error: str) -> None:
         """Give up what was begun when an attempt came to nothing, before the job is put back or failed."""
 
-    def recover(self, *, dry_run: bool) -> int:
+    def recover(self) -> int:
         """Begin again what was begun and has no job; return how often."""
         return 0
 

@@ -27,26 +27,21 @@ class Recovered:
     given_up: int = 0
     begun_again: int = 0
 
-    def __str__(self) -> str:
-        return f"taken over: {self.taken_over}, given up: {self.given_up}, restarted: {self.begun_again}"
-
 
 @transaction.atomic
-def recover_jobs(*, dry_run: bool = False, idle: str = "") -> Recovered:
+def recover_jobs(*, idle: str = "") -> Recovered:
     """Find jobs that nobody works on and put them back.
 
     Args:
-        dry_run: only count.
         idle: the name of a worker that works on nothing: what it seems to run it has lost, with its connection.
     """
     gone = [name for name in Job.objects.workers() if name == idle or is_gone(name)]
     stale = list(Job.objects.stale(gone).select_for_update(skip_locked=True))
     dead = [job for job in stale if job.attempts >= settings.JOBS.max_attempts]
     alive = [job for job in stale if job.attempts < settings.JOBS.max_attempts]
-    begun_again = sum(process.recover(dry_run=dry_run) for process in processes())
-    if not dry_run:
-        for job in dead:
-            job.fail(f"The worker crashed or stopped responding {job.attempts} times.")
-        for job in alive:
-            job.release()
+    begun_again = sum(process.recover() for process in processes())
+    for job in dead:
+        job.fail(f"The worker crashed or stopped responding {job.attempts} times.")
+    for job in alive:
+        job.release()
     return Recovered(len(alive), len(dead), begun_again)

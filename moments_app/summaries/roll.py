@@ -176,10 +176,10 @@ class RollSummary(Process[SummaryInput, Rolled]):
             for summary in Summary.objects.for_session(job.session).processing():
                 summary.fail(error)
 
-    def recover(self, *, dry_run: bool) -> int:
+    def recover(self) -> int:
         """Give up versions that nobody is working on, and begin new ones."""
         stuck = list(Summary.objects.stuck().select_related("session"))
-        for summary in () if dry_run else stuck:
+        for summary in stuck:
             summary.fail("Nobody was working on it.")
             begin(summary.session, _last_end_of_round(summary.session), requested_by="recover_jobs")
         return len(stuck)

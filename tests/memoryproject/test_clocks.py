@@ -204,7 +204,7 @@ def test_row_48_a_schedule_further_off_than_an_interval_is_corrected_while_the_s
         assert len(put) == len(known)
         late = [row.name for row in Schedule.objects.all() if row.next_run > row.calculate_next_run(timezone.now())]
         assert late == []
-    assert "recover_jobs" in Event.objects.filter(type=PUT_BACK).latest("pk").payload["told"]
+    assert "count_words" in Event.objects.filter(type=PUT_BACK).latest("pk").payload["told"]
 
 
 def test_row_48_times_that_decide_over_days_are_corrected_every_night(ada: UserProfile) -> None:

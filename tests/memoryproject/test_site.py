@@ -107,7 +107,6 @@ def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transacti
     register_schedules()
     registered = dict(Schedule.objects.values_list("name", "minutes"))
     assert registered == {
-        "recover_jobs": 1,
         "count_words": 1,
         "index_words": 1,
         "compact_sessions": 30,
@@ -123,7 +122,7 @@ def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transacti
     }
     out = StringIO()
     call_command("schedules", stdout=out)
-    assert "recover_jobs: every 1 min" in out.getvalue()
+    assert "count_words: every 1 min" in out.getvalue()
     assert "retain: daily at 03:00 UTC" in out.getvalue()
 
 

@@ -201,6 +201,7 @@ def test_migrate_adopts_what_an_older_release_queued(transactional_db: None) -> 
     queue_as_before(schedules.RUN_TASK, "retain")
     queue_as_before("sessions_app.tasks.remove_archives", 5)
     Schedule.objects.create(func=schedules.RUN_TASK, name="share_alike", args="('share_alike',)")
+    Job.objects.request_task("share_alike", schedules.RUN_TASK, "share_alike", requested_by="schedule")
     Schedule.objects.filter(name="form_memories").update(func="moments_app.tasks.form_memories", args=None)
     call_command("migrate", verbosity=0)
     assert not OrmQ.objects.exists()

@@ -2,11 +2,9 @@
 
 from datetime import time, timedelta
 from decimal import Decimal
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
@@ -208,14 +206,6 @@ class TestRecovery:
         asked(talk(ada, 50))
         Job.objects.update(run_after=timezone.now() + timedelta(minutes=1))
         assert recover_jobs() == Recovered()
-        assert queued_job_ids() == []
-
-    def test_the_command_says_what_it_found(self, ada: UserProfile) -> None:
-        Job.objects.take(asked(talk(ada, 50)).job_id)
-        Job.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=5))
-        out = StringIO()
-        call_command("run_schedule", "recover_jobs", "--dry-run", stdout=out)
-        assert "taken over: 1" in out.getvalue()
         assert queued_job_ids() == []
 
     def test_row_5_work_that_waits_too_long_shows_in_readiness_and_metrics(self, ada: UserProfile, client: Any) -> None:

@@ -29,7 +29,7 @@ ROOM = 1  # query that the page leaves for what is to come
 @pytest.fixture
 def worker(transactional_db: None) -> None:
     """A schedule as a living worker leaves it."""
-    job = Job.objects.request_task("recover_jobs", RUN_TASK, "recover_jobs", requested_by="schedule")
+    job = Job.objects.request_task("count_words", RUN_TASK, "count_words", requested_by="schedule")
     run_job(job.job_id)
 
 

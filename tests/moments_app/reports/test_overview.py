@@ -117,7 +117,7 @@ def test_what_waits_runs_and_failed_is_told_apart(ada: UserProfile) -> None:
 
 
 def test_a_schedule_that_ran_tells_when_a_worker_was_there(transactional_db: None) -> None:
-    job = Job.objects.request_task("recover_jobs", RUN_TASK, "recover_jobs", requested_by="schedule")
+    job = Job.objects.request_task("count_words", RUN_TASK, "count_words", requested_by="schedule")
     assert overview.work().worker_seen_at is None
     run_job(job.job_id)
     job.refresh_from_db()
