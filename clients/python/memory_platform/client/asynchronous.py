@@ -300,6 +300,16 @@ class AsyncMemory:
         asked = {"user_id": self.user_id}
         return cast(answers.Correction, await self.client.call("DELETE", f"facts/{fact_id}", params=asked))
 
+    async def people(self, **filters: Any) -> answers.People:
+        """Return a page of the other people whom memory knows; `filters` are those of `GET users/{user_id}/people`."""
+        path = f"{self._user()}/people"
+        return cast(answers.People, await self.client.call("GET", path, params=filters))
+
+    async def person(self, key: str) -> answers.KnownPerson:
+        """Return another person whom memory knows, with a profile."""
+        path = f"{self._user()}/people/{quote(key, safe='')}"
+        return cast(answers.KnownPerson, await self.client.call("GET", path))
+
     async def profile(self) -> answers.Profile:
         """Return what is known of the person."""
         return cast(answers.Profile, await self.client.call("GET", self._user()))

@@ -298,6 +298,16 @@ class Memory:
         asked = {"user_id": self.user_id}
         return cast(answers.Correction, self.client.call("DELETE", f"facts/{fact_id}", params=asked))
 
+    def people(self, **filters: Any) -> answers.People:
+        """Return a page of the other people whom memory knows; `filters` are those of `GET users/{user_id}/people`."""
+        path = f"{self._user()}/people"
+        return cast(answers.People, self.client.call("GET", path, params=filters))
+
+    def person(self, key: str) -> answers.KnownPerson:
+        """Return another person whom memory knows, with a profile."""
+        path = f"{self._user()}/people/{quote(key, safe='')}"
+        return cast(answers.KnownPerson, self.client.call("GET", path))
+
     def profile(self) -> answers.Profile:
         """Return what is known of the person."""
         return cast(answers.Profile, self.client.call("GET", self._user()))
