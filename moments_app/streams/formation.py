@@ -22,6 +22,7 @@ from moments_app.models.atom import content_hash
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import belonging_to
 from moments_app.streams.known import Known
+from moments_app.streams.other_speakers import other_speakers, told_of_themselves
 from moments_app.streams.timeline import end_by
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns.engine_input import engine_turn
@@ -159,6 +160,7 @@ def _request(
         turns=[engine_turn(turn, most, session.user.zone, index=turn.sequence) for turn in shown],
         sections=[_section(label, stream, known) for label, stream in streams.items()],
         prompt=prompt.content,
+        others=other_speakers(session, shown),
     )
 
 
@@ -295,16 +297,20 @@ def result_of(input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]
 
 def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: FormationInput) -> MemoryAtom:
     sources = [input.messages[sequence] for sequence in candidate.sequences]
+    draft = candidate.draft
+    other = "" if stream.is_shard else told_of_themselves(draft.text, sources, input.request.others)
     return MemoryAtom(
         stream=stream,
         **belonging_to(stream, input.session.user_id),
         atom_type=candidate.atom_type,
-        content=candidate.draft.text,
-        content_hash=content_hash(candidate.draft.text),
-        kind=candidate.draft.kind,
-        speaker=_speaker(sources),
+        content=draft.text,
+        content_hash=content_hash(draft.text),
+        kind=draft.kind,
+        about_kind=MemoryAtom.About.PERSON if other else MemoryAtom.About.SESSION,
+        subject=other,
+        speaker=other or _speaker(sources),
         valid_from=candidate.valid_from,
-        confidence=candidate.draft.confidence,
+        confidence=draft.confidence,
         formed_at=_said_at(sources),
         source_session=input.session,
         source_message_ids=[message.pk for message in sources],

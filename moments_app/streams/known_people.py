@@ -14,6 +14,7 @@ from moments_app.engines.statements.first_person import SPEAKER
 from moments_app.engines.statements.named_people import USER, NamedPerson, named_person, short_name
 from moments_app.models import KnownPerson, MemoryAtom
 from moments_app.models.known_person import person_key
+from sessions_app.models import UserProfile
 
 WRITTEN = 500  # statements at a time
 READ = 100  # statements from which a person's names are derived
@@ -69,6 +70,7 @@ def _link(atoms: Sequence[MemoryAtom], user: int) -> None:
     # What introduces people comes first: others may be told of before.
     for atom, named in sorted(told, key=lambda one: not _introduces(*one)):
         atom.about = people.find(named, adds=_introduces(atom, named)) if named else None
+    _relate_users(atoms, user)
 
 
 def _introduces(atom: MemoryAtom, named: NamedPerson | None) -> bool:
@@ -84,6 +86,18 @@ def _add(user: int, key: str, name: str) -> KnownPerson:
         told = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None, subject=name)
         told.update(about=person)
     return person
+
+
+def _relate_users(atoms: Sequence[MemoryAtom], user: int) -> None:
+    """Name the other speakers who are users of the same application under their name."""
+    own = [one for one in atoms if one.about_kind == MemoryAtom.About.PERSON and one.speaker == one.subject]
+    if not own:
+        return
+    application = UserProfile.objects.filter(pk=user).values("application")
+    named = UserProfile.objects.filter(application__in=application, user_id__in={atom.speaker for atom in own})
+    users = set(named.exclude(pk=user).values_list("user_id", flat=True))
+    for atom in own:
+        atom.related_users = sorted({atom.speaker} & users)
 
 
 def _may_name(atom: MemoryAtom) -> bool:

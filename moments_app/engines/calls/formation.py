@@ -1,6 +1,6 @@
 """Forming memories: what of the turns goes into which stream."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
@@ -51,11 +51,13 @@ class FormationRequest:
         turns: since the last formation, oldest first; their indexes are sequences of the session.
         sections: one for each stream.
         prompt: the text of the prompt version in force.
+        others: names of people other than the user who speak in the turns.
     """
 
     turns: Sequence[Turn]
     sections: Sequence[StreamSection]
     prompt: str
+    others: Collection[str] = ()
 
 
 KindOfItem = Literal[
