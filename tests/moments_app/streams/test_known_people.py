@@ -227,6 +227,45 @@ class TestKnown:
         assert queries() == few
 
 
+class TestSearch:
+    """Searching what is known of one person."""
+
+    @pytest.fixture(autouse=True)
+    def _told(self, ada: UserProfile, bo: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse in Bergen. My colleague Anna is a vegan in Bergen.")
+        say(ada, "s2", "2025-01-11", "I live in Bergen with two cats. Kilns are old in Bergen and burn every Friday.")
+        say(bo, "s1", "2025-01-10", "My sister Anna is a potter in Bergen.")
+
+    def search(self, service: Api, about: str, user_id: str = "ada", **asked: Any) -> set[str]:
+        body = {"user_id": user_id, "query": "Who is in Bergen?", "about": about, "match_count": 50} | asked
+        answer = service.post("memory/search", body)
+        assert answer.status_code == 200, answer.content
+        assert {one["kind"] for one in answer.json()["results"]} <= {"fact"}
+        return {one["content"] for one in answer.json()["results"]}
+
+    def test_row_9_another_users_people_are_not_searched(self, service: Api) -> None:
+        assert self.search(service, "anna", "bo") == {"User: My sister Anna is a potter in Bergen."}
+        assert self.search(service, "anna-2", "bo") == set()
+
+    def test_it_finds_facts_about_this_person_alone(self, service: Api) -> None:
+        assert self.search(service, "anna") == {"User: My sister Anna is a nurse in Bergen."}
+        assert self.search(service, "anna-2") == {"User: My colleague Anna is a vegan in Bergen."}
+        assert self.search(service, "anna", kinds=["turn", "moment"]) == set()
+        of_user = self.search(service, "user")
+        assert "User: I live in Bergen with two cats." in of_user and not any("Kilns" in text for text in of_user)
+
+    def test_it_finds_them_among_many_that_fit_better(self, service: Api, ada: UserProfile) -> None:
+        stream = MemoryStream.objects.ensure_of_person(ada, "default")
+        for number in range(120):
+            note(stream, f"Who is in Bergen? Bergen {number}.", "fact")
+        assert self.search(service, "anna", match_count=5) == {"User: My sister Anna is a nurse in Bergen."}
+
+    def test_it_holds_in_the_past_and_in_words_alone(self, service: Api) -> None:
+        assert self.search(service, "anna", as_of="2025-01-10") == {"User: My sister Anna is a nurse in Bergen."}
+        assert self.search(service, "anna", as_of="2025-01-09") == set()
+        assert len(self.search(service, "anna", mode="text")) == 1
+
+
 class TestView:
     """The view follows corrections, endings, retractions, exports and erasures."""
 

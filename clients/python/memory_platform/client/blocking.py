@@ -245,6 +245,7 @@ class Memory:
         kinds: Iterable[answers.Kind] | None = None,
         match_count: int | None = None,
         mode: answers.Mode | None = None,
+        about: str | None = None,
         since: str | None = None,
         until: str | None = None,
         as_of: str | None = None,
@@ -256,6 +257,7 @@ class Memory:
             kinds: facts, moments, turns; by default all.
             match_count: the most results.
             mode: by words, by meaning, or by both, the default.
+            about: only facts about this person: `user`, or a key of `people`.
             since: nothing before, a time with an offset.
             until: only what was said before, a time with an offset.
             as_of: as it was known then.
@@ -267,6 +269,7 @@ class Memory:
             "kinds": None if kinds is None else list(kinds),
             "match_count": match_count,
             "mode": mode,
+            "about": about,
             "since": since,
             "until": until,
             "as_of": as_of,
