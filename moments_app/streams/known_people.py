@@ -12,7 +12,8 @@ from typing import NamedTuple
 from moments_app.engines.statements import NAME
 from moments_app.engines.statements.first_person import SPEAKER
 from moments_app.engines.statements.named_people import USER, NamedPerson, named_person, short_name
-from moments_app.models import KnownPerson, MemoryAtom
+from moments_app.models import KnownPerson, MemoryAtom, MemoryStream
+from moments_app.models.atom import ABOUT
 from moments_app.models.known_person import person_key
 from sessions_app.models import UserProfile
 
@@ -66,6 +67,9 @@ def _link(atoms: Sequence[MemoryAtom], user: int) -> None:
     names = names_of(user)
     names |= {atom.value for atom in atoms if atom.attribute == NAME and atom.subject in names}
     people = People(KnownPerson.objects.filter(user=user).order_by("pk"), partial(_add, user))
+    for atom in atoms:
+        if _is_about_user(atom, names):
+            atom.about_kind = ABOUT[MemoryStream.Type(atom.stream.stream_type)]
     told = [(atom, named_in(_said(atom), names)) for atom in atoms]
     # What introduces people comes first: others may be told of before.
     for atom, named in sorted(told, key=lambda one: not _introduces(*one)):
@@ -86,6 +90,13 @@ def _add(user: int, key: str, name: str) -> KnownPerson:
         told = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None, subject=name)
         told.update(about=person)
     return person
+
+
+def _is_about_user(atom: MemoryAtom, names: Collection[str]) -> bool:
+    """Tell whether a statement that an engine says is about somebody is about the user, or a relative of theirs."""
+    named = named_person(atom.content)
+    is_relative = named is not None and named.owner in names
+    return atom.about_kind == MemoryAtom.About.PERSON and (atom.subject in names or is_relative)
 
 
 def _relate_users(atoms: Sequence[MemoryAtom], user: int) -> None:

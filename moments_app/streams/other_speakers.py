@@ -18,19 +18,19 @@ SPEECH = (Message.Role.USER, Message.Role.ASSISTANT)
 ASSISTANT = "Assistant"  # how quotes call an assistant without a name
 
 
-def other_speakers(session: Session, turns: Sequence[Message]) -> frozenset[str]:
+def other_speakers(session: Session, turns: Iterable[Message], own: str) -> frozenset[str]:
     """Return the names of the other people who speak in turns of a session.
 
     Args:
         session: the session.
         turns: some of its turns.
+        own: the name under which the user speaks.
     """
-    own = _own_name(session, turns)
     named = {turn.name for turn in turns if turn.role in SPEECH} - {"", session.agent_id}
     return frozenset(name for name in named if name.casefold() != own.casefold())
 
 
-def _own_name(session: Session, turns: Iterable[Message]) -> str:
+def own_name(session: Session, turns: Iterable[Message]) -> str:
     """Return the name under which the user speaks in a session; blank if none of these turns has a name."""
     if not any(turn.name for turn in turns):
         return ""

@@ -1,5 +1,6 @@
 """Other people whom a user's memory knows: found in statements, each with a profile that follows these."""
 
+import json
 import zipfile
 from importlib import import_module
 from typing import Any
@@ -20,9 +21,11 @@ from sessions_app.people.erase import erase_user
 from sessions_app.people.export import export_user
 from sessions_app.people.import_user import import_user
 from sessions_app.row_security import acting_for
+from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import work_off
 from tests.support.lives import say
+from tests.support.openai_server import OpenAIServer
 from tests.support.streams import note
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -225,6 +228,29 @@ class TestKnown:
         for number in range(5):
             say(ada, f"t{number}", "2025-01-11", f"My cousin Ida{number} is a cook. My sister Anna has {number} cats.")
         assert queries() == few
+
+
+class TestModel:
+    """What a language model writes."""
+
+    def test_the_model_says_whom_a_statement_is_about(
+        self, service: Api, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        facts = [
+            ("Nora plays the cello.", ""),
+            ("User's name is Nora.", "Nora"),
+            ("Nora's sister Anna lives in Bergen.", "Anna"),
+            ("Anna is allergic to nuts.", "Anna"),
+            ("Dr. Weiss is a dentist in Turin.", "Dr. Weiss"),
+            ("She moved to Rome.", "Clara"),
+        ]
+        items = [{"text": text, "other_person": name, "message_indexes": [0]} for text, name in facts]
+        model_server.queue(behave.content(json.dumps({"streams": [{"stream": "user", "facts": items}]})))
+        say(ada, "s1", "2025-01-10", " ".join(text for text, _ in facts) + " My name is Nora.")
+        assert known(service) == {"dr-weiss": ("Dr. Weiss", ""), "anna": ("Anna", "sister")}
+        assert "nuts" in profile(service, "anna") and "Bergen" in profile(service, "anna")
+        own = service.get("users/ada").json()["summary"]
+        assert "cello" in own and "Bergen" in own and "nuts" not in own and "Turin" not in own
 
 
 class TestSearch:
