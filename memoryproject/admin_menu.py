@@ -37,6 +37,7 @@ ENTRIES = {
     "moments_app.correction": Entry("correction", "corrections", "spellcheck"),
     "moments_app.contradiction": Entry("contradiction", "contradictions", "rule"),
     "moments_app.entity": Entry("task or goal", "tasks and goals", "task_alt"),
+    "moments_app.knownperson": Entry("known person", "known people", "group"),
     "moments_app.contextreceipt": Entry("served context", "served contexts", "receipt_long"),
     "moments_app.promptresource": Entry("prompt", "prompts", "edit_note"),
     "moments_app.failuregroup": Entry("failure", "failures", "report"),
@@ -58,7 +59,7 @@ ENTRIES = {
 # Lists that share one entry of the sidebar and appear as tabs of each other. The first is the entry.
 SHARED = [
     ["sessions_app.session", "moments_app.summary", "moments_app.contextreceipt", "sessions_app.archive"],
-    ["moments_app.memoryatom", "moments_app.entity"],
+    ["moments_app.memoryatom", "moments_app.entity", "moments_app.knownperson"],
     ["moments_app.correction", "moments_app.contradiction", "moments_app.retraction"],
     ["moments_app.failuregroup", "moments_app.circuit"],
     ["moments_app.job", "django_q.schedule"],

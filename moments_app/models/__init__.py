@@ -10,6 +10,7 @@ from moments_app.models.entity import Entity, EntityLink
 from moments_app.models.failure import FailureGroup, FailureHour
 from moments_app.models.job import Job
 from moments_app.models.kept_exchange import KeptExchange
+from moments_app.models.known_person import KnownPerson
 from moments_app.models.moment import Moment
 from moments_app.models.own_text import OwnText, ServedLine
 from moments_app.models.prompt import PromptResource, PromptVersion
@@ -35,6 +36,7 @@ __all__ = [
     "FailureHour",
     "Job",
     "KeptExchange",
+    "KnownPerson",
     "MemoryAtom",
     "MemoryStream",
     "Moment",

@@ -2,7 +2,6 @@
 
 import hashlib
 import uuid
-from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Self
 
@@ -11,12 +10,13 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from moments_app.engines.statements import kind_of, plan_ends, since_in, statement_of, worth_of
 from moments_app.engines.words import words_of
 from moments_app.models.job import Job
+from moments_app.models.known_person import SELF, KnownPerson
 from moments_app.models.prompt import PromptVersion
 from moments_app.models.stream import LESSONS, MemoryStream
 from sessions_app.lexemes import VERSION
@@ -137,13 +137,13 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         was_over = Q(valid_until__isnull=False, ended_at__isnull=False, valid_until__lte=time, ended_at__lte=time)
         return self.findable().filter(had_begun & was_known & ~was_over)
 
-    def of_timeline(self, user: int, subjects: Collection[str], attribute: str) -> Self:
-        """Return what gave an attribute of somebody a value, by whichever of their names; the first said first.
+    def of_timeline(self, user: int, whose: Q, attribute: str) -> Self:
+        """Return what gave an attribute of somebody a value; the first said first.
 
         What never held is left out, and so is what an import brought as over: the order in which that was learned
         doesn't say what took its place.
         """
-        said = self.findable().filter(user=user, subject__in=subjects, attribute=attribute, is_candidate=False)
+        said = self.findable().filter(whose, user=user, attribute=attribute, is_candidate=False)
         return said.filter(is_wrong=False).exclude(ended_by__startswith=BY_IMPORT).in_order()
 
     def written_directly(self) -> Self:
@@ -172,10 +172,17 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Return what was written into a profile."""
         return self.filter(attribute__in=OF_PROFILE)
 
+    def about_user(self) -> Self:
+        """Return what is told of the user, their relatives and friends among it."""
+        return self.filter(about_kind=MemoryAtom.About.USER)
+
+    def about_known(self, key: str) -> Self:
+        """Return what is told of the user, by `SELF`, or of a person whom the user's memory knows by this key."""
+        return self.about_user() if key == SELF else self.filter(about__key=key, about__user=F("user"))
+
     def in_profile(self) -> Self:
-        """Return what a profile tells beside what was written into it: pinned, then lasting, then the newest first."""
-        about = self.filter(about_kind=MemoryAtom.About.USER).exclude(attribute__in=OF_PROFILE)
-        return about.order_by("-is_pinned", "-worth", "-formed_at", "-id")
+        """Order what a profile tells beside what was written into it: pinned, then lasting, then the newest first."""
+        return self.exclude(attribute__in=OF_PROFILE).order_by("-is_pinned", "-worth", "-formed_at", "-id")
 
     def standing(self, stream: MemoryStream) -> Self:
         """Return the newest facts of a stream, as many as every context has; searches find the others."""
@@ -278,6 +285,16 @@ class MemoryAtom(Searched):
         db_default=About.SESSION,
         editable=False,
         help_text="Whether the item is about its user, another person, the agent, or the topic of a session.",
+    )
+    about = models.ForeignKey(
+        KnownPerson,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="statements",
+        db_index=False,
+        editable=False,
+        help_text="The person known to the user whom the item is about. Blank if it is about no such person.",
     )
     speaker = models.CharField(
         max_length=255,
@@ -484,6 +501,11 @@ class MemoryAtom(Searched):
                 fields=["user", "-ended_at", "-id"], condition=Q(ended_at__isnull=False), name="atom_user_ended"
             ),
             models.Index(fields=["replaced_by"], condition=Q(replaced_by__isnull=False), name="atom_replaced_by"),
+            models.Index(
+                fields=["about", "-is_pinned", "-worth", "-formed_at", "-id"],
+                condition=Q(about__isnull=False),
+                name="atom_about",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -496,13 +518,17 @@ class MemoryAtom(Searched):
 
     def describe(self) -> Self:
         """Set the subject, attribute, value, start, kind, worth, and the end of a plan. They are read from the text."""
-        self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
+        if self.about_kind != self.About.PERSON:
+            self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
         if self.attribute in OF_PROFILE:
             self.value = _text_of(self.attribute, self.content)[:255]
             self.kind = self.Kind.OTHER if self.attribute == SUMMARY else self.Kind.PREFERENCE
             return self
         said = statement_of(self.content)
-        self.subject, self.attribute = (said.subject[:255], said.attribute[:64]) if said else ("", "")
+        if said:
+            self.subject, self.attribute = said.subject[:255], said.attribute[:64]
+        else:  # a person whom the engine named stays where the text still does
+            self.subject, self.attribute = self.subject if self.subject in self.content else "", ""
         self.value = said.value[:255] if said and not said.is_over else ""
         if said and self.valid_from is None:
             begins = self.formed_at if said.is_new else None

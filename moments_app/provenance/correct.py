@@ -20,6 +20,7 @@ from moments_app.models.atom import OF_PROFILE, SUMMARY, content_hash
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import have_found
+from moments_app.streams.known_people import link_corrected
 from moments_app.streams.same import Rewording, without
 from moments_app.streams.three_way_merge import merged_text
 from moments_app.streams.timeline import not_ended, settle, touch
@@ -346,6 +347,8 @@ def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> Mem
         content_hash=content_hash(content),
         kind=atom.kind,
         attribute=atom.attribute if atom.attribute in OF_PROFILE else "",
+        about_kind=atom.about_kind,
+        subject=atom.subject,
         speaker=atom.speaker,
         formed_at=atom.formed_at,
         valid_from=atom.valid_from,
@@ -355,6 +358,7 @@ def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> Mem
         source_session_id=atom.source_session_id,
         source_message_ids=atom.source_message_ids,
     ).describe()
+    link_corrected(made, atom)
     is_new = insert_unless_there(made)
     right = made if is_new else MemoryAtom.objects.like(made).first()
     MemoryAtom.objects.filter(pk=atom.pk).update(replaced_by=right)

@@ -15,6 +15,7 @@ from moments_app.models import (
     FactEmbedding,
     Job,
     KeptExchange,
+    KnownPerson,
     MemoryAtom,
     MemoryStream,
     Moment,
@@ -36,6 +37,7 @@ from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.provenance import erase
 from moments_app.provenance.export_format import (
+    About,
     AtomText,
     CarriedAtoms,
     MomentKey,
@@ -63,7 +65,7 @@ from moments_app.sessions.settle import Settle
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.summaries.roll import RollSummary
-from sessions_app.people.export_format import File, NameOf, NotRestored, PublicId
+from sessions_app.people.export_format import File, Name, NameOf, NotRestored, PublicId
 from sessions_app.people.provenance import Provenance, declare
 
 MADE_OF_OTHERS = "it is made of others, and made again"
@@ -74,7 +76,7 @@ UNTIMED: dict[str, object] = dict.fromkeys(("valid_from", "valid_until", "ended_
 UNTIMED |= {"confidence": None, "worth": 0.0, "is_wrong": False}
 UNTIMED |= dict.fromkeys(("subject", "attribute", "value", "ended_by"), "")
 # Of facts in exports from before they had kinds; both are read again.
-UNKNOWN_KIND: dict[str, object] = {"kind": "", "about_kind": "", "speaker": ""}
+UNKNOWN_KIND: dict[str, object] = {"kind": "", "about_kind": "", "about": None, "speaker": ""}
 
 declare(
     Provenance(
@@ -150,6 +152,20 @@ declare(
         is_withdrawn=True,
     ),
     Provenance(
+        KnownPerson,
+        File(
+            "people",
+            about="other people that the person's facts name",
+            fields="key name aliases relationship created_at",
+            columns=(Name("key"),),
+            key=("key",),
+            rows=lambda user: KnownPerson.objects.for_user(user).with_statements(),
+            is_newer=True,
+        ),
+        made_by=(FormMemories.name, Settle.name),
+        is_withdrawn=True,
+    ),
+    Provenance(
         MemoryAtom,
         File(
             "atoms",
@@ -157,8 +173,9 @@ declare(
             fields="atom_id stream_id atom_type content state absorbed_in shown_in formed_at created_at is_pinned "
             "access_count last_accessed_at session_id source_sequences related_users engine subject attribute value "
             "valid_from valid_until ended_at ended_by replaced_by is_wrong corrected_at confidence worth external_id "
-            "kind about_kind speaker",
+            "kind about_kind about speaker",
             columns=(
+                About(),
                 stream(),
                 PublicId("atom_id"),
                 AtomText("content"),

@@ -10,12 +10,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from django.contrib.postgres.fields import ArrayField
-from django.db.models import Func, Min, Model, Q, QuerySet, TextField
+from django.db.models import Exists, Func, Min, Model, OuterRef, Q, QuerySet, TextField
 
 from moments_app.models import (
     Contradiction,
     Correction,
     Job,
+    KnownPerson,
     MemoryAtom,
     MemoryStream,
     Moment,
@@ -46,6 +47,7 @@ class InStreams:
         versions: of streams' texts, from the first on that was given one of the atoms.
         reopened: facts that the atoms, or the turns that they rest on, had ended: they hold again.
         contradictions, corrections: of the atoms.
+        people: who are known from the atoms alone.
     """
 
     atoms: list[MemoryAtom]
@@ -54,6 +56,7 @@ class InStreams:
     reopened: list[MemoryAtom]
     contradictions: list[Contradiction]
     corrections: list[Correction]
+    people: list[KnownPerson]
 
     @property
     def streams(self) -> QuerySet[MemoryStream]:
@@ -214,7 +217,15 @@ def in_streams(learned: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> InSt
         reopened=ended_by(atoms, turns),
         contradictions=list(contradictions.order_by("pk")),
         corrections=list(Correction.objects.filter(fact__in=atoms).order_by("pk")),
+        people=_known_from(atoms),
     )
+
+
+def _known_from(atoms: Sequence[MemoryAtom]) -> list[KnownPerson]:
+    """Return the known people about whom there is no other statement."""
+    others = MemoryAtom.objects.exclude(pk__in=[atom.pk for atom in atoms]).filter(about=OuterRef("pk"))
+    people = KnownPerson.objects.filter(pk__in={atom.about_id for atom in atoms if atom.about_id})
+    return list(people.exclude(Exists(others)).order_by("pk"))
 
 
 def _range_of(formation: Job) -> SequenceRange:

@@ -10,11 +10,12 @@ from pydantic import PositiveInt
 
 from moments_app.context.kept import KeptContext
 from moments_app.engines.statements import kind_of
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
+from moments_app.models import Job, KnownPerson, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
 from moments_app.models.atom import ABOUT, content_hash
 from moments_app.models.embedding import ask_to_embed
 from moments_app.provenance.former_export import restore_former
 from moments_app.recall.count_words import CountWords
+from moments_app.streams.known_people import link_all
 from moments_app.streams.lines import split_lines
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.models import Message, Session, UserProfile
@@ -35,6 +36,21 @@ def session_of(column: str, *, is_optional: bool = False) -> NameOf:
 def stream() -> NameOf:
     """Return the field by which a file names a stream."""
     return NameOf("stream_id", "stream", MemoryStream, "stream_id")
+
+
+class About(NameOf):
+    """The key of the known person whom an atom is about. One with this key may be there from before."""
+
+    def __init__(self) -> None:
+        super().__init__("about", "about", KnownPerson, "key", is_optional=True)
+
+    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+        rows = super().read(rows, importing)
+        keys = {row.line[self.name] for row in rows if row.line[self.name] and not row.columns["about_id"]}
+        there = dict(KnownPerson.objects.filter(user=importing.user, key__in=keys).values_list("key", "pk"))
+        for row in rows:
+            row.columns["about_id"] = row.columns["about_id"] or there.get(row.line[self.name])
+        return rows
 
 
 class Number(Column):
@@ -231,9 +247,14 @@ def _has_memory(importing: Importing) -> bool:
 
 
 def derive_profile(importing: Importing) -> None:
-    """Derive the profile from the statements; of an earlier release's export, from its lines and phrases, too."""
+    """Derive the profile from the statements; of an earlier release's export, from its lines and phrases, too.
+
+    In an export without a file of people, they are found in the statements.
+    """
     if importing.export.has("profile_versions.jsonl"):
         restore_former(importing)
+    if not importing.export.has("people.jsonl"):
+        link_all(importing.user.pk)
     rebuild_profiles([importing.user.pk])
 
 

@@ -267,7 +267,7 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     streams = list(found.streams)
     sources = ReleaseSource.objects.filter(release__in=found.releases).order_by("pk")
     marks = CorrectedTurn.objects.filter(correction__in=found.corrections).order_by("pk")
-    withdrawn: list[Sequence[Model]] = [found.contradictions, found.corrections, found.atoms]
+    withdrawn: list[Sequence[Model]] = [found.contradictions, found.corrections, found.atoms, found.people]
     rewritten = [streams, _given_to(found), found.releases, sources, found.reopened, marks]
     retraction.items.keep(retraction, found.versions)
     _keep(retraction, rewritten)

@@ -21,6 +21,7 @@ from moments_app.models import (
     Entity,
     EntityLink,
     Job,
+    KnownPerson,
     MemoryAtom,
     MemoryStream,
     Moment,
@@ -31,6 +32,7 @@ from moments_app.models import (
     Summary,
 )
 from moments_app.models.embedding import ask_to_embed
+from moments_app.models.known_person import person_key
 from moments_app.models.moment import moment_key
 from moments_app.models.retraction import CannotPutBack
 from moments_app.provenance.derived import moments_on
@@ -290,8 +292,28 @@ def _put_atoms_back(retraction: Retraction) -> None:
         columns = ("absorbed_in_id", "shown_in_id", "replaced_by_id", *not_ended(was))
         kept = {name: getattr(was, name) for name in columns if name != "replaced_by"}
         MemoryAtom.objects.filter(pk=item.object_pk).update(**kept)
+    _put_people_back(retraction)
     items.withdrawn(MemoryAtom).put_back(MemoryAtom)
     items.put_back(Release, ReleaseSource, Contradiction, Correction, CorrectedTurn)
+
+
+def _put_people_back(retraction: Retraction) -> None:
+    """Put back known people. Who was named again since, by the same key, is one person with whom was withdrawn."""
+    items = retraction.items
+    for item in items.of(KnownPerson):
+        was = cast(KnownPerson, item.row().object)
+        there = {person.key: person for person in KnownPerson.objects.filter(user=was.user_id)}
+        if (now := there.get(was.key)) is None:
+            continue
+        if now.relationship and was.relationship and now.relationship != was.relationship:
+            item.data["key"] = person_key(was.name, there)
+            item.save(update_fields=["data"])
+            continue
+        for atom in items.withdrawn(MemoryAtom).filter(data__about=was.pk):
+            atom.data["about"] = now.pk
+            atom.save(update_fields=["data"])
+        item.delete()
+    items.put_back(KnownPerson)
 
 
 # --- what comes on top ---

@@ -18,8 +18,9 @@ _PAST = re.compile(
     r"december|(?:19|20)\d\d)|früher|vorher|damals|zuvor|avant|autrefois|antes|prima)\b",
     re.IGNORECASE,
 )
+FACT = "fact"
 MOST_WORDS = 64  # maximum words of a query that are searched
-KINDS = ("fact", "moment", "turn")
+KINDS = (FACT, "moment", "turn")
 MODES = ("hybrid", "semantic", "text")
 
 
@@ -45,6 +46,7 @@ class RecallRequest:
         as_of: only what was said by this time, and of facts what was known then to hold; None: now.
         relevances: the reranker's scores by `rem://` address; results that have one are ordered by it.
         until: only what was said before this time.
+        about: only facts about the user, by `SELF`, or about the known person with this key; blank: about anybody.
     """
 
     text: str
@@ -55,6 +57,12 @@ class RecallRequest:
     as_of: datetime | None = None
     relevances: Mapping[str, float] = field(default_factory=dict)
     until: datetime | None = None
+    about: str = ""
+
+    @property
+    def searched_kinds(self) -> Sequence[str]:
+        """The kinds that are searched: moments and turns are about nobody in particular."""
+        return [kind for kind in self.kinds if kind == FACT or not self.about]
 
     def now_of(self, user: UserProfile) -> datetime:
         """Return the time that the request asks about, in the person's time zone."""

@@ -41,14 +41,15 @@ def recall_with_span(
     """Return the best of what a person may find, and the span that the query names.
 
     What was said in the span comes first: all results, or half of them if the query asks for other things too. A
-    request with a span of its own has no other.
+    request with a span of its own, or about one person, has none.
 
     Args:
         user, agent_id, request: as in `recall`.
         most: the number of results, at most.
     """
     found = recall(user, agent_id, request, most=most)
-    if request.since or request.until or not (span := span_in(request.text, request.now_of(user))):
+    has_own = request.since or request.until or request.about
+    if has_own or not (span := span_in(request.text, request.now_of(user))):
         return found, None
     then = said_in(user, agent_id, request, span, most=most)
     first = then if span.is_all else then[: (most + 1) // 2]

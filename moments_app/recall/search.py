@@ -17,6 +17,7 @@ from typing import Any
 from django.db import connection
 
 from moments_app.engines.words import words_of
+from moments_app.models.known_person import SELF
 from moments_app.recall.fusion import CANDIDATES, Place, near_scores, turn_scores, word_scores
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Key, Result, read_found
@@ -27,6 +28,7 @@ from sessions_app.models import UserProfile
 from sessions_app.rows import array_of, array_of_texts
 
 MATCH_COUNT = 5  # results, unless a search says how many
+MOST_ABOUT = 10_000  # hits among which those about one person are found
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
 READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
 SURE = 10  # of the best are read whatever they are worth
@@ -47,6 +49,11 @@ SELECT 'text' AS search, %s AS kind, * FROM recall_{table}(%s, %s, %s, %s, %s, %
 _BY_MEANING_SQL = """
 SELECT 'semantic' AS search, %s AS kind, * FROM nearest_{table}(%s, %s, %s, %s, %s, %s, {limits})
     WITH ORDINALITY AS result (found, score, place)
+"""
+_ABOUT_USER_SQL = "WHERE found IN (SELECT id FROM moments_app_memoryatom WHERE user_id = %s AND about_kind = 'user')"
+_ABOUT_OTHER_SQL = """
+WHERE found IN (SELECT atom.id FROM moments_app_knownperson person JOIN moments_app_memoryatom atom
+    ON atom.about_id = person.id AND atom.user_id = person.user_id WHERE person.user_id = %s AND person.key = %s)
 """
 # What was found; of turns the place too, which decides on their neighbours, and whether it has its vector already.
 # Turns are read by themselves: under row security a join is not planned where they are distributed. And all is found
@@ -117,27 +124,30 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
 
     A search gives more hits than the `most` results wanted.
     """
-    depth = max(CANDIDATES, most + SPARE)
+    depth = MOST_ABOUT if request.about else max(CANDIDATES, most + SPARE)
     # Each search leaves out what was said later, which would take the places of earlier hits.
     end = min(filter(None, (request.as_of, request.until)), default=None)
     then, limits = ("_then", [depth, end]) if end else ("", [depth])
     places = ", ".join(["%s"] * len(limits))
     scopes = array_of_texts([f"u{user.pk}", *(f"s{shard}" for shard in words.shards)])
+    about, whom = _about(user, request)
     searches: list[str] = []
     parameters: list[Any] = []
     hits = Hits()
-    for kind in request.kinds:
+    for kind in request.searched_kinds:
         if request.used_mode != "semantic":
             lookup = words.lookup(kind)
             hits.weights[kind] = lookup.worth
-            searches.append(_BY_WORDS_SQL.format(table=_TABLES[kind] + then, limits=places))
+            searches.append(_BY_WORDS_SQL.format(table=_TABLES[kind] + then, limits=places) + about)
             rare, joint, queries = map(array_of_texts, (lookup.rare, lookup.joint, lookup.queries))
             parameters += [kind, user.pk, scopes, rare, joint, lookup.with_newest, queries]
-            parameters += [array_of(lookup.weights), lookup.average, request.since, *limits]
+            parameters += [array_of(lookup.weights), lookup.average, request.since, *limits, *whom]
         if request.used_mode != "text" and (vector := request.vector):
-            searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind] + then, limits=places))
+            searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind] + then, limits=places) + about)
             parameters += [kind, user.pk, array_of(words.shards), vector.model, vector.dimensions, str(vector.numbers)]
-            parameters += [request.since, *limits]
+            parameters += [request.since, *limits, *whom]
+    if not searches:
+        return hits
     with connection.cursor() as cursor:
         cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), [*parameters, user.pk])
         rows = cursor.fetchall()
@@ -152,6 +162,13 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
                 hits.unembedded.add(key)
         by_search[name][key] = score
     return hits
+
+
+def _about(user: UserProfile, request: RecallRequest) -> tuple[str, list[Any]]:
+    """Return the condition on whom facts are about, and its parameters; blank if there is none."""
+    if not request.about:
+        return "", []
+    return (_ABOUT_USER_SQL, [user.pk]) if request.about == SELF else (_ABOUT_OTHER_SQL, [user.pk, request.about])
 
 
 def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]:

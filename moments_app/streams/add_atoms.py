@@ -10,6 +10,7 @@ from typing import Any
 
 from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream
 from moments_app.models.embedding import ask_to_embed, whose_memories
+from moments_app.streams.known_people import link_people
 from moments_app.streams.timeline import settle, touch
 from sessions_app.insert import insert_those_missing
 from sessions_app.lock_rows import lock_rows
@@ -45,7 +46,10 @@ def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, r
     lock_rows(UserProfile.objects.filter(pk__in=people))  # before their streams, as corrections lock them
     # Before their atoms, as consolidations lock them. Candidates leave a shard as it is.
     lock_rows(MemoryStream.objects.filter(pk__in={atom.stream_id for atom in unsaid if not atom.is_candidate}))
-    added = insert_those_missing([atom.describe() for atom in unsaid], named_by="atom_id")
+    for atom in unsaid:
+        atom.describe()
+    link_people(unsaid)
+    added = insert_those_missing(unsaid, named_by="atom_id")
     if added:
         # The person's contexts know of a new candidate, and nobody else's has it.
         known = [atom for atom in added if not atom.is_candidate]

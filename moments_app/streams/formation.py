@@ -22,6 +22,7 @@ from moments_app.models.atom import content_hash
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import belonging_to
 from moments_app.streams.known import Known
+from moments_app.streams.other_speakers import other_speakers, own_name, told_of_themselves
 from moments_app.streams.timeline import end_by, touch
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns.engine_input import engine_turn
@@ -40,6 +41,7 @@ class FormationInput(ProcessInput):
     Args:
         session: with its counters at the claim.
         streams: by the label that the engine knows them by.
+        own_name: the name under which the user speaks; blank if the turns have no names.
         request: what the engine gets.
         messages: shown to the engine, by sequence.
         last_sequence: up to which turns are formed by this.
@@ -53,6 +55,7 @@ class FormationInput(ProcessInput):
     prompt_version: PromptVersion
     session: Session
     streams: dict[str, MemoryStream]
+    own_name: str
     request: FormationRequest
     messages: dict[int, Message]
     last_sequence: int
@@ -125,11 +128,13 @@ def formation_input(
         prompt: in force.
         known: what the streams have.
     """
+    own = own_name(session, shown)
     return FormationInput(
         prompt_version=prompt,
         session=session,
         streams=streams,
-        request=_request(session, shown, streams, known, prompt),
+        own_name=own,
+        request=_request(session, own, shown, streams, known, prompt),
         messages={turn.sequence: turn for turn in shown},
         last_sequence=turns[-1].sequence,
         facts={number: fact.pk for number, fact in known.facts.items()},
@@ -149,6 +154,7 @@ def labelled(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
 
 def _request(
     session: Session,
+    own: str,
     shown: Sequence[Message],
     streams: Mapping[str, MemoryStream],
     known: Known,
@@ -159,6 +165,7 @@ def _request(
         turns=[engine_turn(turn, most, session.user.zone, index=turn.sequence) for turn in shown],
         sections=[_section(label, stream, known) for label, stream in streams.items()],
         prompt=prompt.content,
+        others=other_speakers(session, shown, own),
     )
 
 
@@ -295,16 +302,21 @@ def result_of(input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]
 
 def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: FormationInput) -> MemoryAtom:
     sources = [input.messages[sequence] for sequence in candidate.sequences]
+    draft = candidate.draft
+    other = "" if stream.is_shard else told_of_themselves(draft.text, sources, input.request.others)
+    about = other or ("" if stream.is_shard else _other_person(draft, input))
     return MemoryAtom(
         stream=stream,
         **belonging_to(stream, input.session.user),
         atom_type=candidate.atom_type,
-        content=candidate.draft.text,
-        content_hash=content_hash(candidate.draft.text),
-        kind=candidate.draft.kind,
-        speaker=_speaker(sources),
+        content=draft.text,
+        content_hash=content_hash(draft.text),
+        kind=draft.kind,
+        about_kind=MemoryAtom.About.PERSON if about else MemoryAtom.About.SESSION,
+        subject=about,
+        speaker=other or _speaker(sources),
         valid_from=candidate.valid_from,
-        confidence=candidate.draft.confidence,
+        confidence=draft.confidence,
         formed_at=_said_at(sources),
         source_session=input.session,
         source_message_ids=[message.pk for message in sources],
@@ -312,6 +324,12 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
         prompt_version=input.prompt_version,
         engine=candidate.engine,
     )
+
+
+def _other_person(draft: DraftAtom, input: FormationInput) -> str:
+    """Return the name of the other person whom an engine says an item is about; blank if the item doesn't have it."""
+    own, name = {input.session.user.user_id.casefold(), input.own_name.casefold()}, draft.other_person
+    return name if name in draft.text and name.casefold() not in own else ""
 
 
 def _said_at(sources: Sequence[Message]) -> datetime:

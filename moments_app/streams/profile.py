@@ -75,14 +75,14 @@ def rebuild_profiles(users: Collection[int]) -> None:
         users: primary keys.
     """
     for user in UserProfile.objects.locked().filter(pk__in=users).order_by("pk"):
-        profile = profile_of(MemoryAtom.objects.holding().of_person(user), user.zone)
+        profile = profile_of(MemoryAtom.objects.holding().of_person(user).about_user(), user.zone)
         if (user.summary, user.interests, user.preferred_topics) != profile:
             user.summary, user.interests, user.preferred_topics = profile
             user.save(update_fields=[*DERIVED, "updated_at"])
 
 
 def profile_of(statements: MemoryAtomQuerySet, zone: tzinfo) -> Profile:
-    """Return the profile that these statements of a person give."""
+    """Return the profile that these statements about a person give."""
     both = (statements.of_profile().newest_first(), statements.in_profile())
     return derived([Said(*row) for rows in both for row in rows.values_list(*Said._fields)[:READ]], zone)
 

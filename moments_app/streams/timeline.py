@@ -9,6 +9,7 @@ the application or a model ended stays as they decided.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import F, Q
@@ -18,6 +19,7 @@ from moments_app.engines.statements import NAME, Statement, statement_of
 from moments_app.models import Contradiction, MemoryAtom
 from moments_app.models.atom import BY_DATE, OF_PROFILE, MemoryAtomQuerySet
 from moments_app.models.stream import MemoryStream
+from moments_app.streams.known_people import names_of, rebuild_known_people
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.insert import insert_unless_there
 from sessions_app.lock_rows import lock_rows
@@ -25,7 +27,6 @@ from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
 SURE = 0.7  # confidence of what ends another fact without anybody being asked
-SELF = ("User", "user")  # subjects by which facts call the person whose they are
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # before who ended it: an engine, or an operator who was asked
 UNCERTAIN = "there may be several, or it is about someone else"
 UNSURE = "the speaker was not sure"
@@ -35,6 +36,25 @@ class CannotDecide(Refusal):
     """The question can't be answered so; the message says why."""
 
     code = "cannot_decide"
+
+
+class Timeline(NamedTuple):
+    """The statements that give an attribute of somebody a value.
+
+    Args:
+        subjects: the names by which the statements call them; none of a known person.
+        attribute: the attribute.
+        about: the primary key of the known person: two who have the same name have two timelines.
+    """
+
+    subjects: frozenset[str]
+    attribute: str
+    about: int | None = None
+
+    @property
+    def whose(self) -> Q:
+        """The condition on statements."""
+        return Q(about=self.about) if self.about else Q(subject__in=self.subjects)
 
 
 @dataclass(frozen=True)
@@ -66,26 +86,28 @@ def settle(atoms: Iterable[MemoryAtom]) -> list[MemoryAtom]:
     timed = [atom for atom in atoms if _has_timeline(atom)]
     changed: list[MemoryAtom] = []
     for user in sorted({atom.user_id for atom in timed if atom.user_id}):
-        names = _names_of(user)
-        timelines = {(atom.subject, atom.attribute) for atom in timed if atom.user_id == user}
-        if any(_tells_name(subject, attribute) for subject, attribute in timelines):
+        names = names_of(user)
+        timelines = {_timeline_of(atom, names) for atom in timed if atom.user_id == user}
+        if any(one.subjects == names and one.attribute == NAME for one in timelines):
             told = MemoryAtom.objects.findable().filter(user=user, subject__in=names).exclude(attribute="")
-            timelines |= {("User", attribute) for attribute in told.values_list("attribute", flat=True)}
-        whose = {(names if subject in names else frozenset({subject}), attribute) for subject, attribute in timelines}
-        for subjects, attribute in sorted(whose, key=lambda one: (one[1], sorted(one[0]))):
-            changed += _settle(list(MemoryAtom.objects.of_timeline(user, subjects, attribute)))
+            timelines |= {Timeline(names, attribute) for attribute in told.values_list("attribute", flat=True)}
+        for one in sorted(timelines, key=lambda one: (one.attribute, sorted(one.subjects), one.about or 0)):
+            said = MemoryAtom.objects.of_timeline(user, one.whose, one.attribute)
+            changed += _settle([atom for atom in said if _timeline_of(atom, names) == one])
     return changed
 
 
-def _names_of(user: int) -> frozenset[str]:
-    """Return what a person is called in facts about them: the user, and as they said their name is."""
-    told = MemoryAtom.objects.findable().filter(user=user, attribute=NAME, subject__in=SELF, is_candidate=False)
-    names = told.filter(is_wrong=False).values_list("value", flat=True)
-    return frozenset({*SELF, *names, *(name.split(" ")[0] for name in names)})
+def _timeline_of(atom: MemoryAtom, names: frozenset[str]) -> Timeline:
+    """Return the timeline that a fact is in.
 
-
-def _tells_name(subject: str, attribute: str) -> bool:
-    return subject in SELF and attribute == NAME
+    Args:
+        atom: the fact.
+        names: of the user whose memory it is in.
+    """
+    is_of_user = atom.subject in names and atom.about_kind != MemoryAtom.About.PERSON
+    if atom.about_id and not is_of_user:
+        return Timeline(frozenset(), atom.attribute, atom.about_id)
+    return Timeline(names if is_of_user else frozenset({atom.subject}), atom.attribute)
 
 
 def end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
@@ -216,9 +238,10 @@ def not_ended(atom: MemoryAtom) -> dict[str, object]:
 
 
 def touch(atoms: Iterable[MemoryAtom]) -> None:
-    """Note that items came, changed or went: contexts that were kept are built again, and profiles derived again."""
+    """Note that items came, changed or went: contexts that were kept are built again, and what is derived, too."""
     atoms = list(atoms)
     MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}).touch()
+    rebuild_known_people({atom.about_id for atom in atoms if atom.about_id})
     rebuild_profiles({atom.user_id for atom in atoms if atom.user_id and not atom.is_candidate})
 
 

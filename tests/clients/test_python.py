@@ -244,6 +244,8 @@ COMPONENTS = {
     answers.Fact: "FactAnswer",
     answers.Facts: "FactList",
     answers.Correction: "CorrectionAnswer",
+    answers.KnownPerson: "KnownPersonAnswer",
+    answers.People: "KnownPersonList",
     answers.Profile: "ProfileAnswer",
     answers.Session: "SessionAnswer",
     answers.Sessions: "SessionList",

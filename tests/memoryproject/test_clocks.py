@@ -58,7 +58,7 @@ EXCUSED = {
         moments_app.Moment.created_at moments_app.Moment.updated_at moments_app.EmbeddingModel.created_at
         moments_app.FactEmbedding.created_at moments_app.MomentEmbedding.created_at moments_app.TurnEmbedding.created_at
         moments_app.FailureGroup.first_seen_at moments_app.FailureHour.hour moments_app.Entity.created_at
-        moments_app.Entity.updated_at lab.Probe.created_at lab.Probe.updated_at
+        moments_app.Entity.updated_at moments_app.KnownPerson.created_at lab.Probe.created_at lab.Probe.updated_at
         lab.PromptTrial.created_at
         moments_app.Release.created_at moments_app.Retraction.created_at moments_app.Summary.completed_at
         moments_app.Vocabulary.counted_at moments_app.WebhookEndpoint.created_at moments_app.WebhookDelivery.sent_at

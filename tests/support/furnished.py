@@ -23,6 +23,7 @@ from moments_app.models import (
     EntityLink,
     FailureGroup,
     Job,
+    KnownPerson,
     MemoryAtom,
     MemoryStream,
     Summary,
@@ -124,6 +125,9 @@ def _remember(session: Session, job: Job) -> None:
     task = Entity.objects.create(user=ada, kind="task", title="Order felt", body="Red.", source_session=session)
     goal = Entity.objects.create(user=ada, kind="goal", title="A kiln that works")
     EntityLink.objects.create(user=ada, from_entity=task, to_entity=goal)
+    ida = KnownPerson.objects.create(user=ada, key="ida", name="Ida", aliases=["Ida Holm"], relationship="sister")
+    own = MemoryStream.objects.ensure_of_person(ada, "default")
+    note(own, "Ada's sister Ida tunes pianos.", "fact", about=ida)
     context_id = new_context_id(ada, session.session_id)
     kept = [KeptLayer("user", 12, [KeptLine("Ada repairs pianos.", 12, ada.uri, "the profile", time=at)])]
     ContextReceipt.objects.create(

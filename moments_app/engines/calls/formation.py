@@ -1,6 +1,6 @@
 """Forming memories: what of the turns goes into which stream."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
@@ -51,11 +51,13 @@ class FormationRequest:
         turns: since the last formation, oldest first; their indexes are sequences of the session.
         sections: one for each stream.
         prompt: the text of the prompt version in force.
+        others: names of people other than the user who speak in the turns.
     """
 
     turns: Sequence[Turn]
     sections: Sequence[StreamSection]
     prompt: str
+    others: Collection[str] = ()
 
 
 KindOfItem = Literal[
@@ -91,6 +93,7 @@ class DraftAtom(BaseModel):
         valid_from: since when it holds, where that was said.
         confidence: how sure it is, up to 1.
         kind: what it tells of.
+        other_person: the name of the person that it is about, if that is not the user.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -105,6 +108,11 @@ class DraftAtom(BaseModel):
         description="What the text tells of: identity is name, age or origin; instruction is how they want to be "
         "answered; plan, task and goal lie ahead; problem is unsolved; event happened once; lesson is for the "
         "assistant.",
+    )
+    other_person: str = Field(
+        default="",
+        max_length=255,
+        description="If the text is about a person other than the user: their name as in the text. Otherwise empty.",
     )
 
 

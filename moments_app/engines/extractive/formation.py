@@ -22,27 +22,27 @@ PERSON, SESSION = "user", "session"  # labels of the streams that are nobody els
 def form_memories(request: FormationRequest) -> FormationAnswer:
     """Choose what each stream takes; results of tools are left out."""
     kept = [one for one in read(request.turns).sentences if one.turn.role != "tool" and one.can_be_kept]
-    labels = {section.label for section in request.sections}
-    entries = [_entry(section, _fitting(section, kept, labels)) for section in request.sections]
+    entries = [_entry(section, _fitting(section, kept, request)) for section in request.sections]
     return FormationAnswer(streams=[entry.model_dump() for entry in entries])
 
 
-def _fitting(section: StreamSection, kept: Sequence[Sentence], labels: set[str]) -> list[Sentence]:
+def _fitting(section: StreamSection, kept: Sequence[Sentence], request: FormationRequest) -> list[Sentence]:
     """Return the sentences for a stream: lasting ones for a user, others for a session, matching ones for a shard.
 
     The session stream doesn't repeat sentences of the user stream. Shards take no sentences about their speaker.
     """
     if section.label == PERSON:
-        return [one for one in kept if _is_of_user(one)]
+        return [one for one in kept if _is_of_user(one, request)]
     if section.label == SESSION:
-        return [one for one in kept if one.is_of_person and not (PERSON in labels and _is_of_user(one))]
+        has_user = any(other.label == PERSON for other in request.sections)
+        return [one for one in kept if one.is_of_person and not (has_user and _is_of_user(one, request))]
     wanted = set(content_words(section.prompt, language_of(section.prompt)))
     return [one for one in kept if len(one.terms & wanted) >= SHARED and not one.is_of_speaker]
 
 
-def _is_of_user(sentence: Sentence) -> bool:
+def _is_of_user(sentence: Sentence, request: FormationRequest) -> bool:
     """Tell whether the person whose memory it is says something lasting of themselves."""
-    return sentence.turn.role == "user" and sentence.lasts
+    return sentence.turn.role == "user" and sentence.turn.name not in request.others and sentence.lasts
 
 
 def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from moments_app.interfaces.api.as_of import AsOfField
 from moments_app.models import Correction, MemoryAtom
 from moments_app.models.atom import MemoryAtomQuerySet
+from moments_app.models.known_person import SELF
 from moments_app.provenance.correct import (
     CHANGED,
     CannotCorrect,
@@ -30,6 +31,7 @@ from sessions_app.api.fields import (
     AwareDateTimeField,
     BooleanField,
     IntegerField,
+    PublicIdField,
     TextField,
     UUIDField,
 )
@@ -43,6 +45,15 @@ from sessions_app.transcript.load import LoadedMessage
 
 HOLDING, ENDED, ALL = "holding", "ended", "all"
 SOURCES_MAX = 100
+SHOWN = ("source_session", "replaced_by", "about")  # other rows that an answer names
+
+
+class AboutField(PublicIdField):
+    """The person whom facts are about."""
+
+    def __init__(self) -> None:
+        whom = f"`{SELF}` for the user, or the `key` of another person (`GET users/{{user_id}}/people`)."
+        super().__init__(required=False, help_text=f"Only facts about this person: {whom}")
 
 
 class FactsQuery(PersonQuery):
@@ -65,6 +76,7 @@ class FactsQuery(PersonQuery):
     kind = serializers.ChoiceField(
         choices=MemoryAtom.Kind.choices, required=False, help_text="What kind of information the fact contains."
     )
+    about = AboutField()
     subject = TextField(max_length=255, required=False, help_text="The person or thing that has the attribute.")
     attribute = TextField(
         max_length=64,
@@ -79,6 +91,9 @@ class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
     """A fact about a person, and when it was true."""
 
     fact_id = serializers.UUIDField(source="atom_id")
+    about = serializers.CharField(
+        source="about.key", default=None, allow_null=True, help_text="The key of the other person that it is about."
+    )
     said_at = serializers.DateTimeField(source="formed_at")
     session_id = serializers.CharField(source="source_session.session_id", default=None, allow_null=True)
     replaced_by = serializers.UUIDField(
@@ -94,6 +109,7 @@ class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
             "atom_type",
             "kind",
             "content",
+            "about",
             "subject",
             "attribute",
             "value",
@@ -146,7 +162,8 @@ def facts_of(user: UserProfile | None, values: dict[str, Any]) -> dict[str, Any]
         user: whose facts.
         values: validated by `FactsQuery`.
     """
-    facts = _in_time(MemoryAtom.objects.statements_of(user), values).select_related("source_session", "replaced_by")
+    facts = _in_time(MemoryAtom.objects.statements_of(user), values).select_related(*SHOWN)
+    facts = facts.about_known(values["about"]) if "about" in values else facts
     for name in ("atom_type", "kind", "subject", "attribute"):
         facts = facts.filter(**{name: values[name]}) if name in values else facts
     if after := values.get("after"):
@@ -170,7 +187,7 @@ def fact_or_404(user: UserProfile | None, fact_id: uuid.UUID) -> MemoryAtom:
     Raises:
         NotFound: there is none, or it is somebody else's.
     """
-    facts = MemoryAtom.objects.filter(user=user).select_related("source_session", "replaced_by", "stream", "user")
+    facts = MemoryAtom.objects.filter(user=user).select_related(*SHOWN, "stream", "user")
     return one_or_404(facts.defer("search_vector"), atom_id=fact_id)
 
 

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 
 from moments_app.context import served
 from moments_app.interfaces.api.as_of import AsOfField
+from moments_app.interfaces.api.facts import AboutField
 from moments_app.recall import accesses
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import KINDS, MODES, RecallRequest
@@ -43,6 +44,7 @@ class SearchInput(PersonQuery):
         default="hybrid",
         help_text="Search by words (`text`), by meaning (`semantic`), or by both (`hybrid`).",
     )
+    about = AboutField()
     since = AwareDateTimeField(required=False, help_text="Only results from this time or later.")
     until = AwareDateTimeField(required=False, help_text="Only results before this time.")
     as_of = AsOfField(
@@ -122,7 +124,15 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
     """
     kinds = list(dict.fromkeys(values["kinds"]))
     since, until = values.get("since"), values.get("until")
-    asked = RecallRequest(values["query"], kinds, since, values["mode"], as_of=values.get("as_of"), until=until)
+    asked = RecallRequest(
+        values["query"],
+        kinds,
+        since,
+        values["mode"],
+        as_of=values.get("as_of"),
+        until=until,
+        about=values.get("about", ""),
+    )
     agent_id = values.get("agent_id", "")
     question = with_relevances(with_vector(asked), user_id, application=application, agent_id=agent_id)
     with acting_for(user_id, application=application) as user:

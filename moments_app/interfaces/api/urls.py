@@ -10,6 +10,7 @@ from moments_app.interfaces.api import (
     facts,
     jobs,
     moments,
+    people,
     prompts,
     retractions,
     search,
@@ -28,6 +29,7 @@ router.register("sessions/<public_id:session_id>/summaries", summaries.SummaryVi
 router.register("sessions", summaries.CompactViewSet, "sessions")
 router.register("jobs", jobs.JobViewSet, "jobs")
 router.register("entities", entities.EntityViewSet, "entities")
+router.register("users/<public_id:user_id>/people", people.PeopleViewSet, "people")
 router.register("streams", streams.StreamViewSet, "streams")
 router.register("streams/<uuid:stream_id>/atoms", atoms.AtomViewSet, "atoms")
 router.register("streams/<uuid:stream_id>/retractions", shard_retractions.ShardRetractionViewSet, "shardretractions")

@@ -25,6 +25,7 @@ from moments_app.interfaces.api.atoms import AtomAnswer, AtomInput, add_directly
 from moments_app.interfaces.api.context import ContextInput, served_context
 from moments_app.interfaces.api.entities import EntityAnswer
 from moments_app.interfaces.api.facts import (
+    SHOWN,
     CorrectionAnswer,
     FactAnswer,
     FactPatch,
@@ -200,7 +201,7 @@ def moment(key: str) -> dict[str, Any]:
 def atom(atom_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         seen = MemoryAtom.objects.seen_by(user).filter(stream__in=streams_seen_by(user, user.application_id))
-        found = seen.findable().with_rag_indexed().select_related("source_session", "replaced_by")
+        found = seen.findable().with_rag_indexed().select_related(*SHOWN)
         row = one_or_404(found, atom_id=_uuid(atom_id))
         return dict(AtomAnswer(row).data) | dict(FactAnswer(row).data)
 

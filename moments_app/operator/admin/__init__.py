@@ -9,6 +9,7 @@ from moments_app.operator.admin.engine_call import EngineCallAdmin
 from moments_app.operator.admin.entity import EntityAdmin
 from moments_app.operator.admin.failure import FailureGroupAdmin
 from moments_app.operator.admin.job import JobAdmin
+from moments_app.operator.admin.known_person import KnownPersonAdmin
 from moments_app.operator.admin.moment import MomentAdmin
 from moments_app.operator.admin.prompt import PromptResourceAdmin
 from moments_app.operator.admin.queue import ScheduleAdmin
@@ -30,6 +31,7 @@ __all__ = [
     "EntityAdmin",
     "FailureGroupAdmin",
     "JobAdmin",
+    "KnownPersonAdmin",
     "MemoryAtomAdmin",
     "MemoryStreamAdmin",
     "MomentAdmin",

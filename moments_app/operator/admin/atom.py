@@ -15,16 +15,18 @@ from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
 from moments_app.operator.views.retraction import RetractItems
 from moments_app.operator.views.stream import stream_named
 from moments_app.streams.add_atoms import note_growth
+from moments_app.streams.known_people import link_people, rebuild_known_people
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import actor_of
+from sessions_app.lock_rows import lock_rows
 from sessions_app.models import UserProfile
 
 SEARCHED = 20_000  # the newest items, where neither a person nor a stream is chosen
 FOUND = 1_000  # items, and people
 STATES = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning"}  # colours
 # Columns that are read from the text.
-DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind")
+DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind", "about")
 
 
 @admin.register(MemoryAtom)
@@ -105,13 +107,19 @@ class MemoryAtomAdmin(PageAdmin):
             obj.kind, obj.valid_from = MemoryAtom.Kind.OTHER, None  # read again from the new text
         obj.valid_until = None
         obj.describe()
+        was_about = obj.about_id
+        if not change:
+            obj.user_id, obj.written_by = obj.stream.user_id, actor_of(request)
+        if is_written:
+            lock_rows(UserProfile.objects.filter(pk__in=[obj.user_id] if obj.user_id else []))
+            link_people([obj])
         if change:
             obj.save(update_fields=[*form.changed_data, "content_hash", "is_pinned", *DESCRIBED])
         else:
-            obj.user_id, obj.written_by = obj.stream.user_id, actor_of(request)
             super().save_model(request, obj, form, change)
         if is_written:
             obj.embeddings.all().delete()  # it is found by what it says now
+            rebuild_known_people([was_about] if was_about else [])
         note_growth(obj, requested_by=actor_of(request))
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:

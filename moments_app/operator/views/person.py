@@ -97,7 +97,7 @@ class Who(FirstTab[UserProfile], PersonPage):
     def _said(self, time: datetime | None) -> dict[str, Any]:
         """Return the profile as it is, or as it follows from what was known at a time."""
         person = self.row
-        known = MemoryAtom.objects.of_person(person)
+        known = MemoryAtom.objects.of_person(person).about_user()
         return {"was": profile_of(known.as_of(time), person.zone) if time else person}
 
     def _facts(self, time: datetime | None) -> dict[str, Any]:

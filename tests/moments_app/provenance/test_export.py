@@ -74,6 +74,8 @@ def live(user: UserProfile, service: Api) -> None:
     }
     tea = note(MemoryStream.objects.get(user=user, stream_type="user"), f"{name} likes tea.", **sources)
     service.patch(f"facts/{tea.atom_id}", user_id=name, content=f"{name} likes coffee.")
+    known = {"user_id": name, "atom_type": "fact", "content": f"User's sister is called {name.title()}."}
+    service.post(f"streams/{tea.stream.stream_id}/atoms", known)
     talk(user, 1, session_id="s2", text=f"## The user\n- {name} has a kiln.")
     receipts.waiting.flush()
 
@@ -397,6 +399,7 @@ class TestAsking:
             "Summary",
             "MemoryStream",
             "StreamVersion",
+            "KnownPerson",
             "MemoryAtom",
             "Correction",
             "CorrectedTurn",

@@ -24,6 +24,7 @@ from moments_app.models import (
     Entity,
     EntityLink,
     Job,
+    KnownPerson,
     MemoryAtom,
     MemoryStream,
     Moment,
@@ -312,6 +313,8 @@ class TestRetract:
         if "lab" in CONF.extras:
             keep_probe(session, PLANTED[0])
         fact = session.atoms.filter(is_candidate=False, source_message_ids__overlap=planted)[0]
+        fact.about = KnownPerson.objects.create(user=session.user, key="anna", name="Anna")
+        fact.save(update_fields=["about"])
         Contradiction.objects.create(user=session.user, earlier=fact, later=fact, reason="Nobody is sure.")
         asked = {"user": session.user, "kind": "corrected", "before": "kiln", "requested_by": "test"}
         correction = Correction.objects.create(fact=fact, **asked)

@@ -301,5 +301,5 @@ def test_more_statements_cost_no_more_queries_and_an_index_finds_them(ada: UserP
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE moments_app_memoryatom")
     assert queries() == few
-    plan = MemoryAtom.objects.holding().of_person(ada).in_profile()[:10].explain()
+    plan = MemoryAtom.objects.holding().of_person(ada).about_user().in_profile()[:10].explain()
     assert "atom_in_profile" in plan, plan

@@ -212,6 +212,7 @@ class Fact(TypedDict):
     uri: str
     atom_type: Literal["observation", "fact"]
     content: str
+    about: NotRequired[str | None]
     subject: str
     attribute: str
     value: str
@@ -240,6 +241,32 @@ class Correction(TypedDict):
     fact_id: NotRequired[str | None]
     before: str
     after: NotRequired[str]
+
+
+class KnownPersonRow(TypedDict):
+    """Another person whom the user's memory knows."""
+
+    key: str
+    name: str
+    aliases: NotRequired[list[str]]
+    relationship: NotRequired[str]
+    created_at: str
+
+
+class KnownPerson(KnownPersonRow):
+    """Another person, with the profile that current facts about them give."""
+
+    summary: str
+    interests: list[str]
+    preferred_topics: list[str]
+
+
+class People(TypedDict):
+    """A page of people, newest first."""
+
+    people: list[KnownPersonRow]
+    total: int
+    has_more: bool
 
 
 class Profile(TypedDict):

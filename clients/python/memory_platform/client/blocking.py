@@ -254,6 +254,7 @@ class Memory:
         kinds: Iterable[answers.Kind] | None = None,
         match_count: int | None = None,
         mode: answers.Mode | None = None,
+        about: str | None = None,
         since: str | None = None,
         until: str | None = None,
         as_of: str | None = None,
@@ -265,6 +266,7 @@ class Memory:
             kinds: facts, moments, turns; by default all.
             match_count: the most results.
             mode: by words, by meaning, or by both, the default.
+            about: only facts about this person: `user`, or a key of `people`.
             since: nothing before, a time with an offset.
             until: only what was said before, a time with an offset.
             as_of: as it was known then.
@@ -276,6 +278,7 @@ class Memory:
             "kinds": None if kinds is None else list(kinds),
             "match_count": match_count,
             "mode": mode,
+            "about": about,
             "since": since,
             "until": until,
             "as_of": as_of,
@@ -306,6 +309,16 @@ class Memory:
         """Take out a fact that never held, and all that says the same."""
         asked = {"user_id": self.user_id}
         return cast(answers.Correction, self.client.call("DELETE", f"facts/{fact_id}", params=asked))
+
+    def people(self, **filters: Any) -> answers.People:
+        """Return a page of the other people whom memory knows; `filters` are those of `GET users/{user_id}/people`."""
+        path = f"{self._user()}/people"
+        return cast(answers.People, self.client.call("GET", path, params=filters))
+
+    def person(self, key: str) -> answers.KnownPerson:
+        """Return another person whom memory knows, with a profile."""
+        path = f"{self._user()}/people/{quote(key, safe='')}"
+        return cast(answers.KnownPerson, self.client.call("GET", path))
 
     def profile(self) -> answers.Profile:
         """Return what is known of the person."""

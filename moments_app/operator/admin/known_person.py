@@ -1,0 +1,46 @@
+"""The list of the people whom users' memories know, and the page of one."""
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from unfold.paginator import InfinitePaginator
+
+from moments_app.models import KnownPerson
+from moments_app.operator.admin.filters import UserFilter
+from moments_app.operator.views.known_person import KnownPersonForm
+from sessions_app.admin.base import ReadOnlyAdmin, found_by
+from sessions_app.admin.links import link_to
+
+
+@admin.register(KnownPerson)
+class KnownPersonAdmin(ReadOnlyAdmin):
+    """People as the facts about them name them. To change one, correct the facts."""
+
+    list_display = ("name", "relationship", "user_link", "key", "created_at")
+    applications = ("user__application",)
+    list_filter = (UserFilter,)
+    list_filter_submit = True
+    list_select_related = ("user",)
+    paginator = InfinitePaginator
+    sortable_by = ()
+    search_fields = ("name",)
+    search_help_text = "A name, or the start of a user_id"
+    when_empty = "No people yet. Each person whom a fact names with a relationship is listed here."
+    ordering = ("-id",)
+    form_page = KnownPersonForm
+    fields = (("name", "relationship"), "aliases", ("user_link", "key"), "created_at")
+    readonly_fields = ("user_link",)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[KnownPerson], search_term: str
+    ) -> tuple[QuerySet[KnownPerson], bool]:
+        term = search_term.strip().replace("\0", "")
+        if not term:
+            return queryset, False
+        named = queryset.filter(pk__in=KnownPerson.objects.named(term).values("pk"))
+        return found_by(queryset, named, queryset.filter(user__user_id__startswith=term)), False
+
+    @admin.display(description="User")
+    def user_link(self, person: KnownPerson) -> SafeString | str:
+        return link_to(person.user)

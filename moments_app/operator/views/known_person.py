@@ -1,0 +1,22 @@
+"""The page of a person whom a user's memory knows."""
+
+from typing import Any
+
+from moments_app.models import KnownPerson, MemoryAtom
+from moments_app.operator.pager import first_of
+from sessions_app.admin.views.base import FormPage, may_see
+
+FACTS_SHOWN = 50
+
+
+class KnownPersonForm(FormPage[KnownPerson]):
+    """The page of a known person, and the current facts about them."""
+
+    after = "operator/known_people/facts.html"
+
+    def context(self) -> dict[str, Any]:
+        if not may_see(self.request, MemoryAtom):
+            return {"known_person": self.row, "sees_facts": False}
+        facts = MemoryAtom.objects.holding().filter(about=self.row).defer("search_vector").newest_first()
+        shown, more = first_of(facts, FACTS_SHOWN)
+        return {"known_person": self.row, "sees_facts": True, "facts": shown, "more": more}

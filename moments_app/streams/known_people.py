@@ -1,0 +1,229 @@
+"""Find the other people whom statements are about.
+
+A statement that names somebody with a relationship ("my sister Anna") adds a known person, unless one fits. One that
+only has a name is about the person who is known by it. Names and relationships of known people are derived from their
+statements, and again whenever one of these changes.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from moments_app.engines.statements import NAME
+from moments_app.engines.statements.first_person import SPEAKER
+from moments_app.engines.statements.named_people import USER, NamedPerson, named_person, short_name
+from moments_app.models import KnownPerson, MemoryAtom, MemoryStream
+from moments_app.models.atom import ABOUT
+from moments_app.models.known_person import person_key
+from sessions_app.models import UserProfile
+
+WRITTEN = 500  # statements at a time
+READ = 100  # statements from which a person's names are derived
+
+
+class Said(NamedTuple):
+    """A statement, as far as it tells whom it names; fields as in `MemoryAtom`."""
+
+    content: str
+    subject: str
+    about_kind: str
+    state: str
+
+
+def link_people(atoms: Iterable[MemoryAtom]) -> None:
+    """Say of new statements which known person they are about, in the caller's transaction, which holds the users.
+
+    Args:
+        atoms: described, not saved yet. Candidates for a shard are left out.
+    """
+    own = [atom for atom in atoms if atom.user_id and not atom.is_candidate and _may_name(atom)]
+    for user in sorted({atom.user_id for atom in own if atom.user_id}):
+        _link([atom for atom in own if atom.user_id == user], user)
+
+
+def link_all(user: int) -> None:
+    """Find the people whom a user's statements name, in the caller's transaction, which holds the user."""
+    atoms = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None).defer("search_vector").in_order()
+    linked = list(atoms)
+    link_people(linked)
+    MemoryAtom.objects.bulk_update([atom for atom in linked if atom.about_id], ["about"], batch_size=WRITTEN)
+    rebuild_known_people(set(KnownPerson.objects.filter(user=user).values_list("pk", flat=True)))
+
+
+def link_corrected(atom: MemoryAtom, wrong: MemoryAtom) -> None:
+    """Say whom a statement is about that corrects another: the same person, if a name or a relationship is the same."""
+    named, was = named_person(atom.content), named_person(wrong.content)
+    if named and was:
+        is_same = named.name == was.name or named.relationship == was.relationship
+    else:
+        is_same = named is None and was is None and atom.subject == wrong.subject
+    if is_same:
+        atom.about_id = wrong.about_id
+    else:
+        link_people([atom])
+
+
+def _link(atoms: Sequence[MemoryAtom], user: int) -> None:
+    names = names_of(user)
+    names |= {atom.value for atom in atoms if atom.attribute == NAME and atom.subject in names}
+    people = People(KnownPerson.objects.filter(user=user).order_by("pk"), partial(_add, user))
+    for atom in atoms:
+        if _is_about_user(atom, names):
+            atom.about_kind = ABOUT[MemoryStream.Type(atom.stream.stream_type)]
+    told = [(atom, named_in(_said(atom), names)) for atom in atoms]
+    # What introduces people comes first: others may be told of before.
+    for atom, named in sorted(told, key=lambda one: not _introduces(*one)):
+        atom.about = people.find(named, adds=_introduces(atom, named)) if named else None
+    _relate_users(atoms, user)
+
+
+def _introduces(atom: MemoryAtom, named: NamedPerson | None) -> bool:
+    """Tell whether a statement says who somebody is: what they are to the user, or that they speak themselves."""
+    return named is not None and (bool(named.relationship) or atom.about_kind == MemoryAtom.About.PERSON)
+
+
+def _add(user: int, key: str, name: str) -> KnownPerson:
+    """Add a person. If nobody else has the name, they are who was called so before."""
+    is_only = not KnownPerson.objects.filter(user=user).named(name).exists()
+    person = KnownPerson.objects.create(user_id=user, key=key, name=name)
+    if is_only:
+        told = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None, subject=name)
+        told.update(about=person)
+    return person
+
+
+def _is_about_user(atom: MemoryAtom, names: Collection[str]) -> bool:
+    """Tell whether a statement that an engine says is about somebody is about the user, or a relative of theirs."""
+    named = named_person(atom.content)
+    is_relative = named is not None and named.owner in names
+    return atom.about_kind == MemoryAtom.About.PERSON and (atom.subject in names or is_relative)
+
+
+def _relate_users(atoms: Sequence[MemoryAtom], user: int) -> None:
+    """Name the other speakers who are users of the same application under their name."""
+    own = [one for one in atoms if one.about_kind == MemoryAtom.About.PERSON and one.speaker == one.subject]
+    if not own:
+        return
+    application = UserProfile.objects.filter(pk=user).values("application")
+    named = UserProfile.objects.filter(application__in=application, user_id__in={atom.speaker for atom in own})
+    users = set(named.exclude(pk=user).values_list("user_id", flat=True))
+    for atom in own:
+        atom.related_users = sorted({atom.speaker} & users)
+
+
+def _may_name(atom: MemoryAtom) -> bool:
+    is_named = named_person(atom.content) or named_in(_said(atom), USER)
+    return is_named is not None or atom.about_id is not None
+
+
+def _said(atom: MemoryAtom) -> Said:
+    return Said(*(getattr(atom, field) for field in Said._fields))
+
+
+def names_of(user: int) -> frozenset[str]:
+    """Return what a person is called in facts about them: the user, and as they said their name is."""
+    told = MemoryAtom.objects.findable().filter(user=user, attribute=NAME, subject__in=USER, is_candidate=False)
+    names = told.filter(is_wrong=False).values_list("value", flat=True)
+    return frozenset({*USER, *names, *(name.split(" ")[0] for name in names)})
+
+
+def rebuild_known_people(pks: Collection[int]) -> None:
+    """Derive the names and relationships of known people from their statements again, in the caller's transaction.
+
+    Args:
+        pks: primary keys.
+    """
+    for person in KnownPerson.objects.filter(pk__in=pks).order_by("pk"):
+        before = (person.name, person.aliases, person.relationship)
+        _derive(person)
+        if (person.name, person.aliases, person.relationship) != before:
+            person.save(update_fields=["name", "aliases", "relationship"])
+
+
+def _derive(person: KnownPerson) -> None:
+    statements = MemoryAtom.objects.findable().filter(about=person, is_wrong=False).in_profile()
+    said = [Said(*row) for row in statements.values_list(*Said._fields)[:READ]]
+    called, person.relationship = called_in(said, names_of(person.user_id))
+    person.name, *person.aliases = called or person.names
+
+
+def called_in(said: Sequence[Said], names: Collection[str]) -> tuple[list[str], str]:
+    """Return how statements about a person call them, and the relationship: what holds tells it first.
+
+    The first name is the one that the first statement gives, or a longer one of the same person.
+
+    Args:
+        said: the statements, in the order of `in_profile`.
+        names: of the user.
+    """
+    named = [(one, found) for one in said if (found := named_in(one, names))]
+    held = [found for one, found in named if one.state != MemoryAtom.State.ENDED]
+    called = list(dict.fromkeys(found.name for found in (*held, *(found for _, found in named))))
+    full = [name for name in called if short_name(name) == called[0]]
+    return list(dict.fromkeys([*full, *called])), next((found.relationship for found in held if found.relationship), "")
+
+
+def named_in(said: Said, names: Collection[str]) -> NamedPerson | None:
+    """Return the person whom a statement is about; None if it is about the user alone.
+
+    Args:
+        said: the statement.
+        names: of the user.
+    """
+    if said.about_kind == MemoryAtom.About.PERSON:
+        return NamedPerson(said.subject, "") if said.subject else None
+    named = named_person(said.content)
+    if named and (not named.owner or named.owner in names):
+        return named
+    speaker = SPEAKER.match(said.content)
+    is_of_user = said.subject in names or (speaker and speaker[1] == said.subject)
+    return NamedPerson(said.subject, "") if said.subject and not is_of_user else None
+
+
+class People:
+    """The people whom a user's memory knows, with those that are added.
+
+    Args:
+        known: who is known.
+        add: adds a person with a key and a name.
+    """
+
+    def __init__(self, known: Iterable[KnownPerson], add: Callable[[str, str], KnownPerson]) -> None:
+        self.known = list(known)
+        self._add = add
+
+    def find(self, named: NamedPerson, *, adds: bool) -> KnownPerson | None:
+        """Return the person who has this name and relationship.
+
+        Args:
+            named: the person.
+            adds: add the person if nobody fits. Otherwise return None, also if several do.
+        """
+        alike = [one for one in self.known if _is_called(one, named.name)]
+        person = _one_of(alike, named, adds=adds)
+        if person is None and adds:
+            person = self._add(person_key(named.name, [one.key for one in self.known]), named.name)
+            self.known.append(person)
+        if person and named.name not in (person.name, *person.aliases):
+            person.aliases.append(named.name)
+        if person and named.relationship:
+            person.relationship = named.relationship
+        return person
+
+
+def _is_called(person: KnownPerson, name: str) -> bool:
+    """Tell whether a person may be meant by a name: "Anna" and "Anna Berg" may be one, "Anna Holm" is another."""
+    names = {known.casefold() for known in (person.name, *person.aliases)}
+    is_short_of = short_name(person.name).casefold() == name.casefold()
+    has_short = not short_name(person.name) and short_name(name).casefold() == person.name.casefold()
+    return name.casefold() in names or is_short_of or has_short
+
+
+def _one_of(alike: Sequence[KnownPerson], named: NamedPerson, *, adds: bool) -> KnownPerson | None:
+    """Return the one of several people with a name who is meant."""
+    if not named.relationship:
+        unrelated = [person for person in alike if not person.relationship] if adds else []
+        return alike[0] if len(alike) == 1 else next(iter(unrelated), None)
+    related = [person for person in alike if person.relationship == named.relationship]
+    unrelated = [person for person in alike if not person.relationship]
+    return related[0] if related else unrelated[0] if len(unrelated) == 1 else None

@@ -1,0 +1,397 @@
+"""Other people whom a user's memory knows: found in statements, each with a profile that follows these."""
+
+import json
+import zipfile
+from importlib import import_module
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from moments_app.engines.statements.named_people import named_person
+from moments_app.models import KnownPerson, MemoryAtom, MemoryStream
+from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
+from moments_app.streams.timeline import settle
+from sessions_app.models import Session, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.people.erase import erase_user
+from sessions_app.people.export import export_user
+from sessions_app.people.import_user import import_user
+from sessions_app.row_security import acting_for
+from tests.support import openai_server as behave
+from tests.support.api import Api
+from tests.support.jobs import work_off
+from tests.support.lives import say
+from tests.support.openai_server import OpenAIServer
+from tests.support.streams import note
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+
+def people(service: Api, user_id: str = "ada", **asked: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = service.get(f"users/{user_id}/people", **asked).json()["people"]
+    return found
+
+
+def known(service: Api) -> dict[str, tuple[str, str]]:
+    """Names and relationships by key."""
+    return {person["key"]: (person["name"], person["relationship"]) for person in people(service)}
+
+
+def profile(service: Api, key: str) -> str:
+    return str(service.get(f"users/ada/people/{key}").json()["summary"])
+
+
+class TestOwn:
+    """Nobody gets people that another user's memory knows."""
+
+    def test_row_9_people_known_to_another_user_are_as_if_they_were_not(
+        self, service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile
+    ) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna lives in Bergen.")
+        say(bo, "s1", "2025-01-10", "My dentist Dr. Weiss has moved.")
+        assert [one["key"] for one in people(service)] == ["anna"]
+        assert [one["key"] for one in people(service, "bo")] == ["dr-weiss"]
+        assert service.get("users/bo/people/anna").status_code == 404
+        assert service.get("users/ada/people/dr-weiss").status_code == 404
+        assert as_ada.get("users/ada/people/anna").status_code == 200
+        assert as_ada.get("users/bo/people").json()["people"] == []
+        assert as_ada.get("users/bo/people/dr-weiss").status_code == 404
+        assert service.get("facts", user_id="bo", about="anna").json()["facts"] == []
+        assert service.get("users/ada/people", after="dr-weiss").status_code == 404
+
+    def test_row_9_nor_does_the_database_show_them_without_the_codes_filter(
+        self, ada: UserProfile, bo: UserProfile
+    ) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna lives in Bergen.")
+        for person, number in (("ada", 1), ("bo", 0), (None, 0)):
+            with acting_for(person, application=DEFAULT):
+                assert KnownPerson.objects.count() == number
+
+
+class TestNamed:
+    """Which person a sentence names, and what they are to whom."""
+
+    @pytest.mark.parametrize(
+        ("text", "name", "relationship"),
+        [
+            ("My sister Anna lives in Bergen.", "Anna", "sister"),
+            ("Nora: My sister Anna Berg is allergic to nuts.", "Anna Berg", "sister"),
+            ("My dentist Dr. Weiss has moved.", "Dr. Weiss", "dentist"),
+            ("Dr. Weiss is my dentist.", "Dr. Weiss", "dentist"),
+            ("I have a little brother called Tom.", "Tom", "brother"),
+            ("My mom's name is Ruth.", "Ruth", "mother"),
+            ("I went to Oslo with my best friend Clara's dog.", "Clara", "friend"),
+            ("Meine Schwester Anna wohnt in Bergen.", "Anna", "sister"),
+            ("Mein Zahnarzt heißt Dr. Weiss.", "Dr. Weiss", "dentist"),
+            ("Mi hermana se llama Lucía.", "Lucía", "sister"),
+            ("Ma sœur Claire habite à Lyon.", "Claire", "sister"),
+            ("我的妹妹叫小红，住在上海。", "小红", "sister"),
+            ("Мою сестру зовут Анна.", "Анна", "sister"),
+        ],
+    )
+    def test_one_is_named_with_a_relationship(self, text: str, name: str, relationship: str) -> None:
+        assert named_person(text) == (name, relationship, "")
+
+    def test_in_the_third_person_it_says_whose(self) -> None:
+        assert named_person("Nora's sister Anna lives in Bergen.") == ("Anna", "sister", "Nora")
+        assert named_person("The user's dentist is called Dr. Weiss.") == ("Dr. Weiss", "dentist", "The user")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "This is my sister.",
+            "She is my boss.",
+            "My boss is Italian.",
+            "My husband and I went to Oslo.",
+            "I see my dentist Monday.",
+            "Oslo is my sister's home.",
+            "Ich fahre, weil meine Frau Urlaub hat.",
+            "My dog Rex barks.",
+        ],
+    )
+    def test_another_word_is_no_name(self, text: str) -> None:
+        assert named_person(text) is None
+
+
+class TestKnown:
+    """Who is known, and what about them."""
+
+    def test_who_is_named_has_a_profile_of_what_is_said_of_them(self, service: Api, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse in Oslo. My dentist Dr. Weiss is very kind to me.")
+        say(ada, "s2", "2025-02-10", "Anna moved to Bergen.")
+        assert known(service) == {"dr-weiss": ("Dr. Weiss", "dentist"), "anna": ("Anna", "sister")}
+        assert "nurse in Oslo" in profile(service, "anna") and "moved to Bergen" in profile(service, "anna")
+        assert "kind" not in profile(service, "anna")
+        answer = service.get("users/ada/people/anna").json()
+        assert {*answer} == {
+            *("key", "name", "aliases", "relationship", "created_at", "summary", "interests", "preferred_topics")
+        }
+
+    def test_what_is_said_of_relatives_stays_in_the_users_profile(self, service: Api, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse in Bergen. I live in Oslo.")
+        summary = service.get("users/ada").json()["summary"]
+        assert "Anna" in summary and "I live in Oslo" in summary
+
+    def test_facts_are_filtered_by_whom_they_are_about(self, service: Api, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. I live in Oslo.")
+        say(ada, "s2", "2025-02-10", "Anna moved to Bergen.")
+
+        def facts(about: str) -> list[str]:
+            return [one["content"] for one in service.get("facts", user_id="ada", about=about).json()["facts"]]
+
+        assert facts("anna") == ["User: Anna moved to Bergen.", "User: My sister Anna is a nurse."]
+        assert facts("user") == ["User: I live in Oslo.", "User: My sister Anna is a nurse."]
+        assert facts("tom") == []
+        about = {one["content"]: one["about"] for one in service.get("facts", user_id="ada").json()["facts"]}
+        assert (about["User: Anna moved to Bergen."], about["User: I live in Oslo."]) == ("anna", None)
+
+    def test_two_people_with_one_name_stay_apart(self, service: Api, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. My colleague Anna is a vegan.")
+        assert known(service) == {"anna-2": ("Anna", "colleague"), "anna": ("Anna", "sister")}
+        assert "nurse" in profile(service, "anna") and "vegan" not in profile(service, "anna")
+        assert "vegan" in profile(service, "anna-2") and "nurse" not in profile(service, "anna-2")
+        assert [one["key"] for one in people(service, name="anna")] == ["anna-2", "anna"]
+        say(ada, "s2", "2025-02-10", "Anna moved to Bergen.")  # nobody knows which
+        assert MemoryAtom.objects.get(content__contains="Bergen").about is None
+
+    def test_a_home_of_one_does_not_end_that_of_another_with_the_name(self, service: Api, ada: UserProfile) -> None:
+        stream = MemoryStream.objects.ensure_of_person(ada, "default")
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. My colleague Anna is a vegan.")
+        sister, colleague = KnownPerson.objects.order_by("pk")
+        homes = {sister: "Anna lives in Oslo.", colleague: "Anna lives in Turin."}
+        for person, text in homes.items():
+            note(stream, text, "fact", about=person, subject="Anna", attribute="home")
+        settle(MemoryAtom.objects.filter(attribute="home"))
+        assert MemoryAtom.objects.active().filter(attribute="home").count() == 2
+        note(stream, "Anna moved to Rome.", "fact", about=sister, subject="Anna", attribute="home")
+        settle(MemoryAtom.objects.filter(about=sister, attribute="home"))
+        ended = MemoryAtom.objects.get(state="ended")
+        assert (ended.about, ended.content) == (sister, "Anna lives in Oslo.")
+
+    def test_one_is_found_by_a_full_and_a_short_name(self, service: Api, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse.")
+        say(ada, "s2", "2025-02-10", "My sister Anna Berg has a new house.")
+        [anna] = people(service)
+        assert (anna["key"], anna["name"], anna["aliases"]) == ("anna", "Anna Berg", ["Anna"])
+        for name in ("Anna", "anna berg", "BERG"):
+            assert [one["key"] for one in people(service, name=name)] == ["anna"]
+        assert people(service, name="Ann") == []
+
+    def test_who_was_told_of_before_they_were_introduced_is_the_same(self, service: Api, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "Anna moved to Bergen.")
+        assert people(service) == []
+        say(ada, "s2", "2025-02-10", "My sister Anna is a nurse.")
+        assert "moved to Bergen" in profile(service, "anna")
+
+    def test_also_in_the_same_turn(self, service: Api, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "Anna moved to Bergen. My sister Anna is a nurse.")
+        assert "moved to Bergen" in profile(service, "anna")
+
+    def test_what_a_client_writes_names_people_too(self, service: Api, ada: UserProfile) -> None:
+        stream = MemoryStream.objects.ensure_of_person(ada, "default")
+        body = {"user_id": "ada", "atom_type": "fact", "content": "My dentist is called Dr. Weiss."}
+        service.post(f"streams/{stream.stream_id}/atoms", body)
+        assert known(service) == {"dr-weiss": ("Dr. Weiss", "dentist")}
+
+    def test_relatives_of_others_are_not_the_users(self, service: Api, ada: UserProfile) -> None:
+        stream = MemoryStream.objects.ensure_of_person(ada, "default")
+        for text in ("My name is Nora.", "Nora's sister Anna is a nurse.", "Clara's brother Tom is a cook."):
+            service.post(f"streams/{stream.stream_id}/atoms", user_id="ada", atom_type="fact", content=text)
+        assert known(service) == {"anna": ("Anna", "sister")}
+
+    def test_pages_follow_the_last_key(self, service: Api, ada: UserProfile) -> None:
+        for number, name in enumerate(("Anna", "Bea", "Clara")):
+            say(ada, f"s{number}", "2025-01-10", f"My cousin {name} is a nurse.")
+        first = service.get("users/ada/people", limit=2).json()
+        assert [one["key"] for one in first["people"]] == ["clara", "bea"]
+        assert (first["total"], first["has_more"]) == (3, True)
+        rest = service.get("users/ada/people", limit=2, after="bea").json()
+        assert ([one["key"] for one in rest["people"]], rest["has_more"]) == (["anna"], False)
+
+    @pytest.mark.slow
+    def test_more_people_and_facts_cost_no_more_queries(self, service: Api, ada: UserProfile) -> None:
+        def queries() -> list[int]:
+            counts = []
+            for address in ("users/ada/people", "users/ada/people/anna"):
+                with CaptureQueriesContext(connection) as captured:
+                    assert service.get(address).status_code == 200
+                counts.append(len(captured))
+            return counts
+
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse.")
+        queries()
+        few = queries()
+        for number in range(5):
+            say(ada, f"t{number}", "2025-01-11", f"My cousin Ida{number} is a cook. My sister Anna has {number} cats.")
+        assert queries() == few
+
+
+class TestModel:
+    """What a language model writes."""
+
+    def test_the_model_says_whom_a_statement_is_about(
+        self, service: Api, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        facts = [
+            ("Nora plays the cello.", ""),
+            ("User's name is Nora.", "Nora"),
+            ("Nora's sister Anna lives in Bergen.", "Anna"),
+            ("Anna is allergic to nuts.", "Anna"),
+            ("Dr. Weiss is a dentist in Turin.", "Dr. Weiss"),
+            ("She moved to Rome.", "Clara"),
+        ]
+        items = [{"text": text, "other_person": name, "message_indexes": [0]} for text, name in facts]
+        model_server.queue(behave.content(json.dumps({"streams": [{"stream": "user", "facts": items}]})))
+        say(ada, "s1", "2025-01-10", " ".join(text for text, _ in facts) + " My name is Nora.")
+        assert known(service) == {"dr-weiss": ("Dr. Weiss", ""), "anna": ("Anna", "sister")}
+        assert "nuts" in profile(service, "anna") and "Bergen" in profile(service, "anna")
+        own = service.get("users/ada").json()["summary"]
+        assert "cello" in own and "Bergen" in own and "nuts" not in own and "Turin" not in own
+
+
+class TestSearch:
+    """Searching what is known of one person."""
+
+    @pytest.fixture(autouse=True)
+    def _told(self, ada: UserProfile, bo: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse in Bergen. My colleague Anna is a vegan in Bergen.")
+        say(ada, "s2", "2025-01-11", "I live in Bergen with two cats. Kilns are old in Bergen and burn every Friday.")
+        say(bo, "s1", "2025-01-10", "My sister Anna is a potter in Bergen.")
+
+    def search(self, service: Api, about: str, user_id: str = "ada", **asked: Any) -> set[str]:
+        body = {"user_id": user_id, "query": "Who is in Bergen?", "about": about, "match_count": 50} | asked
+        answer = service.post("memory/search", body)
+        assert answer.status_code == 200, answer.content
+        assert {one["kind"] for one in answer.json()["results"]} <= {"fact"}
+        return {one["content"] for one in answer.json()["results"]}
+
+    def test_row_9_another_users_people_are_not_searched(self, service: Api) -> None:
+        assert self.search(service, "anna", "bo") == {"User: My sister Anna is a potter in Bergen."}
+        assert self.search(service, "anna-2", "bo") == set()
+
+    def test_it_finds_facts_about_this_person_alone(self, service: Api) -> None:
+        assert self.search(service, "anna") == {"User: My sister Anna is a nurse in Bergen."}
+        assert self.search(service, "anna-2") == {"User: My colleague Anna is a vegan in Bergen."}
+        assert self.search(service, "anna", kinds=["turn", "moment"]) == set()
+        of_user = self.search(service, "user")
+        assert "User: I live in Bergen with two cats." in of_user and not any("Kilns" in text for text in of_user)
+
+    def test_it_finds_them_among_many_that_fit_better(self, service: Api, ada: UserProfile) -> None:
+        stream = MemoryStream.objects.ensure_of_person(ada, "default")
+        for number in range(120):
+            note(stream, f"Who is in Bergen? Bergen {number}.", "fact")
+        assert self.search(service, "anna", match_count=5) == {"User: My sister Anna is a nurse in Bergen."}
+
+    def test_it_holds_in_the_past_and_in_words_alone(self, service: Api) -> None:
+        assert self.search(service, "anna", as_of="2025-01-10") == {"User: My sister Anna is a nurse in Bergen."}
+        assert self.search(service, "anna", as_of="2025-01-09") == set()
+        assert len(self.search(service, "anna", mode="text")) == 1
+
+
+class TestView:
+    """The view follows corrections, endings, retractions, exports and erasures."""
+
+    def test_a_correction_and_its_undoing_act_at_once(self, service: Api, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse.")
+        [fact] = service.get("facts", user_id="ada", about="anna").json()["facts"]
+        right = "User: My cousin Anna is a cook."
+        made = service.patch(f"facts/{fact['fact_id']}", user_id="ada", content=right).json()
+        assert known(service) == {"anna": ("Anna", "cousin")}
+        assert "cook" in profile(service, "anna") and "nurse" not in profile(service, "anna")
+        service.post(f"corrections/{made['correction_id']}/undo", user_id="ada")
+        assert known(service) == {"anna": ("Anna", "sister")} and "nurse" in profile(service, "anna")
+
+    def test_a_name_that_was_spelled_wrong_is_right_under_the_same_key(self, service: Api, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse.")
+        [fact] = service.get("facts", user_id="ada", about="anna").json()["facts"]
+        service.patch(f"facts/{fact['fact_id']}", user_id="ada", content="User: My sister Hanna is a nurse.")
+        [hanna] = people(service)
+        assert (hanna["key"], hanna["name"], hanna["aliases"]) == ("anna", "Hanna", [])
+
+    def test_who_is_withdrawn_or_no_longer_a_relation(self, service: Api, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "My dentist Dr. Weiss is kind. My sister Anna is a nurse.")
+        facts = {one["about"]: one["fact_id"] for one in service.get("facts", user_id="ada").json()["facts"]}
+        service.patch(f"facts/{facts['dr-weiss']}", user_id="ada", state="ended")
+        assert known(service) == {"anna": ("Anna", "sister"), "dr-weiss": ("Dr. Weiss", "")}
+        assert profile(service, "dr-weiss") == ""
+        service.delete(f"facts/{facts['anna']}", user_id="ada")
+        assert known(service) == {"dr-weiss": ("Dr. Weiss", "")}
+        assert service.get("users/ada/people/anna").status_code == 404
+
+    def test_row_10_a_retraction_takes_people_along_and_an_undo_brings_them_back(
+        self, service: Api, ada: UserProfile
+    ) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna Berg is a nurse.")
+        say(ada, "s2", "2025-02-10", "My sister Anna is a vegan. My dentist Dr. Weiss is kind.")
+        before = [service.get(f"users/ada/people/{one['key']}").json() for one in people(service)]
+        first = retract(Session.objects.get(session_id="s1"), None, reason="mistaken", requested_by="test")
+        work_off()
+        assert known(service) == {"anna-berg": ("Anna", "sister"), "dr-weiss": ("Dr. Weiss", "dentist")}
+        second = retract(Session.objects.get(session_id="s2"), None, reason="mistaken", requested_by="test")
+        work_off()
+        assert people(service) == [] and not KnownPerson.objects.exists()
+        for retraction in (second, first):
+            undo_retraction(retraction, requested_by="test")
+        assert [service.get(f"users/ada/people/{one['key']}").json() for one in people(service)] == before
+
+    def test_who_is_named_again_after_a_retraction_is_one_person_when_that_is_undone(
+        self, service: Api, ada: UserProfile
+    ) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. My cousin Tom is a cook.")
+        made = retract(Session.objects.get(session_id="s1"), None, reason="mistaken", requested_by="test")
+        say(ada, "s2", "2025-02-10", "My sister Anna is a vegan. My friend Tom is a potter.")
+        undo_retraction(made, requested_by="test")
+        assert known(service) == {
+            "anna": ("Anna", "sister"),
+            "tom": ("Tom", "friend"),
+            "tom-2": ("Tom", "cousin"),
+        }
+        assert "nurse" in profile(service, "anna") and "vegan" in profile(service, "anna")
+
+    def test_an_export_has_them_and_an_import_brings_them_back(
+        self, service: Api, ada: UserProfile, tmp_path: Any
+    ) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. My colleague Anna is a vegan.")
+        before = [service.get(f"users/ada/people/{key}").json() for key in ("anna", "anna-2")]
+        path = tmp_path / "ada.zip"
+        with path.open("wb") as file:
+            assert export_user("ada", file, application=DEFAULT)["people"] == 2
+        erase_user("ada", application=DEFAULT, actor="test")
+        assert not KnownPerson.objects.exists()
+        import_user(path, application=DEFAULT)
+        assert [service.get(f"users/ada/people/{key}").json() for key in ("anna", "anna-2")] == before
+
+    def test_they_are_found_in_an_export_of_an_earlier_release(
+        self, service: Api, ada: UserProfile, tmp_path: Any
+    ) -> None:
+        say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. My colleague Anna is a vegan.")
+        before = known(service), profile(service, "anna"), profile(service, "anna-2")
+        path, older = tmp_path / "ada.zip", tmp_path / "older.zip"
+        with path.open("wb") as file:
+            export_user("ada", file, application=DEFAULT)
+        with zipfile.ZipFile(path) as new, zipfile.ZipFile(older, "w") as old:
+            for name in new.namelist():
+                if name != "people.jsonl":
+                    old.writestr(name, new.read(name).decode().replace(', "about": "anna', ', "about": "gone'))
+        erase_user("ada", application=DEFAULT, actor="test")
+        import_user(older, application=DEFAULT)
+        assert (known(service), profile(service, "anna"), profile(service, "anna-2")) == before
+
+    def test_an_upgrade_finds_them_in_statements(self, service: Api, ada: UserProfile, bo: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "My name is Nora. My sister Anna Berg is a nurse. My colleague Anna is a vegan.")
+        say(ada, "s2", "2025-02-10", "Nora's cousin Tom is a cook. Tom moved to Bergen. My sister Anna is tall.")
+        say(bo, "s1", "2025-01-10", "My sister Anna is a potter.")
+        before = [service.get(f"users/ada/people/{key}").json() for key in ("anna-berg", "anna", "tom")]
+        KnownPerson.objects.all().delete()
+        assert people(service) == []
+        migration = import_module("moments_app.migrations.0120_people_of_statements")
+        for _ in range(2):
+            migration.write(apps, None)
+            after = [service.get(f"users/ada/people/{key}").json() for key in ("anna-berg", "anna", "tom")]
+            for one, other in zip(after, before, strict=True):
+                assert one | {"created_at": ""} == other | {"created_at": ""}
+        assert [one["key"] for one in people(service, "bo")] == ["anna"]
