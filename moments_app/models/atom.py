@@ -5,7 +5,7 @@ import re
 import uuid
 from collections.abc import Collection
 from datetime import datetime
-from typing import Self
+from typing import Any, Self, cast
 
 from django.apps import apps
 from django.contrib.postgres.fields import ArrayField
@@ -18,6 +18,7 @@ from django.utils import timezone
 from moments_app.engines.statements import kind_of, plan_ends, since_in, statement_of, worth_of
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
+from moments_app.models.statement_change import SHOWN, Cause, StatementChange
 from moments_app.models.stream import LESSONS, MemoryStream
 from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
@@ -187,10 +188,32 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         vectors = embeddings.filter(source_id=OuterRef("pk"), model__is_active=True, vector__isnull=False)
         return self.annotate(rag_indexed=Exists(vectors))
 
-    def evict(self) -> None:
+    def change(self, action: str, cause: Cause, **columns: Any) -> int:
+        """Update these in the caller's transaction, record what changed in their history, and return how many.
+
+        Args:
+            action: one of `StatementChange.Action`.
+            cause: who changes them, and why.
+            columns: the new values.
+        """
+        atoms = list(self.order_by("pk").select_for_update(no_key=True, of=("self",)))
+        self.model.objects.filter(pk__in=[atom.pk for atom in atoms]).update(**columns)
+        values = {
+            cast("models.Field[Any, Any]", self.model._meta.get_field(name)).attname: getattr(value, "pk", value)
+            for name, value in columns.items()
+        }
+        changes = [
+            (atom, {name: was for name in values if (was := getattr(atom, name)) != values[name]}) for atom in atoms
+        ]
+        StatementChange.objects.record(action, cause, [(atom, before) for atom, before in changes if before])
+        return len(atoms)
+
+    def evict(self, cause: Cause) -> None:
         """Take these out of every context and search; they stay, with where they came from."""
         ids = list(self.values_list("pk", flat=True))
-        MemoryAtom.objects.filter(pk__in=ids).update(state=MemoryAtom.State.EVICTED)
+        MemoryAtom.objects.filter(pk__in=ids).change(
+            StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED
+        )
         # What has a vector is found.
         apps.get_model("moments_app", "FactEmbedding").objects.filter(source_id__in=ids).delete()
 
@@ -488,6 +511,13 @@ class MemoryAtom(Searched):
         """Save the hash, too, that tells whether the stream has it already."""
         self.content_hash = content_hash(self.content)
         super().save(*args, **kwargs)
+
+    def save_edit(self, cause: Cause, update_fields: Collection[str] | None = None) -> None:
+        """Save an edit, and record in the history what it changed."""
+        was = MemoryAtom.objects.get(pk=self.pk)
+        self.save(update_fields=update_fields)
+        before = {name: getattr(was, name) for name in SHOWN if getattr(was, name) != getattr(self, name)}
+        StatementChange.objects.record(StatementChange.Action.EDITED, cause, [(self, before)])
 
     def describe(self) -> Self:
         """Set the subject, attribute, value, start, kind, worth, and the end of a plan. They are read from the text."""

@@ -13,16 +13,15 @@ from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
-from moments_app.models import CorrectedTurn, Correction, MemoryAtom, MemoryStream, Moment
+from moments_app.models import Cause, CorrectedTurn, Correction, MemoryAtom, MemoryStream, Moment, StatementChange
 from moments_app.models.atom import OF_PROFILE, SUMMARY, content_hash
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import have_found
 from moments_app.streams.same import Rewording, without
 from moments_app.streams.three_way_merge import merged_text
-from moments_app.streams.timeline import not_ended, settle, touch
+from moments_app.streams.timeline import settle, touch
 from sessions_app.insert import insert_unless_there
 from sessions_app.lock_rows import lock_rows
 from sessions_app.models import Event, Message, UserProfile
@@ -174,12 +173,14 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     _refuse_undoing(correction)
     for change in reversed(correction.changes):
         _undo(change)
+    pks = [change["pk"] for change in correction.changes if change["kind"] == FACT]
+    cause = Cause(requested_by, correction.reason)
+    _undo_facts(correction, pks, cause)
     correction.turns.all().delete()
     correction.undone_at = timezone.now()
     correction.save(update_fields=["undone_at"])
-    pks = [change["pk"] for change in correction.changes if change["kind"] == FACT]
     facts = list(MemoryAtom.objects.filter(pk__in=pks))
-    settle(facts)
+    settle(facts, cause)
     touch(facts)
     _touch_person(user)
     _log("correction_undone", correction, requested_by)
@@ -307,7 +308,8 @@ def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, 
     """Carry a change out; return what it takes to undo it."""
     kept = asdict(change)
     if change.kind == FACT:
-        return kept | _change_fact(change, correction)
+        made = _change_fact(change, correction)
+        return kept | {"made": made.pk if made else None}
     if change.kind == TURN:
         turn = Message.objects.get(pk=change.pk)
         place = {"user_id": user.pk, "session_id": turn.session_id, "sequence": turn.sequence}
@@ -317,32 +319,33 @@ def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, 
     return kept
 
 
-def _change_fact(change: Change, correction: Correction) -> dict[str, Any]:
-    """End a fact, and put the right one in its place; it is kept word for word."""
-    atom = MemoryAtom.objects.get(pk=change.pk)
-    was = {name: getattr(atom, name) for name in ("state", *not_ended()) if name != "replaced_by"}
-    was |= {"replaced_by_id": atom.replaced_by_id, "absorbed_in_id": atom.absorbed_in_id}
+def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
+    """End a fact and put the right one in its place, which is kept word for word. Return it if it is new."""
+    atom, cause = MemoryAtom.objects.get(pk=change.pk), Cause(correction.requested_by, correction.reason)
     is_wrong = correction.kind != Correction.Kind.ENDED
     until = (atom.valid_from or atom.formed_at) if is_wrong else correction.valid_until
-    MemoryAtom.objects.filter(pk=atom.pk).update(
+    right = _right(atom, change.after, correction) if change.after else None
+    is_new = right is not None and insert_unless_there(right)
+    if right and not is_new:
+        right = MemoryAtom.objects.like(right).first()
+    MemoryAtom.objects.filter(pk=atom.pk).change(
+        StatementChange.Action(correction.kind),
+        cause,
         state=MemoryAtom.State.ENDED,
         valid_until=until,
         ended_at=correction.created_at,
         ended_by=correction.requested_by,
         is_wrong=is_wrong,
+        replaced_by_id=right.pk if right else atom.replaced_by_id,
     )
-    made = _put_in_place(atom, change.after, correction) if change.after else None
-    settle([atom, *([made] if made else [])])
-    return {"was": was, "made": made.pk if made else None}
+    made = right if is_new else None
+    settle([atom, *([made] if made else [])], cause)
+    return made
 
 
-def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom | None:
-    """Put the right fact in the place of a wrong one: said when that was, and known since the correction.
-
-    Returns:
-        None where the stream has it already.
-    """
-    made = MemoryAtom(
+def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom:
+    """Return the right fact for the place of a wrong one: said when that was, and known since the correction."""
+    return MemoryAtom(
         stream=atom.stream,
         user_id=atom.user_id,
         atom_type=atom.atom_type,
@@ -359,22 +362,19 @@ def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> Mem
         source_session_id=atom.source_session_id,
         source_message_ids=atom.source_message_ids,
     ).describe()
-    is_new = insert_unless_there(made)
-    right = made if is_new else MemoryAtom.objects.like(made).first()
-    MemoryAtom.objects.filter(pk=atom.pk).update(replaced_by=right)
-    return made if is_new else None
+
+
+def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> None:
+    """Remove the facts that a correction made, and make those that it changed what they were before."""
+    made = [change["made"] for change in correction.changes if change.get("made")]
+    MemoryAtom.objects.filter(pk__in=made).delete()
+    changed = StatementChange.objects.filter(statement__in=pks, action=correction.kind, reason=correction.reason)
+    for change in changed.newest_first():
+        MemoryAtom.objects.filter(pk=change.statement_id).change(StatementChange.Action.UNDONE, cause, **change.columns)
 
 
 def _undo(change: dict[str, Any]) -> None:
-    if change["kind"] == FACT:
-        was = change["was"] | {
-            name: parse_datetime(change["was"][name]) if change["was"][name] else None
-            for name in ("valid_until", "ended_at")
-        }
-        if change["made"]:
-            MemoryAtom.objects.filter(pk=change["made"]).delete()
-        MemoryAtom.objects.filter(pk=change["pk"]).update(**was)
-    elif change["kind"] in _TEXTS:
+    if change["kind"] in _TEXTS:
         model, _ = _TEXTS[change["kind"]]
         now = model._default_manager.filter(pk=change["pk"]).values_list(change["field"], flat=True).first()
         if now is not None:

@@ -25,6 +25,7 @@ from moments_app.models import (
     RetractedItem,
     Retraction,
     ServedLine,
+    StatementChange,
     StreamVersion,
     Summary,
     TurnEmbedding,
@@ -37,6 +38,7 @@ from moments_app.moments.rebuild import RebuildMoments
 from moments_app.provenance import erase
 from moments_app.provenance.export_format import (
     AtomText,
+    Before,
     CarriedAtoms,
     MomentKey,
     Number,
@@ -191,6 +193,23 @@ declare(
         imported=derive_profile,
         erase=erase.forget_in_memories,
         beside=erase.count_in_shards,
+    ),
+    Provenance(
+        StatementChange,
+        File(
+            "statement_changes",
+            about="changes of facts and observations: when, by whom, why, and the values before",
+            fields="change_id atom_id action before actor reason created_at",
+            columns=(
+                PublicId("change_id"),
+                NameOf("atom_id", "statement", MemoryAtom, "atom_id"),
+                Before("before"),
+            ),
+            rows=StatementChange.objects.of_person,
+            is_newer=True,
+        ),
+        made_of=("statement",),
+        is_withdrawn=True,
     ),
     *(
         Provenance(

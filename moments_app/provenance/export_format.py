@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 
 from moments_app.context.kept import KeptContext
 from moments_app.engines.statements import kind_of
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
+from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StatementChange, StreamVersion, Summary
 from moments_app.models.atom import ABOUT, content_hash
 from moments_app.models.embedding import ask_to_embed
 from moments_app.provenance.former_export import restore_former
@@ -140,6 +140,14 @@ class CarriedAtoms(Column):
         found = dict(MemoryAtom.objects.filter(user=exporting.user, pk__in=pks).values_list("pk", "atom_id"))
         for line in lines:
             line["lines"] = line["lines"] and [_known(carried, found) for carried in line["lines"]]
+
+
+class Before(Column):
+    """The values of a statement before a change, without primary keys."""
+
+    def write(self, lines: list[Line], exporting: Exporting) -> None:
+        for line in lines:
+            line[self.name] = StatementChange(before=line[self.name]).shown
 
 
 class ReplacedBy(Column):

@@ -8,7 +8,7 @@ What a shard gets from a person is a candidate: only that person sees it, and no
 from collections.abc import Sequence
 from typing import Any
 
-from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream
+from moments_app.models import Cause, CorrectedTurn, Job, MemoryAtom, MemoryStream
 from moments_app.models.embedding import ask_to_embed, whose_memories
 from moments_app.streams.timeline import settle, touch
 from sessions_app.insert import insert_those_missing
@@ -47,7 +47,7 @@ def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, r
     lock_rows(MemoryStream.objects.filter(pk__in={atom.stream_id for atom in unsaid if not atom.is_candidate}))
     added = insert_those_missing([atom.describe() for atom in unsaid], named_by="atom_id")
     if added:
-        settle(added)
+        settle(added, Cause(requested_by))
         # The person's contexts know of a new candidate, and nobody else's has it.
         known = [atom for atom in added if not atom.is_candidate]
         grown = {atom.stream_id for atom in known}

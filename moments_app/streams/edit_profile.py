@@ -5,7 +5,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models import Cause, MemoryAtom, MemoryStream, StatementChange
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.profile import rebuild_profiles
@@ -66,24 +66,30 @@ def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: st
         for digest, sentence in wanted.items()
         if digest not in present
     ]
+    cause, edited = Cause(actor), StatementChange.Action.EDITED
     added = {atom.content_hash for atom in add_atoms(stream, new, requested_by=actor)}
     kept = [atom.pk for digest, atom in present.items() if digest in wanted]
     for digest, sentence in wanted.items():
         if digest in present and present[digest].content != sentence:  # other marks or capitals, the same words
             present[digest].content = sentence
-            present[digest].describe().save()
+            present[digest].describe().save_edit(cause)
     for atom in new:
         if atom.content_hash not in added:  # the stream says so already
             same = MemoryAtom.objects.like(atom)
             kept += same.values_list("pk", flat=True)
             if attribute != SUMMARY:
                 names = ("attribute", "subject", "value", "kind", "about_kind")
-                same.update(**{name: getattr(atom.describe(), name) for name in names})
-    MemoryAtom.objects.filter(pk__in=kept).update(is_pinned=True)
+                same.change(edited, cause, **{name: getattr(atom.describe(), name) for name in names})
+    MemoryAtom.objects.filter(pk__in=kept).change(edited, cause, is_pinned=True)
     ended = [atom for digest, atom in present.items() if digest not in wanted]
     now = timezone.now()
-    MemoryAtom.objects.filter(pk__in=[atom.pk for atom in ended]).update(
-        state=MemoryAtom.State.ENDED, valid_until=now, ended_at=now, ended_by=actor
+    MemoryAtom.objects.filter(pk__in=[atom.pk for atom in ended]).change(
+        StatementChange.Action.ENDED,
+        cause,
+        state=MemoryAtom.State.ENDED,
+        valid_until=now,
+        ended_at=now,
+        ended_by=actor,
     )
     if kept or ended:
         touch([*ended, *MemoryAtom.objects.filter(pk__in=kept)])

@@ -29,7 +29,7 @@ from moments_app.jobs.process import (
     session_of,
 )
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
-from moments_app.models import Job, MemoryAtom, MemoryStream, PromptResource
+from moments_app.models import Cause, Job, MemoryAtom, MemoryStream, PromptResource, StatementChange
 from moments_app.models.job import JobQuerySet
 from moments_app.streams.add_atoms import add_to_each
 from moments_app.streams.formation import (
@@ -139,7 +139,9 @@ class FormMemories(Process[FormationInput, Formed]):
             return False
         result = last.result.get(FORMED, last.result)
         # What came of it would be shown to the engine as known already.
-        MemoryAtom.objects.filter(job=last).update(state=MemoryAtom.State.EVICTED)
+        MemoryAtom.objects.filter(job=last).change(
+            StatementChange.Action.EVICTED, Cause(f"job:{job.job_id}"), state=MemoryAtom.State.EVICTED
+        )
         job.params = {RANGES_AGAIN: [[result["first_sequence"], result["last_sequence"]]]}
         return True
 

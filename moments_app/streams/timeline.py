@@ -15,7 +15,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from moments_app.engines.statements import NAME, Statement, statement_of
-from moments_app.models import Contradiction, MemoryAtom
+from moments_app.models import Cause, Contradiction, MemoryAtom, StatementChange
 from moments_app.models.atom import OF_PROFILE
 from moments_app.models.stream import MemoryStream
 from moments_app.streams.profile import rebuild_profiles
@@ -55,11 +55,12 @@ class End:
     is_wrong: bool = False
 
 
-def settle(atoms: Iterable[MemoryAtom]) -> None:
+def settle(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
     """Decide the timelines that these facts are in, in the caller's transaction.
 
     Args:
         atoms: of people; those without an attribute have no timeline.
+        cause: of the changes that follow.
     """
     timed = [atom for atom in atoms if _has_timeline(atom)]
     changed: list[MemoryAtom] = []
@@ -71,7 +72,7 @@ def settle(atoms: Iterable[MemoryAtom]) -> None:
             timelines |= {("User", attribute) for attribute in told.values_list("attribute", flat=True)}
         whose = {(names if subject in names else frozenset({subject}), attribute) for subject, attribute in timelines}
         for subjects, attribute in sorted(whose, key=lambda one: (one[1], sorted(one[0]))):
-            changed += _settle(list(MemoryAtom.objects.of_timeline(user, subjects, attribute)))
+            changed += _settle(list(MemoryAtom.objects.of_timeline(user, subjects, attribute)), cause)
     if changed:
         touch(changed)
 
@@ -87,14 +88,16 @@ def _tells_name(subject: str, attribute: str) -> bool:
     return subject in SELF and attribute == NAME
 
 
-def end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
+def end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None:
     """Note that a fact ended."""
-    _end(atom, how, ended_by=ended_by)
+    _end(atom, how, cause, ended_by=ended_by)
     touch([atom])
 
 
-def _end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
-    MemoryAtom.objects.filter(pk=atom.pk).update(
+def _end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None:
+    MemoryAtom.objects.filter(pk=atom.pk).change(
+        StatementChange.Action.SUPERSEDED,
+        cause,
         state=MemoryAtom.State.ENDED,
         valid_until=how.until,
         ended_at=how.at,
@@ -105,12 +108,12 @@ def _end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
     )
 
 
-def end_by(fact: MemoryAtom, later: MemoryAtom) -> bool:
+def end_by(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
     """End a fact by one that an engine named for that, or leave it to an operator; tell whether it ended."""
     if later.confidence is not None and later.confidence < SURE:
         contradict(fact, later, UNSURE)
         return False
-    end(fact, _end_at(fact, later), ended_by=f"{BY_ENGINE}{later.engine}")
+    end(fact, _end_at(fact, later), cause, ended_by=f"{BY_ENGINE}{later.engine}")
     return True
 
 
@@ -126,8 +129,12 @@ def _end_past_plans_of(user: int | None) -> int:
     lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
     lock_rows(MemoryStream.objects.filter(atoms__in=MemoryAtom.objects.past_plans().filter(user=user)))
     plans = list(MemoryAtom.objects.past_plans().filter(user=user))
-    MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).update(
-        state=MemoryAtom.State.ENDED, ended_at=F("valid_until"), ended_by=BY_DATE
+    MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).change(
+        StatementChange.Action.ENDED,
+        Cause(BY_DATE),
+        state=MemoryAtom.State.ENDED,
+        ended_at=F("valid_until"),
+        ended_by=BY_DATE,
     )
     touch(plans)
     return len(plans)
@@ -152,17 +159,17 @@ def decide(question: Contradiction, decision: str, *, requested_by: str) -> None
         raise CannotDecide(
             "This question was already answered." if decision else "This question has no answer to undo."
         )
-    facts = (question.earlier, question.later)
+    facts, cause = (question.earlier, question.later), Cause(requested_by, question.reason)
     if decision == Contradiction.Decision.ACCEPTED:
         if any(fact.state != MemoryAtom.State.ACTIVE for fact in facts):
             raise CannotDecide("One of the facts is no longer true.")
-        end(question.earlier, _end_at(*facts), ended_by=f"{BY_ANSWER}{requested_by}")
+        end(question.earlier, _end_at(*facts), cause, ended_by=f"{BY_ANSWER}{requested_by}")
     elif question.decision == Contradiction.Decision.ACCEPTED and question.earlier.replaced_by_id == question.later_id:
-        begin_again([question.earlier])
+        begin_again([question.earlier], cause)
     question.decision, question.decided_by = decision, requested_by if decision else ""
     question.decided_at = timezone.now() if decision else None
     question.save(update_fields=["decision", "decided_by", "decided_at"])
-    settle(facts)
+    settle(facts, cause)
 
 
 def _end_at(fact: MemoryAtom, later: MemoryAtom) -> End:
@@ -184,20 +191,20 @@ def ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[Mem
     return list(found.exclude(pk__in=[atom.pk for atom in atoms]).order_by("pk"))
 
 
-def begin_again(atoms: Sequence[MemoryAtom]) -> None:
+def begin_again(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
     """Let facts that had ended hold again; of those said twice in a stream the later one does."""
     for atom in atoms:
-        _begin_again(atom)
+        _begin_again(atom, cause)
     if atoms:
         touch(atoms)
 
 
-def _begin_again(atom: MemoryAtom) -> None:
+def _begin_again(atom: MemoryAtom, cause: Cause) -> None:
     same = MemoryAtom.objects.like(atom).exclude(pk=atom.pk).first()
     if same:
-        _end(atom, End(same.formed_at, same.formed_at, same))
+        _end(atom, End(same.formed_at, same.formed_at, same), cause)
     else:
-        MemoryAtom.objects.filter(pk=atom.pk).update(**not_ended())
+        MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.REOPENED, cause, **not_ended())
 
 
 def not_ended() -> dict[str, object]:
@@ -225,7 +232,7 @@ def _has_timeline(atom: MemoryAtom) -> bool:
     return is_timed and bool(atom.user_id) and not atom.is_candidate
 
 
-def _settle(facts: Sequence[MemoryAtom]) -> list[MemoryAtom]:
+def _settle(facts: Sequence[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
     """Decide a timeline; return the facts that ended, or hold again."""
     changed = []
     said = [(fact, statement) for fact in facts if (statement := statement_of(fact.content))]
@@ -234,10 +241,10 @@ def _settle(facts: Sequence[MemoryAtom]) -> list[MemoryAtom]:
         if fact.ended_by or (fact.state == MemoryAtom.State.ABSORBED and how is None):
             continue
         if how and _differs(fact, how):
-            _end(fact, how)
+            _end(fact, how, cause)
             changed.append(fact)
         elif how is None and fact.state == MemoryAtom.State.ENDED:
-            _begin_again(fact)
+            _begin_again(fact, cause)
             changed.append(fact)
     return changed
 

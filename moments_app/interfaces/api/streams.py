@@ -287,7 +287,7 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, stream_id: uuid.UUID) -> Response:
         """Undo the last consolidation and restore the earlier text. The absorbed observations wait again."""
-        undo(self.changeable())
+        undo(self.changeable(), requested_by=self.actor)
         return self.answer(self.stream())
 
 

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
-from moments_app.models import MemoryAtom
+from moments_app.models import Cause, MemoryAtom
 from moments_app.operator.admin.filters import UserFilter
 from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, RestoreAtom
 from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
@@ -105,15 +105,16 @@ class MemoryAtomAdmin(PageAdmin):
         if is_written:
             obj.kind = MemoryAtom.Kind.OTHER  # read again from the new text
         obj.describe()
+        cause = Cause(actor_of(request))
         if change:
-            obj.save(update_fields=[*form.changed_data, "content_hash", "is_pinned", *DESCRIBED])
+            obj.save_edit(cause, update_fields=[*form.changed_data, "content_hash", "is_pinned", *DESCRIBED])
         else:
-            obj.user_id, obj.written_by = obj.stream.user_id, actor_of(request)
+            obj.user_id, obj.written_by = obj.stream.user_id, cause.actor
             super().save_model(request, obj, form, change)
         if is_written:
             obj.embeddings.all().delete()  # it is found by what it says now
-        settle([obj])
-        note_growth(obj, requested_by=actor_of(request))
+        settle([obj], cause)
+        note_growth(obj, requested_by=cause.actor)
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
         """Go back to the stream that the item was written into."""

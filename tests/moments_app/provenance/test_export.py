@@ -399,6 +399,7 @@ class TestAsking:
             "StreamVersion",
             "MemoryAtom",
             "Correction",
+            "StatementChange",
             "CorrectedTurn",
             "Entity",
             "EntityLink",
