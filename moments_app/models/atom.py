@@ -28,7 +28,10 @@ BY_IMPORT = "import:"  # how who wrote or ended a fact begins where another syst
 SHARED_NAMES_NOBODY = "What is shared with others names nobody."
 # Attributes of what an operator or the application wrote into a profile; of the last two there may be many values.
 OF_PROFILE = SUMMARY, INTEREST, TOPIC = "summary", "interest", "topic"
-_SENTENCES = {SUMMARY: "{}", INTEREST: "User is interested in {}.", TOPIC: "User likes to talk about {}."}
+PINNED_TEXT = "text"  # attribute of the text that an operator or the application pinned to a stream
+WRITTEN = (*OF_PROFILE, PINNED_TEXT)
+WHOLE = (SUMMARY, PINNED_TEXT)  # texts of several sentences, not one fact
+_SENTENCES = {INTEREST: "User is interested in {}.", TOPIC: "User likes to talk about {}."}
 
 # What a statement is about, by the type of its stream.
 ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", MemoryStream.Type.SESSION: "session"}
@@ -40,13 +43,13 @@ def content_hash(text: str) -> str:
 
 
 def profile_sentence(attribute: str, text: str) -> str:
-    """Return the statement that writes a text into a profile."""
-    return _SENTENCES[attribute].format(text)
+    """Return the statement that writes a text into a profile or a stream."""
+    return _SENTENCES.get(attribute, "{}").format(text)
 
 
 def _text_of(attribute: str, sentence: str) -> str:
-    before, _, after = _SENTENCES[attribute].partition("{}")
-    return sentence.removeprefix(before).removesuffix(after) if attribute != SUMMARY else ""
+    before, _, after = _SENTENCES.get(attribute, "").partition("{}")
+    return sentence.removeprefix(before).removesuffix(after) if attribute not in WHOLE else ""
 
 
 class StreamVersion(models.Model):
@@ -168,6 +171,10 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Return what was written into a profile."""
         return self.filter(attribute__in=OF_PROFILE)
 
+    def pinned_texts(self) -> Self:
+        """Return the texts that are pinned to streams."""
+        return self.active().filter(is_pinned=True, attribute=PINNED_TEXT)
+
     def in_profile(self) -> Self:
         """Return what a profile is derived from: what is pinned first, then what lasts, then the newest."""
         about = self.filter(about_kind=MemoryAtom.About.USER)
@@ -175,7 +182,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
 
     def standing(self, stream: MemoryStream) -> Self:
         """Return the newest facts of a stream, as many as every context has; searches find the others."""
-        facts = self.filter(stream=stream, is_candidate=False).facts().unpinned().exclude(attribute__in=OF_PROFILE)
+        facts = self.filter(stream=stream, is_candidate=False).facts().unpinned().exclude(attribute__in=WRITTEN)
         return facts.newest_first()[: stream.fact_buffer_max]
 
     def unpinned(self) -> Self:
@@ -522,9 +529,9 @@ class MemoryAtom(Searched):
     def describe(self) -> Self:
         """Set the subject, attribute, value, start, kind, worth, and the end of a plan. They are read from the text."""
         self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
-        if self.attribute in OF_PROFILE:
+        if self.attribute in WRITTEN:
             self.value = _text_of(self.attribute, self.content)[:255]
-            self.kind = self.Kind.OTHER if self.attribute == SUMMARY else self.Kind.PREFERENCE
+            self.kind = self.Kind.OTHER if self.attribute in WHOLE else self.Kind.PREFERENCE
             return self
         said = statement_of(self.content)
         self.subject, self.attribute = (said.subject[:255], said.attribute[:64]) if said else ("", "")

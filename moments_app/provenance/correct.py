@@ -15,7 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from moments_app.models import Cause, CorrectedTurn, Correction, MemoryAtom, MemoryStream, Moment, StatementChange
-from moments_app.models.atom import OF_PROFILE, SUMMARY, content_hash
+from moments_app.models.atom import WHOLE, WRITTEN, content_hash
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import have_found
@@ -32,7 +32,7 @@ FOUND = 100  # results of the search for what says the same
 CHANGED = FACT, MOMENT, STREAM, TURN = "fact", "moment", "stream", "turn"
 _TEXTS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     MOMENT: (Moment, ("summary", "detail")),
-    STREAM: (MemoryStream, ("pinned_content", "consolidated_content")),
+    STREAM: (MemoryStream, ("consolidated_content",)),
 }
 
 
@@ -242,11 +242,12 @@ def _of_fact(fact: MemoryAtom, order: Order) -> Change:
 def _facts(fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int]) -> list[Change]:
     """Return the person's other facts and observations that say so."""
     own = MemoryAtom.objects.holding().filter(user=fact.user_id, is_candidate=False).exclude(pk=fact.pk)
-    same = own.filter(pk__in=found) | own.filter(source_message_ids__overlap=fact.source_message_ids) | own.of_profile()
+    same = own.filter(pk__in=found) | own.filter(source_message_ids__overlap=fact.source_message_ids)
+    same |= own.filter(attribute__in=WRITTEN)
     changes = []
     for other in same.defer("search_vector").order_by("pk").distinct():
         is_same = rewording.says_same(other.content)
-        is_text = other.attribute == SUMMARY  # only some of its sentences may say the same thing
+        is_text = other.attribute in WHOLE  # only some of its sentences may say the same thing
         after = rewording.of(other.content) if is_text or order.kind == Correction.Kind.CORRECTED else ""
         if after != other.content and (is_same or after):
             changes.append(Change(FACT, other.uri, other.pk, "content", other.content, after))
@@ -352,7 +353,7 @@ def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom
         content=content,
         content_hash=content_hash(content),
         kind=atom.kind,
-        attribute=atom.attribute if atom.attribute in OF_PROFILE else "",
+        attribute=atom.attribute if atom.attribute in WRITTEN else "",
         speaker=atom.speaker,
         formed_at=atom.formed_at,
         valid_from=atom.valid_from,

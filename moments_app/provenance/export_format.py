@@ -15,6 +15,7 @@ from moments_app.models.atom import ABOUT, content_hash
 from moments_app.models.embedding import ask_to_embed
 from moments_app.provenance.former_export import restore_former
 from moments_app.recall.count_words import CountWords
+from moments_app.streams.edit_profile import pin_text
 from moments_app.streams.lines import split_lines
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.models import Message, Session, UserProfile
@@ -239,10 +240,13 @@ def _has_memory(importing: Importing) -> bool:
 
 
 def derive_profile(importing: Importing) -> None:
-    """Derive the profile from the statements; of an earlier release's export, from its lines and phrases, too."""
+    """Derive the profile from the statements; of an earlier release's export, from its own lines and texts, too."""
     if importing.export.has("profile_versions.jsonl"):
         restore_former(importing)
     rebuild_profiles([importing.user.pk])
+    for stream in MemoryStream.objects.filter(user=importing.user).exclude(pinned_content=""):
+        if not stream.atoms.pinned_texts().exists():  # in an export of an earlier release it is no statement
+            pin_text(stream, stream.pinned_content, actor=REQUESTED_BY)
 
 
 def count_again(importing: Importing) -> None:

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from moments_app.engines.statements import NAME, Statement, statement_of
 from moments_app.models import Cause, Contradiction, MemoryAtom, StatementChange
-from moments_app.models.atom import OF_PROFILE
+from moments_app.models.atom import WRITTEN
 from moments_app.models.stream import MemoryStream
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.insert import insert_unless_there
@@ -228,7 +228,7 @@ def contradict(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
 
 
 def _has_timeline(atom: MemoryAtom) -> bool:
-    is_timed = bool(atom.attribute) and atom.attribute not in OF_PROFILE
+    is_timed = bool(atom.attribute) and atom.attribute not in WRITTEN
     return is_timed and bool(atom.user_id) and not atom.is_candidate
 
 
