@@ -16,12 +16,14 @@ from moments_app.models.own_text import OwnText, ServedLine
 from moments_app.models.prompt import PromptResource, PromptVersion
 from moments_app.models.release import Release, ReleaseSource
 from moments_app.models.retraction import RetractedItem, Retraction
+from moments_app.models.statement_change import Cause, StatementChange
 from moments_app.models.stream import MemoryStream
 from moments_app.models.summary import Summary
 from moments_app.models.vocabulary import Vocabulary, Word
 from moments_app.models.webhook import WebhookDelivery, WebhookEndpoint
 
 __all__ = [
+    "Cause",
     "Circuit",
     "ContextReceipt",
     "Contradiction",
@@ -49,6 +51,7 @@ __all__ = [
     "RetractedItem",
     "Retraction",
     "ServedLine",
+    "StatementChange",
     "StreamVersion",
     "Summary",
     "TurnEmbedding",

@@ -2,8 +2,9 @@
 
 import hashlib
 import uuid
+from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import Self
+from typing import Any, Self, cast
 
 from django.apps import apps
 from django.contrib.postgres.fields import ArrayField
@@ -18,6 +19,7 @@ from moments_app.engines.words import words_of
 from moments_app.models.job import Job
 from moments_app.models.known_person import SELF, KnownPerson
 from moments_app.models.prompt import PromptVersion
+from moments_app.models.statement_change import SHOWN, Cause, StatementChange
 from moments_app.models.stream import LESSONS, MemoryStream
 from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
@@ -28,7 +30,10 @@ BY_IMPORT = "import:"  # how who wrote or ended a fact begins where another syst
 SHARED_NAMES_NOBODY = "What is shared with others names nobody."
 # Attributes of what an operator or the application wrote into a profile; of the last two there may be many values.
 OF_PROFILE = SUMMARY, INTEREST, TOPIC = "summary", "interest", "topic"
-_SENTENCES = {SUMMARY: "{}", INTEREST: "User is interested in {}.", TOPIC: "User likes to talk about {}."}
+PINNED_TEXT = "text"  # attribute of the text that an operator or the application pinned to a stream
+WRITTEN = (*OF_PROFILE, PINNED_TEXT)
+WHOLE = (SUMMARY, PINNED_TEXT)  # texts of several sentences, not one fact
+_SENTENCES = {INTEREST: "User is interested in {}.", TOPIC: "User likes to talk about {}."}
 
 # What a statement is about, by the type of its stream.
 ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", MemoryStream.Type.SESSION: "session"}
@@ -40,13 +45,13 @@ def content_hash(text: str) -> str:
 
 
 def profile_sentence(attribute: str, text: str) -> str:
-    """Return the statement that writes a text into a profile."""
-    return _SENTENCES[attribute].format(text)
+    """Return the statement that writes a text into a profile or a stream."""
+    return _SENTENCES.get(attribute, "{}").format(text)
 
 
 def _text_of(attribute: str, sentence: str) -> str:
-    before, _, after = _SENTENCES[attribute].partition("{}")
-    return sentence.removeprefix(before).removesuffix(after) if attribute != SUMMARY else ""
+    before, _, after = _SENTENCES.get(attribute, "").partition("{}")
+    return sentence.removeprefix(before).removesuffix(after) if attribute not in WHOLE else ""
 
 
 class StreamVersion(models.Model):
@@ -180,13 +185,17 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Return what is told of the user, by `SELF`, or of a person whom the user's memory knows by this key."""
         return self.about_user() if key == SELF else self.filter(about__key=key, about__user=F("user"))
 
+    def pinned_texts(self) -> Self:
+        """Return the texts that are pinned to streams."""
+        return self.active().filter(is_pinned=True, attribute=PINNED_TEXT)
+
     def in_profile(self) -> Self:
-        """Order what a profile tells beside what was written into it: pinned, then lasting, then the newest first."""
-        return self.exclude(attribute__in=OF_PROFILE).order_by("-is_pinned", "-worth", "-formed_at", "-id")
+        """Order what a profile tells beside what was written: pinned, then lasting, then the newest first."""
+        return self.exclude(attribute__in=WRITTEN).order_by("-is_pinned", "-worth", "-formed_at", "-id")
 
     def standing(self, stream: MemoryStream) -> Self:
         """Return the newest facts of a stream, as many as every context has; searches find the others."""
-        facts = self.filter(stream=stream, is_candidate=False).facts().unpinned().exclude(attribute__in=OF_PROFILE)
+        facts = self.filter(stream=stream, is_candidate=False).facts().unpinned().exclude(attribute__in=WRITTEN)
         return facts.newest_first()[: stream.fact_buffer_max]
 
     def unpinned(self) -> Self:
@@ -199,10 +208,32 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         vectors = embeddings.filter(source_id=OuterRef("pk"), model__is_active=True, vector__isnull=False)
         return self.annotate(rag_indexed=Exists(vectors))
 
-    def evict(self) -> None:
+    def change(self, action: str, cause: Cause, **columns: Any) -> int:
+        """Update these in the caller's transaction, record what changed in their history, and return how many.
+
+        Args:
+            action: one of `StatementChange.Action`.
+            cause: who changes them, and why.
+            columns: the new values.
+        """
+        atoms = list(self.order_by("pk").select_for_update(no_key=True, of=("self",)))
+        self.model.objects.filter(pk__in=[atom.pk for atom in atoms]).update(**columns)
+        values = {
+            cast("models.Field[Any, Any]", self.model._meta.get_field(name)).attname: getattr(value, "pk", value)
+            for name, value in columns.items()
+        }
+        changes = [
+            (atom, {name: was for name in values if (was := getattr(atom, name)) != values[name]}) for atom in atoms
+        ]
+        StatementChange.objects.record(action, cause, [(atom, before) for atom, before in changes if before])
+        return len(atoms)
+
+    def evict(self, cause: Cause) -> None:
         """Take these out of every context and search; they stay, with where they came from."""
         ids = list(self.values_list("pk", flat=True))
-        MemoryAtom.objects.filter(pk__in=ids).update(state=MemoryAtom.State.EVICTED)
+        MemoryAtom.objects.filter(pk__in=ids).change(
+            StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED
+        )
         # What has a vector is found.
         apps.get_model("moments_app", "FactEmbedding").objects.filter(source_id__in=ids).delete()
 
@@ -516,13 +547,20 @@ class MemoryAtom(Searched):
         self.content_hash = content_hash(self.content)
         super().save(*args, **kwargs)
 
+    def save_edit(self, cause: Cause, update_fields: Collection[str] | None = None) -> None:
+        """Save an edit, and record in the history what it changed."""
+        was = MemoryAtom.objects.get(pk=self.pk)
+        self.save(update_fields=update_fields)
+        before = {name: getattr(was, name) for name in SHOWN if getattr(was, name) != getattr(self, name)}
+        StatementChange.objects.record(StatementChange.Action.EDITED, cause, [(self, before)])
+
     def describe(self) -> Self:
         """Set the subject, attribute, value, start, kind, worth, and the end of a plan. They are read from the text."""
         if self.about_kind != self.About.PERSON:
             self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
-        if self.attribute in OF_PROFILE:
+        if self.attribute in WRITTEN:
             self.value = _text_of(self.attribute, self.content)[:255]
-            self.kind = self.Kind.OTHER if self.attribute == SUMMARY else self.Kind.PREFERENCE
+            self.kind = self.Kind.OTHER if self.attribute in WHOLE else self.Kind.PREFERENCE
             return self
         said = statement_of(self.content)
         if said:

@@ -83,7 +83,7 @@ class Correction(models.Model):
     )
     valid_until = models.DateTimeField(null=True, blank=True, help_text="Of an ended fact: when it stopped being true.")
     changes = models.JSONField(
-        default=list, encoder=DjangoJSONEncoder, help_text="Each changed row, with its state before the correction."
+        default=list, encoder=DjangoJSONEncoder, help_text="Each changed text, before and after the correction."
     )
     requested_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(default=timezone.now)
@@ -93,6 +93,11 @@ class Correction(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.before[:80]}"
+
+    @property
+    def reason(self) -> str:
+        """The reason of the changes of statements that belong to it."""
+        return f"correction:{self.correction_id}"
 
 
 class CorrectedTurn(models.Model):

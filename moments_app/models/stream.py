@@ -14,7 +14,8 @@ from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import F, Func, IntegerField, Max, OuterRef, Q, QuerySet, Subquery
+from django.db.models import F, Func, IntegerField, Max, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from sessions_app.insert import insert_those_missing, insert_unless_there
@@ -108,8 +109,13 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return self.filter((own | person) & Q(user_id=session.user_id) | shards)
 
     def touch(self) -> None:
-        """Note that what is in them has changed: contexts that were kept are made again."""
-        self.update(last_updated_at=timezone.now())
+        """Note that what is in them has changed: contexts that were kept are made again.
+
+        Their pinned texts are derived again from their statements.
+        """
+        atoms = apps.get_model("moments_app", "MemoryAtom").objects.pinned_texts().filter(stream=OuterRef("pk"))
+        pinned = Coalesce(Subquery(atoms.order_by("-id").values("content")[:1]), Value(""))
+        self.update(last_updated_at=timezone.now(), pinned_content=pinned)
 
     def with_figures(self, most: int) -> Self:
         """Add the numbers of observations that wait (`waiting`), of those that no consolidation was shown (`fresh`) and

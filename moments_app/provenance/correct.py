@@ -13,17 +13,16 @@ from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
-from moments_app.models import CorrectedTurn, Correction, MemoryAtom, MemoryStream, Moment
-from moments_app.models.atom import OF_PROFILE, SUMMARY, content_hash
+from moments_app.models import Cause, CorrectedTurn, Correction, MemoryAtom, MemoryStream, Moment, StatementChange
+from moments_app.models.atom import WHOLE, WRITTEN, content_hash
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import have_found
 from moments_app.streams.known_people import link_corrected
 from moments_app.streams.same import Rewording, without
 from moments_app.streams.three_way_merge import merged_text
-from moments_app.streams.timeline import not_ended, settle, touch
+from moments_app.streams.timeline import settle, touch
 from sessions_app.insert import insert_unless_there
 from sessions_app.lock_rows import lock_rows
 from sessions_app.models import Event, Message, UserProfile
@@ -34,7 +33,7 @@ FOUND = 100  # results of the search for what says the same
 CHANGED = FACT, MOMENT, STREAM, TURN = "fact", "moment", "stream", "turn"
 _TEXTS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     MOMENT: (Moment, ("summary", "detail")),
-    STREAM: (MemoryStream, ("pinned_content", "consolidated_content")),
+    STREAM: (MemoryStream, ("consolidated_content",)),
 }
 
 
@@ -156,7 +155,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
     )
     correction.changes = [_do(change, correction, user) for change in changes]
     correction.save(update_fields=["changes"])
-    _settle(correction)
+    _settle(correction, Cause(requested_by, correction.reason))
     _touch_person(user)
     have_found(fact, requested_by=requested_by)
     _log("fact_" + str(order.kind), correction, requested_by)
@@ -175,10 +174,13 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     _refuse_undoing(correction)
     for change in reversed(correction.changes):
         _undo(change)
+    pks = [change["pk"] for change in correction.changes if change["kind"] == FACT]
+    cause = Cause(requested_by, correction.reason)
+    _undo_facts(correction, pks, cause)
     correction.turns.all().delete()
     correction.undone_at = timezone.now()
     correction.save(update_fields=["undone_at"])
-    _settle(correction)
+    _settle(correction, cause)
     _touch_person(user)
     _log("correction_undone", correction, requested_by)
     return correction
@@ -239,11 +241,12 @@ def _of_fact(fact: MemoryAtom, order: Order) -> Change:
 def _facts(fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int]) -> list[Change]:
     """Return the person's other facts and observations that say so."""
     own = MemoryAtom.objects.holding().filter(user=fact.user_id, is_candidate=False).exclude(pk=fact.pk)
-    same = own.filter(pk__in=found) | own.filter(source_message_ids__overlap=fact.source_message_ids) | own.of_profile()
+    same = own.filter(pk__in=found) | own.filter(source_message_ids__overlap=fact.source_message_ids)
+    same |= own.filter(attribute__in=WRITTEN)
     changes = []
     for other in same.defer("search_vector").order_by("pk").distinct():
         is_same = rewording.says_same(other.content)
-        is_text = other.attribute == SUMMARY  # only some of its sentences may say the same thing
+        is_text = other.attribute in WHOLE  # only some of its sentences may say the same thing
         after = rewording.of(other.content) if is_text or order.kind == Correction.Kind.CORRECTED else ""
         if after != other.content and (is_same or after):
             changes.append(Change(FACT, other.uri, other.pk, "content", other.content, after))
@@ -305,7 +308,8 @@ def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, 
     """Carry a change out; return what it takes to undo it."""
     kept = asdict(change)
     if change.kind == FACT:
-        return kept | _change_fact(change, correction)
+        made = _change_fact(change, correction)
+        return kept | {"made": made.pk if made else None}
     if change.kind == TURN:
         turn = Message.objects.get(pk=change.pk)
         place = {"user_id": user.pk, "session_id": turn.session_id, "sequence": turn.sequence}
@@ -315,38 +319,39 @@ def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, 
     return kept
 
 
-def _change_fact(change: Change, correction: Correction) -> dict[str, Any]:
-    """End a fact, and put the right one in its place; it is kept word for word."""
+def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
+    """End a fact and put the right one in its place, which is kept word for word. Return it if it is new."""
     atom = MemoryAtom.objects.select_related("stream", "user").get(pk=change.pk)
-    was = {name: getattr(atom, name) for name in ("state", *not_ended(atom)) if name != "replaced_by"}
-    was |= {"replaced_by_id": atom.replaced_by_id, "absorbed_in_id": atom.absorbed_in_id}
+    cause = Cause(correction.requested_by, correction.reason)
     is_wrong = correction.kind != Correction.Kind.ENDED
     until = (atom.valid_from or atom.formed_at) if is_wrong else correction.valid_until
-    MemoryAtom.objects.filter(pk=atom.pk).update(
+    right = _right(atom, change.after, correction) if change.after else None
+    is_new = right is not None and insert_unless_there(right)
+    if right and not is_new:
+        right = MemoryAtom.objects.like(right).first()
+    MemoryAtom.objects.filter(pk=atom.pk).change(
+        StatementChange.Action(correction.kind),
+        cause,
         state=MemoryAtom.State.ENDED,
         valid_until=until,
         ended_at=correction.created_at,
         ended_by=correction.requested_by,
         is_wrong=is_wrong,
+        replaced_by_id=right.pk if right else atom.replaced_by_id,
     )
-    made = _put_in_place(atom, change.after, correction) if change.after else None
-    return {"was": was, "made": made.pk if made else None}
+    return right if is_new else None
 
 
-def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom | None:
-    """Put the right fact in the place of a wrong one: said when that was, and known since the correction.
-
-    Returns:
-        None where the stream has it already.
-    """
-    made = MemoryAtom(
+def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom:
+    """Return the right fact for the place of a wrong one: said when that was, and known since the correction."""
+    right = MemoryAtom(
         stream=atom.stream,
         user=atom.user,
         atom_type=atom.atom_type,
         content=content,
         content_hash=content_hash(content),
         kind=atom.kind,
-        attribute=atom.attribute if atom.attribute in OF_PROFILE else "",
+        attribute=atom.attribute if atom.attribute in WRITTEN else "",
         about_kind=atom.about_kind,
         subject=atom.subject,
         speaker=atom.speaker,
@@ -358,23 +363,21 @@ def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> Mem
         source_session_id=atom.source_session_id,
         source_message_ids=atom.source_message_ids,
     ).describe()
-    link_corrected(made, atom)
-    is_new = insert_unless_there(made)
-    right = made if is_new else MemoryAtom.objects.like(made).first()
-    MemoryAtom.objects.filter(pk=atom.pk).update(replaced_by=right)
-    return made if is_new else None
+    link_corrected(right, atom)
+    return right
+
+
+def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> None:
+    """Remove the facts that a correction made, and make those that it changed what they were before."""
+    made = [change["made"] for change in correction.changes if change.get("made")]
+    MemoryAtom.objects.filter(pk__in=made).delete()
+    changed = StatementChange.objects.filter(statement__in=pks, action=correction.kind, reason=correction.reason)
+    for change in changed.newest_first():
+        MemoryAtom.objects.filter(pk=change.statement_id).change(StatementChange.Action.UNDONE, cause, **change.columns)
 
 
 def _undo(change: dict[str, Any]) -> None:
-    if change["kind"] == FACT:
-        was = change["was"] | {
-            name: parse_datetime(change["was"][name]) if change["was"][name] else None
-            for name in ("valid_until", "ended_at")
-        }
-        if change["made"]:
-            MemoryAtom.objects.filter(pk=change["made"]).delete()
-        MemoryAtom.objects.filter(pk=change["pk"]).update(**was)
-    elif change["kind"] in _TEXTS:
+    if change["kind"] in _TEXTS:
         model, _ = _TEXTS[change["kind"]]
         now = model._default_manager.filter(pk=change["pk"]).values_list(change["field"], flat=True).first()
         if now is not None:
@@ -400,12 +403,12 @@ def _set(kind: str, pk: int, field: str, value: Any) -> None:
         row.embeddings.all().delete()  # it is found by what it says now
 
 
-def _settle(correction: Correction) -> None:
+def _settle(correction: Correction, cause: Cause) -> None:
     """Decide the timelines of the facts that a correction changed or made."""
     changed = [change for change in correction.changes if change["kind"] == FACT]
     pks = [change[name] for change in changed for name in ("pk", "made")]
     facts = list(MemoryAtom.objects.filter(pk__in=pks))
-    touch([*facts, *settle(facts)])
+    touch([*facts, *settle(facts, cause)])
 
 
 def _touch_person(user: UserProfile) -> None:

@@ -26,6 +26,7 @@ from moments_app.models import (
     RetractedItem,
     Retraction,
     ServedLine,
+    StatementChange,
     StreamVersion,
     Summary,
     TurnEmbedding,
@@ -39,6 +40,7 @@ from moments_app.provenance import erase
 from moments_app.provenance.export_format import (
     About,
     AtomText,
+    Before,
     CarriedAtoms,
     MomentKey,
     Number,
@@ -208,6 +210,23 @@ declare(
         imported=derive_profile,
         erase=erase.forget_in_memories,
         beside=erase.count_in_shards,
+    ),
+    Provenance(
+        StatementChange,
+        File(
+            "statement_changes",
+            about="changes of facts and observations: when, by whom, why, and the values before",
+            fields="change_id atom_id action before actor reason created_at",
+            columns=(
+                PublicId("change_id"),
+                NameOf("atom_id", "statement", MemoryAtom, "atom_id"),
+                Before("before"),
+            ),
+            rows=StatementChange.objects.of_person,
+            is_newer=True,
+        ),
+        made_of=("statement",),
+        is_withdrawn=True,
     ),
     *(
         Provenance(

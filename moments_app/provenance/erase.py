@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from moments_app.context.kept_layers import KEPT_LAYERS
 from moments_app.models import (
+    Cause,
     EngineCall,
     Job,
     MemoryAtom,
@@ -113,7 +114,7 @@ def _forget_in_shard(shard: MemoryStream, theirs: MemoryAtomQuerySet) -> None:
     is_shared = theirs.filter(is_candidate=False).exists()
     theirs.delete()
     if first_text:
-        go_back_before(first_text)
+        go_back_before(first_text, Cause(REQUESTED_BY))
         if shard.consolidation_prompt and shard.atoms.waiting().exists():
             Job.objects.request(Consolidate.name, stream=shard, requested_by=REQUESTED_BY, force=True)
     if is_shared:

@@ -10,11 +10,21 @@ from pydantic import PositiveInt
 
 from moments_app.context.kept import KeptContext
 from moments_app.engines.statements import kind_of
-from moments_app.models import Job, KnownPerson, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
+from moments_app.models import (
+    Job,
+    KnownPerson,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    StatementChange,
+    StreamVersion,
+    Summary,
+)
 from moments_app.models.atom import ABOUT, content_hash
 from moments_app.models.embedding import ask_to_embed
 from moments_app.provenance.former_export import restore_former
 from moments_app.recall.count_words import CountWords
+from moments_app.streams.edit_profile import pin_text
 from moments_app.streams.known_people import link_all
 from moments_app.streams.lines import split_lines
 from moments_app.streams.profile import rebuild_profiles
@@ -158,6 +168,14 @@ class CarriedAtoms(Column):
             line["lines"] = line["lines"] and [_known(carried, found) for carried in line["lines"]]
 
 
+class Before(Column):
+    """The values of a statement before a change, without primary keys."""
+
+    def write(self, lines: list[Line], exporting: Exporting) -> None:
+        for line in lines:
+            line[self.name] = StatementChange(before=line[self.name]).shown
+
+
 class ReplacedBy(Column):
     """The public number of the fact that ended one; it may come later in the file."""
 
@@ -247,7 +265,7 @@ def _has_memory(importing: Importing) -> bool:
 
 
 def derive_profile(importing: Importing) -> None:
-    """Derive the profile from the statements; of an earlier release's export, from its lines and phrases, too.
+    """Derive the profile from the statements; of an earlier release's export, from its own lines and texts, too.
 
     In an export without a file of people, they are found in the statements.
     """
@@ -256,6 +274,9 @@ def derive_profile(importing: Importing) -> None:
     if not importing.export.has("people.jsonl"):
         link_all(importing.user.pk)
     rebuild_profiles([importing.user.pk])
+    for stream in MemoryStream.objects.filter(user=importing.user).exclude(pinned_content=""):
+        if not stream.atoms.pinned_texts().exists():  # in an export of an earlier release it is no statement
+            pin_text(stream, stream.pinned_content, actor=REQUESTED_BY)
 
 
 def count_again(importing: Importing) -> None:

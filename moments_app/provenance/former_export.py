@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pydantic import AwareDatetime, NonNegativeInt
 
-from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models import Cause, MemoryAtom, MemoryStream
 from moments_app.models.atom import INTEREST, TOPIC
 from moments_app.streams.former_profile import FormerLine, FormerProfile, said_in, statements_of
 from moments_app.streams.timeline import settle, touch
@@ -73,7 +73,7 @@ def restore_former(importing: Importing) -> None:
     for atom in atoms:
         sources = [sessions[pk] for pk in atom.source_message_ids if pk in sessions]
         atom.source_session_id = sources[-1] if sources else None
-    touch(settle([atom for atom in atoms if insert_unless_there(atom)]))
+    touch(settle([atom for atom in atoms if insert_unless_there(atom)], Cause("import_user")))
 
 
 def _read(importing: Importing) -> FormerProfile:

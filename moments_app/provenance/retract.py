@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Max, Model, Q, QuerySet, Sum
 
 from moments_app.models import (
+    Cause,
     CorrectedTurn,
     MemoryAtom,
     MemoryStream,
@@ -21,6 +22,7 @@ from moments_app.models import (
     Release,
     ReleaseSource,
     Retraction,
+    StatementChange,
     Summary,
     TurnEmbedding,
 )
@@ -267,7 +269,10 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     streams = list(found.streams)
     sources = ReleaseSource.objects.filter(release__in=found.releases).order_by("pk")
     marks = CorrectedTurn.objects.filter(correction__in=found.corrections).order_by("pk")
-    withdrawn: list[Sequence[Model]] = [found.contradictions, found.corrections, found.atoms, found.people]
+    cause = Cause(retraction.requested_by, retraction.actor)
+    StatementChange.objects.record(StatementChange.Action.RETRACTED, cause, [(atom, {}) for atom in found.atoms])
+    history = list(StatementChange.objects.filter(statement__in=found.atoms).order_by("pk"))
+    withdrawn: list[Sequence[Model]] = [found.contradictions, found.corrections, history, found.atoms, found.people]
     rewritten = [streams, _given_to(found), found.releases, sources, found.reopened, marks]
     retraction.items.keep(retraction, found.versions)
     _keep(retraction, rewritten)
@@ -275,9 +280,9 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     Release.objects.filter(pk__in=_pks(found.releases)).update(
         revoked_at=retraction.created_at, revoked_by=retraction.actor
     )
-    begin_again(found.reopened)
-    changed = settle([*found.atoms, *found.reopened])
-    take_back(streams, found.versions)
+    begin_again(found.reopened, cause)
+    changed = settle([*found.atoms, *found.reopened], cause)
+    take_back(streams, found.versions, cause)
     touch([*found.atoms, *found.reopened, *changed])
 
 

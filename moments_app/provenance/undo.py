@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from moments_app.models import (
+    Cause,
     Contradiction,
     CorrectedTurn,
     Correction,
@@ -28,6 +29,7 @@ from moments_app.models import (
     Release,
     ReleaseSource,
     Retraction,
+    StatementChange,
     StreamVersion,
     Summary,
 )
@@ -69,7 +71,7 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     _lock(retraction)
     _refuse(retraction)
     try:
-        _put_back_all(retraction)
+        _put_back_all(retraction, Cause(requested_by, retraction.actor))
     except CannotPutBack as error:
         raise CannotRetract(str(error)) from error
     retraction.items.all().delete()
@@ -105,24 +107,24 @@ def _refuse(retraction: Retraction) -> None:
         raise CannotRetract(f"There is a newer retraction. Undo {last.retraction_id} first.")
 
 
-def _put_back_all(retraction: Retraction) -> None:
+def _put_back_all(retraction: Retraction, cause: Cause) -> None:
     if retraction.item_ids is not None:
-        _put_streams_back(retraction)
+        _put_streams_back(retraction, cause)
         _put_entities_back(retraction)
         refresh(retraction, _streams_of(retraction))
         return
     assert retraction.session is not None  # or it was refused
-    _put_back(retraction, retraction.session)
+    _put_back(retraction, retraction.session, cause)
 
 
-def _put_back(retraction: Retraction, session: Session) -> None:
+def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
     was = retraction.items.of(Session).get().data
     sequences = list(retraction.turns().order_by("sequence").values_list("sequence", flat=True))
     for remake in REMAKES:
         remake.call_off(session, requested_by=retraction.actor)
     remade = _remove_moments(retraction, session, sequences)
     retraction.turns().update(retracted_at=None)
-    _put_streams_back(retraction, _remove_formed(retraction, session))
+    _put_streams_back(retraction, cause, _remove_formed(retraction, session, cause))
     _put_moments_back(retraction, session, remade)
     _put_events_back(retraction, session, sequences)
     for withdrawal in withdrawals():
@@ -223,12 +225,12 @@ def _put_entities_back(retraction: Retraction) -> None:
 # --- streams ---
 
 
-def _remove_formed(retraction: Retraction, session: Session) -> list[MemoryAtom]:
+def _remove_formed(retraction: Retraction, session: Session, cause: Cause) -> list[MemoryAtom]:
     """Remove what was formed since in the place of what is put back; return it, and what it had ended."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
     since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))
     ended = ended_by(since)
-    begin_again(ended)
+    begin_again(ended, cause)
     MemoryAtom.objects.filter(pk__in=[atom.pk for atom in since]).delete()
     return [*since, *ended]
 
@@ -238,34 +240,35 @@ def _streams_of(retraction: Retraction) -> QuerySet[MemoryStream]:
     return MemoryStream.objects.filter(pk__in=retraction.items.of(MemoryStream).values("object_pk")).order_by("pk")
 
 
-def _put_streams_back(retraction: Retraction, removed: Sequence[MemoryAtom] = ()) -> None:
+def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[MemoryAtom] = ()) -> None:
     """Put back versions, atoms and texts, in place of what was consolidated since.
 
     Args:
         retraction: that is undone.
+        cause: of the changes.
         removed: what was formed since and is gone, and what that had ended.
     """
     items, streams = retraction.items, _streams_of(retraction)
     for stream in streams.select_for_update(no_key=True):
         versions = items.of(StreamVersion).filter(data__stream=stream.pk)
         if versions.exists():
-            text = _without_since(stream, retraction)
+            text = _without_since(stream, retraction, cause)
             versions.put_back(StreamVersion)
             _set_text(retraction, stream, text)
         MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
-    _put_atoms_back(retraction)
+    _put_atoms_back(retraction, cause)
     changed = [*removed, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))]
-    changed += settle(changed)
+    changed += settle(changed, cause)
     for stream in streams.all():
-        carry_again(stream)
+        carry_again(stream, cause)
     touch(changed)
 
 
-def _without_since(stream: MemoryStream, retraction: Retraction) -> str:
+def _without_since(stream: MemoryStream, retraction: Retraction, cause: Cause) -> str:
     """Take back the consolidations made since; returns the text that is left, with what people changed in it."""
     since = list(stream.versions.filter(created_at__gte=retraction.created_at).order_by("pk"))
     text = text_without(stream, since)
-    wait_again(since)
+    wait_again(since, cause)
     StreamVersion.objects.filter(pk__in=[version.pk for version in since]).delete()
     return text
 
@@ -278,23 +281,26 @@ def _set_text(retraction: Retraction, stream: MemoryStream, now: str) -> None:
     MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content=merged_text(was, left, now))
 
 
-def _put_atoms_back(retraction: Retraction) -> None:
-    items = retraction.items
+def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
+    items, undone = retraction.items, StatementChange.Action.UNDONE
+    before: dict[int, dict[str, Any]] = {}
     for item in items.of(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE):
         atom = cast(MemoryAtom, item.row().object)
-        if (
-            MemoryAtom.objects.like(atom).exclude(pk=item.object_pk).exists()
-        ):  # it was said again since; then that one stays
+        if MemoryAtom.objects.like(atom).exclude(pk=item.object_pk).exists():  # said again since: then that one stays
+            before[item.object_pk] = {"state": item.data["state"]}
             item.data["state"] = MemoryAtom.State.EVICTED
             item.save(update_fields=["data"])
     for item in items.rewritten(MemoryAtom):
         was = cast(MemoryAtom, item.row().object)
         columns = ("absorbed_in_id", "shown_in_id", "replaced_by_id", *not_ended(was))
         kept = {name: getattr(was, name) for name in columns if name != "replaced_by"}
-        MemoryAtom.objects.filter(pk=item.object_pk).update(**kept)
+        MemoryAtom.objects.filter(pk=item.object_pk).change(undone, cause, **kept)
     _put_people_back(retraction)
-    items.withdrawn(MemoryAtom).put_back(MemoryAtom)
-    items.put_back(Release, ReleaseSource, Contradiction, Correction, CorrectedTurn)
+    withdrawn = items.withdrawn(MemoryAtom)
+    withdrawn.put_back(MemoryAtom)
+    items.put_back(StatementChange, Release, ReleaseSource, Contradiction, Correction, CorrectedTurn)
+    there = MemoryAtom.objects.filter(pk__in=withdrawn.ids()).order_by("pk")
+    StatementChange.objects.record(undone, cause, [(atom, before.get(atom.pk, {})) for atom in there])
 
 
 def _put_people_back(retraction: Retraction) -> None:

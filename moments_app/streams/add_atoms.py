@@ -8,7 +8,7 @@ What a shard gets from a person is a candidate: only that person sees it, and no
 from collections.abc import Sequence
 from typing import Any
 
-from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream
+from moments_app.models import Cause, CorrectedTurn, Job, MemoryAtom, MemoryStream
 from moments_app.models.embedding import ask_to_embed, whose_memories
 from moments_app.streams.known_people import link_people
 from moments_app.streams.timeline import settle, touch
@@ -54,7 +54,7 @@ def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, r
         # The person's contexts know of a new candidate, and nobody else's has it.
         known = [atom for atom in added if not atom.is_candidate]
         grown = {atom.stream_id for atom in known}
-        touch([*known, *settle(added)])
+        touch([*known, *settle(added, Cause(requested_by))])
         for stream in [stream for stream, _ in items if stream.pk in grown]:
             consolidate_if_due(stream, requested_by=requested_by)
         for atom in {atom.user_id or -atom.stream_id: atom for atom in added}.values():
@@ -125,7 +125,7 @@ def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
 
 def note_growth(atom: MemoryAtom, *, requested_by: str) -> None:
     """Note that an item came or changed by hand, and ask for what makes it found well."""
-    touch([atom, *settle([atom])])
+    touch([atom, *settle([atom], Cause(requested_by))])
     have_found(atom, requested_by=requested_by)
 
 

@@ -30,7 +30,16 @@ from moments_app.jobs.process import (
     stream_of,
 )
 from moments_app.jobs.workload import Workload, turns_that
-from moments_app.models import Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion, StreamVersion
+from moments_app.models import (
+    Cause,
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    PromptResource,
+    PromptVersion,
+    StatementChange,
+    StreamVersion,
+)
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.job import JobQuerySet
 from moments_app.models.stream import USER_DEFAULTS
@@ -155,8 +164,9 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         _forget_old_records(stream)
         shown.filter(shown_in=None).update(shown_in=version)
         carried = shown.filter(pk__in=answer.text.carried)
-        absorbed = carried.update(state=MemoryAtom.State.ABSORBED, absorbed_in=version)
-        released = _let_go(version, input, answer.text)
+        cause, merged = Cause(f"job:{job.job_id}"), {"state": MemoryAtom.State.ABSORBED, "absorbed_in": version}
+        absorbed = carried.change(StatementChange.Action.MERGED, cause, **merged)
+        released = _let_go(version, input, answer.text, cause)
         stream.consolidated_content, stream.last_updated_at = answer.text.content, timezone.now()
         stream.save(update_fields=["consolidated_content", "last_updated_at"])
         result = {
@@ -174,7 +184,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
     def rewind(self, job: Job) -> bool:
         stream = stream_of(job)
         try:
-            undo(stream)
+            undo(stream, requested_by=f"job:{job.job_id}")
         except CannotUndo:  # there is none, or the text was edited since
             return False
         stream.refresh_from_db()
@@ -230,10 +240,10 @@ def _forget_old_records(stream: MemoryStream) -> None:
     stream.versions.filter(pk__in=list(pks[RECORDED:])).update(lines=None)
 
 
-def _let_go(version: StreamVersion, input: ConsolidationInput, text: ConsolidatedText) -> int:
+def _let_go(version: StreamVersion, input: ConsolidationInput, text: ConsolidatedText, cause: Cause) -> int:
     """Make wait again what lines carried that are no longer in the text; return how much."""
     gone = {pk for piece in input.lines for pk in piece.carries} - text.carried
-    let_wait(absorbed_in(version.stream).filter(pk__in=gone).newest_first())
+    let_wait(absorbed_in(version.stream).filter(pk__in=gone).newest_first(), cause)
     waiting = MemoryAtom.objects.active().filter(pk__in=gone)
     waiting.filter(shown_in=None).update(shown_in=version)
     return waiting.count()

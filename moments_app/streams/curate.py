@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from moments_app.models import MemoryAtom, MemoryStream, Release
+from moments_app.models import Cause, MemoryAtom, MemoryStream, Release, StatementChange
 from moments_app.streams.add_atoms import consolidate_if_due, note_growth
 from moments_app.streams.texts import is_carried
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
@@ -31,9 +31,13 @@ _WHY_NOT = {
 
 
 @transaction.atomic
-def evict(atom: MemoryAtom) -> None:
+def evict(atom: MemoryAtom, *, requested_by: str) -> None:
     """Take an item out of every context and search: one that stands by itself, or whose line in its stream's text is
     gone.
+
+    Args:
+        atom: which.
+        requested_by: operator:….
 
     Raises:
         CannotCurate: it isn't in memory by itself; says why.
@@ -41,15 +45,15 @@ def evict(atom: MemoryAtom) -> None:
     found = _locked(atom, [MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
     if is_carried(found):
         raise CannotCurate(_WHY_NOT[MemoryAtom.State.ABSORBED])
-    take_out([found])
+    take_out([found], Cause(requested_by))
 
 
-def take_out(atoms: Sequence[MemoryAtom]) -> None:
+def take_out(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
     """Take items out of every context and search, in the caller's transaction. What they had ended holds again."""
     ended = ended_by(atoms)
-    MemoryAtom.objects.filter(pk__in=[atom.pk for atom in atoms]).evict()
-    begin_again(ended)
-    touch([*atoms, *ended, *settle(atoms)])
+    MemoryAtom.objects.filter(pk__in=[atom.pk for atom in atoms]).evict(cause)
+    begin_again(ended, cause)
+    touch([*atoms, *ended, *settle(atoms, cause)])
 
 
 @transaction.atomic
@@ -58,13 +62,13 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
 
     Args:
         atom: which.
-        requested_by: for the jobs that become due.
+        requested_by: operator:….
 
     Raises:
         CannotCurate: it isn't evicted, or its stream has the same again.
     """
     found = _locked(atom, [MemoryAtom.State.EVICTED])
-    _set(found, absorbed_in=None, **not_ended(found))
+    _set(found, StatementChange.Action.RESTORED, Cause(requested_by), absorbed_in=None, **not_ended(found))
     _note_arrival(found, requested_by)
 
 
@@ -75,7 +79,7 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
     Args:
         atom: which.
         stream: where to.
-        requested_by: for the jobs that become due.
+        requested_by: operator:….
 
     Raises:
         CannotCurate: the stream is another person's, is where the item is, or has the same; or the item is not in
@@ -86,7 +90,8 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
     if stream.user_id != atom.user_id:
         raise CannotCurate("This item belongs to one person. It can only be moved between that person's streams.")
     found = _locked(atom, [MemoryAtom.State.ACTIVE], stream.pk)
-    _set(found, stream=stream, shown_in=None, is_candidate=False)
+    moved = {"stream": stream, "shown_in": None, "is_candidate": False}
+    _set(found, StatementChange.Action.MOVED, Cause(requested_by), **moved)
     touch([found])
     found.stream = stream
     _note_arrival(found, requested_by)
@@ -110,10 +115,10 @@ def _locked(atom: MemoryAtom, states: Sequence[MemoryAtom.State], *streams: int)
     return found
 
 
-def _set(atom: MemoryAtom, **fields: Any) -> None:
+def _set(atom: MemoryAtom, action: StatementChange.Action, cause: Cause, **fields: Any) -> None:
     try:
         with transaction.atomic():
-            MemoryAtom.objects.filter(pk=atom.pk).update(**fields)
+            MemoryAtom.objects.filter(pk=atom.pk).change(action, cause, **fields)
     except IntegrityError as error:
         raise CannotCurate("The stream already has an item with this text.") from error
 

@@ -1,4 +1,4 @@
-"""`edit_profile`: what an operator or the application writes into a profile becomes pinned statements.
+"""What an operator or the application writes into a profile, or pins to a stream, becomes pinned statements.
 
 A new time zone changes the days on which statements were made, and when plans end.
 """
@@ -6,13 +6,23 @@ A new time zone changes the days on which statements were made, and when plans e
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.db import transaction
 from django.utils import timezone
 
-from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
+from moments_app.models import Cause, MemoryAtom, MemoryStream, StatementChange
+from moments_app.models.atom import (
+    INTEREST,
+    PINNED_TEXT,
+    SUMMARY,
+    TOPIC,
+    MemoryAtomQuerySet,
+    content_hash,
+    profile_sentence,
+)
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.profile import rebuild_profiles
-from moments_app.streams.timeline import count_again, touch
+from moments_app.streams.timeline import ZONE, count_again, touch
+from sessions_app.lock_rows import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
 
@@ -32,13 +42,28 @@ def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) 
         stream = MemoryStream.objects.ensure_of_person(profile, DEFAULT_AGENT)
         _write(stream, ATTRIBUTES[field], [text for text in texts if text.strip()], actor)
     if "timezone" in edits:
-        count_again(MemoryAtom.objects.planned().filter(user=profile))
+        count_again(MemoryAtom.objects.planned().filter(user=profile), Cause(actor, ZONE))
     rebuild_profiles([profile.pk])  # an edit that changes no statement must not leave its text in the profile
+
+
+@transaction.atomic
+def pin_text(stream: MemoryStream, text: str, *, actor: str) -> None:
+    """Write the pinned text of a stream, in place of the one before.
+
+    Args:
+        stream: of a person, or a shard.
+        text: blank: none.
+        actor: key:… or operator:….
+    """
+    lock_rows(UserProfile.objects.filter(pk__in=[stream.user_id] if stream.user_id else []))
+    lock_rows(MemoryStream.objects.filter(pk=stream.pk))
+    _write(stream, PINNED_TEXT, [text] if text.strip() else [], actor)
+    stream.touch()
 
 
 def own_texts(profile: UserProfile) -> dict[str, Any]:
     """Return what was written into a profile, by field."""
-    rows = _written(profile.pk).values_list("attribute", "content", "value")
+    rows = _written(user=profile.pk).of_profile().values_list("attribute", "content", "value")
     texts = [content for attribute, content, _ in rows if attribute == SUMMARY]
     phrases = {
         field: [value for found, _, value in rows if found == attribute]
@@ -48,15 +73,15 @@ def own_texts(profile: UserProfile) -> dict[str, Any]:
     return {"summary": "\n".join(texts), **phrases}
 
 
-def _written(user: int) -> Any:
-    return MemoryAtom.objects.holding().filter(user=user, is_candidate=False).of_profile().in_order()
+def _written(**where: Any) -> MemoryAtomQuerySet:
+    return MemoryAtom.objects.holding().filter(is_candidate=False, **where).in_order()
 
 
 def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: str) -> None:
     """Make these the statements of an attribute: add the new ones, pin all, and end the others."""
-    assert stream.user_id is not None  # it is a person's
+    where = {"stream": stream} if attribute == PINNED_TEXT else {"user": stream.user_id}
     wanted = {content_hash(sentence): sentence for sentence in (profile_sentence(attribute, text) for text in texts)}
-    present = {atom.content_hash: atom for atom in _written(stream.user_id).filter(attribute=attribute)}
+    present = {atom.content_hash: atom for atom in _written(attribute=attribute, **where)}
     new = [
         MemoryAtom(
             stream=stream,
@@ -71,24 +96,30 @@ def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: st
         for digest, sentence in wanted.items()
         if digest not in present
     ]
+    cause, edited = Cause(actor), StatementChange.Action.EDITED
     added = {atom.content_hash for atom in add_atoms(stream, new, requested_by=actor)}
     kept = [atom.pk for digest, atom in present.items() if digest in wanted]
     for digest, sentence in wanted.items():
         if digest in present and present[digest].content != sentence:  # other marks or capitals, the same words
             present[digest].content = sentence
-            present[digest].describe().save()
+            present[digest].describe().save_edit(cause)
     for atom in new:
         if atom.content_hash not in added:  # the stream says so already
             same = MemoryAtom.objects.like(atom)
             kept += same.values_list("pk", flat=True)
             if attribute != SUMMARY:
                 names = ("attribute", "subject", "value", "kind", "about_kind")
-                same.update(**{name: getattr(atom.describe(), name) for name in names})
-    MemoryAtom.objects.filter(pk__in=kept).update(is_pinned=True)
+                same.change(edited, cause, **{name: getattr(atom.describe(), name) for name in names})
+    MemoryAtom.objects.filter(pk__in=kept).change(edited, cause, is_pinned=True)
     ended = [atom for digest, atom in present.items() if digest not in wanted]
     now = timezone.now()
-    MemoryAtom.objects.filter(pk__in=[atom.pk for atom in ended]).update(
-        state=MemoryAtom.State.ENDED, valid_until=now, ended_at=now, ended_by=actor
+    MemoryAtom.objects.filter(pk__in=[atom.pk for atom in ended]).change(
+        StatementChange.Action.ENDED,
+        cause,
+        state=MemoryAtom.State.ENDED,
+        valid_until=now,
+        ended_at=now,
+        ended_by=actor,
     )
     if kept or ended:
         touch([*ended, *MemoryAtom.objects.filter(pk__in=kept)])

@@ -29,7 +29,7 @@ from moments_app.jobs.process import (
     session_of,
 )
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
-from moments_app.models import Job, MemoryAtom, MemoryStream, PromptResource
+from moments_app.models import Cause, Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.job import JobQuerySet
 from moments_app.streams.add_atoms import add_to_each
 from moments_app.streams.curate import take_out
@@ -140,7 +140,7 @@ class FormMemories(Process[FormationInput, Formed]):
             return False
         result = last.result.get(FORMED, last.result)
         # What came of it would be shown to the engine as known already.
-        take_out(list(MemoryAtom.objects.filter(job=last)))
+        take_out(list(MemoryAtom.objects.filter(job=last)), Cause(f"job:{job.job_id}"))
         job.params = {RANGES_AGAIN: [[result["first_sequence"], result["last_sequence"]]]}
         return True
 

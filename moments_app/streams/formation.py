@@ -17,7 +17,7 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.formation import DraftAtom, FormationRequest, StreamSection
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force, session_of
-from moments_app.models import Circuit, Job, MemoryAtom, MemoryStream, PromptVersion
+from moments_app.models import Cause, Circuit, Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import belonging_to
@@ -343,7 +343,9 @@ def end_named(atom: MemoryAtom, candidate: Candidate, input: FormationInput) -> 
         return 0
     named = {input.facts[number] for number in candidate.draft.ends} - {atom.pk}
     facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
-    ended = [fact for fact in facts if end_by(fact, atom)]
+    assert atom.job is not None  # it was formed
+    cause = Cause(f"job:{atom.job.job_id}")
+    ended = [fact for fact in facts if end_by(fact, atom, cause)]
     touch(ended)
     return len(ended)
 

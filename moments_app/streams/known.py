@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.models.atom import OF_PROFILE, MemoryAtomQuerySet
+from moments_app.models.atom import WRITTEN, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 
 CURRENT_ITEMS = 20  # of a stream's latest
@@ -67,7 +67,7 @@ def _current(stream: MemoryStream, atoms: Iterable[MemoryAtom], facts: Sequence[
 
 def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> dict[int, list[MemoryAtom]]:
     """Return the atoms that may be shown, by stream, the latest first."""
-    active = MemoryAtom.objects.active().seen_by(user).exclude(attribute__in=OF_PROFILE).only(*READ)
+    active = MemoryAtom.objects.active().seen_by(user).exclude(attribute__in=WRITTEN).only(*READ)
     found: dict[int, MemoryAtom] = {}
     for atoms in _may_be_shown(active, list(streams)):
         found |= {atom.pk: atom for atom in atoms}

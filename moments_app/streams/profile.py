@@ -15,7 +15,7 @@ from django.db import transaction
 from moments_app.engines.extractive.language import is_common, stem, words
 from moments_app.engines.extractive.tables import word_set
 from moments_app.models import MemoryAtom
-from moments_app.models.atom import INTEREST, OF_PROFILE, SUMMARY, TOPIC, MemoryAtomQuerySet
+from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, WRITTEN, MemoryAtomQuerySet
 from moments_app.turns.words import told_words, without_speaker
 from sessions_app.models import UserProfile
 from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, united
@@ -94,7 +94,7 @@ def derived(said: Sequence[Said], zone: tzinfo) -> Profile:
         said: what was written into the profile, and statements in the order of `in_profile`.
         zone: where the person is.
     """
-    own = [one for one in said if one.attribute not in OF_PROFILE]
+    own = [one for one in said if one.attribute not in WRITTEN]
     opening = [one.content for one in said if one.attribute == SUMMARY]
     return Profile(
         "\n".join([*opening, *_lines(own, zone)]),

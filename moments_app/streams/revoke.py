@@ -6,7 +6,7 @@ consolidation that received it.
 
 from django.utils import timezone
 
-from moments_app.models import Job, MemoryAtom, MemoryStream, Release
+from moments_app.models import Cause, Job, MemoryAtom, MemoryStream, Release
 from moments_app.streams.texts import take_back, versions_given
 from sessions_app.models import Event
 
@@ -23,19 +23,19 @@ def take_release_back(release: Release, actor: str) -> None:
     release.revoked_at, release.revoked_by = timezone.now(), actor
     release.save(update_fields=["revoked_at", "revoked_by"])
     if release.atom:
-        _withdraw(release.stream, release.atom, requested_by=actor)
+        _withdraw(release.stream, release.atom, Cause(actor, f"release:{release.release_id}"))
     log_release("memory_release_revoked", release, actor)
 
 
-def _withdraw(stream: MemoryStream, atom: MemoryAtom, *, requested_by: str) -> None:
+def _withdraw(stream: MemoryStream, atom: MemoryAtom, cause: Cause) -> None:
     """Take an item out of memory, and out of the text."""
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
     versions = versions_given([MemoryAtom.objects.get(pk=atom.pk)])
-    take_back([stream], versions)
-    MemoryAtom.objects.filter(pk=atom.pk).evict()
+    take_back([stream], versions, cause)
+    MemoryAtom.objects.filter(pk=atom.pk).evict(cause)
     if versions and stream.consolidation_prompt and stream.atoms.waiting().exists():
-        Job.objects.request("consolidate", stream=stream, requested_by=requested_by, force=True)
-    Job.objects.request("count_words", stream=stream, requested_by=requested_by, force=True)
+        Job.objects.request("consolidate", stream=stream, requested_by=cause.actor, force=True)
+    Job.objects.request("count_words", stream=stream, requested_by=cause.actor, force=True)
 
 
 def log_release(event: str, release: Release, actor: str) -> None:

@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from moments_app.models import MemoryAtom, MemoryStream, StreamVersion
+from moments_app.models import Cause, MemoryAtom, MemoryStream, StatementChange, StreamVersion
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.streams.lines import Line, lines_of, told_by_words
 from moments_app.streams.three_way_merge import merged_text
@@ -59,8 +59,12 @@ def is_carried(atom: MemoryAtom) -> bool:
 
 
 @transaction.atomic
-def undo(stream: MemoryStream) -> StreamVersion:
+def undo(stream: MemoryStream, *, requested_by: str) -> StreamVersion:
     """Take the last consolidation back: the text is as before, and what it absorbed waits again.
+
+    Args:
+        stream: whose text.
+        requested_by: key:…, operator:… or job:….
 
     Raises:
         CannotUndo: there is none, or the text was edited since.
@@ -75,46 +79,48 @@ def undo(stream: MemoryStream) -> StreamVersion:
     stream.save(update_fields=["consolidated_content", "last_updated_at"])
     version.undone_at = timezone.now()
     version.save(update_fields=["undone_at"])
-    wait_again([version])
-    carry_again(stream)
+    cause = Cause(requested_by)
+    wait_again([version], cause)
+    carry_again(stream, cause)
     return version
 
 
-def wait_again(versions: Iterable[StreamVersion]) -> None:
+def wait_again(versions: Iterable[StreamVersion], cause: Cause) -> None:
     """Make what these consolidations absorbed wait again, as if they had not been."""
     pks = [version.pk for version in versions]
     absorbed = MemoryAtom.objects.filter(absorbed_in__in=pks, state=MemoryAtom.State.ABSORBED)
-    let_wait(absorbed.newest_first().iterator())
+    let_wait(absorbed.newest_first().iterator(), cause)
     MemoryAtom.objects.filter(shown_in__in=pks).update(shown_in=None)
 
 
-def carry_again(stream: MemoryStream) -> None:
+def carry_again(stream: MemoryStream, cause: Cause) -> None:
     """Absorb again what a line of the text carries and a consolidation had let go of that was taken back."""
     last = last_version(stream)
     carried = {pk for line in lines_of(stream.consolidated_content, last) for pk in line.carries}
     waiting = stream.atoms.waiting().filter(pk__in=carried)
-    waiting.update(state=MemoryAtom.State.ABSORBED, absorbed_in=last)
+    waiting.change(StatementChange.Action.MERGED, cause, state=MemoryAtom.State.ABSORBED, absorbed_in=last)
 
 
-def let_wait(absorbed: Iterable[MemoryAtom]) -> None:
+def let_wait(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
     """Make absorbed observations wait again, unless the same was said again since: then that one waits."""
     for atom in absorbed:
         if not MemoryAtom.objects.like(atom).exists():
-            MemoryAtom.objects.filter(pk=atom.pk).update(state=MemoryAtom.State.ACTIVE, absorbed_in=None)
+            waiting = {"state": MemoryAtom.State.ACTIVE, "absorbed_in": None}
+            MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.SPLIT, cause, **waiting)
 
 
-def go_back_before(version: StreamVersion) -> None:
+def go_back_before(version: StreamVersion, cause: Cause) -> None:
     """Take a consolidation back and all later ones, with their texts: as if they had not been.
 
     Whatever was edited in the stream's text since goes as well; pinned text stays. The caller has the stream locked.
     """
     stream = version.stream
     later = stream.versions.filter(pk__gte=version.pk)
-    wait_again(later)
+    wait_again(later, cause)
     stream.consolidated_content, stream.last_updated_at = version.content_before, timezone.now()
     stream.save(update_fields=["consolidated_content", "last_updated_at"])
     later.delete()
-    carry_again(stream)
+    carry_again(stream, cause)
 
 
 # --- taking out what a text was made of ---
@@ -147,7 +153,7 @@ def text_without(stream: MemoryStream, versions: Sequence[StreamVersion]) -> str
     return text
 
 
-def take_back(streams: Sequence[MemoryStream], versions: Sequence[StreamVersion]) -> None:
+def take_back(streams: Sequence[MemoryStream], versions: Sequence[StreamVersion], cause: Cause) -> None:
     """Give streams, which are locked, the texts from before these versions; what the versions had absorbed waits again.
 
     What people have written into the texts since stays.
@@ -157,7 +163,7 @@ def take_back(streams: Sequence[MemoryStream], versions: Sequence[StreamVersion]
             stream.consolidated_content = text_without(stream, own)
         stream.last_updated_at = timezone.now()
         stream.save(update_fields=["consolidated_content", "last_updated_at"])
-    wait_again(versions)
+    wait_again(versions, cause)
     StreamVersion.objects.filter(pk__in=[version.pk for version in versions]).delete()
     for stream in streams:
-        carry_again(stream)
+        carry_again(stream, cause)

@@ -16,8 +16,8 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from moments_app.engines.statements import NAME, Statement, statement_of
-from moments_app.models import Contradiction, MemoryAtom
-from moments_app.models.atom import BY_DATE, OF_PROFILE, MemoryAtomQuerySet
+from moments_app.models import Cause, Contradiction, MemoryAtom, StatementChange
+from moments_app.models.atom import BY_DATE, WRITTEN, MemoryAtomQuerySet
 from moments_app.models.stream import MemoryStream
 from moments_app.streams.known_people import names_of, rebuild_known_people
 from moments_app.streams.profile import rebuild_profiles
@@ -30,6 +30,7 @@ SURE = 0.7  # confidence of what ends another fact without anybody being asked
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # before who ended it: an engine, or an operator who was asked
 UNCERTAIN = "there may be several, or it is about someone else"
 UNSURE = "the speaker was not sure"
+ZONE = "timezone"  # why the end of a plan changed
 
 
 class CannotDecide(Refusal):
@@ -74,11 +75,12 @@ class End:
     is_wrong: bool = False
 
 
-def settle(atoms: Iterable[MemoryAtom]) -> list[MemoryAtom]:
+def settle(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
     """Decide the timelines that these facts are in, in the caller's transaction, which then calls `touch`.
 
     Args:
         atoms: of people; those without an attribute have no timeline.
+        cause: of the changes that follow.
 
     Returns:
         The facts that ended, or hold again.
@@ -93,7 +95,7 @@ def settle(atoms: Iterable[MemoryAtom]) -> list[MemoryAtom]:
             timelines |= {Timeline(names, attribute) for attribute in told.values_list("attribute", flat=True)}
         for one in sorted(timelines, key=lambda one: (one.attribute, sorted(one.subjects), one.about or 0)):
             said = MemoryAtom.objects.of_timeline(user, one.whose, one.attribute)
-            changed += _settle([atom for atom in said if _timeline_of(atom, names) == one])
+            changed += _settle([atom for atom in said if _timeline_of(atom, names) == one], cause)
     return changed
 
 
@@ -110,9 +112,11 @@ def _timeline_of(atom: MemoryAtom, names: frozenset[str]) -> Timeline:
     return Timeline(names if is_of_user else frozenset({atom.subject}), atom.attribute)
 
 
-def end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
+def end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None:
     """Note that a fact ended."""
-    MemoryAtom.objects.filter(pk=atom.pk).update(
+    MemoryAtom.objects.filter(pk=atom.pk).change(
+        StatementChange.Action.SUPERSEDED,
+        cause,
         state=MemoryAtom.State.ENDED,
         valid_until=how.until,
         ended_at=how.at,
@@ -123,12 +127,12 @@ def end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
     )
 
 
-def end_by(fact: MemoryAtom, later: MemoryAtom) -> bool:
+def end_by(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
     """End a fact by one that an engine named for that, or leave it to an operator; tell whether it ended."""
     if later.confidence is not None and later.confidence < SURE:
         contradict(fact, later, UNSURE)
         return False
-    end(fact, _end_at(fact, later), ended_by=f"{BY_ENGINE}{later.engine}")
+    end(fact, _end_at(fact, later), cause, ended_by=f"{BY_ENGINE}{later.engine}")
     return True
 
 
@@ -141,23 +145,31 @@ def end_past_plans() -> int:
 @transaction.atomic
 def _end_past_plans_of(user: int | None) -> int:
     lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
-    count_again(MemoryAtom.objects.past_plans().filter(user=user))
+    count_again(MemoryAtom.objects.past_plans().filter(user=user), Cause(BY_DATE, ZONE))
     plans = list(MemoryAtom.objects.past_plans().filter(user=user))
-    MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).update(
-        state=MemoryAtom.State.ENDED, ended_at=F("valid_until"), ended_by=BY_DATE
+    MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).change(
+        StatementChange.Action.ENDED,
+        Cause(BY_DATE),
+        state=MemoryAtom.State.ENDED,
+        ended_at=F("valid_until"),
+        ended_by=BY_DATE,
     )
     touch(plans)
     return len(plans)
 
 
-def count_again(plans: MemoryAtomQuerySet) -> None:
+def count_again(plans: MemoryAtomQuerySet, cause: Cause) -> None:
     """Set when plans end, by the time zone that their person has now.
 
     Args:
         plans: of a person, who is locked: then their streams are, in the order of corrections and additions.
+        cause: of the changes.
     """
     lock_rows(MemoryStream.objects.filter(atoms__in=plans))
     changed = [plan for plan in plans.select_related("user") if plan.valid_until != plan.planned_until]
+    StatementChange.objects.record(
+        StatementChange.Action.EDITED, cause, [(plan, {"valid_until": plan.valid_until}) for plan in changed]
+    )
     for plan in changed:
         plan.valid_until = plan.planned_until
     MemoryAtom.objects.bulk_update(changed, ["valid_until"])
@@ -182,17 +194,17 @@ def decide(question: Contradiction, decision: str, *, requested_by: str) -> None
         raise CannotDecide(
             "This question was already answered." if decision else "This question has no answer to undo."
         )
-    facts = (question.earlier, question.later)
+    facts, cause = (question.earlier, question.later), Cause(requested_by, question.reason)
     if decision == Contradiction.Decision.ACCEPTED:
         if any(fact.state != MemoryAtom.State.ACTIVE for fact in facts):
             raise CannotDecide("One of the facts is no longer true.")
-        end(question.earlier, _end_at(*facts), ended_by=f"{BY_ANSWER}{requested_by}")
+        end(question.earlier, _end_at(*facts), cause, ended_by=f"{BY_ANSWER}{requested_by}")
     elif question.decision == Contradiction.Decision.ACCEPTED and question.earlier.replaced_by_id == question.later_id:
-        begin_again([question.earlier])
+        begin_again([question.earlier], cause)
     question.decision, question.decided_by = decision, requested_by if decision else ""
     question.decided_at = timezone.now() if decision else None
     question.save(update_fields=["decision", "decided_by", "decided_at"])
-    touch([*facts, *settle(facts)])
+    touch([*facts, *settle(facts, cause)])
 
 
 def _end_at(fact: MemoryAtom, later: MemoryAtom) -> End:
@@ -214,18 +226,18 @@ def ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[Mem
     return list(found.exclude(pk__in=[atom.pk for atom in atoms]).order_by("pk"))
 
 
-def begin_again(atoms: Sequence[MemoryAtom]) -> None:
+def begin_again(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
     """Let facts that had ended hold again; of those said twice in a stream the later one does."""
     for atom in atoms:
-        _begin_again(atom)
+        _begin_again(atom, cause)
 
 
-def _begin_again(atom: MemoryAtom) -> None:
+def _begin_again(atom: MemoryAtom, cause: Cause) -> None:
     same = MemoryAtom.objects.like(atom).exclude(pk=atom.pk).first()
     if same:
-        end(atom, End(same.formed_at, same.formed_at, same))
+        end(atom, End(same.formed_at, same.formed_at, same), cause)
     else:
-        MemoryAtom.objects.filter(pk=atom.pk).update(**not_ended(atom))
+        MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.REOPENED, cause, **not_ended(atom))
 
 
 def not_ended(atom: MemoryAtom) -> dict[str, object]:
@@ -253,11 +265,11 @@ def contradict(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
 
 
 def _has_timeline(atom: MemoryAtom) -> bool:
-    is_timed = bool(atom.attribute) and atom.attribute not in OF_PROFILE
+    is_timed = bool(atom.attribute) and atom.attribute not in WRITTEN
     return is_timed and bool(atom.user_id) and not atom.is_candidate
 
 
-def _settle(facts: Sequence[MemoryAtom]) -> list[MemoryAtom]:
+def _settle(facts: Sequence[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
     """Decide a timeline; return the facts that ended, or hold again."""
     changed = []
     said = [(fact, statement) for fact in facts if (statement := statement_of(fact.content))]
@@ -266,10 +278,10 @@ def _settle(facts: Sequence[MemoryAtom]) -> list[MemoryAtom]:
         if fact.ended_by or (fact.state == MemoryAtom.State.ABSORBED and how is None):
             continue
         if how and _differs(fact, how):
-            end(fact, how)
+            end(fact, how, cause)
             changed.append(fact)
         elif how is None and fact.state == MemoryAtom.State.ENDED:
-            _begin_again(fact)
+            _begin_again(fact, cause)
             changed.append(fact)
     return changed
 

@@ -240,7 +240,7 @@ class TestEverybodysRows:
             assert MemoryStream.objects.update(name="again") == 0
 
     def test_a_text_that_was_taken_back_is_not_seen(self, shared: MemoryStream, ada: UserProfile) -> None:
-        undo(shared)
+        undo(shared, requested_by="test")
         assert shared.versions.exists()
         with acting_for("ada", application=DEFAULT):
             assert not shared.versions.exists()

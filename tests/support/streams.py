@@ -10,7 +10,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidationInput
-from moments_app.streams.edit_profile import edit_profile
+from moments_app.streams.edit_profile import edit_profile, pin_text
 from moments_app.streams.form import FormMemories
 from moments_app.streams.lines import ConsolidatedText, Line
 from sessions_app.models import Session, UserProfile
@@ -54,7 +54,10 @@ def fold_while(stream: MemoryStream, work: Callable[[], Any]) -> None:
 def shard(name: str, agent_id: str = "", prompt: str = "Ways to repair a kiln.", **fields: Any) -> MemoryStream:
     """An agent's shard."""
     values = vars(SHARD_DEFAULTS) | {"application_id": DEFAULT, "extraction_prompt": prompt} | fields
-    return MemoryStream.objects.create(stream_type="agent", agent_id=agent_id, name=name, **values)
+    stream = MemoryStream.objects.create(stream_type="agent", agent_id=agent_id, name=name, **values)
+    if stream.pinned_content:
+        pin_text(stream, stream.pinned_content, actor="operator:eve")
+    return stream
 
 
 def note(stream: MemoryStream, content: str, atom_type: str = "observation", **fields: Any) -> MemoryAtom:

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.interfaces.api.as_of import AsOfField
-from moments_app.models import Correction, MemoryAtom
+from moments_app.models import Correction, MemoryAtom, StatementChange
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.known_person import SELF
 from moments_app.provenance.correct import (
@@ -153,6 +153,30 @@ class FactSources(serializers.Serializer[Any]):
     """The source turns of a fact in order, without deleted ones."""
 
     sources = FactSource(many=True)
+
+
+class HistoryQuery(PersonQuery):
+    """A page of the history of a fact."""
+
+    limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
+    after = UUIDField(required=False, help_text="The id of the last change of the previous page.")
+
+
+class ChangeOfFact(serializers.ModelSerializer[StatementChange]):
+    """A change of a fact."""
+
+    before = serializers.JSONField(source="shown", help_text="The values that changed, as they were before.")
+
+    class Meta:
+        model = StatementChange
+        fields = ("change_id", "action", "before", "actor", "reason", "created_at")
+
+
+class FactHistory(serializers.Serializer[Any]):
+    """Changes of a fact, newest first."""
+
+    history = ChangeOfFact(many=True)
+    has_more = serializers.BooleanField()
 
 
 def facts_of(user: UserProfile | None, values: dict[str, Any]) -> dict[str, Any]:
@@ -324,12 +348,13 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
     serializer_class = FactAnswer
     lookup_url_kwarg = "fact_id"
     lookup_value_converter = "uuid"
-    inputs = {"list": FactsQuery, "partial_update": FactPatch, "destroy": WithdrawQuery}
+    inputs = {"list": FactsQuery, "partial_update": FactPatch, "destroy": WithdrawQuery, "history": HistoryQuery}
     answers = {
         "list": FactList,
         "partial_update": CorrectionAnswer,
         "destroy": CorrectionAnswer,
         "sources": FactSources,
+        "history": FactHistory,
     }
     refuses = {"partial_update": [CannotCorrect], "destroy": [CannotCorrect]}
 
@@ -360,6 +385,17 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
     def sources(self, request: Request, fact_id: uuid.UUID) -> Response:
         """Return the source turns of a fact, at most 100."""
         return Response({"sources": sources_of(self.found_person, self.get_object())})
+
+    @extend_schema(operation_id="history_list")
+    @action(detail=True)
+    def history(self, request: Request, fact_id: uuid.UUID) -> Response:
+        """Return the changes of a fact, newest first: who changed it, when and why."""
+        changes = self.get_object().history.newest_first()
+        if after := self.validated_data.get("after"):
+            changes = changes.filter(pk__lt=one_or_404(changes, change_id=after).pk)
+        limit = self.validated_data["limit"]
+        found = list(changes[: limit + 1])
+        return self.answer({"history": found[:limit], "has_more": len(found) > limit})
 
     def _changed(self, order: Order) -> Response:
         return Response(corrected(self.get_object(), order, self.validated_data, requested_by=self.actor))

@@ -25,6 +25,7 @@ from moments_app.interfaces.api.jobs import Accepted, accepted
 from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate
+from moments_app.streams.edit_profile import pin_text
 from moments_app.streams.texts import CannotUndo, current_lines, undo
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery
@@ -267,6 +268,8 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
         _check_limits(stream)
         if not insert_unless_there(stream):
             raise AlreadyThere(f"This agent already has a shard {stream.name}.")
+        if stream.pinned_content:
+            pin_text(stream, stream.pinned_content, actor=self.actor)
         return self.created(stream, is_new=True)
 
     def partial_update(self, request: Request, stream_id: uuid.UUID) -> Response:
@@ -275,6 +278,8 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
         for name, value in self.validated_data.items():
             setattr(stream, name, value)
         _check_limits(stream)
+        if "pinned_content" in self.validated_data:
+            pin_text(stream, self.validated_data["pinned_content"], actor=self.actor)
         update(stream, self.validated_data | {"last_updated_at": timezone.now()})
         return self.answer(stream)
 
@@ -287,7 +292,7 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, stream_id: uuid.UUID) -> Response:
         """Undo the last consolidation and restore the earlier text. The absorbed observations wait again."""
-        undo(self.changeable())
+        undo(self.changeable(), requested_by=self.actor)
         return self.answer(self.stream())
 
 

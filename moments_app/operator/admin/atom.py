@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
-from moments_app.models import MemoryAtom
+from moments_app.models import Cause, MemoryAtom
 from moments_app.operator.admin.filters import UserFilter
 from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, RestoreAtom
 from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
@@ -107,20 +107,20 @@ class MemoryAtomAdmin(PageAdmin):
             obj.kind, obj.valid_from = MemoryAtom.Kind.OTHER, None  # read again from the new text
         obj.valid_until = None
         obj.describe()
-        was_about = obj.about_id
+        was_about, cause = obj.about_id, Cause(actor_of(request))
         if not change:
-            obj.user_id, obj.written_by = obj.stream.user_id, actor_of(request)
+            obj.user_id, obj.written_by = obj.stream.user_id, cause.actor
         if is_written:
             lock_rows(UserProfile.objects.filter(pk__in=[obj.user_id] if obj.user_id else []))
             link_people([obj])
         if change:
-            obj.save(update_fields=[*form.changed_data, "content_hash", "is_pinned", *DESCRIBED])
+            obj.save_edit(cause, update_fields=[*form.changed_data, "content_hash", "is_pinned", *DESCRIBED])
         else:
             super().save_model(request, obj, form, change)
         if is_written:
             obj.embeddings.all().delete()  # it is found by what it says now
             rebuild_known_people([was_about] if was_about else [])
-        note_growth(obj, requested_by=actor_of(request))
+        note_growth(obj, requested_by=cause.actor)
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
         """Go back to the stream that the item was written into."""

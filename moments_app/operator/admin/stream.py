@@ -21,9 +21,11 @@ from moments_app.operator.views.stream import (
     StreamVersions,
     UndoConsolidation,
 )
+from moments_app.streams.edit_profile import pin_text
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import PageAdmin
+from sessions_app.admin.views.base import actor_of
 from sessions_app.models.application import DEFAULT
 
 COUNTED = 500  # items of a kind in a stream
@@ -151,6 +153,8 @@ class MemoryStreamAdmin(PageAdmin):
 
     def save_model(self, request: HttpRequest, obj: MemoryStream, form: Any, change: bool) -> None:
         """Save what was edited and nothing else, fresh in every context: the text may have been consolidated since."""
+        if "pinned_content" in form.changed_data:
+            pin_text(obj, obj.pinned_content, actor=actor_of(request))
         obj.last_updated_at = timezone.now()
         obj.save(update_fields=[*form.changed_data, "last_updated_at"] if change else None)
 

@@ -7,18 +7,19 @@ from django import forms
 from django.contrib import messages
 from django.template.defaultfilters import pluralize
 
-from moments_app.models import MemoryAtom, MemoryStream, Release
+from moments_app.models import MemoryAtom, MemoryStream, Release, StatementChange
 from moments_app.operator.rights import SEE_MEMORY, may_retract_directly
 from moments_app.operator.transcript import entries
 from moments_app.streams import curate
 from moments_app.streams.texts import is_carried
-from sessions_app.admin.actors import name_of
+from sessions_app.admin.actors import name_of, with_key_names
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction, may_see
 from sessions_app.models import Message
 
 TARGETS = 100  # streams to move an item to
 SOURCES = 50  # turns
+CHANGES = 50  # the newest of its history
 
 
 class MoveForm(forms.Form):
@@ -58,6 +59,7 @@ class AtomForm(FormPage[MemoryAtom]):
             "may_retract": self._may_retract(),
             "may_restore": atom.state == MemoryAtom.State.EVICTED and may_change and not is_released,
             "targets": MoveForm(atom).targets() if may_move else [],
+            "history": self._history(),
             "calls": self.seen(atom.job.engine_calls.all()) if atom.job else (),
             "sees_turns": may_see(self.request, Message),
             "entries": entries(self.request, turns[:SOURCES]),
@@ -69,6 +71,10 @@ class AtomForm(FormPage[MemoryAtom]):
         """Tell whether the operator may retract it: somebody wrote it directly."""
         rests_on_others = self.row.engine or self.row.source_message_ids or hasattr(self.row, "release")
         return not rests_on_others and may_retract_directly(self.request)
+
+    def _history(self) -> list[StatementChange]:
+        changes = with_key_names(self.request, self.seen(self.row.history.newest_first()), "actor")
+        return list(changes[:CHANGES])
 
     def _source_turns(self) -> list[Message]:
         turns = Message.objects.filter(pk__in=self.row.source_message_ids).select_related("session").in_order()
@@ -82,7 +88,7 @@ class EvictAtom(RowAction[MemoryAtom]):
 
     def change(self, atom: MemoryAtom) -> str:
         message = "Evicted. Contexts and searches no longer include it."
-        self.attempt(atom, partial(curate.evict, atom), log="Evicted.", message=message)
+        self.attempt(atom, partial(curate.evict, atom, requested_by=self.actor), log="Evicted.", message=message)
         return change_url(atom)
 
 

@@ -144,7 +144,11 @@ class UndoConsolidation(RowAction[MemoryStream]):
     def change(self, stream: MemoryStream) -> str:
         message = f"{stream.title}: the text is back to its previous version, and its observations wait again."
         self.attempt(
-            stream, partial(undo, stream), log="Undid the last consolidation.", message=message, about=stream.title
+            stream,
+            partial(undo, stream, requested_by=self.actor),
+            log="Undid the last consolidation.",
+            message=message,
+            about=stream.title,
         )
         return change_url(stream)
 

@@ -61,7 +61,7 @@ def test_row_10_what_a_retracted_turn_had_ended_holds_again_and_an_undo_ends_it(
 
 def test_a_fact_taken_out_of_memory_ends_nothing_any_more(ada: UserProfile) -> None:
     moved(ada)
-    curate.evict(MemoryAtom.objects.get(value="Stavanger"))
+    curate.evict(MemoryAtom.objects.get(value="Stavanger"), requested_by="test")
     assert timeline(ada)[:2] == [ALL[0], ("Bergen", "active", "")]
     curate.restore(MemoryAtom.objects.get(value="Stavanger"), requested_by="test")
     assert timeline(ada) == ALL

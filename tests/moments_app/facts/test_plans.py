@@ -4,10 +4,11 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from moments_app.engines.statements.dates import plan_ends, spoken_date
-from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models import Cause, MemoryAtom, MemoryStream
 from moments_app.models.atom import BY_DATE
 from moments_app.reports.housekeeping import housekeeping
 from moments_app.streams.curate import evict, restore
@@ -149,18 +150,19 @@ def test_a_plan_that_holds_again_has_its_end_again(ada: UserProfile, service: Ap
     say(ada, "s1", "2026-11-28", "I will fly to Rome in May 2027 with my sister Greta.")
     plan = MemoryAtom.objects.get(user=ada, kind="plan")
     until = datetime(2027, 6, 1, tzinfo=UTC)
-    evict(plan)
+    evict(plan, requested_by="test")
     restore(plan, requested_by="test")
     assert MemoryAtom.objects.get(pk=plan.pk).valid_until == until
     later = note(plan.stream, "Nora stays at home.", "fact", formed_at=timezone.now())
-    end(plan, End(timezone.now(), timezone.now(), later))
-    evict(later)
+    with transaction.atomic():
+        end(plan, End(timezone.now(), timezone.now(), later), Cause("test"))
+    evict(later, requested_by="test")
     plan.refresh_from_db()
     assert (plan.state, plan.valid_until) == ("active", until)
     past = {"formed_at": datetime(2020, 5, 1, tzinfo=UTC), "content": "Nora will fly to Rome in May 2020."}
     MemoryAtom.objects.filter(pk=plan.pk).update(**past)
     plan.refresh_from_db()
-    evict(plan)
+    evict(plan, requested_by="test")
     restore(plan, requested_by="test")
     plan.refresh_from_db()
     assert (plan.state, plan.ended_by, plan.ended_at) == ("ended", BY_DATE, datetime(2020, 6, 1, tzinfo=UTC))

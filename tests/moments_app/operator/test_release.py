@@ -4,11 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from moments_app.models import MemoryAtom, Release
+from moments_app.models import Cause, MemoryAtom, Release
 from moments_app.operator.views.release import who_said_it
 from moments_app.streams.release import PEOPLE, release
 from sessions_app.models import UserProfile
@@ -116,7 +117,8 @@ def test_what_is_kept_private_no_longer_waits(root: Client, learned: MemoryAtom)
     assert "Not released. Only its source person sees the item." in answer
     assert "No pending decisions." in page(root, url("waiting"))
     assert "decided" in page(root, url("candidate", learned.pk))
-    MemoryAtom.objects.filter(pk=learned.pk).evict()
+    with transaction.atomic():
+        MemoryAtom.objects.filter(pk=learned.pk).evict(Cause("test"))
     assert root.post(url("keep", learned.pk)).status_code == 404
 
 

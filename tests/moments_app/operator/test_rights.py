@@ -22,6 +22,7 @@ from moments_app.models import (
     Moment,
     Release,
     Retraction,
+    StatementChange,
     Summary,
 )
 from sessions_app.models import ApiKey, Message, Session, UserProfile
@@ -48,6 +49,7 @@ TEXTS: dict[tuple[type[Model], str], str] = {
     (Retraction, "reason"): "moments_app.view_retraction",
     (Release, "note"): "moments_app.view_release",
     (Correction, "before"): "moments_app.view_correction",
+    (StatementChange, "actor"): "moments_app.view_statementchange",
     (Contradiction, "reason"): "moments_app.view_contradiction",
     (Circuit, "error"): "moments_app.view_circuit",
 }

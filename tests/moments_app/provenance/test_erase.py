@@ -254,7 +254,7 @@ class TestShards:
         stream = shard("kilns")
         said_by(talk(ada, 2), stream, "Ada one.")
         fold(stream)
-        undo(stream)
+        undo(stream, requested_by="test")
         erase_user("ada", application=DEFAULT, actor="test")
         assert not StreamVersion.objects.exists()
 

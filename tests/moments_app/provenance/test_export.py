@@ -20,7 +20,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.settings import CONF
 from moments_app.context import receipts
-from moments_app.models import MemoryStream
+from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.job import Job
 from sessions_app.models import ApiKey, Archive, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -228,6 +228,17 @@ def test_an_import_under_another_name_leaves_the_first_alone(lived: None, tmp_pa
     assert eve["atoms.jsonl"].count("\n") == before["atoms.jsonl"].count("\n")
 
 
+def test_a_pinned_text_of_an_earlier_releases_export_becomes_a_statement(ada: UserProfile, tmp_path: Path) -> None:
+    stream = MemoryStream.objects.ensure_of_person(ada, "default")
+    MemoryStream.objects.filter(pk=stream.pk).update(pinned_content="Be brief.")  # and no statement says so
+    path = written("ada", tmp_path / "ada.zip")
+    erase_user("ada", application=DEFAULT, actor="test")
+    for _ in range(2):
+        imported(path)
+        atom = MemoryAtom.objects.get()
+        assert (atom.content, atom.is_pinned, atom.stream.pinned_content) == ("Be brief.", True, "Be brief.")
+
+
 def test_a_profile_of_an_earlier_releases_export_becomes_statements(ada: UserProfile, tmp_path: Path) -> None:
     talk(ada, 3)
     path, older = written("ada", tmp_path / "ada.zip"), tmp_path / "older.zip"
@@ -402,6 +413,7 @@ class TestAsking:
             "KnownPerson",
             "MemoryAtom",
             "Correction",
+            "StatementChange",
             "CorrectedTurn",
             "Entity",
             "EntityLink",

@@ -819,6 +819,7 @@ LOGS = (
     "moments_app_job",
     "moments_app_retraction",
     "moments_app_servedline",
+    "moments_app_statementchange",
     "moments_app_vocabulary",
     "moments_app_word",
     "sessions_app_dailyusage",

@@ -230,7 +230,7 @@ class TestWhat:
         fact = note(own_stream(ada), "The oldest fact of all.", "fact")
         call_command("embed")
         assert FactEmbedding.objects.filter(source=fact).exists()
-        evict(fact)
+        evict(fact, requested_by="test")
         assert not FactEmbedding.objects.filter(source=fact).exists()
 
     def test_a_deleted_text_takes_its_vector_along(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:

@@ -9,7 +9,7 @@ import pytest
 from django.db import transaction
 from pytest_django.fixtures import Settings
 
-from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
+from moments_app.models import Cause, Job, MemoryAtom, MemoryStream, StreamVersion
 from moments_app.streams.add_atoms import add_atoms, is_due
 from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidationInput
 from moments_app.streams.lines import ConsolidatedText
@@ -117,24 +117,24 @@ def test_undoing_restores_text_and_observations_to_the_byte(stream: MemoryStream
     before = state(stream)
     fold(stream)
     assert state(stream) != before
-    version = undo(stream)
+    version = undo(stream, requested_by="test")
     assert state(stream) == before
     assert version.undone_at is not None
     with pytest.raises(CannotUndo, match="no consolidation"):
-        undo(stream)
+        undo(stream, requested_by="test")
 
 
 def test_undoing_never_loses_an_edit_made_since(stream: MemoryStream) -> None:
     fold(stream)
     MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="edited")
     with pytest.raises(CannotUndo, match="edited"):
-        undo(stream)
+        undo(stream, requested_by="test")
 
 
 def test_what_was_said_again_since_does_not_wait_twice(stream: MemoryStream) -> None:
     fold(stream)
     note(stream, "Observation 2!")
-    undo(stream)
+    undo(stream, requested_by="test")
     assert sorted(waiting(stream)) == [
         "Observation 0.",
         "Observation 1.",
@@ -232,6 +232,6 @@ class TestAtOnce:
                 lock_rows(MemoryStream.objects.filter(pk=stream.pk))
                 added = pool.submit(on_its_own_connection, add)
                 wait_until_somebody_waits()
-                let_wait([absorbed])
+                let_wait([absorbed], Cause("test"))
             assert added.result() == []
         assert waiting(stream) == ["Observation 3."]

@@ -64,7 +64,7 @@ class TestEvict:
         atom = note(own, "Felt wears out.", "fact", source_session=session, source_message_ids=[1])
         vector_of(atom)
         assert "Felt wears out." in context_of(session) and found(ada, "felt") == ["Felt wears out."]
-        evict(atom)
+        evict(atom, requested_by="test")
         assert "Felt wears out." not in context_of(session) and found(ada, "felt") == []
         assert not FactEmbedding.objects.exists()
         atom.refresh_from_db()
@@ -74,7 +74,7 @@ class TestEvict:
         atom = note(own, "Wants short answers.")
         assert fold(own).status == Job.Status.COMPLETED
         with pytest.raises(CannotCurate, match="part of its stream's text"):
-            evict(atom)
+            evict(atom, requested_by="test")
         atom.refresh_from_db()
         assert atom.state == "absorbed"
 
@@ -85,7 +85,7 @@ class TestEvict:
         assert job is not None
         input = Consolidate().claim(job)
         assert isinstance(input, ConsolidationInput)
-        evict(atom)
+        evict(atom, requested_by="test")
         with pytest.raises(Moved), transaction.atomic():
             text = ConsolidatedText([Line("Wants short answers.", tuple(input.atom_ids))])
             Consolidate().commit(job, input, Consolidated(text, "test"))
@@ -94,15 +94,15 @@ class TestEvict:
 
     def test_it_is_evicted_once(self, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
-        evict(atom)
+        evict(atom, requested_by="test")
         with pytest.raises(CannotCurate, match="is evicted"):
-            evict(atom)
+            evict(atom, requested_by="test")
 
     def test_what_is_gone_is_said_to_be_gone(self, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         MemoryAtom.objects.all().delete()
         with pytest.raises(CannotCurate, match="in the meantime"):
-            evict(atom)
+            evict(atom, requested_by="test")
 
 
 class TestRestore:

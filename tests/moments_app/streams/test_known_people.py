@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from django.apps import apps
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.engines.statements.named_people import named_person
-from moments_app.models import KnownPerson, MemoryAtom, MemoryStream
+from moments_app.models import Cause, KnownPerson, MemoryAtom, MemoryStream
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.timeline import settle
@@ -165,10 +165,12 @@ class TestKnown:
         homes = {sister: "Anna lives in Oslo.", colleague: "Anna lives in Turin."}
         for person, text in homes.items():
             note(stream, text, "fact", about=person, subject="Anna", attribute="home")
-        settle(MemoryAtom.objects.filter(attribute="home"))
+        with transaction.atomic():
+            settle(MemoryAtom.objects.filter(attribute="home"), Cause("test"))
         assert MemoryAtom.objects.active().filter(attribute="home").count() == 2
         note(stream, "Anna moved to Rome.", "fact", about=sister, subject="Anna", attribute="home")
-        settle(MemoryAtom.objects.filter(about=sister, attribute="home"))
+        with transaction.atomic():
+            settle(MemoryAtom.objects.filter(about=sister, attribute="home"), Cause("test"))
         ended = MemoryAtom.objects.get(state="ended")
         assert (ended.about, ended.content) == (sister, "Anna lives in Oslo.")
 

@@ -302,10 +302,10 @@ class TestByHand:
         self, known: MemoryStream, service: Api
     ) -> None:
         self.write(known, "\n".join(known.consolidated_content.split("\n")[1:]))
-        curate.evict(known.atoms.get(content="Owns one anvil."))
+        curate.evict(known.atoms.get(content="Owns one anvil."), requested_by="test")
         assert found(service, "anvil") == []
         with pytest.raises(curate.CannotCurate, match="part of its stream's text"):
-            curate.evict(known.atoms.get(content="Owns one bellows."))
+            curate.evict(known.atoms.get(content="Owns one bellows."), requested_by="test")
 
     def test_a_line_whose_marks_were_mended_carries_what_it_carried(self, known: MemoryStream) -> None:
         self.write(known, known.consolidated_content.replace("- ", "* ").replace("anvil.", "ANVIL!"))
@@ -336,7 +336,7 @@ class TestGoingBack:
             states.append(self.state(stream))
         assert_nothing_is_lost(stream, service)
         for before in states[-2::-1]:
-            undo(stream)
+            undo(stream, requested_by="test")
             now = self.state(stream)
             later = [row for row in now[1] if row not in before[1]]
             assert now[0] == before[0]
@@ -356,7 +356,7 @@ class TestGoingBack:
         assert [version.lines is None for version in stream.versions.order_by("pk")] == [True] * 3 + [False] * 2
         owned = {f"Owns one {thing}." for thing in THINGS}
         for _ in range(5):
-            undo(stream)
+            undo(stream, requested_by="test")
             stream.refresh_from_db()
             assert absorbed(stream) | waiting(stream) == owned
             assert all(content in stream.consolidated_content for content in absorbed(stream))
@@ -478,7 +478,7 @@ def test_row_31_evicted_observations_are_not_found_and_nobody_else_finds_one(
     stream: MemoryStream, bo: UserProfile, service: Api
 ) -> None:
     note_all(stream, THINGS[:2])
-    curate.evict(stream.atoms.get(content="Owns one anvil."))
+    curate.evict(stream.atoms.get(content="Owns one anvil."), requested_by="test")
     assert found(service, "anvil") == []
     assert found(service, "bellows") == ["Owns one bellows."]
     body = {"user_id": bo.user_id, "query": "bellows", "kinds": ["fact"], "mode": "text"}

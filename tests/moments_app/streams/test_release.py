@@ -298,7 +298,7 @@ class TestRelease:
         made = release(candidate(ada), "Vent it first.", actor=EVE)
         assert made.atom
         with pytest.raises(CannotCurate, match="release"):
-            evict(made.atom)
+            evict(made.atom, requested_by="test")
         revoke(made, actor=EVE)
         with pytest.raises(CannotCurate, match="release"):
             restore(made.atom, requested_by=EVE)

@@ -1,0 +1,124 @@
+"""The history of statements: who changed what, when and why."""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from django.apps import apps
+from django.db import models
+from django.utils import timezone
+
+from moments_app.models.retraction import ExactEncoder
+from sessions_app.models import UserProfile
+
+if TYPE_CHECKING:
+    from moments_app.models.atom import MemoryAtom
+
+# The columns of a statement that its history shows. The others contain primary keys.
+SHOWN = ("content", "kind", "state", "formed_at", "valid_from", "valid_until", "is_wrong", "is_pinned")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Who changes statements, and why.
+
+    Args:
+        actor: key:…, operator:…, job:… or the name of a command or schedule.
+        reason: see `StatementChange.reason`.
+    """
+
+    actor: str
+    reason: str = ""
+
+
+class StatementChangeQuerySet(models.QuerySet["StatementChange"]):
+    def of_person(self, user: UserProfile) -> Self:
+        """Return the changes of the statements in a person's own streams."""
+        return self.filter(user=user, statement__is_candidate=False)
+
+    def newest_first(self) -> Self:
+        return self.order_by("-id")
+
+    def record(self, action: str, cause: Cause, changes: "Iterable[tuple[MemoryAtom, Mapping[str, Any]]]") -> None:
+        """Record changes, in the transaction that makes them.
+
+        Args:
+            action: one of `StatementChange.Action`.
+            cause: who changes the statements, and why.
+            changes: each statement with its changed columns, as they were.
+        """
+        self.bulk_create(
+            StatementChange(
+                statement_id=statement.pk,
+                user_id=statement.user_id,
+                action=action,
+                before=before,
+                actor=cause.actor,
+                reason=cause.reason,
+            )
+            for statement, before in changes
+        )
+
+
+class StatementChange(models.Model):
+    """A change of a statement."""
+
+    class Action(models.TextChoices):
+        EDITED = "edited"
+        MOVED = "moved"
+        CORRECTED = "corrected"
+        WITHDRAWN = "withdrawn"
+        ENDED = "ended"
+        SUPERSEDED = "superseded"
+        REOPENED = "reopened"
+        MERGED = "merged"
+        SPLIT = "split"
+        EVICTED = "evicted"
+        RESTORED = "restored"
+        RETRACTED = "retracted"
+        UNDONE = "undone"
+
+    change_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    statement = models.ForeignKey(
+        "moments_app.MemoryAtom", on_delete=models.CASCADE, related_name="history", db_index=False
+    )
+    user = models.ForeignKey(
+        UserProfile,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        help_text="The person whose memory the statement belongs to. Blank if it belongs to a shard.",
+    )
+    action = models.CharField(max_length=16, choices=Action)
+    before = models.JSONField(
+        default=dict, encoder=ExactEncoder, help_text="The columns that changed, with their values before the change."
+    )
+    actor = models.CharField(max_length=255, help_text="Who changed the statement, such as key:…, operator:… or job:….")
+    reason = models.CharField(
+        max_length=255,
+        blank=True,
+        help_text="Why the statement changed, such as correction:… or retraction:…. Blank if the action says it all.",
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = StatementChangeQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["statement", "-id"], name="change_of_statement")]
+
+    def __str__(self) -> str:
+        return f"{self.action} at {self.created_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns before the change, for an update that takes it back."""
+        fields = apps.get_model("moments_app", "MemoryAtom")._meta
+        columns = {name: cast("models.Field[Any, Any]", fields.get_field(name)) for name in self.before}
+        return {name: columns[name].to_python(value) for name, value in self.before.items()}
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The values before the change, without primary keys."""
+        return {name: self.before[name] for name in SHOWN if name in self.before}
