@@ -121,7 +121,7 @@ def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
     found = recall(user, fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
     pks = {kind: {one.pk for one in found if one.kind == kind} for kind in ("fact", "moment")}
     turns = _turns(fact, [(one.pk, one.sequence) for one in found if one.kind == TURN])
-    changes = [_of_fact(fact, order), *_facts(fact, order, rewording, pks["fact"])]
+    changes = [_of_fact(fact, order), *_facts(fact, order, rewording, pks["fact"], turns)]
     changes += _texts(user, rewording)
     if order.kind != Correction.Kind.ENDED:
         changes += _moments(fact, rewording, pks["moment"], turns)
@@ -239,11 +239,14 @@ def _of_fact(fact: MemoryAtom, order: Order) -> Change:
     return Change(FACT, fact.uri, fact.pk, "content", fact.content, order.after)
 
 
-def _facts(fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int]) -> list[Change]:
+def _facts(
+    fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int], turns: Sequence[Message]
+) -> list[Change]:
     """Return the person's other facts and observations that say so, also those that were learned for a shard."""
     own = MemoryAtom.objects.holding().filter(user=fact.user_id).exclude(pk=fact.pk)
     twins = Q(content_hash=fact.content_hash)
-    of_turns = Q(source_message_ids__overlap=fact.source_message_ids)
+    # A search shows a turn in place of a fact that only repeats it.
+    of_turns = Q(source_message_ids__overlap=[*fact.source_message_ids, *(turn.pk for turn in turns)])
     same = own.filter(Q(pk__in=found) | twins | of_turns | Q(attribute__in=OF_PROFILE))
     changes = []
     for other in same.defer("search_vector").order_by("pk"):

@@ -326,6 +326,15 @@ def test_a_correction_of_several_sentences_leaves_no_twin(
     assert list(MemoryAtom.objects.holding().values_list("content", flat=True)) == [before] * 3
 
 
+def test_a_fact_that_was_written_directly_is_corrected_where_a_turn_said_it(ada: UserProfile, service: Api) -> None:
+    said = "Marla lives in a village near Elverum."
+    say(ada, "s1", "2025-01-10", said)
+    assert MemoryAtom.objects.holding().filter(content__contains="Elverum").exists()
+    fact = note(MemoryStream.objects.get(user=ada, stream_type="user"), said, "fact")
+    service.patch(f"facts/{fact.atom_id}", user_id="ada", content=said.replace("Elverum", "Hamar"))
+    assert not MemoryAtom.objects.holding().filter(content__contains="Elverum").exists()
+
+
 @pytest.mark.parametrize("state", ["ended", "withdrawn"])
 def test_a_fact_of_several_sentences_that_ended_leaves_no_twin(ada: UserProfile, service: Api, state: str) -> None:
     fact = twins(ada, " ".join(SENTENCES))
