@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -121,7 +122,7 @@ def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
     found = recall(user, fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
     pks = {kind: {one.pk for one in found if one.kind == kind} for kind in ("fact", "moment")}
     turns = _turns(fact, [(one.pk, one.sequence) for one in found if one.kind == TURN])
-    changes = [_of_fact(fact, order), *_facts(fact, order, rewording, pks["fact"])]
+    changes = [_of_fact(fact, order), *_facts(fact, order, rewording, pks["fact"], turns)]
     changes += _texts(user, rewording)
     if order.kind != Correction.Kind.ENDED:
         changes += _moments(fact, rewording, pks["moment"], turns)
@@ -236,15 +237,22 @@ def _of_fact(fact: MemoryAtom, order: Order) -> Change:
     return Change(FACT, fact.uri, fact.pk, "content", fact.content, order.after)
 
 
-def _facts(fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int]) -> list[Change]:
-    """Return the person's other facts and observations that say so."""
-    own = MemoryAtom.objects.holding().filter(user=fact.user_id, is_candidate=False).exclude(pk=fact.pk)
-    same = own.filter(pk__in=found) | own.filter(source_message_ids__overlap=fact.source_message_ids) | own.of_profile()
+def _facts(
+    fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int], turns: Sequence[Message]
+) -> list[Change]:
+    """Return the person's other facts and observations that say so, also those that were learned for a shard."""
+    own = MemoryAtom.objects.holding().filter(user=fact.user_id).exclude(pk=fact.pk)
+    twins = Q(content_hash=fact.content_hash)
+    # A search shows a turn in place of a fact that only repeats it.
+    of_turns = Q(source_message_ids__overlap=[*fact.source_message_ids, *(turn.pk for turn in turns)])
+    same = own.filter(Q(pk__in=found) | twins | of_turns | Q(attribute__in=OF_PROFILE))
     changes = []
-    for other in same.defer("search_vector").order_by("pk").distinct():
-        is_same = rewording.says_same(other.content)
+    for other in same.defer("search_vector").order_by("pk"):
+        is_twin = other.content_hash == fact.content_hash
+        is_same = is_twin or rewording.says_same(other.content)
         is_text = other.attribute == SUMMARY  # only some of its sentences may say the same thing
-        after = rewording.of(other.content) if is_text or order.kind == Correction.Kind.CORRECTED else ""
+        is_reworded = is_text or order.kind == Correction.Kind.CORRECTED
+        after = order.after if is_twin else rewording.of(other.content) if is_reworded else ""
         if after != other.content and (is_same or after):
             changes.append(Change(FACT, other.uri, other.pk, "content", other.content, after))
     return changes
@@ -346,6 +354,8 @@ def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> Mem
         content=content,
         content_hash=content_hash(content),
         kind=atom.kind,
+        is_candidate=atom.is_candidate,
+        source_user_id=atom.source_user_id,
         attribute=atom.attribute if atom.attribute in OF_PROFILE else "",
         about_kind=atom.about_kind,
         subject=atom.subject,

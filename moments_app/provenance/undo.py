@@ -44,7 +44,7 @@ from moments_app.provenance.remake import (
     refresh,
     roll_again,
 )
-from moments_app.provenance.retract import CannotRetract, locked, locked_person, log_event, recount
+from moments_app.provenance.retract import CannotRetract, lock_sessions, locked, locked_person, log_event, recount
 from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import carry_again, text_without, wait_again
 from moments_app.streams.three_way_merge import merged_text
@@ -57,6 +57,8 @@ from sessions_app.models.message import SequenceRange
 def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     """Believe the turns or items again and put back what was withdrawn, in place of what was made since.
 
+    With it, the retractions of answers that repeated them are undone.
+
     Args:
         retraction: the newest that stands, of this person and of the streams it touched.
         requested_by: key:…, operator:… or command.
@@ -65,6 +67,16 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
         CannotRetract: it was undone already; a newer one has to be undone first; its session, some of its turns, or a
             stream are gone.
     """
+    if retraction.cause_id:
+        raise CannotRetract(f"This retraction follows from another. Undo {retraction.cause_id} instead.")
+    consequences = list(retraction.consequences().standing().exclude(session=None).order_by("-pk"))
+    lock_sessions([each.session for each in (retraction, *consequences) if each.session])
+    for consequence in consequences:
+        _undo(consequence, requested_by=retraction.actor)
+    return _undo(retraction, requested_by=requested_by)
+
+
+def _undo(retraction: Retraction, *, requested_by: str) -> Retraction:
     retraction = Retraction.objects.select_for_update(of=("self",)).select_related("session").get(pk=retraction.pk)
     _lock(retraction)
     _refuse(retraction)
