@@ -308,8 +308,8 @@ class EngineSettings(Group):
     )
     combines_calls: bool = Field(
         True,
-        description="When a session is settled, request its moments, facts and summary in one model call. Set this to "
-        "`false` if your model is too small for such a call. The platform then makes three calls.",
+        description="Request moments and facts of new turns in one model call. Set this to `false` if your model is "
+        "too small for such a call. The platform then makes two calls.",
     )
     prices: Json[dict[str, tuple[NonNegativeFloat, NonNegativeFloat]]] = Field(
         {},

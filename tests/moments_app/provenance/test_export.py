@@ -380,6 +380,7 @@ class TestAsking:
             "ApiKey",
             "Archive",
             "Contradiction",
+            "EpisodeDraft",
             "KeptExchange",
             "ReleaseSource",
             "RetractedItem",
