@@ -16,7 +16,7 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from moments_app.models import CorrectedTurn, Correction, MemoryAtom, MemoryStream, Moment
+from moments_app.models import CorrectedTurn, Correction, EpisodeDraft, MemoryAtom, MemoryStream, Moment
 from moments_app.models.atom import OF_PROFILE, SUMMARY, content_hash
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
@@ -156,6 +156,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
         requested_by=requested_by,
     )
     correction.changes = [_do(change, correction, user) for change in changes]
+    EpisodeDraft.objects.filter(user=user).delete()  # builds write them again, of what is known now
     correction.save(update_fields=["changes"])
     _settle(correction)
     _touch_person(user)
@@ -176,6 +177,7 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     _refuse_undoing(correction)
     for change in reversed(correction.changes):
         _undo(change)
+    EpisodeDraft.objects.filter(user=user).delete()
     correction.turns.all().delete()
     correction.undone_at = timezone.now()
     correction.save(update_fields=["undone_at"])

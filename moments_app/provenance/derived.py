@@ -14,6 +14,7 @@ from django.db.models import Exists, Min, Model, OuterRef, Q, QuerySet
 from moments_app.models import (
     Contradiction,
     Correction,
+    EpisodeDraft,
     Job,
     KnownPerson,
     MemoryAtom,
@@ -74,6 +75,7 @@ class Derived(InStreams):
         session: whose turns.
         turns: the turns, still believed.
         moments, summaries: in the order of their tables.
+        drafts: of all turns of the session that no moment holds: they are written again.
         events: the session's partition events after the first of the turns.
         mentions: rows elsewhere that name one of the moments, or a journey that may have led through it.
         journeys: other moments with such a journey.
@@ -84,6 +86,7 @@ class Derived(InStreams):
     session: Session
     turns: QuerySet[Message]
     moments: list[Moment]
+    drafts: list[EpisodeDraft]
     summaries: list[Summary]
     events: list[Message]
     mentions: list[Message | Job | Event]
@@ -119,6 +122,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         session=session,
         turns=turns,
         moments=moments,
+        drafts=list(EpisodeDraft.objects.filter(session=session).order_by("pk")),
         summaries=_summaries(session, ids, is_whole=is_whole),
         **vars(learned),
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),

@@ -365,7 +365,7 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
     """Keep what rests on the turns as it is; then take it out of its tables, and out of the rows that stay."""
     withdraw_in_streams(retraction, found)
     _keep(retraction, [found.mentions, found.journeys, [found.session]])
-    withdraw_rows(retraction, [found.moments, found.summaries, found.events, *_of_extras(found)])
+    withdraw_rows(retraction, [found.moments, found.drafts, found.summaries, found.events, *_of_extras(found)])
     Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
     Moment.objects.relink(found.session.user_id, found.moments)
     for row in found.mentions:  # keys of moments are made of their names

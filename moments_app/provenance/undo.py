@@ -20,6 +20,7 @@ from moments_app.models import (
     Correction,
     Entity,
     EntityLink,
+    EpisodeDraft,
     Job,
     KnownPerson,
     MemoryAtom,
@@ -136,6 +137,7 @@ def _put_back(retraction: Retraction, session: Session) -> None:
     retraction.turns().update(retracted_at=None)
     _put_streams_back(retraction, _remove_formed(retraction, session))
     _put_moments_back(retraction, session, remade)
+    _put_drafts_back(retraction, session)
     _put_events_back(retraction, session, sequences)
     for withdrawal in withdrawals():
         withdrawal.put_back(retraction, session)
@@ -199,6 +201,14 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
     Moment.objects.relink(session.user_id, [*remade.moments, *moments])
     for item in retraction.items.rewritten(Moment):
         Moment.objects.filter(pk=item.object_pk).update(journey=item.data["journey"])
+
+
+def _put_drafts_back(retraction: Retraction, session: Session) -> None:
+    """Put back the drafts, in place of those made since, where no moment holds their turns."""
+    EpisodeDraft.objects.filter(session=session).delete()
+    retraction.items.put_back(EpisodeDraft)
+    session.save(update_fields=["last_moment_message_idx"])
+    EpisodeDraft.objects.publish([session])
 
 
 def _put_events_back(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:

@@ -1,6 +1,5 @@
 """A fact corrected, ended or withdrawn once: all that says the same goes with it, and comes back with it."""
 
-import json
 from threading import Event, Thread
 from typing import Any
 
@@ -143,8 +142,8 @@ def test_what_is_corrected_while_its_turns_are_formed_is_not_made_of_them(
     def meanwhile(handler: Any, body: dict[str, Any]) -> None:
         other.start()
         is_corrected.wait()
-        facts = [{"text": MAYA, "message_indexes": [0]}]
-        behave.content(json.dumps({"streams": [{"stream": "user", "facts": facts}]}))(handler, body)
+        facts = [f"other 0: {MAYA}"]
+        behave.memories({"stream": "user", "statements": facts})(handler, body)
 
     other = Thread(target=correct_slowly)
     model.queue(meanwhile)

@@ -382,6 +382,7 @@ class TestAsking:
             "ApiKey",
             "Archive",
             "Contradiction",
+            "EpisodeDraft",
             "KeptExchange",
             "ReleaseSource",
             "RetractedItem",
