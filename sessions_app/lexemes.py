@@ -18,6 +18,7 @@ short to tell its language, all languages are searched.
 import re
 import threading
 import unicodedata
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -484,5 +485,25 @@ def _identifier() -> "langid.LanguageIdentifier":
     of_all = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE)
     of_all.set_languages(list(_LATIN))
     # One of its own, or the figures of a hundred languages would stay in memory.
-    figures = of_all.nb_ptc, of_all.nb_pc, of_all.nb_classes, of_all.tk_nextmove, of_all.tk_output
-    return langid.LanguageIdentifier(*figures, norm_probs=True, tk_row=of_all.tk_row)
+    moves, rows = _moves_of_latin(of_all)
+    figures = of_all.nb_ptc, of_all.nb_pc, of_all.nb_classes, moves, of_all.tk_output
+    return langid.LanguageIdentifier(*figures, norm_probs=True, tk_row=rows)
+
+
+def _moves_of_latin(identifier: "langid.LanguageIdentifier") -> tuple["array[int]", "array[int]"]:
+    """Return the automaton's moves, and the row of each state, without the rows that no Latin text reaches."""
+    import numpy
+
+    letters = " " + "".join(filter(_LATIN_RUN.fullmatch, map(chr, range(0x2000))))
+    used = sorted({*letters.encode(), *letters.lower().encode()})
+    moves = numpy.frombuffer(identifier.tk_nextmove, numpy.uint32).reshape(-1, 256)
+    rows = numpy.frombuffer(identifier.tk_row, numpy.uint16)
+    states, kept = numpy.zeros(len(rows), bool), numpy.zeros(len(moves), bool)
+    states[0] = True
+    while (new := numpy.setdiff1d(rows[states], numpy.flatnonzero(kept))).size:
+        kept[new] = True
+        states[moves[numpy.ix_(new, used)]] = True
+    places = numpy.where(states, numpy.cumsum(kept)[rows] - 1, 0)
+    kept_moves = array("I")
+    kept_moves.frombytes(moves[kept].data.cast("B"))
+    return kept_moves, array("H", places.astype(numpy.uint16).tobytes())

@@ -35,6 +35,26 @@ def test_a_language_is_told_by_its_letters(text: str, language: str) -> None:
     assert lexemes.likely_languages(text) == (language,)
 
 
+@pytest.mark.slow
+def test_the_identifier_judges_as_the_whole_model_does_and_takes_half_of_its_memory() -> None:
+    from py3langid import langid
+
+    whole = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+    whole.set_languages(list(lexemes._LATIN))
+    ours = lexemes._identifier()
+    assert len(ours.tk_nextmove) < 0.6 * len(whole.tk_nextmove)
+    latin = st.text(st.characters(max_codepoint=0x1EFF).filter(lexemes._LATIN_RUN.fullmatch))
+
+    @given(st.lists(latin, max_size=30))
+    def judge_alike(runs: list[str]) -> None:
+        assert ours.rank(" ".join(runs)) == whole.rank(" ".join(runs))
+
+    judge_alike()
+    for text, _language in SAMPLES:
+        runs = " ".join(lexemes._latin_runs(text))
+        assert ours.rank(runs) == whole.rank(runs)
+
+
 def test_what_may_be_of_several_languages_is_indexed_in_each() -> None:
     doubtful = "Birthday 3 May"
     languages = lexemes.likely_languages(doubtful)
