@@ -926,7 +926,7 @@ def _unknown(environment: Mapping[str, str], known: Mapping[str, tuple[str, ...]
     groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
     unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
     owners = {name: extra for extra in extras.available() for name, _, _ in variables_of(extra)}
-    missing = owners.keys() & environment.keys() - known.keys()
+    missing = {name for name in owners.keys() & environment.keys() - known.keys() if environment[name]}
     return dict.fromkeys(unknown, "unknown setting") | {
         name: f"its extra isn't installed; add {owners[name]} to EXTRAS" for name in missing
     }

@@ -37,6 +37,7 @@ def test_settings_of_an_extra_are_known_only_with_it() -> None:
         conf.load({"EXTRAS": "oauth,nothing"})
     with pytest.raises(ImproperlyConfigured, match="OAUTH__SITE: its extra isn't installed; add oauth to EXTRAS"):
         conf.load({"EXTRAS": "", "OAUTH__SITE": "https://memory.example.com"})
+    assert conf.load({"EXTRAS": "", "REPLICA_DATABASE_URL": ""}).extras == []  # blank: it is not set
 
 
 @pytest.mark.slow(seconds=60)
