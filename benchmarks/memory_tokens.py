@@ -25,7 +25,8 @@ from tests.support.openai_server import OpenAIServer
 EACH = 1_000  # turns that the figures are told for
 TITLE = "Tokens of memory"
 NOTE = (
-    f"For {EACH:,} turns, all sessions settled. Input: estimated tokens of the messages of a call; same beginning: the "
+    f"For {EACH:,} turns, all sessions settled. Estimated tokens of calls: instructions, what is known before, turns, "
+    "and the schema of the answer. Input: the first three together; same beginning: the "
     "share of them that a call has in common with the one before it of the same purpose, which providers charge less "
     "for; answers: as the test server writes them, so they say nothing of a model's. Told: by `estimate --everything` "
     "once all is stored."
@@ -38,12 +39,17 @@ class Spent:
 
     Args:
         calls: number of them.
+        instruction_tokens, known_tokens, turn_tokens, schema_tokens: of the parts of all calls.
         input_tokens, repeated_tokens, output_tokens: of all together; repeated: those of a beginning that the call
             before had as well.
         told_calls, told_tokens: what the estimate said of calls and of input.
     """
 
     calls: int = 0
+    instruction_tokens: int = 0
+    known_tokens: int = 0
+    turn_tokens: int = 0
+    schema_tokens: int = 0
     input_tokens: int = 0
     repeated_tokens: int = 0
     output_tokens: int = 0
@@ -63,6 +69,7 @@ class Ledger:
 
     def add(self, body: dict[str, Any]) -> None:
         """Count a request."""
+        from moments_app.engines.transcript import BEGIN
         from sessions_app.tokens import estimate_tokens
         from tests.support.openai_server import right_answer
 
@@ -74,6 +81,12 @@ class Ledger:
         spent.repeated_tokens += round(tokens * same_beginning(text, self.before.get(purpose, "")))
         self.before[purpose] = text
         if "input" not in body:
+            instructions, asked = (message["content"] for message in body["messages"][:2])
+            known, fence, turns = asked.partition(BEGIN)
+            spent.instruction_tokens += estimate_tokens(instructions)
+            spent.known_tokens += estimate_tokens(known)
+            spent.turn_tokens += estimate_tokens(fence + turns)
+            spent.schema_tokens += estimate_tokens(json.dumps(body["response_format"]["json_schema"]["schema"]))
             spent.output_tokens += estimate_tokens(json.dumps(right_answer(body), ensure_ascii=False))
 
 
@@ -82,6 +95,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, help="folder of conversations, one JSON file each")
     parser.add_argument("--only", help="the conversation with this id alone")
     parser.add_argument("--contexts", action="store_true", help="also ask for a context before each answer")
+    parser.add_argument("--together", action="store_true", help="settle all sessions together, as after an import")
     asked = parser.parse_args(arguments)
     try:
         conversations = read_folder(asked.folder)
@@ -92,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     with OpenAIServer() as model, Site(_models(model)):
         for conversation in wanted:
             model.requests.clear()
-            ledger = hold(conversation, model, contexts=asked.contexts)
+            ledger = hold(conversation, model, contexts=asked.contexts, together=asked.together)
             _print(conversation, ledger)
     return 0
 
@@ -102,15 +116,18 @@ def _models(model: OpenAIServer) -> dict[str, str]:
     return urls | {"EMBEDDING__PROVIDER": "openai", "JOBS__BACKOFF_SECONDS": "0"}
 
 
-def hold(conversation: Conversation, model: OpenAIServer, *, contexts: bool) -> Ledger:
+def hold(conversation: Conversation, model: OpenAIServer, *, contexts: bool, together: bool) -> Ledger:
     """Hold a conversation, and return what memory took."""
     from benchmarks.stored import do_due_jobs, let_an_hour_pass
 
     for session in conversation.sessions:
         for messages in rounds_of(conversation, session):
             _say(conversation, session, messages, contexts=contexts)
-            do_due_jobs()
-        let_an_hour_pass(do_due_jobs)
+            if not together:
+                do_due_jobs()
+        if not together:
+            let_an_hour_pass(do_due_jobs)
+    let_an_hour_pass(do_due_jobs)
     ledger = Ledger()
     for body in model.requests:
         ledger.add(body)
@@ -174,7 +191,8 @@ def _text(body: dict[str, Any]) -> str:
 
 def _print(conversation: Conversation, ledger: Ledger) -> None:
     turns = sum(1 for _ in conversation.turns)
-    columns = ["purpose", "calls", "input", "same beginning", "answers", "told: calls", "told: input"]
+    columns = ["purpose", "calls", "instructions", "known", "turns", "schema", "input", "same beginning", "answers"]
+    columns += ["told: calls", "told: input"]
     rows = [_row(purpose, spent, turns) for purpose, spent in sorted(ledger.spent.items())]
     written = [spent for purpose, spent in ledger.spent.items() if purpose != "embedding"]
     rows.append(_row("all but embedding", _sum(written), turns))
@@ -196,6 +214,10 @@ def _row(purpose: str, spent: Spent, turns: int) -> list[str]:
     return [
         purpose,
         each(spent.calls),
+        each(spent.instruction_tokens),
+        each(spent.known_tokens),
+        each(spent.turn_tokens),
+        each(spent.schema_tokens),
         each(spent.input_tokens),
         share,
         each(spent.output_tokens),

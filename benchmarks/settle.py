@@ -94,7 +94,7 @@ class SettlingEngine(InstantEngine):
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
         """Return a fact and an observation for each stream."""
-        item = {"text": f"A fact of {request.turns[0].created_at}.", "message_indexes": [request.turns[0].index]}
+        item = {"text": f"A fact of {request.turns[0].created_at}.", "turns": [request.turns[0].index]}
         entries = [{"stream": part.label, "facts": [item], "observations": [item]} for part in request.sections]
         return FormationAnswer(streams=entries)
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 from drill.ledger import marks_in
 
 LATENCY = 0.15  # seconds of thinking; so a worker is found at work
-SHAPES = {"moments": "moment_builder", "memories": "memory_extraction", "digest": "session_digest"}  # of combined calls
+SHAPES = {"moments": "moment_builder", "memories": "memory_extraction"}  # of combined calls
 FENCE = "<<<TRANSCRIPT"
 _LABELLED = re.compile(r'\{"[LO]\d+": ', re.IGNORECASE)
 _TURN = re.compile(r'\{"(\d+) (user|assistant|tool)": ')
@@ -270,9 +270,9 @@ def _summary(asked: str) -> Json:
 def _memories(asked: str) -> Json:
     sections = [json.loads(line[8:]) for line in asked.splitlines() if line.startswith("Stream: ")]
     last = turns_of(asked)[-1]
-    item = {"text": f"Said in the drill: {last['text'][:QUOTED]}", "message_indexes": [last["index"]]}
-    kinds = ("observations", "facts")
-    return {"streams": [{"stream": s["stream"]} | {k: [item] for k in kinds if s.get(k)} for s in sections]}
+    said = f"Said in the drill: {last['text'][:QUOTED]}"
+    items = [f"{kind} {last['index']}: {said}" for kind in ("event", "preference")]
+    return {"streams": [{"stream": section["stream"], "statements": items} for section in sections]}
 
 
 def _consolidated(asked: str) -> Json:

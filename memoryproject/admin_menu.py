@@ -78,6 +78,8 @@ _BADGES = {
     "moments_app.release": "moments_app.operator.views.release.waiting",
     "moments_app.correction": "moments_app.operator.admin.correction.waiting",
 }
+# The page that an entry opens instead of its list, as a function of the request; blank if it opens the list.
+_OPENS = {"moments_app.release": "moments_app.operator.views.release.pending_page"}
 # Who may see a list, where that takes more than the permission to view its rows.
 _PERMISSIONS = {"sessions_app.application": "sessions_app.admin.applications.are_shown"}
 
@@ -158,10 +160,14 @@ def _entry(model: str) -> dict[str, object]:
         lists = map(_list, shared_with(model))
         return [str(each["link"]) for each in lists if _is_shown(each, request)]
 
+    def opened(request: HttpRequest) -> str:
+        page = import_string(_OPENS[model])(request) if model in _OPENS else ""
+        return page or next(iter(shown(request)), "")
+
     entry = {
         "title": capfirst(ENTRIES[model].many),
         "icon": ENTRIES[model].icon,
-        "link": lambda request: next(iter(shown(request)), ""),
+        "link": opened,
         "permission": lambda request: bool(shown(request)),
         "active": lambda request: request.path.startswith(tuple(shown(request))) and not _is_page(request),
     }

@@ -308,8 +308,8 @@ class EngineSettings(Group):
     )
     combines_calls: bool = Field(
         True,
-        description="`true`: when a session is settled, one model call writes its moments, facts and summary. "
-        "`false`: the platform makes three calls. Set `false` if your model is too small for the combined call.",
+        description="`true`: one model call writes the moments and the facts of new messages. `false`: the platform "
+        "makes two calls. Set `false` if your model is too small for the combined call.",
     )
     prices: Json[dict[str, tuple[NonNegativeFloat, NonNegativeFloat]]] = Field(
         {},

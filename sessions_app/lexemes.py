@@ -510,5 +510,5 @@ def _moves_of_latin(identifier: "langid.LanguageIdentifier") -> tuple["array[int
         states[moves[numpy.ix_(new, used)]] = True
     places = numpy.where(states, numpy.cumsum(kept)[rows] - 1, 0)
     kept_moves = array("I")
-    kept_moves.frombytes(memoryview(moves[kept]).cast("B"))
+    kept_moves.frombytes(moves[kept].data.cast("B"))
     return kept_moves, array("H", places.astype(numpy.uint16).tobytes())

@@ -36,10 +36,13 @@ def _summary(asked: str) -> Json:
 
 
 def _memories(asked: str) -> Json:
-    items = [{"text": turn["text"][:LONGEST], "message_indexes": [turn["index"]]} for turn in _said(asked)]
     sections = [json.loads(line[8:]) for line in asked.splitlines() if line.startswith("Stream: ")]
-    kinds = ("observations", "facts")
-    return {"streams": [{"stream": s["stream"]} | {k: items for k in kinds if s.get(k)} for s in sections]}
+    items = [
+        f"{kind} {turn['index']}: {turn['text'][:LONGEST]}"
+        for turn in _said(asked)
+        for kind in ("event", "preference", "lesson")
+    ]
+    return {"streams": [{"stream": section["stream"], "statements": items} for section in sections]}
 
 
 def _digest(asked: str) -> Json:

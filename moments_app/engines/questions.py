@@ -58,7 +58,6 @@ def question_of(request: Any) -> Question[Any]:
 @question_of.register
 def _(request: MomentRequest) -> Question[Any]:
     allowance = max(ANSWER_MIN_ALLOWANCE, _length(request.turns))
-    allowance += len(request.journey.text)
     judge = partial(moments.judged, request)
     return Question(moments.SHAPE, request.prompt, moments.known_text(request), request.turns, allowance, judge)
 

@@ -15,8 +15,7 @@ from typing import Any
 from pydantic import BaseModel, create_model
 
 from moments_app.engines.answers import InvalidAnswer, read_object, validated_text
-from moments_app.engines.calls.digest import DigestRequest
-from moments_app.engines.calls.formation import FormationRequest
+from moments_app.engines.calls.formation import FormationRequest, parsed
 from moments_app.engines.calls.moments import MomentRequest
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Judged
@@ -24,14 +23,14 @@ from moments_app.engines.questions import Question, indexes_of, question_of
 from moments_app.engines.transcript import Turn, fenced
 
 PURPOSE = "combined"
-NAMES = {"moment-builder": "moments", "memory-extraction": "memories", "session-digest": "digest"}  # of tasks
+NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tasks
 TASKS = "Several tasks about one conversation: answer each under its name in one JSON object."
 MORE = (
     "There are more conversations of the same person, the later ones last: a task with a number is the task of that "
     "name for one of them. What the first is told of the person and of streams holds for all. Say nothing twice."
 )
 
-Request = MomentRequest | FormationRequest | DigestRequest
+Request = MomentRequest | FormationRequest
 Came = Judged[Any] | InvalidAnswer
 
 
@@ -186,4 +185,9 @@ def _named(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
     return [indexes[numbers.index(one)] for one in value if one in numbers]
 
 
-_RENAMED = {"starts_at_message_idx": _first, "ends_at_message_idx": _last, "message_indexes": _named}
+def _in_lines(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+    items = value if isinstance(value, list) else []
+    return [_with_own_indexes(parsed(item), numbers, indexes) for item in items] or value
+
+
+_RENAMED = {"starts_at_message_idx": _first, "ends_at_message_idx": _last, "turns": _named, "statements": _in_lines}

@@ -317,6 +317,10 @@ def prompt_in_force(uri: str, subject: Session | MemoryStream) -> PromptVersion:
         raise CannotRun(str(error)) from error
 
 
+def no_progress(_done: int, _total: int) -> None:
+    """Ignore the progress of a part of a run."""
+
+
 def locked_session(job: Job) -> Session:
     """Return the session of a job, locked for the commit.
 

@@ -1,13 +1,14 @@
-"""`retry_all` and `try_one`: run jobs again that failed or wait because of some failures."""
+"""`retry_all` and `try_one`: run jobs of an incident again that failed or wait for a retry."""
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
 from django.utils import timezone
 
-from moments_app.models import Circuit, FailureGroup, Job
-from moments_app.models.job import CannotChange
+from moments_app.models import Circuit, Job
+from moments_app.models.circuit import NotOpen
+from moments_app.models.job import CannotChange, JobQuerySet
 
 AT_ONCE = 500  # failed jobs that are queued again by one call
 
@@ -35,34 +36,36 @@ class Retried:
         return "; ".join(told)
 
 
-def try_one(failures: Collection[FailureGroup]) -> Job | None:
+def try_one(jobs: JobQuerySet) -> Job | None:
     """Run one job again at once, a failed one if possible, to test whether the cause is gone; None: there is none."""
-    for job in Job.objects.filter(failure__in=failures, status=Job.Status.FAILED).order_by("-id")[:AT_ONCE]:
+    for job in jobs.filter(status=Job.Status.FAILED).order_by("-id")[:AT_ONCE]:
         with suppress(CannotChange):
             job.restart()
             return job
-    waiting = Job.objects.later().filter(failure__in=failures).order_by("id").first()
+    waiting = jobs.later().order_by("id").first()
     if waiting:
         Job.objects.filter(pk=waiting.pk).update(run_after=timezone.now())
     return waiting
 
 
-def retry_all(failures: Collection[FailureGroup], *, actor: str) -> Retried:
-    """Queue the failed jobs of failures again, make due what waits, and have their engines tried.
+def retry_all(jobs: JobQuerySet, circuits: Iterable[Circuit] = (), *, actor: str) -> Retried:
+    """Queue failed jobs again, make those due that wait for a retry, and send a probe through open circuits.
 
     Args:
-        failures: the failures that hold the jobs.
+        jobs: the jobs.
+        circuits: the open circuits that hold them.
         actor: who wants it.
     """
-    failed = Job.objects.filter(failure__in=failures, status=Job.Status.FAILED)
-    jobs, refused = 0, 0
+    failed = jobs.filter(status=Job.Status.FAILED)
+    retried, refused = 0, 0
     for job in failed.order_by("id")[:AT_ONCE]:
         try:
             job.restart()
-            jobs += 1
+            retried += 1
         except CannotChange:
             refused += 1
-    jobs += Job.objects.later().filter(failure__in=failures).update(run_after=timezone.now())
-    for circuit in Circuit.objects.open().filter(engine__in=[failure.engine for failure in failures]):
-        circuit.try_now(actor)
-    return Retried(jobs, refused, max(0, failed.count() - refused))
+    retried += jobs.later().update(run_after=timezone.now())
+    for circuit in circuits:
+        with suppress(NotOpen):
+            circuit.try_now(actor)
+    return Retried(retried, refused, max(0, failed.count() - refused))

@@ -17,7 +17,7 @@ SEEN = seen(TABLE, STATEMENTS, "statement_id")
 
 
 class Migration(migrations.Migration):
-    dependencies = [("moments_app", "0120_people_of_statements")]
+    dependencies = [("moments_app", "0114_episode_drafts")]
 
     operations = [
         migrations.CreateModel(

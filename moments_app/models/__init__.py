@@ -7,6 +7,7 @@ from moments_app.models.correction import Contradiction, CorrectedTurn, Correcti
 from moments_app.models.embedding import EmbeddingModel, FactEmbedding, MomentEmbedding, TurnEmbedding
 from moments_app.models.engine_call import EngineCall
 from moments_app.models.entity import Entity, EntityLink
+from moments_app.models.episode_draft import EpisodeDraft
 from moments_app.models.failure import FailureGroup, FailureHour
 from moments_app.models.job import Job
 from moments_app.models.kept_exchange import KeptExchange
@@ -33,6 +34,7 @@ __all__ = [
     "EngineCall",
     "Entity",
     "EntityLink",
+    "EpisodeDraft",
     "FactEmbedding",
     "FailureGroup",
     "FailureHour",

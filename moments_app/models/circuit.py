@@ -413,8 +413,8 @@ class Circuit(models.Model):
     def close(self, actor: str, *, answered: Job | None = None) -> bool:
         """Ask the engine again from now on; all held jobs are due at once. False: it was closed already.
 
-        If calls about one person alone failed, and another person was answered, the jobs of the first keep their
-        back-off.
+        If calls about one person alone failed, and another person was answered, the first is isolated, and their jobs
+        keep their back-off. An outage says nothing about the people whose calls failed in it.
 
         Args:
             actor: who closes it.
@@ -426,6 +426,8 @@ class Circuit(models.Model):
         now = database_now()
         if this.is_away:
             this.beside.update(next_probe_at=now)
+        if this.is_away or len(this.failing) > 1:  # an outage
+            this.failing = []
         is_lone = answered is not None and len(this.failing) == 1 and this.failing != [answered.subject]
         held = Job.objects.held().filter(circuit=this)
         held.update(circuit=None, run_after=Greatest(F("run_after"), now) if is_lone else now)

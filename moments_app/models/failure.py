@@ -5,10 +5,12 @@ process, the engine, the kind of error and, for errors that are none of an engin
 no job waits because of it any more.
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models, transaction
 from django.db.models import Count, F, OuterRef, Subquery
 from django.db.models.functions import Coalesce
@@ -75,6 +77,13 @@ class FailureGroup(models.Model):
     last_seen_at = models.DateTimeField(default=timezone.now, db_index=True)
     muted_at = models.DateTimeField(null=True, blank=True)
     muted_by = models.CharField(max_length=255, blank=True)
+    muted_causes = ArrayField(
+        models.TextField(),
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="Keys of the incidents that were muted. A failure can belong to several incidents.",
+    )
 
     objects = FailureGroupQuerySet.as_manager()
 
@@ -107,13 +116,21 @@ class FailureGroup(models.Model):
         counts = dict(self.hours.filter(hour__gte=hours[0]).values_list("hour", "count"))
         return [(hour, counts.get(hour, 0)) for hour in hours]
 
-    def mute(self, actor: str) -> None:
-        """Show it as muted, after all others."""
-        FailureGroup.objects.filter(pk=self.pk).update(muted_at=timezone.now(), muted_by=actor)
+    def mute(self, cause: str, *, actor: str) -> None:
+        """Mute an incident that it belongs to."""
+        self._set_muted(lambda causes: {*causes, cause}, timezone.now(), actor)
 
-    def unmute(self) -> None:
-        """Show it as usual again."""
-        FailureGroup.objects.filter(pk=self.pk).update(muted_at=None, muted_by="")
+    def unmute(self, cause: str) -> None:
+        """Unmute an incident that it belongs to."""
+        self._set_muted(lambda causes: {*causes} - {cause}, None, "")
+
+    @transaction.atomic
+    def _set_muted(self, change: Callable[[list[str]], set[str]], at: datetime | None, actor: str) -> None:
+        this = FailureGroup.objects.select_for_update(no_key=True).get(pk=self.pk)
+        this.muted_causes = sorted(change(this.muted_causes))
+        if at or not this.muted_causes:
+            this.muted_at, this.muted_by = at, actor
+        this.save(update_fields=["muted_at", "muted_by", "muted_causes"])
 
 
 class FailureHour(models.Model):

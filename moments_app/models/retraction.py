@@ -30,6 +30,8 @@ TELLING = (
     *("session_id", "user_id", "stream_type", "process", "type"),
 )
 
+BY_RETRACTION = "retraction:"  # before who asked for something: a retraction
+
 
 class CannotPutBack(Refusal):
     """A withdrawn row refers to one that is gone; the message says which."""
@@ -121,7 +123,16 @@ class Retraction(models.Model):
     @property
     def actor(self) -> str:
         """The name under which its follow-up work is asked for."""
-        return f"retraction:{self.retraction_id}"
+        return f"{BY_RETRACTION}{self.retraction_id}"
+
+    def consequences(self) -> RetractionQuerySet:
+        """Return the retractions of answers, in other sessions, that repeated what this one is of."""
+        return Retraction.objects.for_user(self.user).filter(requested_by=self.actor)
+
+    @property
+    def cause_id(self) -> str:
+        """The id of the retraction that this is a consequence of; blank for none."""
+        return self.requested_by.removeprefix(BY_RETRACTION) if self.requested_by.startswith(BY_RETRACTION) else ""
 
     def turns(self) -> MessageQuerySet:
         """Return the turns it retracted."""

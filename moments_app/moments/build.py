@@ -1,5 +1,7 @@
 """`build_moments`: the turns of a session that no moment holds yet, less the lag, become moments.
 
+What a formation has drafted is published; the engine is asked about the other turns.
+
 Leaves moments linked into the user's chain, and a partition event, all in one transaction.
 """
 
@@ -15,7 +17,7 @@ from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import Moved, Process, Progress, Skipped, complete, locked_session, session_of
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
-from moments_app.models import Job, Moment, PromptResource
+from moments_app.models import EpisodeDraft, Job, Moment, PromptResource
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.division import (
     BUILT,
@@ -24,7 +26,7 @@ from moments_app.moments.division import (
     Built,
     builder,
     builder_prompt,
-    chunks_of,
+    chunks_with_drafts,
     divide,
     fitting,
     result_of,
@@ -32,6 +34,7 @@ from moments_app.moments.division import (
 )
 from moments_app.moments.journey import known_before
 from moments_app.moments.partition import PartitionEvent
+from moments_app.turns.platform_text import blank_platform_text
 from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import UNBUILT
@@ -69,7 +72,9 @@ class BuildMoments(Process[BuildInput, Built]):
             known=known_before(session, _first_waiting(session), max(turn.created_at for turn in shown)),
             first_sequence=_first_waiting(session),
             last_sequence=turns[-1].sequence,
-            chunks=chunks_of(shown, session.user.zone),
+            chunks=chunks_with_drafts(
+                shown, blank_platform_text(shown), list(EpisodeDraft.objects.of(session)), session.user.zone
+            ),
             is_cut=is_cut,
             is_again=AGAIN_TO in job.params,
         )
@@ -112,7 +117,9 @@ class BuildMoments(Process[BuildInput, Built]):
         job.params = {AGAIN_TO: newest.last_sequence}
         return True
 
-    def workload(self, *, everything: bool) -> Workload:
+    def workload(self, *, everything: bool) -> Workload | None:
+        if settling_combines() and settings.MEMORY_FORMATION.enabled:  # formations draft all moments
+            return None
         tokens = tokens_of(turns_that(UNBUILT, everything=everything))
         most = float(settings.MOMENT_BUILDER.max_input_tokens)
         own: Any = {"filter": GreaterThan(tokens, most)} if settling_combines() else {}
@@ -173,11 +180,14 @@ def _refuse_what_moved(session: Session, input: BuildInput) -> None:
         raise Moved("The session's moments changed while the engine was thinking.")
     if not input.known.holds():
         raise Moved("Moments that the engine received were deleted.")
+    if not input.drafts_hold():
+        raise Moved("Drafts of moments were deleted.")
 
 
 def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, moments: Sequence[Moment]) -> None:
     session.built_to = input.last_sequence
     session.save(update_fields=["last_moment_message_idx"])
+    EpisodeDraft.objects.publish([session])
     if settings.MOMENT_BUILDER.insert_partition_event:
         PartitionEvent.of_build(moments, journey=built.journey, session=session).leave(input.last_sequence)
         session.begin_live_window(input.last_sequence + 1)

@@ -1,15 +1,16 @@
 """Dividing turns into moments: what an engine is shown, what it proposes, and the rows that come of it.
 
-Builds and rebuilds share this.
+Builds, rebuilds and settlings share this. Turns of which a formation has drafted episodes are not shown to an engine
+again.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import reduce
-from itertools import pairwise
+from itertools import groupby, pairwise
 from operator import or_
-from typing import Any
+from typing import Any, Self
 
 from django.conf import settings
 from django.db import connection
@@ -20,9 +21,9 @@ from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment,
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force
-from moments_app.models import Job, Moment, PromptVersion
+from moments_app.models import EpisodeDraft, Job, Moment, PromptVersion
 from moments_app.models.moment import moment_key
-from moments_app.moments.journey import KnownBefore
+from moments_app.moments.journey import KnownBefore, told
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import blank_platform_text
@@ -54,10 +55,11 @@ WHERE {_HELD}
 
 @dataclass(frozen=True)
 class Chunk:
-    """The turns of one engine call, and the sequence that each of them has in the session."""
+    """Some turns, and the sequence that each of them has in the session: those of one engine call, or of one draft."""
 
     turns: list[Turn]
     sequences: list[int]
+    draft: EpisodeDraft | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class BuildInput(ProcessInput):
         session: with its counters at that time.
         known: what is known from before the turns.
         first_sequence, last_sequence: of the turns to compact, inclusive.
-        chunks: those of them that an engine is shown, in window order.
+        chunks: those of them that an engine was or is shown, in window order.
         is_cut: more lies beyond the lag than one run takes.
         is_again: moments of these turns were withdrawn; the next build is due no later for it.
     """
@@ -82,6 +84,20 @@ class BuildInput(ProcessInput):
     is_cut: bool = False
     is_again: bool = False
 
+    def with_prompt(self, version: PromptVersion) -> Self:
+        """Return the same input with other instructions, by which drafts are written again."""
+        return replace(self, prompt_version=version, chunks=[replace(chunk, draft=None) for chunk in self.chunks])
+
+    @property
+    def asked(self) -> list[Chunk]:
+        """The chunks that an engine is asked about."""
+        return [chunk for chunk in self.chunks if chunk.draft is None]
+
+    def drafts_hold(self) -> bool:
+        """Return whether the drafts still exist."""
+        drafts = [chunk.draft.pk for chunk in self.chunks if chunk.draft]
+        return EpisodeDraft.objects.filter(pk__in=drafts).count() == len(drafts)
+
     def of_one_call(self) -> "BuildInput":
         """Return the input cut to what the first call of an engine gets."""
         first, *others = self.chunks
@@ -90,16 +106,17 @@ class BuildInput(ProcessInput):
 
 @dataclass(frozen=True)
 class Segment:
-    """A moment to be written, and the turns it holds: inclusive sequences."""
+    """A moment to be written, and the turns it holds: inclusive sequences. `written`: the draft that it publishes."""
 
     draft: DraftMoment
     first_sequence: int
     last_sequence: int
+    written: EpisodeDraft | None = None
 
 
 @dataclass(frozen=True)
 class Built:
-    """The engine's answers to all chunks."""
+    """The engine's answers to all chunks, and the journey with them."""
 
     segments: list[Segment]
     journey: str
@@ -135,6 +152,33 @@ def chunks_of(shown: Sequence[Message], zone: tzinfo) -> list[Chunk]:
     return chunks_read(shown, blank_platform_text(shown), zone)
 
 
+def chunks_with_drafts(
+    shown: Sequence[Message], read: Sequence[Message], drafts: Sequence[EpisodeDraft], zone: tzinfo
+) -> list[Chunk]:
+    """Cut turns by drafts, and others into what one call gets.
+
+    Args:
+        shown: the turns.
+        read: the same without platform text.
+        drafts: of the session, in order.
+        zone: where the person is.
+    """
+
+    def draft_of(both: tuple[Message, Message]) -> EpisodeDraft | None:
+        sequence = both[0].sequence
+        return next((one for one in drafts if one.first_sequence <= sequence <= one.last_sequence), None)
+
+    chunks: list[Chunk] = []
+    for draft, group in groupby(zip(shown, read, strict=True), key=draft_of):
+        own, own_read = zip(*group, strict=True)
+        parts = chunks_read(own, own_read, zone)
+        if draft:
+            turns = [turn for part in parts for turn in part.turns]
+            parts = [Chunk(turns, [message.sequence for message in own], draft)]
+        chunks += parts
+    return chunks
+
+
 def chunks_read(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo) -> list[Chunk]:
     """Cut turns into what one call gets.
 
@@ -159,7 +203,7 @@ def chunks_read(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo)
 
 
 def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
-    """Call the engine for each chunk, carrying the journey from call to call.
+    """Call the engine for each chunk that has no draft, carrying the journey from call to call.
 
     Raises:
         EngineError: when one of the calls gave no valid answer; nothing is kept of the others.
@@ -168,11 +212,40 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
     journey = input.known.journey
     for number, chunk in enumerate(input.chunks):
         progress(number, len(input.chunks))
-        answer = engine.build_moments(request_of(input, chunk, journey))
-        found = _segments(answer.moments, chunk.sequences)
+        if chunk.draft:
+            found = [_of_draft(chunk.draft, chunk)]
+        else:
+            answer = engine.build_moments(request_of(input, chunk, journey))
+            found = _segments(answer.moments, chunk.sequences)
         segments += found
-        journey = journey.then(answer.recent_journey.strip(), [_known(segment, chunk) for segment in found])
-    return Built(_covering(segments, input), journey.text, engine.name)
+        journey = journey.then([_known(segment, chunk) for segment in found])
+    return Built(_covering(segments, input), told(journey), engine.name)
+
+
+def only_request(input: BuildInput) -> tuple[MomentRequest, Chunk] | None:
+    """Return what an engine gets, if that is one call, and the turns of it."""
+    if len(input.asked) != 1:
+        return None
+    journey = input.known.journey
+    for chunk in input.chunks:
+        if chunk.draft is None:
+            return request_of(input, chunk, journey), chunk
+        journey = journey.then([_known(_of_draft(chunk.draft, chunk), chunk)])
+    return None
+
+
+def _of_draft(draft: EpisodeDraft, chunk: Chunk) -> Segment:
+    answer = DraftMoment(
+        name=draft.name,
+        summary=draft.summary,
+        detail=draft.detail,
+        topic_tags=draft.topic_tags,
+        emotion_tags=draft.emotion_tags,
+        present_persons=draft.present_persons,
+        starts_at_message_idx=0,
+        ends_at_message_idx=len(chunk.turns) - 1,
+    )
+    return Segment(answer, chunk.sequences[0], chunk.sequences[-1], draft)
 
 
 def request_of(input: BuildInput, chunk: Chunk, journey: Journey) -> MomentRequest:
@@ -199,7 +272,7 @@ def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
     """Return the segments, each reaching to the next: system turns between them ride along with the earlier one."""
     starts = [input.first_sequence] + [segment.first_sequence for segment in segments[1:]] + [input.last_sequence + 1]
     return [
-        Segment(segment.draft, first, following - 1)
+        replace(segment, first_sequence=first, last_sequence=following - 1)
         for segment, (first, following) in zip(segments, pairwise(starts), strict=True)
     ]
 
@@ -250,7 +323,7 @@ def _moments(division: Division, times: Iterator[tuple[datetime, datetime]], tak
 
 
 def _moment(division: Division, segment: Segment, said: tuple[datetime, datetime], taken: set[str]) -> Moment:
-    draft, session = segment.draft, division.input.session
+    draft, session, written = segment.draft, division.input.session, segment.written
     name = draft.name.strip()
     return Moment(
         user_id=session.user_id,
@@ -266,10 +339,32 @@ def _moment(division: Division, segment: Segment, said: tuple[datetime, datetime
         ends_at=said[1],
         first_sequence=segment.first_sequence,
         last_sequence=segment.last_sequence,
-        job=division.job,
-        engine=division.built.engine,
-        prompt_version=division.input.prompt_version,
+        job_id=written.job_id if written else division.job.pk,
+        engine=written.engine if written else division.built.engine,
+        prompt_version_id=written.prompt_version_id if written else division.input.prompt_version.pk,
     )
+
+
+def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
+    """Return the segments as drafts, to be stored and published by a later build."""
+    return [
+        EpisodeDraft(
+            user_id=input.session.user_id,
+            session=input.session,
+            first_sequence=segment.first_sequence,
+            last_sequence=segment.last_sequence,
+            name=segment.draft.name.strip(),
+            summary=segment.draft.summary,
+            detail=segment.draft.detail,
+            topic_tags=segment.draft.topic_tags,
+            emotion_tags=segment.draft.emotion_tags,
+            present_persons=segment.draft.present_persons,
+            job=job,
+            prompt_version=input.prompt_version,
+            engine=built.engine,
+        )
+        for segment in built.segments
+    ]
 
 
 def _taken_keys(user: int, starts: Sequence[datetime]) -> set[str]:
@@ -306,7 +401,7 @@ def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dic
         "first_sequence": input.first_sequence,
         "last_sequence": input.last_sequence,
         "engine": built.engine,
-        "engine_calls": len(input.chunks),
+        "engine_calls": len(input.asked),
     }
 
 

@@ -1,8 +1,7 @@
-"""The journey of a person up to some turns: what an engine gets to know, and whether that still holds afterwards.
+"""The journey of a person up to some turns: dated headlines of the latest moments, in time order.
 
-The journey is kept with the moments: the one that a build ends with has it as the engine wrote it then. So it lasts
-however a session ends and whatever is left at its boundary, and goes with the moment. An engine gets what came before
-in time, whatever was built first.
+It is derived without a model, and stored with the last moment of each build, so it lasts however a session ends. An
+engine gets the moments that came before in time, whatever was built first.
 """
 
 from collections.abc import Sequence
@@ -13,15 +12,17 @@ from typing import Any
 from django.db import connection
 
 from moments_app.engines.calls.moments import RECENT_MOMENTS, Journey, KnownMoment
+from moments_app.engines.extractive.language import sentences
 from moments_app.models import Moment
 from sessions_app.models import Session
 
-LOOK_BACK = 50  # moments among which the latest journey is looked for; a build makes fewer as a rule
+JOURNEY_MAX = 700  # characters
+STEP_MAX = 80  # characters about one moment
 # For each place the moments before it, of which an index alone tells the number and the first: two bounded reads, and
 # one as long as the chain. Moments that the turns of the place were made into before are not before it.
 BEFORE_SQL = f"""
 SELECT place.number, place.count, place.since, near.id, near.name, near.summary, near.starts_at, near.ends_at,
-    near.first_sequence, near.journey, near.rank
+    near.first_sequence
 FROM (
     SELECT wanted.*, (
         SELECT count(*) FROM moments_app_moment m WHERE m.user_id = %(user)s AND m.ends_at <= wanted.until
@@ -37,31 +38,25 @@ FROM (
         WITH ORDINALITY AS wanted (session_id, sequence, until, number)
 ) place
 LEFT JOIN LATERAL (
-    SELECT latest.*, row_number() OVER in_time AS rank,
-        count(*) FILTER (WHERE latest.journey <> '') OVER in_time AS told
-    FROM (
-        SELECT m.id, m.name, m.summary, m.starts_at, m.ends_at, m.first_sequence, m.journey
-        FROM moments_app_moment m WHERE m.user_id = %(user)s AND m.ends_at <= place.until
-        AND (m.source_session_id IS DISTINCT FROM place.session_id OR m.first_sequence < place.sequence)
-        ORDER BY m.ends_at DESC, m.first_sequence DESC, m.id DESC LIMIT {LOOK_BACK}
-    ) latest
-    WINDOW in_time AS (ORDER BY latest.ends_at DESC, latest.first_sequence DESC, latest.id DESC)
-) near ON near.rank <= {RECENT_MOMENTS} OR (near.journey <> '' AND near.told = 1)
-ORDER BY place.number, near.rank
+    SELECT m.id, m.name, m.summary, m.starts_at, m.ends_at, m.first_sequence
+    FROM moments_app_moment m WHERE m.user_id = %(user)s AND m.ends_at <= place.until
+    AND (m.source_session_id IS DISTINCT FROM place.session_id OR m.first_sequence < place.sequence)
+    ORDER BY m.ends_at DESC, m.first_sequence DESC, m.id DESC LIMIT {RECENT_MOMENTS}
+) near ON true
+ORDER BY place.number, near.ends_at DESC, near.first_sequence DESC, near.id DESC
 """  # noqa: S608 (constants)
 
 
 @dataclass(frozen=True)
 class KnownBefore:
-    """The journey before some turns, and the primary keys of the moments that say it."""
+    """The journey before some turns, and the primary keys of its moments."""
 
     journey: Journey
     moment_ids: frozenset[int]
 
     def holds(self) -> bool:
-        """Tell whether all of that is still remembered: none of it was withdrawn or made again meanwhile."""
-        there = dict(Moment.objects.filter(pk__in=self.moment_ids).values_list("pk", "journey"))
-        return there.keys() == self.moment_ids and self.journey.text in {"", *there.values()}
+        """Return whether all these moments still exist: none was withdrawn or rebuilt meanwhile."""
+        return Moment.objects.filter(pk__in=self.moment_ids).count() == len(self.moment_ids)
 
 
 @dataclass(frozen=True)
@@ -87,13 +82,11 @@ class Told:
         pk: primary key; None for one that is about to be.
         moment: as an engine gets it.
         sequence: of its first turn.
-        journey: as it was told then.
     """
 
     pk: int | None
     moment: KnownMoment
     sequence: int
-    journey: str
 
     @property
     def order(self) -> tuple[datetime, int, bool, int]:
@@ -106,7 +99,7 @@ class Before:
     """A person's moments before some turns.
 
     Args:
-        latest: newest first: those that are shown, and the one that has the latest journey.
+        latest: newest first.
         count: of all.
         since: when the first of them began.
     """
@@ -127,11 +120,30 @@ class Before:
     def known(self) -> KnownBefore:
         """What an engine gets to know of them."""
         shown = self.latest[:RECENT_MOMENTS]
-        latest_journey = next((one for one in self.latest if one.journey), None)
-        text = latest_journey.journey if latest_journey else ""
-        journey = Journey(text, [one.moment for one in shown], self.count, self.since)
-        named = [*shown, *([latest_journey] if latest_journey else [])]
-        return KnownBefore(journey, frozenset(one.pk for one in named if one.pk is not None))
+        journey = Journey([one.moment for one in shown], self.count, self.since)
+        return KnownBefore(journey, frozenset(one.pk for one in shown if one.pk is not None))
+
+
+def told(journey: Journey) -> str:
+    """Return since when, how many moments, and a dated line for each of the latest; of too many the oldest drop out."""
+    first, last = (
+        f"{time:%Y-%m-%d}" for time in (journey.since or journey.moments[-1].starts_at, journey.moments[0].ends_at)
+    )
+    when = first if first == last else f"{first} to {last}"
+    text = ""
+    for step in map(_step, journey.moments):  # the latest first
+        if len(step) + len(text) > JOURNEY_MAX:
+            break
+        text = f"{step} {text}".strip()
+    return f"{when}, {journey.count} moment{'s' * (journey.count != 1)}: {text}"
+
+
+def _step(moment: KnownMoment) -> str:
+    """Return one moment as a line: its day, its name, and the first sentence of its summary, or its beginning."""
+    said = next(iter(sentences(moment.summary)), " ".join(moment.summary.split()))
+    if len(said) > STEP_MAX:
+        said = f"{said[:STEP_MAX].rsplit(' ', 1)[0]} …"
+    return f"{moment.ends_at:%Y-%m-%d} {moment.name[:60].replace('-', ' ')}: {said}"
 
 
 def known_before(session: Session, sequence: int, until: datetime) -> KnownBefore:
@@ -160,8 +172,8 @@ def before_each(user: int, places: Sequence[Place]) -> list[Before]:
 def _before(rows: Sequence[tuple[Any, ...]]) -> Before:
     count, since, *_ = rows[0]
     latest = [
-        Told(pk, KnownMoment(name, summary, starts_at, ends_at), sequence, journey)
-        for _, _, pk, name, summary, starts_at, ends_at, sequence, journey, _ in rows
+        Told(pk, KnownMoment(name, summary, starts_at, ends_at), sequence)
+        for _, _, pk, name, summary, starts_at, ends_at, sequence in rows
         if pk is not None
     ]
     return Before(latest, count, since)

@@ -39,7 +39,7 @@ class PartitionEvent:
 
         Args:
             moments: made by it, oldest first, already stored.
-            journey: of the person up to here, as the engine wrote it.
+            journey: of the person up to here.
             session: whose turns they hold.
         """
         count = sum(moment.last_sequence - moment.first_sequence + 1 for moment in moments)

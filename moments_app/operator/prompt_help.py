@@ -62,7 +62,6 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
         "Divides older turns of a session into moments.",
         [
             "The turns, numbered from 0, at most about {tokens} tokens a call",
-            "The person's journey before these turns, and its date",
             f"The latest moments before the turns, at most {SHOWN_MOMENTS}",
         ],
         MomentAnswer,

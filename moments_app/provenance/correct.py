@@ -12,9 +12,19 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
-from moments_app.models import Cause, CorrectedTurn, Correction, MemoryAtom, MemoryStream, Moment, StatementChange
+from moments_app.models import (
+    Cause,
+    CorrectedTurn,
+    Correction,
+    EpisodeDraft,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    StatementChange,
+)
 from moments_app.models.atom import WHOLE, WRITTEN, content_hash
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
@@ -120,7 +130,7 @@ def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
     found = recall(user, fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
     pks = {kind: {one.pk for one in found if one.kind == kind} for kind in ("fact", "moment")}
     turns = _turns(fact, [(one.pk, one.sequence) for one in found if one.kind == TURN])
-    changes = [_of_fact(fact, order), *_facts(fact, order, rewording, pks["fact"])]
+    changes = [_of_fact(fact, order), *_facts(fact, order, rewording, pks["fact"], turns)]
     changes += _texts(user, rewording)
     if order.kind != Correction.Kind.ENDED:
         changes += _moments(fact, rewording, pks["moment"], turns)
@@ -154,6 +164,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
         requested_by=requested_by,
     )
     correction.changes = [_do(change, correction, user) for change in changes]
+    EpisodeDraft.objects.filter(user=user).delete()  # builds write them again, of what is known now
     correction.save(update_fields=["changes"])
     _settle(correction, Cause(requested_by, correction.reason))
     _touch_person(user)
@@ -177,6 +188,7 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     pks = [change["pk"] for change in correction.changes if change["kind"] == FACT]
     cause = Cause(requested_by, correction.reason)
     _undo_facts(correction, pks, cause)
+    EpisodeDraft.objects.filter(user=user).delete()
     correction.turns.all().delete()
     correction.undone_at = timezone.now()
     correction.save(update_fields=["undone_at"])
@@ -238,16 +250,22 @@ def _of_fact(fact: MemoryAtom, order: Order) -> Change:
     return Change(FACT, fact.uri, fact.pk, "content", fact.content, order.after)
 
 
-def _facts(fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int]) -> list[Change]:
-    """Return the person's other facts and observations that say so."""
-    own = MemoryAtom.objects.holding().filter(user=fact.user_id, is_candidate=False).exclude(pk=fact.pk)
-    same = own.filter(pk__in=found) | own.filter(source_message_ids__overlap=fact.source_message_ids)
-    same |= own.filter(attribute__in=WRITTEN)
+def _facts(
+    fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int], turns: Sequence[Message]
+) -> list[Change]:
+    """Return the person's other facts and observations that say so, also those that were learned for a shard."""
+    own = MemoryAtom.objects.holding().filter(user=fact.user_id).exclude(pk=fact.pk)
+    twins = Q(content_hash=fact.content_hash)
+    # A search shows a turn in place of a fact that only repeats it.
+    of_turns = Q(source_message_ids__overlap=[*fact.source_message_ids, *(turn.pk for turn in turns)])
+    same = own.filter(Q(pk__in=found) | twins | of_turns | Q(attribute__in=WRITTEN))
     changes = []
-    for other in same.defer("search_vector").order_by("pk").distinct():
-        is_same = rewording.says_same(other.content)
+    for other in same.defer("search_vector").order_by("pk"):
+        is_twin = other.content_hash == fact.content_hash
+        is_same = is_twin or rewording.says_same(other.content)
         is_text = other.attribute in WHOLE  # only some of its sentences may say the same thing
-        after = rewording.of(other.content) if is_text or order.kind == Correction.Kind.CORRECTED else ""
+        is_reworded = is_text or order.kind == Correction.Kind.CORRECTED
+        after = order.after if is_twin else rewording.of(other.content) if is_reworded else ""
         if after != other.content and (is_same or after):
             changes.append(Change(FACT, other.uri, other.pk, "content", other.content, after))
     return changes
@@ -351,6 +369,8 @@ def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom
         content=content,
         content_hash=content_hash(content),
         kind=atom.kind,
+        is_candidate=atom.is_candidate,
+        source_user_id=atom.source_user_id,
         attribute=atom.attribute if atom.attribute in WRITTEN else "",
         about_kind=atom.about_kind,
         subject=atom.subject,

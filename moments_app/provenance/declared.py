@@ -12,6 +12,7 @@ from moments_app.models import (
     EngineCall,
     Entity,
     EntityLink,
+    EpisodeDraft,
     FactEmbedding,
     Job,
     KeptExchange,
@@ -96,6 +97,13 @@ declare(
         made_by=(BuildMoments.name, RebuildMoments.name, Settle.name),
         is_withdrawn=True,
         is_rewritten=True,
+    ),
+    Provenance(
+        EpisodeDraft,
+        made_of=("session", "first_sequence", "last_sequence", "job"),
+        made_by=(FormMemories.name,),
+        not_exported="it becomes a moment, and is written again if it is missing",
+        is_withdrawn=True,
     ),
     Provenance(
         Summary,

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from django.contrib.postgres.fields import ArrayField
-from django.db.models import Exists, Func, Min, Model, OuterRef, Q, QuerySet, TextField
+from django.db.models import Exists, Min, Model, OuterRef, Q, QuerySet
 
 from moments_app.models import (
     Contradiction,
     Correction,
+    EpisodeDraft,
     Job,
     KnownPerson,
     MemoryAtom,
@@ -26,15 +26,13 @@ from moments_app.models import (
 )
 from moments_app.moments.mentions import mentions
 from moments_app.provenance.remake import MEMORIES, united
+from moments_app.provenance.repeated import STEMS
 from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import versions_given
 from moments_app.streams.timeline import ended_by
 from sessions_app import lexemes
 from sessions_app.models import Event, Message, Session
 from sessions_app.models.message import SequenceRange
-
-# Of a turn, also of one whose text is archived.
-STEMS = Func("search_vector", function="tsvector_to_array", output_field=ArrayField(TextField()))
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,10 @@ class InStreams:
         losing = {atom.stream_id for atom in self.atoms if not atom.is_candidate}
         return MemoryStream.objects.filter(pk__in=losing).order_by("pk")
 
+    def addresses(self) -> set[str]:
+        """Return the addresses under which contexts have the items."""
+        return {atom.uri for atom in self.atoms} | {stream.uri for stream in self.streams}
+
 
 @dataclass(frozen=True)
 class Derived(InStreams):
@@ -73,6 +75,7 @@ class Derived(InStreams):
         session: whose turns.
         turns: the turns, still believed.
         moments, summaries: in the order of their tables.
+        drafts: of all turns of the session that no moment holds: they are written again.
         events: the session's partition events after the first of the turns.
         mentions: rows elsewhere that name one of the moments, or a journey that may have led through it.
         journeys: other moments with such a journey.
@@ -83,12 +86,21 @@ class Derived(InStreams):
     session: Session
     turns: QuerySet[Message]
     moments: list[Moment]
+    drafts: list[EpisodeDraft]
     summaries: list[Summary]
     events: list[Message]
     mentions: list[Message | Job | Event]
     journeys: list[Moment]
     of_extras: dict[str, Sequence[Model]]
     ranges: list[SequenceRange]
+
+    def addresses(self) -> set[str]:
+        """Return the addresses under which contexts have the turns, and what rests on them."""
+        session = f"rem://sessions/{self.session.session_id}"
+        places = [*self.turns.values_list("sequence", flat=True), *(event.sequence for event in self.events)]
+        own = {f"{session}/messages/{sequence}" for sequence in places} | {moment.uri for moment in self.moments}
+        profile = {self.session.user.uri} if self.atoms else set()
+        return super().addresses() | own | profile | ({f"{session}/summary"} if self.summaries else set())
 
 
 def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) -> Derived:
@@ -110,6 +122,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         session=session,
         turns=turns,
         moments=moments,
+        drafts=list(EpisodeDraft.objects.filter(session=session).order_by("pk")),
         summaries=_summaries(session, ids, is_whole=is_whole),
         **vars(learned),
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),

@@ -3,11 +3,14 @@
 In one transaction the turns are marked and everything derived from them is withdrawn: from then on no engine, context
 or search gets any of it. What had other sources too is made again by the ordinary processes, whose jobs are asked for
 in the same transaction. Nothing is destroyed: what was withdrawn is kept, and `undo` puts it back.
+
+Answers that repeat the turns are retracted with them. Those of other sessions have retractions of their own.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
@@ -37,6 +40,7 @@ from moments_app.provenance.remake import (
     roll_again,
     waiting_remakes,
 )
+from moments_app.provenance.repeated import Answer, Retracted, answers_repeating
 from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, settle, touch
@@ -44,6 +48,7 @@ from sessions_app.lock_rows import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 
+ARCHIVED = "It is archived. Restore the session first."
 MOST_TURNS = 10_000  # named one by one; a whole session may have more
 
 
@@ -81,7 +86,8 @@ class Preview:
         withdrawn: number of rows that would be withdrawn, by kind.
         engine_calls: about how many it takes to make again what had other sources too.
         lost: a sentence about what had and is not made again; blank where there is nothing such.
-        derived: the rows themselves.
+        answers: that repeat the turns. They are among the turns, unless they can't be retracted.
+        derived: the rows themselves, of each session.
     """
 
     turns: int
@@ -89,7 +95,8 @@ class Preview:
     withdrawn: dict[str, int]
     engine_calls: int
     lost: str
-    derived: Derived
+    answers: list[Answer]
+    derived: list[Derived]
 
 
 def preview(session: Session, sequences: Sequence[int] | None) -> Preview:
@@ -98,26 +105,59 @@ def preview(session: Session, sequences: Sequence[int] | None) -> Preview:
     Raises:
         CannotRetract: as `retract`.
     """
-    found = _found(session, sequences)
-    keys = [moment.key for moment in found.moments]
+    answers = _answers(session, sequences)
+    others = by_session(answers)
+    own = _found(session, _with_own(sequences, others.pop(session, [])))
+    parts = [own, *found_in(others)]
     is_whole = sequences is None
-    calls = _engine_calls(found, is_whole=is_whole)
-    return Preview(found.turns.count(), keys, _counts(found), calls, told_of_lost(found, is_whole=is_whole), found)
+    lost = (told_of_lost(found, is_whole=is_whole and found is own) for found in parts)
+    return Preview(
+        turns=sum(found.turns.count() for found in parts),
+        moment_keys=[moment.key for found in parts for moment in found.moments],
+        withdrawn=counts_of(parts),
+        engine_calls=_engine_calls(own, is_whole=is_whole) + calls_of(parts[1:]),
+        lost=" ".join(filter(None, lost)),
+        answers=answers,
+        derived=parts,
+    )
 
 
 @transaction.atomic
-def retract(session: Session, sequences: Sequence[int] | None, *, reason: str, requested_by: str) -> Retraction:
-    """Withdraw turns and everything made of them, and ask for the rest to be made again.
+def retract(
+    session: Session,
+    sequences: Sequence[int] | None,
+    *,
+    reason: str,
+    requested_by: str,
+    leave: Collection[str] = (),
+) -> Retraction:
+    """Withdraw turns, answers that repeat them, and everything made of them, and ask for the rest to be made again.
 
     Args:
         session: whose turns.
         sequences: of the turns; None: all the session has.
         reason: for whoever reads about it later.
         requested_by: key:…, operator:… or command.
+        leave: addresses of answers that are not retracted, though they repeat the turns.
 
     Raises:
         CannotRetract: there are no such turns, they are retracted already, or were archived.
     """
+    answers = by_session(_answers(session, sequences), leave)
+    lock_sessions([session, *answers])
+    own = answers.pop(session, [])
+    made = _retract(session, _with_own(sequences, own), reason=reason, requested_by=requested_by)
+    retract_answers(made, answers)
+    return made
+
+
+def retract_answers(retraction: Retraction, answers: dict[Session, list[int]]) -> None:
+    """Retract the turns of other sessions, which are locked, that repeat what a retraction is of."""
+    for session, sequences in answers.items():
+        _retract(session, sequences, reason=retraction.reason, requested_by=retraction.actor)
+
+
+def _retract(session: Session, sequences: Sequence[int] | None, *, reason: str, requested_by: str) -> Retraction:
     session = locked(session.pk)
     hold_streams(session.atoms.all())
     found = _found(session, sequences)
@@ -141,6 +181,11 @@ def retract(session: Session, sequences: Sequence[int] | None, *, reason: str, r
     _make_again(retraction, found, is_whole=sequences is None)
     log_event("memory_retracted", retraction, requested_by)
     return retraction
+
+
+def lock_sessions(sessions: Iterable[Session]) -> None:
+    """Lock sessions in the order in which all do, before the person."""
+    lock_rows(Session.objects.filter(pk__in=[session.pk for session in sessions]))
 
 
 def locked(session_id: int) -> Session:
@@ -172,6 +217,67 @@ def hold_streams(atoms: QuerySet[MemoryAtom]) -> None:
         *released.values_list("stream_id", flat=True),
     }
     lock_rows(MemoryStream.objects.filter(pk__in=telling))
+
+
+# --- answers that repeat it ---
+
+
+def _answers(session: Session, sequences: Sequence[int] | None) -> list[Answer]:
+    """Return the answers that repeat turns."""
+    found = _found(session, sequences)
+    turns = list(found.turns.order_by("sequence"))
+    said = Retracted(
+        user=session.user,
+        texts=[turn.content for turn in turns],
+        turns=_pks(turns),
+        since=min(turn.arrived_at for turn in turns),
+        served=found.addresses(),
+        shown={session.pk: turns[0].sequence},
+    )
+    return answers_to(said)
+
+
+def answers_to(said: Retracted) -> list[Answer]:
+    """Return the answers that repeat what is retracted, each with why it can't be retracted itself."""
+    found = [
+        Answer(turn, ARCHIVED if turn.kind == Message.Kind.ARCHIVED else "")
+        for turn in answers_repeating(said, _served_of)
+    ]
+    problems = {}
+    for session, sequences in by_session(found).items():
+        try:
+            _found(session, sequences)
+        except CannotRetract as error:
+            problems[session] = str(error)
+    return [replace(answer, problem=answer.problem or problems.get(answer.turn.session, "")) for answer in found]
+
+
+def _served_of(turns: Sequence[Message]) -> Iterator[str]:
+    """Yield the addresses of what was derived from some turns."""
+    for session, sequences in by_session([Answer(turn) for turn in turns]).items():
+        turns_of_it = session.messages.said().filter(sequence__in=sequences)
+        yield from derived_from(session, turns_of_it, is_whole=False).addresses()
+
+
+def by_session(answers: Iterable[Answer], leave: Collection[str] = ()) -> dict[Session, list[int]]:
+    """Return the sequences of the answers that are to be retracted, by session."""
+    found: dict[Session, list[int]] = {}
+    for answer in answers:
+        if not answer.problem and answer.ref not in leave:
+            found.setdefault(answer.turn.session, []).append(answer.turn.sequence)
+    return found
+
+
+def found_in(answers: dict[Session, list[int]]) -> list[Derived]:
+    """Return what rests on answers, by session."""
+    return [_found(session, sequences) for session, sequences in answers.items()]
+
+
+def _with_own(sequences: Sequence[int] | None, answers: Iterable[int]) -> list[int] | None:
+    return None if sequences is None else sorted({*sequences, *answers})
+
+
+# --- what is meant ---
 
 
 def _found(session: Session, sequences: Sequence[int] | None) -> Derived:
@@ -209,6 +315,14 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
     return turns
 
 
+def counts_of(parts: Iterable[Derived]) -> dict[str, int]:
+    """Return how many rows would be withdrawn with some turns of several sessions, by kind."""
+    counts: Counter[str] = Counter()
+    for found in parts:
+        counts.update(_counts(found))
+    return dict(counts)
+
+
 def _counts(found: Derived) -> dict[str, int]:
     return {
         "moments": len(found.moments),
@@ -231,6 +345,11 @@ def consolidations(found: InStreams) -> int:
     return len({version.stream_id for version in found.versions})
 
 
+def calls_of(answers: Iterable[Derived]) -> int:
+    """Return about how many engine calls it takes to make again what rests on answers and on other sources."""
+    return sum(_engine_calls(found, is_whole=False) for found in answers)
+
+
 def _engine_calls(found: Derived, *, is_whole: bool) -> int:
     calls = consolidations(found)
     if is_whole:
@@ -248,7 +367,7 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
     """Keep what rests on the turns as it is; then take it out of its tables, and out of the rows that stay."""
     withdraw_in_streams(retraction, found)
     _keep(retraction, [found.mentions, found.journeys, [found.session]])
-    withdraw_rows(retraction, [found.moments, found.summaries, found.events, *_of_extras(found)])
+    withdraw_rows(retraction, [found.moments, found.drafts, found.summaries, found.events, *_of_extras(found)])
     Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
     Moment.objects.relink(found.session.user_id, found.moments)
     for row in found.mentions:  # keys of moments are made of their names

@@ -6,6 +6,7 @@ is a person's, or what everybody sees in a shard.
 """
 
 import uuid
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -16,16 +17,24 @@ from django.db.models import Q
 from moments_app.models import Entity, EntityLink, MemoryAtom, MemoryStream, Retraction
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.entity import EntityQuerySet
-from moments_app.provenance.derived import InStreams, in_streams
+from moments_app.provenance.derived import Derived, InStreams, in_streams
 from moments_app.provenance.remake import refresh
+from moments_app.provenance.repeated import Answer, Retracted
 from moments_app.provenance.retract import (
     MOST_TURNS,
     CannotRetract,
+    answers_to,
+    by_session,
+    calls_of,
     consolidations,
     counts_in_streams,
+    counts_of,
+    found_in,
     hold_streams,
+    lock_sessions,
     locked_person,
     log_event,
+    retract_answers,
     withdraw_in_streams,
     withdraw_rows,
 )
@@ -71,16 +80,22 @@ class ItemsPreview:
 
     Args:
         items: number of those that would be retracted.
+        turns: number of answers that would be retracted with them.
         withdrawn: number of rows that would be withdrawn, by kind.
         engine_calls: about how many it takes to make again what had other sources too.
+        answers: that repeat the items.
         derived: the rows themselves.
+        of_answers: what rests on the answers.
         entities: the tasks, goals and problems among them.
     """
 
     items: int
+    turns: int
     withdrawn: dict[str, int]
     engine_calls: int
+    answers: list[Answer]
     derived: InStreams
+    of_answers: list[Derived]
     entities: list[Entity]
 
 
@@ -110,23 +125,40 @@ def preview_items(owner: Owner, named: Named) -> ItemsPreview:
         CannotRetract: as `retract_items`.
     """
     found = _found(owner, named)
-    calls = consolidations(found.derived)
-    return ItemsPreview(found.count, found.withdrawn, calls, found.derived, found.entities)
+    answers = _answers(owner, found)
+    parts = found_in(by_session(answers))
+    withdrawn = Counter(found.withdrawn)
+    withdrawn.update(counts_of(parts))
+    return ItemsPreview(
+        items=found.count,
+        turns=sum(part.turns.count() for part in parts),
+        withdrawn=dict(withdrawn),
+        engine_calls=consolidations(found.derived) + calls_of(parts),
+        answers=answers,
+        derived=found.derived,
+        of_answers=parts,
+        entities=found.entities,
+    )
 
 
 @transaction.atomic
-def retract_items(owner: Owner, named: Named, *, reason: str, requested_by: str) -> Retraction:
-    """Withdraw items and everything made of them, and ask for the rest to be made again.
+def retract_items(
+    owner: Owner, named: Named, *, reason: str, requested_by: str, leave: Collection[str] = ()
+) -> Retraction:
+    """Withdraw items, answers that repeat them, and everything made of them; ask for the rest to be made again.
 
     Args:
         owner: the person whose memory they are in, or the shard in which everybody sees them.
         named: the items.
         reason: for whoever reads about it later.
         requested_by: key:…, operator:… or command.
+        leave: addresses of answers that are not retracted, though they repeat the items.
 
     Raises:
         CannotRetract: there are no such items, or they rest on turns.
     """
+    answers = by_session(_answers(owner, _found(owner, named)), leave)
+    lock_sessions(answers)
     whose = _locked(owner)
     # A release locks them first, too: what is being released of them at this moment is found below.
     list(named.atoms(owner).candidates().select_for_update(no_key=True, of=("self",)).values_list("pk"))
@@ -144,7 +176,24 @@ def retract_items(owner: Owner, named: Named, *, reason: str, requested_by: str)
     withdraw_rows(retraction, [found.links, found.entities])
     refresh(retraction, found.derived.streams)
     log_event("memory_retracted", retraction, requested_by)
+    retract_answers(retraction, answers)
     return retraction
+
+
+def _answers(owner: Owner, found: _Found) -> list[Answer]:
+    """Return the answers that repeat items of a person. Those to all who see a shard are not looked for."""
+    if not isinstance(owner, UserProfile):
+        return []
+    rows: list[MemoryAtom | Entity] = [*found.items, *found.entities]
+    said = Retracted(
+        user=owner,
+        texts=[getattr(row, name) for row in rows for name in row.SEARCHED],
+        turns=(),
+        since=min(row.created_at for row in rows),
+        served=found.derived.addresses() | {owner.uri} | {entity.uri for entity in found.entities},
+        shown={},
+    )
+    return answers_to(said)
 
 
 def _locked(owner: Owner) -> dict[str, Any]:

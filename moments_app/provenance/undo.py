@@ -21,6 +21,7 @@ from moments_app.models import (
     Correction,
     Entity,
     EntityLink,
+    EpisodeDraft,
     Job,
     KnownPerson,
     MemoryAtom,
@@ -46,7 +47,7 @@ from moments_app.provenance.remake import (
     refresh,
     roll_again,
 )
-from moments_app.provenance.retract import CannotRetract, locked, locked_person, log_event, recount
+from moments_app.provenance.retract import CannotRetract, lock_sessions, locked, locked_person, log_event, recount
 from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import carry_again, text_without, wait_again
 from moments_app.streams.three_way_merge import merged_text
@@ -59,6 +60,8 @@ from sessions_app.models.message import SequenceRange
 def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     """Believe the turns or items again and put back what was withdrawn, in place of what was made since.
 
+    With it, the retractions of answers that repeated them are undone.
+
     Args:
         retraction: the newest that stands, of this person and of the streams it touched.
         requested_by: key:…, operator:… or command.
@@ -67,6 +70,16 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
         CannotRetract: it was undone already; a newer one has to be undone first; its session, some of its turns, or a
             stream are gone.
     """
+    if retraction.cause_id:
+        raise CannotRetract(f"This retraction follows from another. Undo {retraction.cause_id} instead.")
+    consequences = list(retraction.consequences().standing().exclude(session=None).order_by("-pk"))
+    lock_sessions([each.session for each in (retraction, *consequences) if each.session])
+    for consequence in consequences:
+        _undo(consequence, requested_by=retraction.actor)
+    return _undo(retraction, requested_by=requested_by)
+
+
+def _undo(retraction: Retraction, *, requested_by: str) -> Retraction:
     retraction = Retraction.objects.select_for_update(of=("self",)).select_related("session").get(pk=retraction.pk)
     _lock(retraction)
     _refuse(retraction)
@@ -126,6 +139,7 @@ def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
     retraction.turns().update(retracted_at=None)
     _put_streams_back(retraction, cause, _remove_formed(retraction, session, cause))
     _put_moments_back(retraction, session, remade)
+    _put_drafts_back(retraction, session)
     _put_events_back(retraction, session, sequences)
     for withdrawal in withdrawals():
         withdrawal.put_back(retraction, session)
@@ -189,6 +203,14 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
     Moment.objects.relink(session.user_id, [*remade.moments, *moments])
     for item in retraction.items.rewritten(Moment):
         Moment.objects.filter(pk=item.object_pk).update(journey=item.data["journey"])
+
+
+def _put_drafts_back(retraction: Retraction, session: Session) -> None:
+    """Put back the drafts, in place of those made since, where no moment holds their turns."""
+    EpisodeDraft.objects.filter(session=session).delete()
+    retraction.items.put_back(EpisodeDraft)
+    session.save(update_fields=["last_moment_message_idx"])
+    EpisodeDraft.objects.publish([session])
 
 
 def _put_events_back(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:

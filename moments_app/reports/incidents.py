@@ -1,66 +1,39 @@
-"""`incidents`: why work is not done, once for each cause, with what distinguishes it from calls that succeed.
+"""`incidents`: unfinished work, grouped by what distinguishes its calls from calls that succeed.
 
 Failed and waiting jobs belong to one incident if they share a person, a version of a prompt, an engine or a place in
-the code. Which of these it is, the calls say: if the engine answers others in the meantime, the engine is not the
+the code. The calls decide which of these it is: if the engine answers others in the meantime, the engine is not the
 cause. An incident lasts until its work is done.
 """
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import attrgetter, or_
 from typing import Any, NamedTuple
 
-from django.db.models import Count, Max, Min
+from django.db.models import Count, Max, Min, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from moments_app.engines.interface import ABOUT, About
-from moments_app.jobs.process import processes
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.circuit import is_one_endpoint
-from moments_app.models.failure import ARCHIVE, DEFECT, MISSING_PROMPT
-from sessions_app.models import UserProfile
+from moments_app.models.job import JobQuerySet
+from moments_app.reports.incident_words import describe
 
 FAILED_READ, ANSWERED_READ = 500, 1_500  # the newest calls, which are compared
 JOBS_READ = 20_000  # groups of jobs, by failure and person; if there are more, the numbers are minimums
-WITHIN, RECENTLY = timedelta(days=1), timedelta(hours=1)  # in which calls are read; in which their share is told
+WITHIN = timedelta(days=1)  # in which calls are read
 LONE_FAILURES = 3  # calls about a person that fail, with answers to others in between, before they are the cause
 APART = 3  # people with an incident of their own; more of them share one
-EARLIEST = datetime.min.replace(tzinfo=UTC)
 NAMED = 3  # people whom an incident names
-TRY_ONE = "Then press Try one: it tests this with one job."
+EARLIEST = datetime.min.replace(tzinfo=UTC)
 
-WHAT = {
-    "credential": "rejects the API key",
-    "quota": "has no quota left",
-    "address": "has no such address or model",
-    "rate_limited": "is rate limited",
-    "timeout": "does not answer in time",
-    "unavailable": "can't be reached",
-    "server_error": "answers with server errors",
-    "rejected": "rejects texts",
-    "invalid_answer": "gives invalid answers",
-    "too_large": "gives answers that are too long",
-}
-OTHER_WHAT = {
-    DEFECT: "A bug in the platform",
-    ARCHIVE: "Archived messages can't be read",
-    MISSING_PROMPT: "A prompt has no active version",
-}
-MEND = {
-    "credential": "Correct the API key in the settings and restart.",
-    "quota": "Raise the quota at the provider.",
-    "address": "Correct the base URL or the model in the settings and restart.",
-    "rejected": "Read the request of a failed call, or use another model.",
-    "invalid_answer": "Read a failed answer, and change the prompt or the model.",
-    "too_large": "Read the request of a failed call, and change the prompt.",
-    DEFECT: "Report the place, and install the fix.",
-    ARCHIVE: "Repair the storage of archives, or restore the file from a backup.",
-    MISSING_PROMPT: "Activate a version of the prompt that the error names.",
-}
-
-Key = tuple[Any, ...]
+Parts = tuple[str, ...]  # the kind of a cause, and which of its kind it is
+Row = dict[str, Any]
 
 
 class Call(NamedTuple):
@@ -70,6 +43,7 @@ class Call(NamedTuple):
     ok: bool
     kind: str
     person: int | None
+    name: str | None
     purpose: str
     version: int | None
     uri: str | None
@@ -82,59 +56,101 @@ class Incident:
     """One cause, and the work that is not done because of it.
 
     Args:
-        cause: a heading that names the cause.
+        parts: identify the cause.
         since: when the first job failed, or had to wait.
-        people: number of people whose work is not done.
-        names: some of them, by primary key.
-        failed: jobs that have used up their attempts.
-        waiting: jobs that are retried automatically.
-        evidence: what distinguishes its calls from those that succeed.
-        remedy: what to do. It suggests to retry everything only if a call like those that failed was answered since.
-        loss: what is missing from memory, and whether it stays so if nobody acts.
-        by_failure: number of its jobs by the failures that it consists of, the largest first.
+        lone: people who are the cause of what fails, by engine. Their jobs belong to no other incident.
+        by_process, by_failure, by_person: number of jobs: by process and status, by failure, by primary key.
         circuits: open ones that belong to it.
+        failed_calls, answered_calls: its calls, and those that they are compared with; newest first.
+        cause, evidence, remedy, loss: what `describe` writes.
     """
 
-    cause: str
+    parts: Parts
     since: datetime
-    people: int
-    names: dict[int, str]
-    failed: int
-    waiting: int
-    evidence: str
-    remedy: str
-    loss: str
-    by_failure: dict[FailureGroup, int]
-    circuits: list[Circuit]
+    lone: Mapping[str, set[int]]
+    by_process: Counter[tuple[str, str]] = field(default_factory=Counter)
+    by_failure: Counter[FailureGroup] = field(default_factory=Counter)
+    by_person: Counter[int] = field(default_factory=Counter)
+    user_ids: dict[int, str] = field(default_factory=dict)
+    circuits: list[Circuit] = field(default_factory=list)
+    failed_calls: list[Call] = field(default_factory=list)
+    answered_calls: list[Call] = field(default_factory=list)
+    cause: str = ""
+    evidence: str = ""
+    remedy: str = ""
+    loss: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name of the cause in forms, and in what is muted."""
+        return ":".join(self.parts)
+
+    @property
+    def kind(self) -> str:
+        return self.parts[0]
+
+    @property
+    def is_of_people(self) -> bool:
+        return self.kind in ("person", "people")
 
     @property
     def failures(self) -> list[FailureGroup]:
-        return list(self.by_failure)
+        """The failures that it consists of, the one with most jobs first."""
+        return [failure for failure, _ in self.by_failure.most_common()]
 
     @property
-    def alone(self) -> "list[Incident]":
-        """The incident as the only one of a list."""
-        return [self]
+    def engines(self) -> set[str]:
+        return {failure.engine for failure in self.by_failure} | {circuit.engine for circuit in self.circuits}
 
     @property
     def is_muted(self) -> bool:
-        """True if an operator muted all its causes. An open circuit that holds everybody can't be muted."""
-        holds_all = any(circuit.holds_all for circuit in self.circuits)
-        return bool(self.failures) and not holds_all and all(failure.muted_at for failure in self.failures)
+        """True if an operator muted it for all its failures. An open circuit that holds everybody can't be muted."""
+        if not self.by_failure or any(circuit.holds_all for circuit in self.circuits):
+            return False
+        return all(self.key in failure.muted_causes for failure in self.by_failure)
 
-    def has(self, failure: FailureGroup) -> bool:
-        """Return whether a failure belongs to it, itself or by the circuit that it opened."""
-        cause = failure.engine, failure.kind
-        return failure in self.failures or any((each.engine, each.reason) == cause for each in self.circuits)
+    @property
+    def failed(self) -> int:
+        """Number of jobs that have used up their attempts."""
+        return sum(jobs for (_, status), jobs in self.by_process.items() if status == Job.Status.FAILED)
+
+    @property
+    def waiting(self) -> int:
+        """Number of jobs that are retried automatically."""
+        return self.jobs - self.failed
 
     @property
     def jobs(self) -> int:
-        return self.failed + self.waiting
+        return self.by_process.total()
+
+    @property
+    def people(self) -> int:
+        """Number of people whose work is not done."""
+        return len(self.by_person)
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Some of the people, by primary key."""
+        return {pk: self.user_ids[pk] for pk, _ in self.by_person.most_common(NAMED) if pk in self.user_ids}
 
     @property
     def more_people(self) -> int:
         """Number of people whom it doesn't name."""
         return self.people - len(self.names)
+
+    def add(self, process: str, row: Row) -> None:
+        """Add the jobs of a row."""
+        self.by_process[process, row["status"]] += row["number"]
+        if person := row["user"]:
+            self.by_person[person] += row["number"]
+            self.user_ids[person] = row["user__user_id"]
+
+    def stalled(self) -> JobQuerySet:
+        """Return its jobs that failed or wait for a retry. Jobs that only wait for its circuits are not among them."""
+        jobs = Job.objects.stalled().filter(failure__in=list(self.by_failure))
+        alone = (Q(failure__engine=engine, user__in=people) for engine, people in self.lone.items())
+        of_lone = reduce(or_, alone, Q(pk__in=()))
+        return jobs.filter(of_lone, user__in=list(self.by_person)) if self.is_of_people else jobs.exclude(of_lone)
 
 
 def incidents(circuits: Sequence[Circuit] | None = None) -> list[Incident]:
@@ -147,328 +163,166 @@ def incidents(circuits: Sequence[Circuit] | None = None) -> list[Incident]:
     groups = FailureGroup.objects.filter(pk__in=Job.objects.stalled().values("failure")).in_bulk()
     if not groups and not shown:
         return []
-    found = _Found(groups, shown)
-    made = [found.incident(key, work) for key, work in found.sorted_out().items()]
-    return sorted(made, key=lambda incident: (incident.is_muted, -incident.failed, -incident.jobs, incident.since))
+    found = _Grouping(groups, shown).incidents()
+    return sorted(found, key=lambda incident: (incident.is_muted, -incident.failed, -incident.jobs, incident.since))
 
 
-def incident_of(failure: FailureGroup, circuits: Sequence[Circuit] | None = None) -> Incident | None:
-    """Return the incident that a failure belongs to, the one with most jobs; None: no work waits because of it."""
-    ours = [incident for incident in incidents(circuits) if incident.has(failure)]
-    return max(ours, key=lambda incident: incident.jobs, default=None)
+def incidents_of(failure: FailureGroup, circuits: Sequence[Circuit] | None = None) -> list[Incident]:
+    """Return the incidents that a failure belongs to, itself or by the circuit that it opened; most jobs first."""
+    cause = failure.engine, failure.kind
+    ours = [
+        incident
+        for incident in incidents(circuits)
+        if failure in incident.by_failure or any((each.engine, each.reason) == cause for each in incident.circuits)
+    ]
+    return sorted(ours, key=attrgetter("jobs"), reverse=True)
 
 
-@dataclass
-class _Work:
-    """Jobs that belong together."""
-
-    number: Counter[tuple[str, str]] = field(default_factory=Counter)  # by process and status
-    by_failure: Counter[int] = field(default_factory=Counter)
-    people: Counter[int] = field(default_factory=Counter)
-    since: list[datetime] = field(default_factory=list)
-    circuits: list[Circuit] = field(default_factory=list)
-
-
-class _Found:
+class _Grouping:
     """The rows that incidents are computed from, read by a constant number of statements."""
 
     def __init__(self, groups: dict[int, FailureGroup], circuits: list[Circuit]) -> None:
         self._groups, self._circuits = groups, circuits
-        engines = {group.engine for group in groups.values() if group.engine} | {c.engine for c in circuits}
-        self._calls = _newest_calls(engines)
-        self._answered = _last_answers({call.person for call in self._calls if call.person and not call.ok})
-        self._names: dict[int, str] = {}
-        self._lone: set[tuple[str, int | None]] = set()  # engines, and people who are the cause of what fails there
+        self._rows = [row for row in _stalled() if row["failure"] in groups]  # others failed after the groups were read
+        self._calls = _Calls({group.engine for group in groups.values()} | {circuit.engine for circuit in circuits})
+        self._lone = self._lone_people()
+        self._is_many = len(set().union(*self._lone.values())) > APART
+        self._found: dict[Parts, Incident] = {}
 
-    # --- sorting jobs into incidents ---
-
-    def sorted_out(self) -> dict[Key, _Work]:
-        """Return the jobs of each incident."""
-        rows = _stalled()
-        self._lone = {
-            (engine, person)
-            for (engine, person), has_failed in _engines_and_people(rows, self._groups).items()
-            if self._is_lone(engine, person, has_failed=has_failed)
-        }
-        self._lone |= {(c.engine, c.failing[0]) for c in self._circuits if not c.holds_all and c.failing}
-        works: dict[Key, _Work] = defaultdict(_Work)
-        is_many = len({person for _, person in self._lone}) > APART
-        for row in rows:
-            group = self._groups.get(row["failure"])
-            if group is None:  # it failed since the groups were read
-                continue
-            person = row["user"]
-            key = ("people" if is_many else "person", None if is_many else person)
-            work = works[key if (group.engine, person) in self._lone else self._key(group)]
-            work.number[group.process, row["status"]] += row["number"]
-            work.by_failure[group.pk] += row["number"]
-            work.since.append(row["since"])
-            if person:
-                work.people[person] += row["number"]
-        self._add_circuits(works, "people" if is_many else "person")
-        self._name(works)
-        return works
-
-    def _add_circuits(self, works: dict[Key, _Work], person: str) -> None:
+    def incidents(self) -> list[Incident]:
+        """Return all incidents, in words."""
+        for row in self._rows:
+            group = self._groups[row["failure"]]
+            incident = self._at(self._parts(group.engine, group.kind, row["user"], group.place), row["since"])
+            incident.by_failure[group] += row["number"]
+            incident.add(group.process, row)
         held = _held_by(self._circuits)
         for circuit in self._circuits:
-            lone = circuit.failing[0] if not circuit.holds_all and circuit.failing else 0
-            own = (person, lone if person == "person" else None)
-            work = works[own if lone > 0 else self._key_of_circuit(circuit)]
-            work.circuits.append(circuit)
-            work.since.append(circuit.since)
-            for row in held.get(circuit.pk, ()):
-                work.number[row["process"], Job.Status.QUEUED] += row["number"]
-                if row["user"]:
-                    work.people[row["user"]] += row["number"]
-            if lone > 0:
-                work.people[lone] += 0
+            person = _person_of(circuit)
+            parts = self._parts(circuit.engine, circuit.reason, person)
+            incident = self._at(("queries", circuit.engine) if circuit.is_of_queries else parts, circuit.since)
+            incident.circuits.append(circuit)
+            for row in held[circuit.pk]:
+                incident.add(row["process"], row)
+            if person:
+                incident.by_person[person] += 0
+        for incident in self._found.values():
+            self._add_calls(incident)
+            describe(incident)
+        return list(self._found.values())
 
-    def _key(self, group: FailureGroup) -> Key:
-        if not group.engine:
-            return "other", group.kind, group.place
-        about = ABOUT.get(group.kind, About.NETWORK)
-        if about == About.ANSWER and (version := self._bad_version(group)):
-            return "prompt", version
-        return self._key_of_engine(group.engine, group.kind)
+    def _lone_people(self) -> dict[str, set[int]]:
+        """Return the people whose calls fail while the engine answers others, by engine."""
+        has_failed: dict[tuple[str, int], bool] = {}  # whether one of their jobs has used up its attempts
+        for row in self._rows:
+            key = self._groups[row["failure"]].engine, row["user"]
+            has_failed[key] = has_failed.get(key, False) or row["status"] == Job.Status.FAILED
+        lone: dict[str, set[int]] = defaultdict(set)
+        for (engine, person), failed in has_failed.items():
+            if self._calls.is_lone(engine, person, at_least=2 if failed else LONE_FAILURES):
+                lone[engine].add(person)
+        for circuit in self._circuits:
+            if person := _person_of(circuit):
+                lone[circuit.engine].add(person)
+        return lone
 
-    def _key_of_circuit(self, circuit: Circuit) -> Key:
-        if circuit.is_of_queries:
-            return "queries", circuit.engine
-        return self._key_of_engine(circuit.engine, circuit.reason)
+    def _at(self, parts: Parts, since: datetime) -> Incident:
+        incident = self._found.setdefault(parts, Incident(parts, since, self._lone))
+        incident.since = min(incident.since, since)
+        return incident
 
-    def _key_of_engine(self, engine: str, kind: str) -> Key:
-        """Return one key for an endpoint that is unavailable, whatever it is asked for."""
+    def _parts(self, engine: str, kind: str, person: int | None, place: str = "") -> Parts:
+        """Return what identifies a cause: a place in the code, a person, a version of a prompt, or an engine."""
+        if not engine:
+            return "other", kind, place
+        if person in self._lone.get(engine, ()):
+            return ("people",) if self._is_many else ("person", str(person))
         about = ABOUT.get(kind, About.NETWORK)
-        is_away = any(c.engine == engine and c.is_away for c in self._circuits)
-        if about in (About.LOAD, About.NETWORK):
+        if about == About.ANSWER and (version := self._calls.bad_version(engine, kind)):
+            return "prompt", str(version)
+        if about in (About.LOAD, About.NETWORK):  # one for an endpoint that is away, whatever it is asked for
+            is_away = any(c.engine == engine and c.is_away for c in self._circuits)
             return "engine", About.NETWORK, "" if is_away and is_one_endpoint() else engine
         return "engine", about, engine
 
-    # --- what the calls say ---
+    def _add_calls(self, incident: Incident) -> None:
+        """Add the calls that the incident consists of, and those that were answered."""
+        calls, engines = self._calls, incident.engines
+        if incident.is_of_people:
+            [(person, _)] = incident.by_person.most_common(1)
+            incident.failed_calls = calls.streak(person, engines)
+            if incident.failed_calls:
+                answered = (call for call in calls.answered if call.at >= incident.failed_calls[-1].at)
+                others = (call for call in answered if call.person not in (None, person))
+                incident.answered_calls = [call for call in others if call.engine in engines]
+        elif incident.kind == "prompt":
+            incident.failed_calls = [call for call in calls.failed if str(call.version) == incident.parts[1]]
+            incident.answered_calls = calls.answered
+        else:
+            lone = {(engine, person) for engine in engines for person in self._lone.get(engine, ())}
+            incident.failed_calls, incident.answered_calls = (
+                [call for call in some if call.engine in engines and (call.engine, call.person) not in lone]
+                for some in (calls.failed, calls.answered)
+            )
 
-    def _is_lone(self, engine: str, person: int, *, has_failed: bool) -> bool:
+
+class _Calls:
+    """The newest calls of some engines, each list newest first, grouped once for all people."""
+
+    def __init__(self, engines: set[str]) -> None:
+        calls = _newest_calls(engines)
+        self.failed = [call for call in calls if not call.ok]
+        self.answered = [call for call in calls if call.ok]
+        last = _last_answers({call.person for call in self.failed if call.person})
+        self._streaks: dict[tuple[str, int], list[Call]] = defaultdict(list)
+        self._failed_versions: dict[tuple[str, str], set[int | None]] = defaultdict(set)
+        for call in self.failed:
+            self._failed_versions[call.engine, call.kind].add(call.version)
+            if call.person and call.at > last.get((call.engine, call.person), EARLIEST):
+                self._streaks[call.engine, call.person].append(call)
+        self._answered_versions: dict[str, set[int | None]] = defaultdict(set)
+        self._answered_at: dict[str, list[datetime]] = defaultdict(list)  # about people, oldest first
+        for call in reversed(self.answered):
+            self._answered_versions[call.engine].add(call.version)
+            if call.person:
+                self._answered_at[call.engine].append(call.at)
+
+    def is_lone(self, engine: str, person: int, *, at_least: int) -> bool:
         """Return whether calls about a person fail, and the engine answers others in between."""
-        streak = self._streak(person, [engine])
-        enough = 2 if has_failed else LONE_FAILURES
-        if len(streak) < enough:
+        streak, answered = self._streaks.get((engine, person), []), self._answered_at[engine]
+        if len(streak) < at_least:
             return False
-        return any(call.at <= streak[0].at for call in self._others(person, [engine], streak[-1].at))
+        first = bisect_left(answered, streak[-1].at)  # none of these is about the person: the streak began after theirs
+        return first < len(answered) and answered[first] <= streak[0].at
 
-    def _streak(self, person: int, engines: Iterable[str]) -> list[Call]:
-        """Return the failed calls about a person since the last that was answered, newest first."""
-        return [
-            call
-            for call in self._calls
-            if call.person == person and call.engine in engines and not call.ok
-            if call.at > self._answered.get((call.engine, person), EARLIEST)
-        ]
+    def streak(self, person: int, engines: Iterable[str]) -> list[Call]:
+        """Return the failed calls about a person since the last that was answered."""
+        calls = (call for engine in engines for call in self._streaks.get((engine, person), ()))
+        return sorted(calls, key=attrgetter("at"), reverse=True)
 
-    def _others(self, person: int, engines: Iterable[str], since: datetime) -> list[Call]:
-        """Return the answered calls about other people, newest first."""
-        return [
-            call
-            for call in self._calls
-            if call.ok and call.at >= since and call.person not in (None, person) and call.engine in engines
-        ]
-
-    def _bad_version(self, group: FailureGroup) -> int | None:
+    def bad_version(self, engine: str, kind: str) -> int | None:
         """Return the version of a prompt to which all failed answers belong, if others are answered and it is not."""
-        failed = {c.version for c in self._calls if not c.ok and c.engine == group.engine and c.kind == group.kind}
-        answered = {c.version for c in self._calls if c.ok and c.engine == group.engine}
+        failed, answered = self._failed_versions[engine, kind], self._answered_versions[engine]
         [version] = failed if len(failed) == 1 else [None]
-        return version if version not in answered and answered else None
-
-    # --- names ---
-
-    def _name(self, works: dict[Key, _Work]) -> None:
-        """Read the names of the people who may be named."""
-        wanted = {person for work in works.values() for person, _ in work.people.most_common(NAMED)}
-        wanted |= {call.person for call in self._calls if call.ok and call.person}
-        people = UserProfile.objects.filter(pk__in=wanted)
-        self._names = dict(people.values_list("pk", "user_id"))
-
-    def _called(self, person: int | None) -> str:
-        return self._names.get(person or 0, "another person")
-
-    # --- incidents ---
-
-    def incident(self, key: Key, work: _Work) -> Incident:
-        """Return an incident in words."""
-        failures = [self._groups[pk] for pk, _ in work.by_failure.most_common()]
-        failed = sum(number for (_, status), number in work.number.items() if status == Job.Status.FAILED)
-        named = {pk: self._names[pk] for pk, _ in work.people.most_common(NAMED) if pk in self._names}
-        since = min(work.since)
-        cause, evidence, remedy = self._told(key, work, failures, since, failed)
-        return Incident(
-            cause=cause,
-            since=since,
-            people=len(work.people),
-            names=named,
-            failed=failed,
-            waiting=work.number.total() - failed,
-            evidence=evidence,
-            remedy=remedy,
-            loss=_loss(work.number),
-            by_failure={self._groups[pk]: jobs for pk, jobs in work.by_failure.most_common()},
-            circuits=work.circuits,
-        )
-
-    def _told(
-        self, key: Key, work: _Work, failures: list[FailureGroup], since: datetime, failed: int
-    ) -> tuple[str, str, str]:
-        kind = key[0]
-        if kind in ("person", "people"):
-            return self._told_of_people(work, failures)
-        if kind == "other":
-            return _cause_of_other(failures), "", f"{MEND.get(key[1], 'Read the error.')} {TRY_ONE}"
-        if kind == "queries":
-            [circuit] = work.circuits
-            remedy = "A request tests the model every 30 s. If it is back already, press Try now on the circuit."
-            return f"Searches use words only: {circuit.error}", "", remedy
-        if kind == "prompt":
-            return self._told_of_prompt(key[1], since)
-        return self._told_of_engine(work, failures, failed)
-
-    def _told_of_people(self, work: _Work, failures: list[FailureGroup]) -> tuple[str, str, str]:
-        engines = {failure.engine for failure in failures} | {circuit.engine for circuit in work.circuits}
-        [(person, _)] = work.people.most_common(1)
-        streak = self._streak(person, engines)
-        others = self._others(person, engines, streak[-1].at) if streak else []
-        if len(work.people) == 1:
-            cause = f"Calls about {self._called(person)} fail"
-            calls = "1 call" if len(streak) == 1 else f"All {len(streak):,} calls"
-            evidence = f"{calls} about {self._called(person)} failed since {_at(streak[-1].at)}." if streak else ""
-        else:
-            cause, evidence = f"Calls about {len(work.people):,} people fail", ""
-        if not others:
-            evidence += " No call about another person was answered in this time, so the engine may be the cause too."
-            return cause, evidence.strip(), f"The engine is tested automatically. {_next_probe(work.circuits)}".strip()
-        people = len({call.person for call in others})
-        whose = "1 other person was" if people == 1 else f"{people:,} other people were"
-        calls = "1 call" if len(others) == 1 else f"{len(others):,} calls"
-        evidence += f" {calls} about {whose} answered in this time. {self._tested(streak, others)}"
-        remedy = (
-            "Don't wait for the engine, because it answers others. Read the request of a failed call to find the text. "
-            "Retract the turn, or use another model. " + TRY_ONE
-        )
-        return cause, evidence.strip(), remedy
-
-    def _tested(self, failed: Sequence[Call], answered: Sequence[Call]) -> str:
-        """Name a call that was answered, if possible with the same prompt as those that failed."""
-        prompts = {(call.purpose, call.version) for call in failed}
-        same = next((call for call in answered if (call.purpose, call.version) in prompts), None)
-        call, what = (same, "The same prompt") if same else (answered[0], "A call")
-        return f"{what} for {self._called(call.person)} was answered at {_at(call.at)}."
-
-    def _told_of_prompt(self, version: int, since: datetime) -> tuple[str, str, str]:
-        bad = next(call for call in self._calls if call.version == version)
-        failed = sum(not call.ok for call in self._calls if call.version == version)
-        others = [call for call in self._calls if call.ok and call.at >= since]
-        before = Counter(call.number for call in self._calls if call.ok and call.uri == bad.uri)
-        cause = f"Version {bad.number} of the prompt {bad.uri} gets invalid answers"
-        evidence = f"None of its {failed:,} answers was valid. {len(others):,} calls with other prompts were answered."
-        if before:
-            [(number, times)] = before.most_common(1)
-            remedy = f"Activate version {number}, which got {times:,} valid answers. {TRY_ONE}"
-        else:
-            remedy = f"{MEND['invalid_answer']} {TRY_ONE}"
-        return cause, evidence, remedy
-
-    def _told_of_engine(self, work: _Work, failures: list[FailureGroup], failed: int) -> tuple[str, str, str]:
-        engines = sorted({failure.engine for failure in failures} | {circuit.engine for circuit in work.circuits})
-        name = " and ".join(engines)
-        calls = [c for c in self._calls if c.engine in engines and (c.engine, c.person) not in self._lone]
-        bad, good = ([call for call in calls if call.ok == ok] for ok in (False, True))
-        if work.circuits:
-            cause = f"{name} {WHAT.get(work.circuits[0].reason, 'fails')}"
-            evidence = f"The last answer was at {_at(good[0].at)}." if good else "No call was answered in the last day."
-            return cause, evidence, _remedy_when_open(work.circuits)
-        kinds = Counter({failure.kind: work.by_failure[failure.pk] for failure in failures})
-        [(kind, _)] = kinds.most_common(1)
-        cause = f"{name} {'sometimes ' if good else ''}{WHAT.get(kind, 'fails')}"
-        return cause, self._share(bad, good), _remedy_of_engine(kind, failed, bad, good)
-
-    def _share(self, bad: list[Call], good: list[Call]) -> str:
-        """Return how many of the recent calls failed, with one that was answered."""
-        recently = timezone.now() - RECENTLY
-        failed, answered = (sum(call.at >= recently for call in calls) for calls in (bad, good))
-        number = failed + answered
-        share = f"{failed:,} of {number:,} calls in the last hour failed." if failed else ""
-        share = "The only call in the last hour failed." if failed == number == 1 else share
-        return f"{share} {self._tested(bad, good)}" if bad and good else share
+        return version if answered and version not in answered else None
 
 
-def _remedy_of_engine(kind: str, failed: int, bad: list[Call], good: list[Call]) -> str:
-    """Suggest to retry all jobs only if the engine has answered since."""
-    if not failed:
-        return "Nothing to do now: the jobs are retried automatically."
-    if bad and good and good[0].at > bad[0].at:
-        return "The engine has answered since then. Press Retry all."
-    return f"{MEND[kind]} {TRY_ONE}" if kind in MEND else "Press Try one to test the engine with one job."
-
-
-def _remedy_when_open(circuits: list[Circuit]) -> str:
-    if mend := MEND.get(circuits[0].reason):
-        return f"{mend} {_next_probe(circuits)}"
-    return f"No job is lost: all run when it answers. {_next_probe(circuits)} If it is back already, press Try now."
-
-
-def _next_probe(circuits: list[Circuit]) -> str:
-    at = min((circuit.next_probe_at for circuit in circuits), default=None)
-    return f"The next test is at {_at(at)}." if at else ""
-
-
-def _cause_of_other(failures: list[FailureGroup]) -> str:
-    [first, *_] = failures
-    what = OTHER_WHAT.get(first.kind, first.kind.replace("_", " ").capitalize())
-    return f"{what}: {first.place or first.error}"
-
-
-def _loss(number: Counter[tuple[str, str]]) -> str:
-    """Return what is missing, and whether it stays so."""
-    makes = {process.name: process.makes or process.name.replace("_", " ") for process in processes()}
-
-    def listed(*, is_lost: bool) -> str:
-        counted: Counter[str] = Counter()
-        for (process, status), jobs in number.items():
-            if is_lost == (status == Job.Status.FAILED):
-                counted[makes.get(process, process)] += jobs
-        return ", ".join(f"{what} ({jobs:,} {'job' if jobs == 1 else 'jobs'})" for what, jobs in counted.most_common())
-
-    lost, late = listed(is_lost=True), listed(is_lost=False)
-    told = [f"If nobody acts, these stay missing: {lost}."] if lost else []
-    if late:
-        told.append(f"These are late, and are retried automatically: {late}.")
-    return " ".join(told)
-
-
-def _at(time: datetime) -> str:
-    return f"{time:%H:%M:%S} UTC" if timezone.now() - time < timedelta(hours=12) else f"{time:%-d %b %H:%M} UTC"
+def _person_of(circuit: Circuit) -> int:
+    """Return the only person whose jobs a circuit holds; 0 if there is none."""
+    return 0 if circuit.holds_all or not circuit.failing else max(circuit.failing[0], 0)  # a shard's is negative
 
 
 # --- reading ---
 
 
-def _newest_calls(engines: Iterable[str]) -> list[Call]:
+def _newest_calls(engines: set[str]) -> list[Call]:
     """Return the newest calls of engines that failed and that were answered, newest first."""
-    if not engines:
-        return []
     calls = EngineCall.objects.filter(engine__in=engines, created_at__gte=timezone.now() - WITHIN)
-    fields = (
-        "engine",
-        "ok",
-        "error_kind",
-        "job__user",
-        "purpose",
-        "prompt_version",
-        "prompt_version__resource__uri",
-        "prompt_version__number",
-        "created_at",
-    )
-    newest = calls.order_by("-created_at", "-id").values_list(*fields)
+    fields = ("engine", "ok", "error_kind", "job__user", "job__user__user_id", "purpose")
+    prompt = ("prompt_version", "prompt_version__resource__uri", "prompt_version__number")
+    newest = calls.order_by("-created_at", "-id").values_list(*fields, *prompt, "created_at")
     failed, answered = newest.filter(ok=False)[:FAILED_READ], newest.filter(ok=True)[:ANSWERED_READ]
-    return sorted((Call(*row) for row in failed.union(answered, all=True)), key=lambda call: call.at, reverse=True)
+    return sorted(map(Call._make, failed.union(answered, all=True)), key=attrgetter("at"), reverse=True)
 
 
 def _last_answers(people: set[int]) -> dict[tuple[str, int], datetime]:
@@ -478,32 +332,20 @@ def _last_answers(people: set[int]) -> dict[tuple[str, int], datetime]:
     return {(row["engine"], row["job__user"]): row["at"] for row in last}
 
 
-def _stalled() -> list[dict[str, Any]]:
+def _stalled() -> list[Row]:
     """Return the jobs that failed or wait because of a failure, by failure, person and status; most jobs first."""
-    groups = Job.objects.stalled().order_by().values("failure", "user", "status")
+    groups = Job.objects.stalled().order_by().values("failure", "user", "user__user_id", "status")
     since = Min(Coalesce("held_since", "finished_at", "queued_at"))
     counted: Any = groups.annotate(number=Count("pk"), since=since)
     return list(counted.order_by("-number", "user")[:JOBS_READ])
 
 
-def _held_by(circuits: Sequence[Circuit]) -> dict[int, list[dict[str, Any]]]:
+def _held_by(circuits: Sequence[Circuit]) -> dict[int, list[Row]]:
     """Return the jobs that circuits hold and that have not failed themselves, by circuit."""
-    if not circuits:
-        return {}
-    held = Job.objects.held().filter(circuit__in=circuits, failure=None).order_by().values("circuit", "process", "user")
-    counted: Any = held.annotate(number=Count("pk"))
-    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in counted[:JOBS_READ]:
-        found[row["circuit"]].append(row)
-    return found
-
-
-def _engines_and_people(rows: list[dict[str, Any]], groups: dict[int, FailureGroup]) -> dict[tuple[str, int], bool]:
-    """Return each person with jobs that an engine failed, and whether one of them has used up its attempts."""
-    found: dict[tuple[str, int], bool] = {}
-    for row in rows:
-        group = groups.get(row["failure"])
-        if group and group.engine and row["user"]:
-            key = group.engine, row["user"]
-            found[key] = found.get(key, False) or row["status"] == Job.Status.FAILED
+    found: dict[int, list[Row]] = defaultdict(list)
+    if circuits:
+        held = Job.objects.held().filter(circuit__in=circuits, failure=None).order_by()
+        counted: Any = held.values("circuit", "process", "user", "user__user_id", "status").annotate(number=Count("pk"))
+        for row in counted[:JOBS_READ]:
+            found[row["circuit"]].append(row)
     return found

@@ -1,23 +1,24 @@
-"""A checkpoint: the live window of a session becomes a short context, and what is to be learned from it.
+"""A checkpoint: the live window of a session becomes a short context, left as a partition event.
 
-The context is left as a partition event, so the next load begins with it; lessons go into the streams of lessons that
-the person's later contexts begin with: those of others only when they are released. A digest leaves one, and a settling
-the last.
+The next load begins with it. A digest of an active session asks the engine for the context and for lessons. A settling
+leaves the last checkpoint, and derives it from what the engine has just written: episodes, open tasks and problems, and
+the last round.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Self
 
 from django.conf import settings
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.digest import DigestRequest
+from moments_app.engines.grounding import Grounds
 from moments_app.engines.interface import Engine
 from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import ProcessInput, Skipped, prompt_in_force
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, PromptVersion
+from moments_app.models import EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.moments.partition import PartitionEvent, known_at
 from moments_app.prompts import SESSION_DIGEST_URI
@@ -31,6 +32,9 @@ from sessions_app.models.message import MessageQuerySet
 
 MAX_WORDS = 300
 SHOWN_MOMENTS = 8  # the latest of the live window
+QUOTED = (40, 400)  # words and characters of a turn of the last round
+OPEN = ("task", "problem")  # kinds of statements
+MOST_OPEN = 5
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,15 @@ class DigestInput(ProcessInput):
 
 
 @dataclass(frozen=True)
+class Episode:
+    """What a checkpoint says of an episode. The detail may be blank."""
+
+    day: date
+    summary: str
+    detail: str
+
+
+@dataclass(frozen=True)
 class Digested:
     """The engine's answer."""
 
@@ -80,7 +93,7 @@ def live_turns(session: Session) -> MessageQuerySet:
 
 
 def digest_input(session: Session, end: int) -> DigestInput | Skipped:
-    """Read the live turns before the sequence `end`: those that no moment holds, and what moments say of the others.
+    """Read the live turns before the sequence `end`: those that no write has covered, and what is said of the others.
 
     Raises:
         CannotRun: when the prompt resource has no active version.
@@ -88,9 +101,13 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     before = live_turns(session).believed().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
     if not before.exists():
         return Skipped("nothing to digest")
-    shown = drop_platform_text(list(before.filter(sequence__gt=session.built_to).order_by("sequence")))
+    drafts = list(EpisodeDraft.objects.of(session).filter(last_sequence__lt=end))
+    covered_to = drafts[-1].last_sequence if drafts else session.built_to
+    shown = drop_platform_text(list(before.filter(sequence__gt=covered_to).order_by("sequence")))
     event = Message.objects.boundaries_of(session).first()
     [known] = known_of_each(session.user_id, [(session, event)])
+    live = [draft for draft in drafts if draft.last_sequence >= session.live_from_sequence]
+    known = "\n".join(text for text in [known, *(draft.summary for draft in live)] if text)
     if not shown and not known:
         return Skipped("nothing to digest")
     return input_of(session, shown, end, known, digest_prompt(session))
@@ -173,6 +190,41 @@ def _calls(turns: Sequence[Turn]) -> list[list[Turn]]:
     return [[turns[place] for place in part] for part in split_turns(turns)]
 
 
+def derived(
+    input: DigestInput, episodes: Sequence[Episode], opened: Sequence[str], lessons: Sequence[str], engine: str
+) -> Digested:
+    """Return the checkpoint of a session whose turns have just been written into memory.
+
+    Args:
+        input: of the checkpoint.
+        episodes: of the live turns, in order.
+        opened: open tasks and problems, in order.
+        lessons: learned from the turns.
+        engine: name of the engine that wrote them.
+    """
+    end = [f"Open: {text}" for text in opened[-MOST_OPEN:]] + _last_round(input.request.turns)
+    lines: list[str] = []
+    left = MAX_WORDS - sum(len(line.split()) for line in end)
+    told = [[f"{one.day}: {text}" for text in (one.detail, one.summary) if text] for one in episodes]
+    for forms in reversed([*([line] for line in input.request.context.split("\n") if line.strip()), *told]):
+        fitting = [line for line in forms if len(line.split()) <= left]
+        if not fitting:
+            break
+        lines.insert(0, fitting[0])
+        left -= len(fitting[0].split())
+    return Digested(cut_lines("\n".join([*lines, *end]), MAX_WORDS), lessons, engine)
+
+
+def _last_round(turns: Sequence[Turn]) -> list[str]:
+    """Return what was said last: the person's last turn and what follows, without orders to the reader."""
+    spoken = [turn for turn in turns if turn.role != "tool" and turn.content.strip()]
+    start = max((place for place, turn in enumerate(spoken) if turn.role == "user"), default=len(spoken) - 1)
+    words, characters = QUOTED
+    grounds = Grounds(spoken)
+    said = ((turn, grounds.kept(cut_words(turn.content, words)[:characters])) for turn in spoken[max(start, 0) :])
+    return [f"Last said by {turn.name or turn.role}: {text}" for turn, text in said if text]
+
+
 # --- commit ---
 
 
@@ -197,11 +249,15 @@ def leave_digest(
 
 def learn(job: Job, input: DigestInput, digested: Digested) -> dict[str, Any]:
     """Add the lessons of a digest to the streams that take them; return what the job's result says of the digest."""
+    return result_of(input, digested) | {"lessons": _learn(job, input, digested)}
+
+
+def result_of(input: DigestInput, digested: Digested) -> dict[str, Any]:
+    """Return what a job's result says of a checkpoint."""
     return {
         "first_sequence": input.turns.start,
         "last_sequence": input.turns.stop - 1,
         "words": len(digested.context.split()),
-        "lessons": _learn(job, input, digested),
         "engine": digested.engine,
     }
 

@@ -10,10 +10,10 @@ from django.conf import settings
 from django.db.models import Q
 
 from moments_app.jobs.process import ProcessInput
-from moments_app.models import Job, MemoryStream, PromptVersion
-from moments_app.moments.division import BuildInput, builder_prompt, chunks_read
+from moments_app.models import EpisodeDraft, Job, MemoryStream, PromptVersion
+from moments_app.moments.division import BuildInput, builder_prompt, chunks_with_drafts
 from moments_app.moments.journey import Before, Place, before_each
-from moments_app.sessions.checkpoint import DigestInput, digest_prompt, input_of, known_of_each
+from moments_app.sessions.checkpoint import DigestInput, input_of, known_of_each
 from moments_app.streams import formation, known
 from moments_app.streams.formation import FormationInput
 from moments_app.turns.platform_text import blank_platform_text
@@ -40,7 +40,7 @@ class Quiet:
         before: the moments before its turns.
         build: of the turns that no moment holds.
         formation: of the turns that no formation has seen.
-        digest: of the live turns; None where more turns follow.
+        digest: what the checkpoint of the live turns is derived from; None where more turns follow.
     """
 
     job: Job
@@ -120,11 +120,11 @@ def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
     if not sessions or sessions[0].job.pk != job.pk:
         return None
     first = sessions[0].session
-    building, forming, digesting = builder_prompt(first), formation.formation_prompt(first), digest_prompt(first)
+    building, forming = builder_prompt(first), formation.formation_prompt(first)
     _build(sessions, building)
     _form(sessions, forming)
-    _digest(sessions, digesting)
-    prompts = {"moment-builder": building, "memory-extraction": forming, "session-digest": digesting}
+    _digest(sessions, building)
+    prompts = {"moment-builder": building, "memory-extraction": forming}
     return SettleInput(None, user, sessions, prompts)
 
 
@@ -186,6 +186,10 @@ def _quiet(job: Job, session: Session, turns: Sequence[Message], read: Mapping[i
 def _build(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
     """Set the input of the moment build of each session."""
     before = before_each(sessions[0].session.user_id, [one.place for one in sessions])
+    drafts: dict[int, list[EpisodeDraft]] = defaultdict(list)
+    of_sessions = EpisodeDraft.objects.filter(session__in=[one.session for one in sessions])
+    for draft in of_sessions.order_by("first_sequence"):
+        drafts[draft.session_id].append(draft)
     for one, then in zip(sessions, before, strict=True):
         one.before = then
         if shown := one.unbuilt:
@@ -195,7 +199,12 @@ def _build(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
                 known=then.known,
                 first_sequence=one.session.built_to + 1,
                 last_sequence=one.last_sequence,
-                chunks=chunks_read(shown, [one.read[turn.sequence] for turn in shown], one.session.user.zone),
+                chunks=chunks_with_drafts(
+                    shown,
+                    [one.read[turn.sequence] for turn in shown],
+                    drafts[one.session.pk],
+                    one.session.user.zone,
+                ),
             )
 
 
@@ -215,7 +224,12 @@ def _form(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
 
 
 def _digest(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
-    """Set the input of the digest of each session that is settled completely."""
+    """Set the input of the checkpoint of each session that is settled completely.
+
+    Args:
+        sessions: to be settled.
+        prompt: of the moments that the checkpoint is derived from.
+    """
     whole = [one for one in sessions if one.is_whole]
     boundaries = Message.objects.for_user(sessions[0].session.user).partitions()
     events = boundaries.filter(session__in=[one.session for one in whole]).order_by("session_id", "-sequence", "-id")

@@ -1,9 +1,9 @@
 """`settle`: quiet sessions of a person are brought up to date in every memory, and cleared.
 
 One job settles its own session and others of the person that are due, as many as share a call; one session is a list
-of one. What no write has covered becomes moments and memories, the digest stands for the live turns, and nothing stays
-live: the next message starts from the checkpoint. All of it is one transaction. A session with more turns than one call
-takes is settled part by part, each by a job that asks for the next.
+of one. What no write has covered becomes moments and memories. A checkpoint derived from them stands for the live
+turns, and nothing stays live: the next message starts from the checkpoint. All of it is one transaction. A session with
+more turns than one call takes is settled part by part, each by a job that asks for the next.
 
 An engine in this process is asked for one session after the other, each with the moments of those before. A model is
 asked for all of them in one call, or for one session where calls are not combined. What one of the other sessions
@@ -17,30 +17,31 @@ from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, transaction
-from django.db.models import Count, F, FloatField, Sum
-from django.db.models.functions import Cast, Greatest, Least
+from django.db.models import Count, FloatField, Sum
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Cast, Least
 from django.db.models.lookups import GreaterThan
 
 from moments_app.engines import Caller, engine_name
 from moments_app.engines.calls.moments import KnownMoment
 from moments_app.engines.interface import Engine, EngineError
-from moments_app.engines.shared_call import PURPOSE, Part
-from moments_app.jobs.process import ClaimLost, Lane, Moved, Process, Progress, Skipped, Waits
+from moments_app.engines.shared_call import PURPOSE
+from moments_app.jobs.process import ClaimLost, Lane, Moved, Process, Progress, Skipped, Waits, no_progress
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
-from moments_app.models import Circuit, Job, MemoryAtom, MemoryStream, Moment, WebhookDelivery
+from moments_app.models import Circuit, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, WebhookDelivery
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments import division
 from moments_app.moments.division import (
     BuildInput,
     Built,
     Division,
+    builder,
     divide,
-    request_of,
     store_each,
 )
-from moments_app.moments.journey import Told
+from moments_app.moments.journey import Told, told
 from moments_app.moments.partition import PartitionEvent, leave_each
-from moments_app.sessions.checkpoint import Digested, digest, digester, learn
+from moments_app.sessions.checkpoint import OPEN, Digested, Episode, derived, result_of
 from moments_app.sessions.quiet_sessions import (
     MOST_SESSIONS,
     SESSIONS_OF_A_CALL,
@@ -50,16 +51,23 @@ from moments_app.sessions.quiet_sessions import (
 )
 from moments_app.streams import formation
 from moments_app.streams.add_atoms import add_to_each
-from moments_app.streams.formation import FormationInput, Formed, by_model, closed_model, count_from, end_named
+from moments_app.streams.formation import (
+    UNFORMED,
+    FormationInput,
+    Formed,
+    calls_before_settling,
+    closed_model,
+    count_from,
+    end_named,
+)
 from sessions_app.clock import database_now
 from sessions_app.copy_rows import update_rows
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
 SETTLED = "session_settled"  # in the event log
-PROMPT_TOKENS = 1_150  # of a shared call besides the turns: prompts, and what is known
+PROMPT_TOKENS = 1_050  # of a shared call besides the turns: prompts, and what is known
 TURN_TOKENS = 10.0  # of each turn in a request besides its text
-UNFORMED = F("message_count") - F("formed_message_count")
 CLEARED = (
     "last_moment_message_idx",
     "built_message_count",
@@ -82,7 +90,7 @@ class Thought:
         quiet: the session.
         built: its moments.
         formed: what its streams take in.
-        digested: of its live turns.
+        digested: the checkpoint of its live turns.
     """
 
     quiet: Quiet
@@ -99,7 +107,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
     lane = Lane.BULK
 
     def caller(self, job: Job) -> Caller:
-        return digester()
+        return builder()
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
         """Wait while the circuit of a stream's own model is open.
@@ -157,11 +165,17 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         """Return the workload of combined calls. Processes that make separate calls return their own workload."""
         if not settling_combines():
             return None
-        turns = Cast(turns_that(Greatest(UNBUILT, UNFORMED), everything=everything), FloatField())
-        calls = Count("id", filter=GreaterThan(turns, 0.0))
-        shown = Least(tokens_of(turns), float(settings.MOMENT_BUILDER.max_input_tokens)) + turns * TURN_TOKENS
+        is_formed = settings.MEMORY_FORMATION.enabled
+        turns = Cast(turns_that(UNFORMED if is_formed else UNBUILT, everything=everything), FloatField())
+        calls: Combinable = Count("id", filter=GreaterThan(turns, 0.0))
+        if is_formed and everything:
+            calls += Sum(calls_before_settling())
+        shown = tokens_of(turns)
+        if not is_formed:  # builds are asked about longer sessions
+            shown = Least(shown, float(settings.MOMENT_BUILDER.max_input_tokens))
+        shown += turns * TURN_TOKENS
         engine = engine_name(settings.ENGINE.model)
-        return Workload(engine, calls, Sum(shown), usual_answer=1_500, prompt_tokens=PROMPT_TOKENS, purpose=PURPOSE)
+        return Workload(engine, calls, Sum(shown), usual_answer=1_900, prompt_tokens=PROMPT_TOKENS, purpose=PURPOSE)
 
 
 # --- think ---
@@ -177,27 +191,16 @@ def _asked_at_once(sessions: Sequence[Quiet], engine: Engine) -> tuple[Engine, S
     if not settings.ENGINE.combines_calls:
         return engine, sessions
     for count in dict.fromkeys((len(sessions), 1)):
-        parts = [part for number, one in enumerate(sessions[:count], start=1) for part in _parts(one, number)]
+        parts = [
+            part
+            for number, one in enumerate(sessions[:count], start=1)
+            for part in formation.parts_of(one.formation, one.build, number)
+        ]
         try:
             return (engine.with_answers(parts) if len(parts) > 1 else engine), sessions[:count]
         except EngineError:
             continue
     return engine, sessions[:1]
-
-
-def _parts(one: Quiet, number: int) -> list[Part]:
-    """Return the requests about a session that can share a call."""
-    parts = []
-    if one.build and len(one.build.chunks) == 1:
-        [chunk] = one.build.chunks
-        request = request_of(one.build, chunk, one.build.known.journey)
-        parts.append(Part(request, chunk.sequences, number))
-    if one.formation and (sections := by_model(one.formation).get("")):
-        memories = replace(one.formation.request, sections=sections)
-        parts.append(Part(memories, [turn.index for turn in memories.turns], number))
-    if one.digest and one.digest.request.turns:
-        parts.append(Part(one.digest.request, [turn.index for turn in one.digest.request.turns], number))
-    return parts
 
 
 class _SoFar:
@@ -221,33 +224,42 @@ class _SoFar:
         if one.build:
             self._divide(one.build, thought, engine)
         if one.formation:
-            thought.formed = formation.form(one.formation, engine, _no_progress)
+            thought.formed = formation.form(one.formation, engine, no_progress)
         if one.digest:
-            thought.digested = digest(one.digest, engine)
+            formed = thought.formed
+            opened = [item.draft.text for item in formed.candidates if item.draft.kind in OPEN] if formed else []
+            lessons = [item.draft.text for item in formed.lessons] if formed else []
+            thought.digested = derived(one.digest, _episodes(thought), opened, lessons, engine.name)
         return thought
 
     def _divide(self, shown: BuildInput, thought: Thought, engine: Engine) -> None:
+        known = thought.quiet.before.with_new(self._moments, thought.quiet.place.until).known
         if self._carries:
-            known = thought.quiet.before.with_new(self._moments, thought.quiet.place.until).known
             shown = replace(shown, known=known)
-        thought.built = built = divide(shown, engine, _no_progress)
-        self._moments += _told(thought.quiet, built)
-
-
-def _no_progress(_done: int, _total: int) -> None:
-    """Ignore the progress within a session. Only finished sessions count."""
+        built = divide(shown, engine, no_progress)
+        new = _told(thought.quiet, built)
+        self._moments += new
+        thought.built = replace(built, journey=told(known.journey.then([one.moment for one in new])))
 
 
 def _told(one: Quiet, built: Built) -> list[Told]:
     """Return the moments that a session's turns will be, as the builds after it are shown them."""
-    told = []
+    new = []
     for segment in built.segments:
         held = range(segment.first_sequence, segment.last_sequence + 1)
         times = [turn.created_at for turn in one.turns if turn.sequence in held]
         moment = KnownMoment(segment.draft.name.strip(), segment.draft.summary, min(times), max(times))
-        told.append(Told(None, moment, segment.first_sequence, ""))
-    latest = max(told, key=lambda moment: moment.order)
-    return [replace(moment, journey=built.journey) if moment is latest else moment for moment in told]
+        new.append(Told(None, moment, segment.first_sequence))
+    return new
+
+
+def _episodes(thought: Thought) -> list[Episode]:
+    """Return the new moments with live turns, as a checkpoint tells them."""
+    live_from = thought.quiet.session.live_from_sequence
+    segments = [one for one in thought.built.segments if one.last_sequence >= live_from] if thought.built else []
+    last = {turn.sequence: turn.created_at.date() for turn in thought.quiet.turns}
+    ends = [max(sequence for sequence in last if sequence <= one.last_sequence) for one in segments]
+    return [Episode(last[end], one.draft.summary, one.draft.detail) for one, end in zip(segments, ends, strict=True)]
 
 
 # --- commit ---
@@ -297,9 +309,11 @@ def _state(session: Session) -> tuple[Any, ...]:
 
 
 def _refuse_what_moved(input: SettleInput) -> None:
-    told = {one.pk: one.journey for each in input.sessions for one in each.before.latest if one.pk}
-    if dict(Moment.objects.filter(pk__in=told).values_list("pk", "journey")) != told:
+    shown = {one.pk for each in input.sessions for one in each.before.latest if one.pk}
+    if Moment.objects.filter(pk__in=shown).count() < len(shown):
         raise Moved("Moments that the engine received were deleted.")
+    if not all(one.build.drafts_hold() for one in input.sessions if one.build):
+        raise Moved("Drafts of moments were deleted.")
 
 
 def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> Results:
@@ -322,13 +336,14 @@ def _store_atoms(job: Job, thoughts: Sequence[Thought]) -> Results:
     ]
     for group in _groups([(by, input, made, formation.atoms_of(by, input, made)) for by, input, made in formed]):
         streams: dict[int, tuple[MemoryStream, list[MemoryAtom]]] = {}
-        for _, input, made, atoms in group:
-            for stream, items in formation.by_stream(input, made, atoms):
+        lessons = {by: formation.lessons_of(by, input, made) for by, input, made, _ in group}
+        for by, input, made, atoms in group:
+            for stream, items in [*formation.by_stream(input, made, atoms), *lessons[by]]:
                 streams.setdefault(stream.pk, (stream, []))[1].extend(items)
         add_to_each(list(streams.values()), requested_by=f"job:{job.job_id}")
         for by, input, made, atoms in group:
             ended = sum(end_named(atom, item, input) for atom, item in zip(atoms, made.candidates, strict=True))
-            results[by] = formation.result_of(input, made, atoms, ended=ended)
+            results[by] = formation.result_of(input, made, atoms, lessons[by], ended=ended)
     return results
 
 
@@ -351,7 +366,7 @@ def _groups(formed: Sequence[FormedBy]) -> Iterator[list[FormedBy]]:
 
 
 def _leave_digests(thoughts: Sequence[Thought]) -> Results:
-    """Leave the checkpoints, and the lessons."""
+    """Leave the checkpoints."""
     digests = [(one.quiet, one.quiet.digest, one.digested) for one in thoughts if one.quiet.digest and one.digested]
     events = [
         (PartitionEvent.of_digest(made.context, made.lessons, input.turns, session=one.session, cleared=True), input)
@@ -359,8 +374,8 @@ def _leave_digests(thoughts: Sequence[Thought]) -> Results:
     ]
     if events:
         leave_each([(event, input.turns.stop - 1) for event, input in events])
-    learned = {one.job: learn(one.job, input, made) for one, input, made in digests}
-    return {one.quiet.job: learned.get(one.quiet.job, {}) for one in thoughts}
+    left = {one.job: result_of(input, made) for one, input, made in digests}
+    return {one.quiet.job: left.get(one.quiet.job, {}) for one in thoughts}
 
 
 def _update_sessions(sessions: Mapping[int, Session], thoughts: Sequence[Thought]) -> None:
@@ -376,6 +391,7 @@ def _update_sessions(sessions: Mapping[int, Session], thoughts: Sequence[Thought
         session.save(update_fields=["last_moment_message_idx"])
         if settings.MEMORY_FORMATION.enabled and session.formed_to < one.last_sequence:
             count_from(session, one.last_sequence)
+    EpisodeDraft.objects.publish(sessions.values())
 
 
 def _clear(session: Session) -> None:

@@ -1,9 +1,9 @@
 """`form_memories`: the turns since the last formation become atoms in the streams that the session feeds.
 
 One engine call for all streams, whatever their number, and one more for each model that some of them name themselves.
-What it answers is taken item by item: a bad one is counted and
-named in the job's result, and costs no good one. An atom that a stream has already is not added again: the database
-says so.
+The call drafts the episodes of the turns, too, which a build publishes as moments. The statements are taken item by
+item: a bad one is counted and named in the job's result, and costs no good one. An atom that a stream has already is
+not added again: the database says so.
 """
 
 from collections import deque
@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from django.conf import settings
-from django.db.models import F, FloatField, Q, QuerySet, Sum, Value
-from django.db.models.expressions import Combinable
-from django.db.models.functions import Cast, Ceil, Floor, Greatest, Least
+from django.db.models import FloatField, Max, Q, QuerySet, Sum
+from django.db.models.functions import Cast, Ceil
 
 from moments_app.engines import Caller, engine_name, language_model
 from moments_app.engines.interface import Engine
@@ -29,13 +28,16 @@ from moments_app.jobs.process import (
     session_of,
 )
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
-from moments_app.models import Cause, Job, MemoryAtom, MemoryStream, PromptResource
+from moments_app.models import Cause, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.job import JobQuerySet
+from moments_app.moments.division import BuildInput, Built, builder_prompt, chunks_read, drafts_of
+from moments_app.moments.journey import known_before
 from moments_app.streams.add_atoms import add_to_each
 from moments_app.streams.curate import take_out
 from moments_app.streams.formation import (
     FORMED,
     MAX_TURNS,
+    UNFORMED,
     FormationInput,
     Formed,
     atoms_of,
@@ -43,11 +45,12 @@ from moments_app.streams.formation import (
     closed_model,
     count_from,
     end_named,
-    form,
     formation_input,
     formation_prompt,
     labelled,
+    lessons_of,
     result_of,
+    write,
 )
 from moments_app.streams.known import known_of_each
 from moments_app.turns.platform_text import drop_platform_text
@@ -60,7 +63,6 @@ from sessions_app.retention.read_archived import MISSING, with_readable_text
 
 SWEEP = 500  # sessions a run
 PROMPT_TOKENS = 1_450  # of a call beside the turns: prompt, streams, what they have already
-UNFORMED = F("message_count") - F("formed_message_count")
 RANGES_AGAIN = "again"  # in a job's params: ranges of turns, [first, last], whose memories were withdrawn
 
 
@@ -104,10 +106,12 @@ class FormMemories(Process[FormationInput, Formed]):
         input = formation_input(session, turns, shown, streams, formation_prompt(session), known)
         if again:
             input = replace(input, again=again.rest, unreadable=again.unreadable)
+        else:
+            input = replace(input, episodes=_episodes(session, turns, shown))
         return replace(input, is_cut=is_cut)
 
     def think(self, input: FormationInput, engine: Engine, progress: Progress) -> Formed:
-        return form(input, engine, progress)
+        return write(input, engine, progress)
 
     def commit(self, job: Job, input: FormationInput, answer: Formed) -> None:
         """Add the atoms, evict what is over a buffer, and complete the job.
@@ -122,11 +126,14 @@ class FormMemories(Process[FormationInput, Formed]):
         # A correction holds the person: what was said is known as corrected from here on, or is formed before it.
         UserProfile.objects.locked().get(pk=session.user_id)
         atoms = atoms_of(job, input, answer)
-        add_to_each(by_stream(input, answer, atoms), requested_by=f"job:{job.job_id}")
+        lessons = lessons_of(job, input, answer)
+        add_to_each([*by_stream(input, answer, atoms), *lessons], requested_by=f"job:{job.job_id}")
         ended = sum(end_named(atom, item, input) for atom, item in zip(atoms, answer.candidates, strict=True))
         if input.again is None:
             count_from(session, input.last_sequence)
-        complete(job, FORMED, result_of(input, answer, atoms, ended=ended))
+        if input.episodes and answer.built:
+            _store_drafts(job, session, input.episodes, answer.built)
+        complete(job, FORMED, result_of(input, answer, atoms, lessons, ended=ended))
         _follow_up(job, session, input)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
@@ -144,17 +151,13 @@ class FormMemories(Process[FormationInput, Formed]):
         job.params = {RANGES_AGAIN: [[result["first_sequence"], result["last_sequence"]]]}
         return True
 
-    def workload(self, *, everything: bool) -> Workload:
+    def workload(self, *, everything: bool) -> Workload | None:
+        if settling_combines():  # then its calls are counted with those of settlings
+            return None
         unformed = Cast(turns_that(UNFORMED, everything=everything), FloatField())
-        calls: Combinable = Ceil(unformed / MAX_TURNS)
-        shown: Combinable = unformed
-        if settling_combines():  # but for what was formed before a session went quiet
-            conf = settings.MEMORY_FORMATION
-            by_tokens = F("weighted_tokens") / float(conf.token_interval)
-            calls = Floor(Greatest(unformed / float(conf.message_interval), by_tokens)) if everything else Value(0.0)
-            shown = Least(calls * float(conf.message_interval), unformed)
+        calls = Sum(Ceil(unformed / MAX_TURNS))
         engine = engine_name(settings.ENGINE.model)
-        return Workload(engine, Sum(calls), Sum(tokens_of(shown)), usual_answer=500, prompt_tokens=PROMPT_TOKENS)
+        return Workload(engine, calls, Sum(tokens_of(unformed)), usual_answer=1_900, prompt_tokens=PROMPT_TOKENS)
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
         """Ask for the formation of sessions that have gone cold with turns waiting, but those that settling forms."""
@@ -202,6 +205,29 @@ def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
     return turns.believed().exclude(role=Message.Role.SYSTEM).order_by("sequence")
 
 
+def _episodes(session: Session, turns: Sequence[Message], shown: Sequence[Message]) -> BuildInput | None:
+    """Return the turns that no moment holds and no draft covers, to be drafted by the call that forms them.
+
+    An engine without a model reads turns at no cost, so its builds read them again, whole.
+    """
+    if not (settling_combines() and settings.MOMENT_BUILDER.enabled):
+        return None
+    drafted_to = EpisodeDraft.objects.of(session).aggregate(last=Max("last_sequence"))["last"]
+    first = max(session.built_to, -1 if drafted_to is None else drafted_to) + 1
+    new = [turn for turn in shown if turn.sequence >= first]
+    chunks = chunks_read(new, new, session.user.zone) if new else []
+    if len(chunks) != 1:
+        return None
+    return BuildInput(
+        prompt_version=builder_prompt(session),
+        session=session,
+        known=known_before(session, first, max(turn.created_at for turn in new)),
+        first_sequence=first,
+        last_sequence=turns[-1].sequence,
+        chunks=chunks,
+    )
+
+
 @dataclass(frozen=True)
 class Again:
     """Turns whose memories were withdrawn, to be formed again.
@@ -243,6 +269,17 @@ def _again(session: Session, ranges: Sequence[Sequence[int]]) -> Again | None:
 
 
 # --- commit ---
+
+
+def _store_drafts(job: Job, session: Session, input: BuildInput, built: Built) -> None:
+    """Store the episodes for a later build, unless what the engine was told of before them is gone.
+
+    Raises:
+        Moved: moments of these turns were built or deleted meanwhile.
+    """
+    if session.built_to != input.session.built_to or not input.known.holds():
+        raise Moved("The session's moments changed while the engine was thinking.")
+    EpisodeDraft.objects.bulk_create(drafts_of(job, input, built))
 
 
 def _follow_up(job: Job, session: Session, input: FormationInput) -> None:

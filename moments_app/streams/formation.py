@@ -7,18 +7,25 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Self
 
 from django.conf import settings
+from django.db.models import F, FloatField
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Cast, Floor, Greatest
 from pydantic import ValidationError
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.formation import DraftAtom, FormationRequest, StreamSection
-from moments_app.engines.interface import Engine
-from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force, session_of
-from moments_app.models import Cause, Circuit, Job, MemoryAtom, MemoryStream, PromptVersion
+from moments_app.engines.interface import Engine, EngineError
+from moments_app.engines.shared_call import Part
+from moments_app.engines.statements import since_in
+from moments_app.jobs.process import ProcessInput, Progress, no_progress, prompt_in_force, session_of
+from moments_app.models import Cause, Circuit, Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.atom import content_hash
+from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS
+from moments_app.moments.division import BuildInput, Built, divide, only_request
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import belonging_to
 from moments_app.streams.known import Known
@@ -32,6 +39,9 @@ from sessions_app.tokens import weighted
 
 MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
 FORMED = "memories_formed"  # in the event log
+UNFORMED = F("message_count") - F("formed_message_count")
+# Kinds of statements that hold since the day that they name.
+LASTING = frozenset({"identity", "relationship", "home", "work", "health", "preference", "event"})
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,8 @@ class FormationInput(ProcessInput):
         request: what the engine gets.
         messages: shown to the engine, by sequence.
         last_sequence: up to which turns are formed by this.
-        facts: the person's that the engine was shown, by number.
+        known: the person's current statements, by the number by which the engine was shown them.
+        episodes: of those turns that no moment holds and no draft covers, drafted by the same call; None: of none.
         is_cut: more is waiting than one run takes.
         again: ranges of turns whose memories were withdrawn, to be formed again after this run; None: this run is about
             turns that no formation has seen.
@@ -59,14 +70,21 @@ class FormationInput(ProcessInput):
     request: FormationRequest
     messages: dict[int, Message]
     last_sequence: int
-    facts: dict[int, int]
+    known: dict[int, int]
+    episodes: BuildInput | None = None
     is_cut: bool = False
     again: list[SequenceRange] | None = None
     unreadable: list[SequenceRange] = field(default_factory=list)
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with other instructions."""
-        return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
+        """Return the same input with other instructions, for statements alone."""
+        request = replace(self.request, prompt=version.content)
+        return replace(self, prompt_version=version, request=request, episodes=None)
+
+    def prompt_for(self, purpose: str) -> PromptVersion | None:
+        if self.episodes and purpose == PromptResource.Purpose.MOMENT_BUILDER:
+            return self.episodes.prompt_version
+        return self.prompt_version
 
 
 @dataclass(frozen=True)
@@ -79,23 +97,23 @@ class Candidate:
     draft: DraftAtom
     engine: str = ""
 
-    @property
-    def valid_from(self) -> datetime | None:
-        """The time since when it holds, where one was given that is a time."""
-        with suppress(ValueError):
-            is_month = len(self.draft.valid_from) == len("2026-03")
-            given = datetime.fromisoformat(f"{self.draft.valid_from}-01" if is_month else self.draft.valid_from)
-            return given if given.tzinfo else given.replace(tzinfo=UTC)
-        return None
-
 
 @dataclass(frozen=True)
 class Formed:
-    """The good items of the engine's answer, and how many were bad, by reason."""
+    """The good items of the engine's answer, the lessons among them, how many were bad by reason, and episodes."""
 
     candidates: list[Candidate]
+    lessons: list[Candidate]
     dropped: Counter[str]
     engine: str
+    built: Built | None = None
+
+
+def calls_before_settling() -> Combinable:
+    """Return the number of formations of a session before it is settled, in a query of sessions."""
+    conf = settings.MEMORY_FORMATION
+    by_turns = Cast(F("message_count"), FloatField()) / float(conf.message_interval)
+    return Floor(Greatest(by_turns, F("weighted_tokens") / float(conf.token_interval)))
 
 
 # --- claim ---
@@ -137,7 +155,7 @@ def formation_input(
         request=_request(session, own, shown, streams, known, prompt),
         messages={turn.sequence: turn for turn in shown},
         last_sequence=turns[-1].sequence,
-        facts={number: fact.pk for number, fact in known.facts.items()},
+        known={number: atom.pk for number, atom in known.statements.items()},
     )
 
 
@@ -176,12 +194,12 @@ def _section(label: str, stream: MemoryStream, known: Known) -> StreamSection:
         observation_words=stream.observation_max_words if stream.extracts_observations else 0,
         fact_words=stream.fact_max_words if stream.extracts_facts else 0,
         current=known.current.get(label, ""),
-        facts_now={number: _dated(fact) for number, fact in known.facts.items() if fact.stream_id == stream.pk},
+        known={number: _dated(atom) for number, atom in known.statements.items() if atom.stream_id == stream.pk},
     )
 
 
-def _dated(fact: MemoryAtom) -> str:
-    return f"{fact.content} ({fact.formed_at:%Y-%m-%d})"
+def _dated(atom: MemoryAtom) -> str:
+    return f"{atom.content} ({atom.formed_at:%Y-%m-%d})"
 
 
 def closed_model(job: Job) -> Caller | None:
@@ -194,10 +212,40 @@ def closed_model(job: Job) -> Caller | None:
 # --- think ---
 
 
+def write(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
+    """Have the engine write the statements and draft the episodes of the turns, in one call if possible."""
+    asked = engine
+    if input.episodes and (parts := parts_of(input, input.episodes)):
+        with suppress(EngineError):  # each is asked for by itself
+            asked = engine.with_answers(parts)
+    formed = form(input, asked, progress)
+    built = divide(input.episodes, asked, no_progress) if input.episodes else None
+    return replace(formed, built=built)
+
+
+def parts_of(formation: FormationInput | None, build: BuildInput | None, number: int = 1) -> list[Part]:
+    """Return the requests about a session that can share a call.
+
+    Args:
+        formation: of its statements.
+        build: of its moments.
+        number: of the session in the call.
+    """
+    parts = []
+    if build and (only := only_request(build)):
+        request, chunk = only
+        parts.append(Part(request, chunk.sequences, number))
+    if formation and (sections := by_model(formation).get("")):
+        memories = replace(formation.request, sections=sections)
+        parts.append(Part(memories, [turn.index for turn in memories.turns], number))
+    return parts
+
+
 def form(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
     """Call the engine, once for each model that streams are to be formed by, and sort its items."""
     dropped: Counter[str] = Counter()
     candidates: list[Candidate] = []
+    lessons: list[Candidate] = []
     groups = by_model(input)
     asked: list[str] = []
     for number, (model, sections) in enumerate(groups.items()):
@@ -205,10 +253,12 @@ def form(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
         formed_by = engine.with_model(model) if model else engine
         answer = formed_by.form_memories(replace(input.request, sections=sections))
         labels = {section.label for section in sections}
-        found = [one for entry in answer.streams for one in _candidates(entry, labels, input, dropped)]
-        candidates += [replace(one, engine=formed_by.name) for one in found]
+        for entry in answer.streams:
+            for one in _candidates(entry, labels, input, dropped):
+                into = lessons if one.label == LESSONS else candidates
+                into.append(replace(one, engine=formed_by.name))
         asked.append(formed_by.name)
-    return Formed(candidates, dropped, ", ".join(asked))
+    return Formed(candidates, lessons, dropped, ", ".join(asked))
 
 
 def by_model(input: FormationInput) -> dict[str, list[StreamSection]]:
@@ -220,24 +270,26 @@ def by_model(input: FormationInput) -> dict[str, list[StreamSection]]:
 
 
 def _candidates(entry: Any, labels: Collection[str], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
-    """Return the good items of one stream's entry, if the stream was asked for."""
+    """Return the good items of one stream's entry, if the stream was asked for; lessons have a label of their own."""
     label = str(entry.get("stream")) if isinstance(entry, dict) else ""
     stream = input.streams.get(label) if label in labels else None
     if stream is None:
         dropped["unknown stream"] += 1
         return []
-    kinds = {
-        MemoryAtom.Type.OBSERVATION: (stream.extracts_observations, stream.observation_max_words, "observations"),
-        MemoryAtom.Type.FACT: (stream.extracts_facts, stream.fact_max_words, "facts"),
+    observation, fact = MemoryAtom.Type.OBSERVATION, MemoryAtom.Type.FACT
+    lists = {
+        "observations": (label, observation, stream.observation_max_words if stream.extracts_observations else 0),
+        "facts": (label, fact, stream.fact_max_words if stream.extracts_facts else 0),
+        "lessons": (LESSONS, observation, LESSONS_DEFAULTS.observation_max_words),
     }
     found = []
-    for atom_type, (is_wanted, words, name) in kinds.items():
+    for name, (into, atom_type, words) in lists.items():
         items = entry.get(name)
         if not isinstance(items, list):
             dropped[f"{name} are no list"] += items is not None
             continue
-        wanted = items if is_wanted else ()
-        found += [one for item in wanted if (one := _candidate(item, label, atom_type, words, input, dropped))]
+        wanted = items if words else ()
+        found += [one for item in wanted if (one := _candidate(item, into, atom_type, words, input, dropped))]
     return found
 
 
@@ -250,12 +302,12 @@ def _candidate(
         dropped["wrong shape"] += 1
         return None
     text = cut_words(draft.text, words)
-    sequences = sorted({index for index in draft.message_indexes if index in input.messages})
+    sequences = sorted({index for index in draft.turns if index in input.messages})
     if not text or "\0" in text:
         dropped["empty"] += 1
     elif not sequences:
         dropped["no source turn"] += 1
-    elif not input.facts.keys() >= set(draft.ends):
+    elif not input.known.keys() >= set(draft.ends):
         dropped["ends what is not listed"] += 1
     else:
         good = draft.model_copy(update={"text": text})
@@ -282,14 +334,29 @@ def by_stream(
     return [(stream, [atom for item, atom in both if item.label == label]) for label, stream in input.streams.items()]
 
 
-def result_of(input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom], *, ended: int) -> dict[str, Any]:
-    """Return what a formation's job says of it, once its atoms are added."""
+def lessons_of(job: Job, input: FormationInput, formed: Formed) -> list[tuple[MemoryStream, list[MemoryAtom]]]:
+    """Return the lessons of a formation as atoms for each stream of lessons, which is created if it doesn't exist."""
+    streams = MemoryStream.objects.ensure_lessons(input.session) if formed.lessons else ()
+    return [(stream, [_atom(lesson, stream, job, input) for lesson in formed.lessons]) for stream in streams]
+
+
+def result_of(
+    input: FormationInput,
+    formed: Formed,
+    atoms: Sequence[MemoryAtom],
+    lessons: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]],
+    *,
+    ended: int,
+) -> dict[str, Any]:
+    """Return what a formation's job says of it, once its atoms and lessons are added."""
     added = sum(not atom._state.adding for atom in atoms)
+    learned = {atom.content for _, learned in lessons for atom in learned if not atom._state.adding}
     dropped = formed.dropped + Counter({"known already": len(atoms) - added})
     unreadable = {"unreadable": input.unreadable} if input.unreadable else {}
     return {
         "atoms": added,
         "ended": ended,
+        "lessons": len(learned),
         "streams": len(input.streams),
         "dropped": dict(dropped),
         "first_sequence": input.request.turns[0].index,
@@ -315,7 +382,7 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
         about_kind=MemoryAtom.About.PERSON if about else MemoryAtom.About.SESSION,
         subject=about,
         speaker=other or _speaker(sources),
-        valid_from=candidate.valid_from,
+        valid_from=since_in(draft.text, _said_at(sources)) if draft.kind in LASTING else None,
         confidence=draft.confidence,
         formed_at=_said_at(sources),
         source_session=input.session,
@@ -338,10 +405,10 @@ def _said_at(sources: Sequence[Message]) -> datetime:
 
 
 def end_named(atom: MemoryAtom, candidate: Candidate, input: FormationInput) -> int:
-    """End the facts that the engine says an item ends, where they were said before; return how many."""
+    """End the statements that the engine says an item ends, if they were made before; return how many."""
     if atom._state.adding:  # known already
         return 0
-    named = {input.facts[number] for number in candidate.draft.ends} - {atom.pk}
+    named = {input.known[number] for number in candidate.draft.ends} - {atom.pk}
     facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
     assert atom.job is not None  # it was formed
     cause = Cause(f"job:{atom.job.job_id}")

@@ -1,10 +1,10 @@
-"""Select the existing items that a formation is shown, so that it doesn't repeat them and can end outdated facts.
+"""Select the existing items that a formation may be shown. It is shown those near its turns (`engines/nearest.py`).
 
-Of a person's own streams these are the facts that hold, numbered: what lasts and what is new first. Of every stream it
-is the text and the latest other items.
+Of a person's own streams these are the current statements, numbered: what lasts and what is new first. Of every stream
+it is the text and the latest other items.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -13,9 +13,9 @@ from moments_app.models.atom import WRITTEN, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 
 CURRENT_ITEMS = 20  # of a stream's latest
-CURRENT_FACTS = 40  # of the person's, in all
+CURRENT_STATEMENTS = 200  # of the person's, in all
 CURRENT_CHARS = 6_000
-READ = ("stream_id", "user_id", "is_candidate", "atom_type", "content", "worth", "formed_at")
+READ = ("stream_id", "content", "worth", "formed_at")
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Known:
     """The existing items of streams.
 
     Args:
-        facts: the person's current facts, numbered. A new item names the facts that it ends by number.
+        statements: the person's current ones, numbered. A new item names those that it ends by number.
         current: the text and the items of a stream, by its label.
     """
 
-    facts: Mapping[int, MemoryAtom] = field(default_factory=dict)
+    statements: Mapping[int, MemoryAtom] = field(default_factory=dict)
     current: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -51,16 +51,16 @@ def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
 
 def _known(streams: Mapping[str, MemoryStream], atoms: Mapping[int, Sequence[MemoryAtom]]) -> Known:
     own = [atom for stream in streams.values() if not stream.is_shard for atom in atoms.get(stream.pk, ())]
-    holding = [atom for atom in own if atom.atom_type == MemoryAtom.Type.FACT and not atom.is_candidate]
-    facts = sorted(holding, key=attrgetter("worth", "formed_at", "pk"), reverse=True)[:CURRENT_FACTS]
+    own.sort(key=attrgetter("worth", "formed_at", "pk"), reverse=True)
+    numbered = dict(enumerate(own[:CURRENT_STATEMENTS], start=1))
+    shown = {atom.pk for atom in numbered.values()}
     return Known(
-        dict(enumerate(facts, start=1)),
-        {label: _current(stream, atoms.get(stream.pk, ()), facts) for label, stream in streams.items()},
+        numbered,
+        {label: _current(stream, atoms.get(stream.pk, ()), shown) for label, stream in streams.items()},
     )
 
 
-def _current(stream: MemoryStream, atoms: Iterable[MemoryAtom], facts: Sequence[MemoryAtom]) -> str:
-    numbered = {fact.pk for fact in facts}
+def _current(stream: MemoryStream, atoms: Iterable[MemoryAtom], numbered: Collection[int]) -> str:
     others = [atom.content for atom in atoms if atom.pk not in numbered]
     return current_text(stream, others[:CURRENT_ITEMS])
 
@@ -78,12 +78,11 @@ def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> dict[int, list[
 
 
 def _may_be_shown(active: MemoryAtomQuerySet, streams: Sequence[MemoryStream]) -> Iterable[MemoryAtomQuerySet]:
-    """Yield the queries: one for all streams of sessions, which are short, and one or two for each other stream."""
+    """Yield the queries: one for all streams of sessions, and one or two for each other stream."""
     own = [stream for stream in streams if stream.stream_type == MemoryStream.Type.SESSION]
     if own:
-        yield active.filter(stream__in=own)
+        yield active.filter(stream__in=own).newest_first()[: CURRENT_STATEMENTS * len(own)]
     for stream in (stream for stream in streams if stream not in own):
-        yield active.filter(stream=stream).newest_first()[: CURRENT_FACTS + CURRENT_ITEMS]
+        yield active.filter(stream=stream).newest_first()[: CURRENT_STATEMENTS + CURRENT_ITEMS]
         if not stream.is_shard:
-            facts = active.filter(stream=stream, is_candidate=False).facts()
-            yield facts.order_by("-worth", "-formed_at", "-id")[:CURRENT_FACTS]
+            yield active.filter(stream=stream).order_by("-worth", "-formed_at", "-id")[:CURRENT_STATEMENTS]

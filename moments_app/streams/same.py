@@ -1,9 +1,10 @@
 """What says the same as a fact, and how it reads when that is corrected, ended or withdrawn."""
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 
 from moments_app.engines.statements import statement_of
 from moments_app.engines.statements.first_person import AGE, HOME, RELATIONSHIP, WORK
@@ -13,8 +14,9 @@ from moments_app.turns.words import plain_words
 from sessions_app import lexemes
 
 SAME = 0.7  # of a fact's words that a sentence has that says the same
+LEAST_WORDS = 2  # of one of several sentences of a fact, to know it by some of its words; others are known by all
 _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
-_SENTENCE = re.compile(r"[^.!?。！？\n]+(?:[.!?。！？]+|\n|$)\s*")
+_SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|(?=\n)|$)\s*")
 # A sentence as it stands in a list, behind its mark and its day, or before its day.
 _FRAMED = re.compile(
     r"(?P<mark>(?:- )?(?:\[\d{4}-\d\d-\d\d\] )?).*?(?P<end>(?P<day> \(\d{4}-\d\d-\d\d\))?\s*)", re.DOTALL
@@ -33,12 +35,22 @@ class Rewording:
     Args:
         before: what it says.
         after: what it is to say; blank: nothing.
+        fact: the whole text before, if this is one of its sentences. It names the people whom the sentence is about.
     """
 
     before: str
     after: str
+    fact: str = ""
 
-    @property
+    @cached_property
+    def parts(self) -> "list[Rewording]":
+        """The rewordings of the single sentences that change: other texts may say one of them, or all in a row."""
+        old, new = sentences_of(self.before), sentences_of(self.after)
+        if len(old) < 2:
+            return [self]
+        return [Rewording(*pair, fact=self.before) for pair in _changed(old, new)]
+
+    @cached_property
     def words(self) -> list[tuple[str, str]]:
         """The words that were replaced, and those in their place; none where it is another sentence altogether."""
         old, new = _WORD.findall(self.before), _WORD.findall(self.after)
@@ -60,33 +72,42 @@ class Rewording:
 
     def wrong_in(self, text: str) -> list[tuple[str, str]]:
         """Return the words of a text that are wrong, and those in their place."""
+        return list(dict.fromkeys(pair for part in self.parts for pair in part._wrong_in(text)))
+
+    def _wrong_in(self, text: str) -> list[tuple[str, str]]:
         if self.words:
             return [(old, new) for old, new in self.words if self.of(text) != text and reading(text, old, new) != text]
-        return [(sentence.strip(), self.after) for sentence in _SENTENCE.findall(text) if self.says_same(sentence)]
+        return [(sentence, self.after) for sentence in sentences_of(text) if self.says_same(sentence)]
 
     def names_in(self, text: str) -> list[tuple[str, str]]:
         """Return the names and numbers that are wrong and stand in a text, in whatever sentence."""
-        return [(old, new) for old, new in self.words if _PARTICULAR.match(old) and reading(text, old, new) != text]
+        words = dict.fromkeys(pair for part in self.parts for pair in part.words)
+        return [(old, new) for old, new in words if _PARTICULAR.match(old) and reading(text, old, new) != text]
 
-    def says_same(self, sentence: str) -> bool:
-        """Tell whether a sentence says what the fact says."""
-        if self._differs_in_marks(sentence):
+    def says_same(self, text: str) -> bool:
+        """Return whether a text says what the fact says, or one of the sentences that change."""
+        return any(part._is_said_in(text) for part in self.parts)
+
+    def _is_said_in(self, text: str) -> bool:
+        if self._differs_in_marks(text):
             return False
         # In the languages of the fact, as that of a short sentence is guessed, and a word more changes the guess.
-        languages = lexemes.likely_languages(self.before)
+        languages = lexemes.likely_languages(self.fact or self.before)
         own = lexemes.stems_in(self.before, languages) - _WRITERS
+        if self.fact and len(own) < LEAST_WORDS:
+            return plain_words(self.before) == plain_words(text)
         if not self.after or not self.words:
             own_plain = plain_words(self.before)
-            if own_plain and own_plain in plain_words(sentence):
+            if own_plain and own_plain in plain_words(text):
                 return True
-        is_alike = bool(own) and len(own & lexemes.stems_in(sentence, languages)) >= SAME * len(own)
-        return is_alike and not self._is_of_another(sentence, languages)
+        is_alike = bool(own) and len(own & lexemes.stems_in(text, languages)) >= SAME * len(own)
+        return is_alike and not self._is_of_another(text, languages)
 
     def _is_of_another(self, sentence: str, languages: tuple[str, ...]) -> bool:
         """Tell whether a sentence names somebody else: "Ottokar lives in Oslo" is not "Marla lives in Oslo"."""
         if _STANDS_FOR_SOMEBODY.search(sentence):
             return False
-        told, names = _names(self.before, languages), _names(sentence, languages)
+        told, names = _names(self.fact or self.before, languages), _names(sentence, languages)
         return bool(told - names) and bool(names - told)
 
     def _differs_in_marks(self, sentence: str) -> bool:
@@ -95,7 +116,11 @@ class Rewording:
         return not set(map(bare, own - said)).isdisjoint(map(bare, said - own))
 
     def _sentence(self, sentence: str) -> str:
-        same = self.says_same(sentence)
+        read = (part._reworded(sentence) for part in self.parts)
+        return next((text for text in read if text != sentence), sentence)
+
+    def _reworded(self, sentence: str) -> str:
+        same = self._is_said_in(sentence)
         if not self.words:
             return self._in_place_of(sentence) if same else sentence
         if not (same or self.is_name):
@@ -111,6 +136,22 @@ class Rewording:
         if not framed or not self.after:
             return ""
         return framed["mark"] + (self.after.rstrip(".") if framed["day"] else self.after) + framed["end"]
+
+
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences of a text."""
+    return [sentence.strip() for sentence in _SENTENCE.findall(text)]
+
+
+def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the sentences that are gone, each with what is in its place: a sentence, all that are left, or nothing."""
+    for tag, first, last, start, stop in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        gone, come = old[first:last], list(new[start:stop])
+        for sentence in gone if tag != "equal" else ():
+            taken = come if sentence == gone[-1] else come[:1]
+            come = come[len(taken) :]
+            if sentence not in new:
+                yield sentence, " ".join(taken)
 
 
 def _names(text: str, languages: tuple[str, ...]) -> Set[str]:

@@ -39,13 +39,13 @@ WITH people AS MATERIALIZED (
     SELECT turn.* FROM (SELECT * FROM people ORDER BY place) people
     CROSS JOIN turns_with_words(people.ids, %(words)s::jsonb, %(most_turns)s) turn LIMIT %(most_read)s
 ), said AS MATERIALIZED (
-    SELECT newest.id AS session_id, max(ARRAY[sequence, turn.id]) AS latest
+    SELECT newest.id AS session_id, min(ARRAY[sequence, turn.id]) AS first, count(DISTINCT turn.id) AS number
     FROM turn JOIN unnest(%(sessions)s::bigint[]) WITH ORDINALITY newest (id, place) ON newest.id = turn.session_id
     GROUP BY newest.id, newest.place ORDER BY newest.place LIMIT %(most_sessions)s
 )
-SELECT said.session_id, message.sequence,
+SELECT said.session_id, message.sequence, said.number - 1,
     CASE message.kind WHEN 'archived' THEN %(archived)s ELSE left(message.content, %(excerpt)s) END
-FROM said JOIN sessions_app_message message ON message.id = said.latest[2]
+FROM said JOIN sessions_app_message message ON message.id = said.first[2]
 """
 _VALUES: dict[str, int | str] = {
     "people": PEOPLE,
@@ -61,15 +61,21 @@ _VALUES: dict[str, int | str] = {
 
 @dataclass(frozen=True)
 class Mention:
-    """The newest turn of a session that has the words.
+    """The first turn of a session that has the words. Later ones may only repeat it.
 
     Args:
         sequence: The sequence of the turn.
+        others: The number of other turns of the session that have the words.
         excerpt: An excerpt of its text, or `ARCHIVED`.
     """
 
     sequence: int
+    others: int
     excerpt: str
+
+    @property
+    def name(self) -> str:
+        return f"turn {self.sequence}" + (f" and {self.others:,} more" if self.others else "")
 
 
 def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mention | None]:
@@ -90,14 +96,14 @@ def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mentio
 
 
 def _mentions(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int, Mention]:
-    """Find the newest turn with all words of a text in each of some sessions of these people."""
+    """Find the first turn with all words of a text in each of some sessions of these people."""
     words = sorted(lexemes.whole_words(text), key=lambda word: (-len(word.word), word.word))[:MOST_WORDS]
     if not words:
         return {}
     stems = json.dumps([word.stems for word in words])
     with connection.cursor() as cursor:
         cursor.execute(_SAID_SQL, _VALUES | {"words": stems, "users": list(users), "sessions": list(sessions)})
-        return {pk: Mention(sequence, _excerpt(content, words)) for pk, sequence, content in cursor}
+        return {pk: Mention(sequence, others, _excerpt(content, words)) for pk, sequence, others, content in cursor}
 
 
 def _excerpt(content: str, words: Sequence[lexemes.QueryWord]) -> str:

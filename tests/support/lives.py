@@ -1,6 +1,5 @@
 """A life told over a year: three moves, two jobs, and a child whose name was wrong at first."""
 
-import json
 from datetime import UTC, datetime
 
 from moments_app.models import Job
@@ -49,6 +48,6 @@ def told_a_life(user: UserProfile, model: OpenAIServer | None = None) -> None:
     answers = iter((OSLO, MAYA, BAKER, BERGEN, STAVANGER, TEACHER, MIA))
     for day, text in sorted([*MOVES, *JOBS, *CHILD]):
         if model:
-            facts = [{"text": next(answers), "message_indexes": [0]}]
-            model.queue(behave.content(json.dumps({"streams": [{"stream": "user", "facts": facts}]})))
+            facts = [f"other 0: {next(answers)}"]
+            model.queue(behave.memories({"stream": "user", "statements": facts}))
         say(user, f"on-{day}", day, text)

@@ -241,6 +241,16 @@ def answer_well(handler: Handler, body: dict[str, Any]) -> None:
         handler.complete(answer)
 
 
+def memories(*entries: dict[str, Any]) -> Behaviour:
+    """What the request asks for, with these entries of streams for what is to be remembered."""
+
+    def behave(handler: Handler, body: dict[str, Any]) -> None:
+        right, own = right_answer(body), {"streams": list(entries)}
+        handler.complete(json.dumps(right | {"memories": own} if "memories" in right else own))
+
+    return behave
+
+
 def list_models(handler: Handler, body: dict[str, Any]) -> None:
     """The models there are."""
     handler.send(200, json.dumps({"object": "list", "data": [{"id": "test-model", "object": "model"}]}))
@@ -536,26 +546,21 @@ def digest_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def memories_of(body: dict[str, Any]) -> dict[str, Any]:
-    """For each stream an item of each kind it wants, made of the last turns."""
+    """For each stream a fact of each of the last turns, and for all but a session's a preference."""
     turns = turns_of(body)
     sections = [
         json.loads(line[8:]) for line in body["messages"][1]["content"].splitlines() if line.startswith("Stream: ")
     ]
 
-    def items(section: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-        if not section.get(kind):
-            return []
+    def items(stream: str) -> list[str]:
+        kinds = {"facts": "event"} if stream == "session" else {"observations": "preference", "facts": "event"}
         return [
-            {"text": f"{section['stream']} {kind}: {turn['text'][:80]}", "message_indexes": [turn["index"]]}
+            f"{kind} {turn['index']}: {stream} {name}: {turn['text'][:80]}"
+            for name, kind in kinds.items()
             for turn in turns[-2:]
         ]
 
-    return {
-        "streams": [
-            {"stream": section["stream"]} | {kind: items(section, kind) for kind in ("observations", "facts")}
-            for section in sections
-        ]
-    }
+    return {"streams": [{"stream": one["stream"], "statements": items(one["stream"])} for one in sections]}
 
 
 def consolidated(body: dict[str, Any]) -> dict[str, Any]:
@@ -582,12 +587,8 @@ def summary_of(body: dict[str, Any]) -> dict[str, Any]:
 def moments_of(body: dict[str, Any]) -> dict[str, Any]:
     """A moment of every twenty turns, named and tagged after their commonest words."""
     turns = turns_of(body)
-    times = [turn["time"] for turn in turns if "time" in turn]
     moments = [_moment(turns[start : start + TURNS_PER_MOMENT]) for start in range(0, len(turns), TURNS_PER_MOMENT)]
-    return {
-        "moments": moments,
-        "recent_journey": f"From {times[0]} to {times[-1]}." if times else "",
-    }
+    return {"moments": moments}
 
 
 def _moment(turns: list[dict[str, Any]]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def _(answer: Built) -> list[AnswerPart]:
         AnswerPart(segment.draft.name, _paragraphs(segment.draft.summary, segment.draft.detail), _about(segment))
         for segment in answer.segments
     ]
-    return [*moments, AnswerPart("Recent journey", answer.journey)]
+    return [*moments, AnswerPart("Journey", answer.journey)]
 
 
 @parts.register

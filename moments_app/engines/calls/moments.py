@@ -1,4 +1,4 @@
-"""Building moments: a window of turns becomes episodes, and what they add to the journey."""
+"""Building moments: a window of turns becomes episodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.transcript import Turn, as_data
 
-RECENT_MOMENTS = 8  # the latest of a person's moments, from which the journey is told
+RECENT_MOMENTS = 8  # the latest of a person's moments, from which the journey is derived
 SHOWN_MOMENTS = 2  # of them, that a model is told
 KNOWN_SUMMARY_MAX = 200  # characters of each
 
@@ -30,22 +30,20 @@ class Journey:
     """The person's way up to the turns that an engine is shown, whatever conversation it was in.
 
     Args:
-        text: as it was told last; blank if it never was.
         moments: the latest, newest first.
         count: how many moments there were in all.
         since: when the first of them began; None when there was none.
     """
 
-    text: str = ""
     moments: Sequence[KnownMoment] = ()
     count: int = 0
     since: datetime | None = None
 
-    def then(self, text: str, moments: Sequence[KnownMoment]) -> "Journey":
-        """Return the journey with more moments, told again unless the text is blank."""
+    def then(self, moments: Sequence[KnownMoment]) -> "Journey":
+        """Return the journey with more moments."""
         latest = sorted([*moments, *self.moments], key=lambda moment: moment.ends_at, reverse=True)
         since = min([moment.starts_at for moment in moments] + ([self.since] if self.since else []), default=None)
-        return Journey(text or self.text, latest[:RECENT_MOMENTS], self.count + len(moments), since)
+        return Journey(latest[:RECENT_MOMENTS], self.count + len(moments), since)
 
 
 @dataclass(frozen=True)
@@ -68,16 +66,20 @@ class DraftMoment(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(min_length=1, max_length=200, description="Short kebab-case name of the episode.")
+    name: str = Field(
+        min_length=1, max_length=200, description="Two to five words in kebab-case that tell it from others."
+    )
     summary: str = Field(min_length=1, max_length=2_000, description="Two or three sentences.")
     detail: str = Field(
         default="",
         max_length=6_000,
-        description="At most 300 words: decisions, facts, names, numbers, dates, what stays open.",
+        description="At most 300 words: decisions, names, numbers, dates, who said what, reasons, what stays open.",
     )
-    topic_tags: list[str] = Field(default_factory=list, max_length=20)
-    emotion_tags: list[str] = Field(default_factory=list, max_length=20)
-    present_persons: list[str] = Field(default_factory=list, max_length=50)
+    topic_tags: list[str] = Field(
+        default_factory=list, max_length=20, description="Three to eight short lower-case phrases."
+    )
+    emotion_tags: list[str] = Field(default_factory=list, max_length=20, description="Feelings the person showed.")
+    present_persons: list[str] = Field(default_factory=list, max_length=50, description="Who speaks or is spoken of.")
     starts_at_message_idx: int = Field(ge=0)
     ends_at_message_idx: int = Field(ge=0)
 
@@ -85,13 +87,10 @@ class DraftMoment(BaseModel):
 class MomentAnswer(BaseModel):
     """The accepted moments. There is at least one, because an empty answer counts as a failure."""
 
-    # Older prompts of operators ask for changes of the profile, too.
+    # Older prompts of operators ask for changes of the profile and for the journey, too.
     model_config = ConfigDict(extra="ignore")
 
     moments: list[DraftMoment] = Field(min_length=1, max_length=200)
-    recent_journey: str = Field(
-        default="", max_length=4_000, description="The journey so far with these moments in it, dated."
-    )
 
 
 def _problem(answer: MomentAnswer) -> str:
@@ -104,16 +103,11 @@ SHAPE = Shape("moment-builder", MomentAnswer, _problem)
 
 def judged(request: MomentRequest, answer: MomentAnswer) -> Judged[MomentAnswer]:
     """Return an answer without what the conversation doesn't bear out. A moment is kept as long as it has a summary."""
-    journey = request.journey
-    grounds = Grounds(request.turns, [journey.text, *(moment.summary for moment in journey.moments)])
+    grounds = Grounds(request.turns, [moment.summary for moment in request.journey.moments])
     drafts = [_judged_moment(moment, grounds) for moment in answer.moments]
-    changes = {
-        "moments": drafts,
-        "recent_journey": grounds.kept(answer.recent_journey),
-    }
     bare = sum(not draft.summary for draft in drafts)
     problem = f"in the summaries of {bare} moments nothing is left that the turns say." if bare else ""
-    return grounds.judged(answer.model_copy(update=changes), problem)
+    return grounds.judged(answer.model_copy(update={"moments": drafts}), problem)
 
 
 def _judged_moment(moment: DraftMoment, grounds: Grounds) -> DraftMoment:
@@ -127,15 +121,9 @@ def _judged_moment(moment: DraftMoment, grounds: Grounds) -> DraftMoment:
 
 
 def known_text(request: MomentRequest) -> str:
-    """Return what stands before the window in a request for moments: journey and recent moments."""
-    journey = request.journey
-    since = {"since": f"{journey.since:%Y-%m-%d}"} if journey.since else {}
-    return "\n".join(
-        [
-            f"Journey so far: {as_data({'told': journey.text} | since)}",
-            f"Recent moments, newest first: {as_data([_known(moment) for moment in journey.moments[:SHOWN_MOMENTS]])}",
-        ]
-    )
+    """Return what stands before the window in a request for moments: the moments before it."""
+    known = [_known(moment) for moment in request.journey.moments[:SHOWN_MOMENTS]]
+    return f"Recent moments, newest first: {as_data(known)}"
 
 
 def _known(moment: KnownMoment) -> list[str]:

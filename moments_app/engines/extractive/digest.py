@@ -21,11 +21,11 @@ def digest(request: DigestRequest) -> DigestAnswer:
     lines = [line for line in request.context.split("\n") if line.strip()] + new.split("\n")
     while len(lines) > 1 and sum(len(line.split()) for line in lines) > request.max_words:
         lines.pop(0)
-    lessons = [sentence.text for sentence in window.sentences if _is_lesson(sentence)]
+    lessons = [sentence.text for sentence in window.sentences if is_lesson(sentence)]
     return DigestAnswer(context="\n".join(lines)[:8_000], lessons=list(dict.fromkeys(lessons))[:5])
 
 
-def _is_lesson(sentence: Sentence) -> bool:
+def is_lesson(sentence: Sentence) -> bool:
     """Tell whether a person says how the assistant should work, in words that hold for anybody: lessons are shared."""
     least, most = LESSON_WORDS
     return (

@@ -12,6 +12,7 @@ from moments_app.engines.calls.formation import (
     FormationRequest,
     StreamSection,
 )
+from moments_app.engines.extractive.digest import is_lesson
 from moments_app.engines.extractive.language import content_words, language_of
 from moments_app.engines.extractive.sentences import Sentence, read
 
@@ -21,8 +22,10 @@ PERSON, SESSION = "user", "session"  # labels of the streams that are nobody els
 
 def form_memories(request: FormationRequest) -> FormationAnswer:
     """Choose what each stream takes; results of tools are left out."""
-    kept = [one for one in read(request.turns).sentences if one.turn.role != "tool" and one.can_be_kept]
+    said = read(request.turns).sentences
+    kept = [one for one in said if one.turn.role != "tool" and one.can_be_kept]
     entries = [_entry(section, _fitting(section, kept, request)) for section in request.sections]
+    entries[0].lessons = _drafts([one for one in said if is_lesson(one)], as_quotes=False)
     return FormationAnswer(streams=[entry.model_dump() for entry in entries])
 
 
@@ -53,7 +56,7 @@ def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
     return DraftAtoms(stream=section.label, observations=_drafts(observed), facts=_drafts(stated))
 
 
-def _drafts(chosen: Sequence[Sentence]) -> list[DraftAtom]:
+def _drafts(chosen: Sequence[Sentence], *, as_quotes: bool = True) -> list[DraftAtom]:
     """Return the sentences, each once however often it is said."""
-    first = {one.quote: one for one in reversed(chosen)}
-    return [DraftAtom(text=quote, message_indexes=[one.turn.index]) for quote, one in reversed(first.items())]
+    first = {one.quote if as_quotes else one.text: one for one in reversed(chosen)}
+    return [DraftAtom(text=text, turns=[one.turn.index]) for text, one in reversed(first.items())]

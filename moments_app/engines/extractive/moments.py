@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from moments_app.engines.calls.moments import DraftMoment, MomentAnswer, MomentRequest
 from moments_app.engines.extractive.feelings import feelings
-from moments_app.engines.extractive.journey import journey_text
 from moments_app.engines.extractive.language import ENGLISH
 from moments_app.engines.extractive.persons import persons_in
 from moments_app.engines.extractive.phrases import Counted, counted
@@ -31,7 +30,7 @@ def build_moments(request: MomentRequest) -> MomentAnswer:
         moment = _moment(window, part, names)
         names.add(moment.name)
         moments.append(moment)
-    return MomentAnswer(moments=moments, recent_journey=journey_text(request, moments))
+    return MomentAnswer(moments=moments)
 
 
 def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:

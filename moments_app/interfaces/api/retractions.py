@@ -72,6 +72,13 @@ class RetractionInput(PersonQuery):
         "of `written_by`.",
     )
     reason = TextField(max_length=2_000, help_text="Reason for the retraction.")
+    leave = serializers.ListField(
+        child=TextField(max_length=1_000),
+        max_length=MOST_TURNS,
+        required=False,
+        default=list,
+        help_text="Addresses of answers that are not retracted, although they repeat the turns or items.",
+    )
     preview = BooleanField(default=False, help_text="Change nothing, and return the memory that would be removed.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -95,11 +102,15 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
     entity_ids = serializers.ListField(child=serializers.UUIDField(), allow_null=True)
     turns = serializers.IntegerField(source="result.turns")
     withdrawn = serializers.DictField(source="result.withdrawn", child=serializers.IntegerField())
+    cause_id = serializers.CharField(
+        help_text="The retraction of the turns or items that these turns repeat. Empty if they were named."
+    )
 
     class Meta:
         model = Retraction
         fields = (
             "retraction_id",
+            "cause_id",
             "user_id",
             "stream_id",
             "session_id",
@@ -115,14 +126,23 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
         )
 
 
+class RepeatedAnswer(serializers.Serializer[Any]):
+    """An answer that repeats what would be retracted."""
+
+    ref = serializers.CharField()
+    content = serializers.CharField(source="turn.content")
+    problem = serializers.CharField(help_text="Why the answer can't be retracted. Empty if it would be retracted.")
+
+
 class RetractionPreview(serializers.Serializer[Any]):
     """What a retraction would withdraw, and the estimated cost of rebuilding the rest."""
 
-    turns = serializers.IntegerField()
+    turns = serializers.IntegerField(help_text="Number of turns, with the answers that repeat them.")
     items = serializers.IntegerField(help_text="Number of directly written items.")
     moment_keys = serializers.ListField(child=serializers.CharField())
     withdrawn = serializers.DictField(child=serializers.IntegerField(), help_text="Number of withdrawn rows by kind.")
     engine_calls = serializers.IntegerField()
+    answers = RepeatedAnswer(many=True)
 
 
 @extend_schema_view(
@@ -153,7 +173,9 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
         sequences, reason = self.validated_data["sequences"], self.validated_data["reason"]
         if self.validated_data["preview"]:
             return _previewed(preview(session, sequences))
-        return self.created(retract(session, sequences, reason=reason, requested_by=self.actor), is_new=True)
+        leave = self.validated_data["leave"]
+        made = retract(session, sequences, reason=reason, requested_by=self.actor, leave=leave)
+        return self.created(made, is_new=True)
 
     @action(detail=True, methods=["post"])
     @unlimited()
@@ -173,7 +195,8 @@ def answer_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
     named = Named(**{name: body[name] for name in NAMES_OF_ITEMS if name in body})
     if body["preview"]:
         return _previewed(preview_items(owner, named))
-    retraction = retract_items(owner, named, reason=body["reason"], requested_by=actor)
+    leave = body.get("leave", ())
+    retraction = retract_items(owner, named, reason=body["reason"], requested_by=actor, leave=leave)
     return Response(RetractionAnswer(retraction).data, status.HTTP_201_CREATED)
 
 

@@ -58,7 +58,7 @@ def _turns_retracted(options: dict[str, Any]) -> str:
     sequences = None if options["sequences"] is None else sequences_of(options["sequences"])
     if options["dry_run"]:
         found = preview(session, sequences)
-        told = [_would(f"{found.turns} turns", found), found.lost, *found.moment_keys]
+        told = [_would(f"{found.turns} turns", found), found.lost, *found.moment_keys, *_repeating(found)]
         return "\n".join(filter(None, told))
     made = retract(session, sequences, reason=_reason(options), requested_by="command")
     return f"Retraction {made.retraction_id}: {made.result}"
@@ -72,7 +72,7 @@ def _items_retracted(options: dict[str, Any]) -> str:
     named = Named(atoms, entities, options["written_by"] or "")
     if options["dry_run"]:
         found = preview_items(user, named)
-        return _would(f"{found.items} items", found)
+        return "\n".join([_would(f"{found.items} items", found), *_repeating(found)])
     made = retract_items(user, named, reason=_reason(options), requested_by="command")
     return f"Retraction {made.retraction_id}: {made.result}"
 
@@ -87,6 +87,10 @@ def _reason(options: dict[str, Any]) -> str:
 def _would(what: str, found: Preview | ItemsPreview) -> str:
     withdrawn = ", ".join(f"{count} {kind}" for kind, count in found.withdrawn.items())
     return f"Would retract {what} and withdraw {withdrawn}; about {found.engine_calls} engine calls."
+
+
+def _repeating(found: Preview | ItemsPreview) -> list[str]:
+    return [f"{answer.ref} repeats it. {answer.problem}".strip() for answer in found.answers]
 
 
 def _uuid(text: str) -> uuid.UUID:

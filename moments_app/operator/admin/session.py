@@ -9,6 +9,7 @@ from django.db.models import Func, QuerySet, TextField, Value
 from django.db.models.functions import Coalesce, NullIf
 from django.http import Http404, HttpRequest
 from django.utils.html import format_html
+from django.utils.text import capfirst
 from unfold.contrib.filters.admin import FieldTextFilter
 from unfold.decorators import display
 
@@ -178,7 +179,7 @@ def _beginning() -> Coalesce:
 
 
 def _said_column(request: HttpRequest) -> Callable[[Session], str]:
-    """Make a column of the list: the newest turn with the words that were searched for."""
+    """Make a column of the list: the first turn with the words that were searched for."""
     words = lexemes.whole_words(request.GET[SEARCH_VAR])
 
     @admin.display(description="Matching turn")
@@ -188,9 +189,9 @@ def _said_column(request: HttpRequest) -> Callable[[Session], str]:
             return ""
         url = turn_url(session.pk, found.sequence)
         return format_html(
-            '<span><a class="rem-link" href="{}">Turn {}</a> {}</span>',
+            '<span><a class="rem-link" href="{}">{}</a> {}</span>',
             url,
-            found.sequence,
+            capfirst(found.name),
             marked(found.excerpt, words),
         )
 

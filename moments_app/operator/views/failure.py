@@ -1,4 +1,4 @@
-"""The page of a failure: the incident that it belongs to, its calls and its unfinished jobs; and retrying them."""
+"""The page of a failure: the incidents that it belongs to, its calls and its unfinished jobs; and retrying them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from moments_app.jobs.retry_all import AT_ONCE, retry_all, try_one
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.failure import STRIP_HOURS
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
-from moments_app.reports.incidents import incident_of
+from moments_app.reports.incidents import Incident, incidents_of
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
 from sessions_app.models import Session
@@ -21,6 +21,10 @@ from sessions_app.models import Session
 SHOWN = 20  # jobs, and calls
 SHARED = 5  # people, and versions of prompts, that it hit most
 BAR = 480  # width of the strip, in its own units
+RETRY_WARNING = (
+    f"Up to {AT_ONCE} failed jobs of this incident are queued again, and waiting jobs become due now. If the circuit "
+    "of their engine is open, one job tries the engine."
+)
 # By process, the counters of a session whose difference is what isn't remembered yet.
 NOT_REMEMBERED = {
     "build_moments": ("turns without a moment", "built_message_count"),
@@ -43,6 +47,25 @@ class Hour:
         return 100 - self.height
 
 
+@dataclass(frozen=True)
+class Shown:
+    """An incident on the page of one of its failures."""
+
+    incident: Incident
+    failure: FailureGroup
+
+    @property
+    def others(self) -> list[FailureGroup]:
+        """Its other failures."""
+        return [each for each in self.incident.failures if each != self.failure]
+
+    @property
+    def retry_button(self) -> str:
+        """The label of the button that retries its jobs; blank if it has none."""
+        jobs = self.incident.by_failure.total()
+        return f"Retry {jobs:,} job{pluralize(jobs)}" if jobs else ""
+
+
 def strip_of(hours: Sequence[tuple[datetime, int]]) -> list[Hour]:
     """Return the bars of the hours."""
     most, width = max((count for _, count in hours), default=0) or 1, BAR / STRIP_HOURS
@@ -58,19 +81,17 @@ class FailureForm(FormPage[FailureGroup]):
         failure = self.row
         stalled = self.seen(Job.objects.stalled().filter(failure=failure))
         circuits = list(self.seen(Circuit.objects.open()))
-        incident = incident_of(failure, circuits)
         strip = strip_of(failure.by_hour())
         return {
             "failure": failure,
-            "incident": incident,
-            "others": [each for each in incident.failures if each != failure] if incident else [],
+            "incidents": [Shown(each, failure) for each in incidents_of(failure, circuits)],
             "may_change": self.admin.has_steer_permission(self.request),
             "may_read": self.request.user.has_perms((PREVIEW_CONTEXT, *SEE_MEMORY)),
             "bar": BAR,
             "bar_width": BAR / STRIP_HOURS - 1,
             "strip": strip,
             "hours": [hour for hour in reversed(strip) if hour.count],
-            **_retry(sum(incident.by_failure.values()) if incident else 0),
+            "retry_warning": RETRY_WARNING,
             "jobs": stalled.select_related("user", "session__user", "stream").order_by("-id")[:SHOWN],
             "people": self._people(stalled),
             "not_remembered": self._not_remembered(stalled),
@@ -102,25 +123,22 @@ class FailureForm(FormPage[FailureGroup]):
         return f"{found['turns'] or 0:,} {words} in {found['sessions']:,} sessions" if found["sessions"] else ""
 
 
-def _retry(stalled: int) -> dict[str, Any]:
-    """Say what it means to try all again."""
-    return {
-        "stalled_count": stalled,
-        "retry_warning": f"Up to {AT_ONCE} failed jobs of this incident are queued again, and waiting jobs become due "
-        "now. If the circuit of their engine is open, one job tries the engine.",
-        "retry_button": f"Retry {stalled:,} job{pluralize(stalled)}",
-    }
-
-
 class SteerFailure(RowAction[FailureGroup]):
-    """A change of the incident that a failure belongs to, by operators who may change jobs."""
+    """A change of an incident that a failure belongs to, by operators who may change jobs."""
 
     permission = "steer"
 
-    def together(self, failure: FailureGroup) -> list[FailureGroup]:
-        """Return all failures of the incident."""
-        incident = incident_of(failure)
-        return [failure, *(each for each in incident.failures if each != failure)] if incident else [failure]
+    def change(self, failure: FailureGroup) -> str:
+        key = self.request.POST.get("incident")
+        incident = next((each for each in incidents_of(failure) if each.key == key), None)
+        if incident is None:
+            messages.error(self.request, "This incident is over, so nothing was changed.")
+            return change_url(failure)
+        return self.steer(failure, incident)
+
+    def steer(self, failure: FailureGroup, incident: Incident) -> str:
+        """Change an incident; as `change`."""
+        raise NotImplementedError
 
 
 class TryFailure(SteerFailure):
@@ -128,8 +146,8 @@ class TryFailure(SteerFailure):
 
     route, name = "<int:pk>/try/", "try"
 
-    def change(self, failure: FailureGroup) -> str:
-        job = try_one(self.together(failure))
+    def steer(self, failure: FailureGroup, incident: Incident) -> str:
+        job = try_one(incident.stalled())
         if job is None:
             messages.error(
                 self.request,
@@ -145,9 +163,9 @@ class RetryFailure(SteerFailure):
 
     route, name = "<int:pk>/retry/", "retry"
 
-    def change(self, failure: FailureGroup) -> str:
-        retried = retry_all(self.together(failure), actor=self.actor)
-        self.log(failure, f"Retried: {retried}.", f"{failure}: {retried}.")
+    def steer(self, failure: FailureGroup, incident: Incident) -> str:
+        retried = retry_all(incident.stalled(), incident.circuits, actor=self.actor)
+        self.log(failure, f"Retried: {retried}.", f"{incident.cause}: {retried}.")
         return change_url(failure)
 
 
@@ -156,12 +174,11 @@ class MuteFailure(SteerFailure):
 
     route, name = "<int:pk>/mute/", "mute"
 
-    def change(self, failure: FailureGroup) -> str:
-        for each in self.together(failure):
-            each.mute(self.actor)
-        self.log(
-            failure, "Muted.", f"{failure} is muted. The dashboard shows it after all others until its jobs are done."
-        )
+    def steer(self, failure: FailureGroup, incident: Incident) -> str:
+        for each in incident.failures:
+            each.mute(incident.key, actor=self.actor)
+        told = f"Muted: {incident.cause}. The dashboard shows it after all others until its jobs are done."
+        self.log(failure, f"Muted: {incident.cause}.", told)
         return change_url(failure)
 
 
@@ -170,8 +187,8 @@ class UnmuteFailure(SteerFailure):
 
     route, name = "<int:pk>/unmute/", "unmute"
 
-    def change(self, failure: FailureGroup) -> str:
-        for each in self.together(failure):
-            each.unmute()
-        self.log(failure, "Unmuted.", f"{failure} is no longer muted.")
+    def steer(self, failure: FailureGroup, incident: Incident) -> str:
+        for each in incident.failures:
+            each.unmute(incident.key)
+        self.log(failure, f"Unmuted: {incident.cause}.", f"No longer muted: {incident.cause}.")
         return change_url(failure)

@@ -93,7 +93,7 @@ def _session(request: HttpRequest, session: Session, words: Sequence[lexemes.Que
     if mention is None:
         return Hit(change_url(session), name, marked(getattr(session, "began", ""), words, EXCERPT), session)
     url = turn_url(session.pk, mention.sequence)
-    return Hit(url, f"{name}, turn {mention.sequence}", marked(mention.excerpt, words, EXCERPT), session)
+    return Hit(url, f"{name}, {mention.name}", marked(mention.excerpt, words, EXCERPT), session)
 
 
 def _moment(request: HttpRequest, moment: Moment, words: Sequence[lexemes.QueryWord]) -> Hit:

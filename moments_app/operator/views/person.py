@@ -49,6 +49,7 @@ KEPT: dict[str, type[Model]] = {
 COUNTED = 100
 READINGS_SHOWN = 10
 FACTS_SHOWN = 20
+BEHAVIOR = (MemoryAtom.Kind.INSTRUCTION, MemoryAtom.Kind.LESSON)
 ENTITIES_SHOWN = 60
 
 
@@ -105,14 +106,23 @@ class Who(FirstTab[UserProfile], PersonPage):
         if not self._sees(MemoryAtom):
             return {"sees_facts": False}
         facts = MemoryAtom.objects.statements_of(self.row).defer("search_vector")
-        ended = facts.filter(ended_at__isnull=False).select_related("replaced_by")
+        ended = facts.filter(ended_at__isnull=False).select_related("replaced_by").order_by("-ended_at", "-id")
         if time:
             facts, ended = facts.as_of(time), ended.filter(ended_at__lte=time)
         else:
             facts = facts.holding()
-        holds, more = first_of(facts.newest_first(), FACTS_SHOWN)
-        held, more_held = first_of(ended.order_by("-ended_at", "-id"), FACTS_SHOWN)
-        return {"sees_facts": True, "holds": holds, "more": more, "held": held, "more_held": more_held}
+        facts = facts.newest_first()
+        holds, more = _each_once(facts.exclude(kind__in=BEHAVIOR))
+        behavior, more_behavior = _each_once(facts.filter(kind__in=BEHAVIOR))
+        held, more_held = _each_once(ended)
+        return {
+            "sees_facts": True,
+            "holds": holds,
+            "behavior": behavior,
+            "held": held,
+            "more": more or more_behavior,
+            "more_held": more_held,
+        }
 
     def _now(self) -> dict[str, Any]:
         """Return what the platform stores about the person, and which operators read it."""
@@ -196,6 +206,15 @@ def head_of(admin: Any, request: HttpRequest, person: UserProfile, tab: str, as_
     if may_see(request, Moment):
         tabs.insert(2, {"title": "Moments", "url": page_url(Moment, "chain", person.pk) + as_of.query})
     return {"profile": person, "tabs": tabs, "as_of": as_of, "may_search": request.user.has_perms(SEE_MEMORY)}
+
+
+def _each_once(facts: QuerySet[MemoryAtom]) -> tuple[list[MemoryAtom], bool]:
+    """Read the first facts, each text once though several streams have it, and whether there are more."""
+    read = list(facts[: 2 * FACTS_SHOWN + 1])
+    once: dict[str, MemoryAtom] = {}
+    for fact in read:
+        once.setdefault(fact.content_hash, fact)
+    return list(once.values())[:FACTS_SHOWN], len(once) > FACTS_SHOWN or len(read) > 2 * FACTS_SHOWN
 
 
 def _links(person: UserProfile, entities: Iterable[Entity]) -> list[EntityLink]:

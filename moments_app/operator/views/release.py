@@ -55,6 +55,12 @@ def waiting(request: HttpRequest) -> str:
     return f"{COUNTED:,}+" if number > COUNTED else str(number or "")
 
 
+def pending_page(request: HttpRequest) -> str:
+    """Return the address of the pending decisions, if there are any and the operator may see them."""
+    is_shown = request.user.has_perm(SEE_ITEMS) and bool(waiting(request))
+    return page_url(Release, Candidates.name) if is_shown else ""
+
+
 def _waiting_key() -> str:
     return WAITING + scope_key()
 

@@ -1,6 +1,6 @@
 """The page of a retraction, undoing one, and the pages of a session, an item and an entity on which one is made."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from moments_app.operator.pager import first_of
 from moments_app.operator.rights import RETRACT_DIRECTLY, SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.derived import Derived, InStreams
+from moments_app.provenance.repeated import Answer
 from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
 from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
@@ -70,6 +71,11 @@ def _form_of(request: HttpRequest) -> TurnsForm:
     return TurnsForm({"sequences": ",".join(map(str, ticked))}) if ticked else TurnsForm()
 
 
+def _left(request: HttpRequest, answers: Iterable[Answer]) -> set[str]:
+    """Return the addresses of the answers that the operator has unticked."""
+    return {answer.ref for answer in answers} - {*request.POST.getlist("answer")} if request.method == "POST" else set()
+
+
 @dataclass(frozen=True)
 class Row:
     """A row that would be withdrawn, and its page."""
@@ -103,28 +109,29 @@ def _previewed(form: TurnsForm, session: Session) -> dict[str, Any]:
     return {"preview": found, "groups": _groups(found.derived)}
 
 
-def _groups(found: Derived) -> list[Group]:
-    """Group the rows by kind, in the order in which one is made of another."""
+def _groups(parts: Sequence[Derived]) -> list[Group]:
+    """Group the rows of some sessions by kind, in the order in which one is made of another."""
     groups = [
-        _group("Moments", found.moments, _moment_row),
-        _group("Summaries", found.summaries, _summary_row),
-        *_groups_in_streams(found),
-        _group("Boundaries in the transcript", found.events, _event_row),
-        _group("Rewritten, because they mention one of the moments", found.mentions, _mention_row),
-        _group("Journeys that may include one of the moments", found.journeys, _moment_row),
-        *(_group(one.title, found.of_extras[one.name], _row) for one in withdrawals()),
+        _group("Moments", (found.moments for found in parts), _moment_row),
+        _group("Summaries", (found.summaries for found in parts), _summary_row),
+        *_groups_in_streams(parts),
+        _group("Boundaries in the transcript", (found.events for found in parts), _event_row),
+        _group("Rewritten, because they mention one of the moments", (found.mentions for found in parts), _mention_row),
+        _group("Journeys that may include one of the moments", (found.journeys for found in parts), _moment_row),
+        *(_group(one.title, (found.of_extras[one.name] for found in parts), _row) for one in withdrawals()),
     ]
     return [group for group in groups if group.count]
 
 
-def _groups_in_streams(found: InStreams) -> list[Group]:
+def _groups_in_streams(parts: Sequence[InStreams]) -> list[Group]:
     return [
-        _group("Facts and observations", found.atoms, _row),
-        _group("Stream text versions", found.versions, _version_row),
+        _group("Facts and observations", (found.atoms for found in parts), _row),
+        _group("Stream text versions", (found.versions for found in parts), _version_row),
     ]
 
 
-def _group(title: str, rows: Sequence[Any], row: Callable[[Any], Row]) -> Group:
+def _group(title: str, parts: Iterable[Sequence[Any]], row: Callable[[Any], Row]) -> Group:
+    rows = list({one.pk: one for rows in parts for one in rows}.values())
     return Group(title, len(rows), [row(one) for one in rows[:ROWS_SHOWN]])
 
 
@@ -191,16 +198,18 @@ class RetractTurns(SessionPage):
 
     def context(self) -> dict[str, Any]:
         form = _form_of(self.request)
-        return super().context() | {"form": form} | _previewed(form, self.row)
+        shown = _previewed(form, self.row)
+        answers = shown["preview"].answers if shown.get("preview") else ()
+        return super().context() | {"form": form, "left": _left(self.request, answers)} | shown
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = ReasonForm(request.POST)
-        if not form.is_valid() or "preview" not in _previewed(form, self.row):
+        found = _previewed(form, self.row).get("preview")
+        if not form.is_valid() or found is None:
             return self.page()
-        made = retract(self.row, **form.cleaned_data, requested_by=self.actor)
-        message = (
-            f"{made.result['turns']} turns are retracted. Items that also come from other turns are being rebuilt."
-        )
+        made = retract(self.row, **form.cleaned_data, requested_by=self.actor, leave=_left(request, found.answers))
+        turns = made.result["turns"] + sum(each.result["turns"] for each in made.consequences())
+        message = f"{turns} turns are retracted. Items that also come from other turns are being rebuilt."
         self.log(self.row, f"Retraction {made}.", message)
         return HttpResponseRedirect(change_url(made))
 
@@ -213,8 +222,10 @@ class ItemsForm(forms.Form):
 
 
 def _groups_of_items(found: ItemsPreview) -> list[Group]:
-    groups = [*_groups_in_streams(found.derived), _group("Tasks, goals and problems", found.entities, _row)]
-    return [group for group in groups if group.count]
+    entities = _group("Tasks, goals and problems", [found.entities], _row)
+    own = _groups_in_streams([found.derived, *found.of_answers])
+    others = [group for group in _groups(found.of_answers) if group.title not in {each.title for each in own}]
+    return [group for group in (*own, entities, *others) if group.count]
 
 
 class RetractDirect(RowPage[Direct]):
@@ -232,15 +243,17 @@ class RetractDirect(RowPage[Direct]):
             found = preview_items(self.owner(), self._named())
         except CannotRetract as error:
             return shown | {"problem": str(error)}
-        return shown | {"preview": found, "groups": _groups_of_items(found)}
+        left = _left(self.request, found.answers)
+        return shown | {"preview": found, "groups": _groups_of_items(found), "left": left}
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = ItemsForm(request.POST)
         if not form.is_valid():
             return self.page()
         try:
-            reason = form.cleaned_data["reason"]
-            made = retract_items(self.owner(), self._named(), reason=reason, requested_by=self.actor)
+            reason, owner, named = form.cleaned_data["reason"], self.owner(), self._named()
+            leave = _left(request, preview_items(owner, named).answers)
+            made = retract_items(owner, named, reason=reason, requested_by=self.actor, leave=leave)
         except CannotRetract:
             return self.page()
         messages.success(

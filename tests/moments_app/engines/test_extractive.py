@@ -1,6 +1,5 @@
 """The engine without a model."""
 
-import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.calls.formation import FormationRequest, StreamSection
-from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest
+from moments_app.engines.calls.moments import Journey, MomentAnswer, MomentRequest
 from moments_app.engines.calls.summary import SummaryRequest
 from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.extractive.language import language_of, sentences, stem, words
@@ -53,8 +52,8 @@ def talk(*parts: Sequence[tuple[str, str]], pause: timedelta = timedelta(days=1)
     return turns
 
 
-def built(turns: Sequence[Turn], journey: Journey | None = None) -> MomentAnswer:
-    return ExtractiveEngine().build_moments(MomentRequest(turns, journey or Journey(), ""))
+def built(turns: Sequence[Turn]) -> MomentAnswer:
+    return ExtractiveEngine().build_moments(MomentRequest(turns, Journey(), ""))
 
 
 def ranges(answer: MomentAnswer) -> list[tuple[int, int]]:
@@ -158,43 +157,6 @@ def test_what_the_assistant_says_is_not_the_persons() -> None:
     )
     kept = [item["text"] for item in entry["facts"] + entry["observations"]]
     assert kept and not any("large model" in text for text in kept)
-
-
-def test_the_journey_is_dated() -> None:
-    assert built(talk(KILN, ITALIAN)).recent_journey.startswith("2026-03-02 to 2026-03-03, 2 moments: 2026-03-02 ")
-
-
-def test_the_journey_leads_on_from_the_moments_before() -> None:
-    days = [MONDAY - timedelta(days=day) for day in (3, 60)]
-    before = [KnownMoment(f"trip-{day:%m}", f"On the way in {day:%B}. {'And on. ' * 30}", day, day) for day in days]
-    told = built(
-        talk(KILN, ITALIAN), journey=Journey("Told last.", before, count=37, since=datetime(2024, 1, 2, tzinfo=UTC))
-    )
-    journey = told.recent_journey
-    assert journey.startswith("2024-01-02 to 2026-03-03, 39 moments: 2026-01-01 trip 01: On the way in January.")
-    assert re.findall(r"\d{4}-\d\d-\d\d(?= \D)", journey)[1:] == [
-        "2026-01-01",
-        "2026-02-27",
-        "2026-03-02",
-        "2026-03-03",
-    ]
-
-
-def test_a_title_ends_no_line_of_the_journey() -> None:
-    before = [KnownMoment("vet", "Rufus saw Dr. Lund in Oslo. He rests.", MONDAY, MONDAY)]
-    assert "vet: Rufus saw Dr. Lund in Oslo. 2026" in built(talk(KILN), journey=Journey("", before)).recent_journey
-
-
-def test_the_oldest_drop_out_of_a_long_journey() -> None:
-    before = [
-        KnownMoment(f"day-{number}", "Words. " * 90, MONDAY - timedelta(days=number), MONDAY - timedelta(days=number))
-        for number in range(1, 30)
-    ]
-    journey = built(talk(KILN), journey=Journey("", before, count=29, since=before[-1].starts_at)).recent_journey
-    assert len(journey) < 1_000 and "30 moments: " in journey
-    assert "day 29" not in journey and journey.index("day 2:") < journey.index("day 1:") < journey.index(
-        "2026-03-02 ", 30
-    )
 
 
 def test_it_is_deterministic() -> None:

@@ -16,7 +16,13 @@ from drill.provider import turns_of
 from moments_app.engines import endpoint, model
 from moments_app.engines.calls import moments
 from moments_app.engines.calls.formation import FormationRequest, StreamSection, known_text
-from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest
+from moments_app.engines.calls.moments import (
+    KNOWN_SUMMARY_MAX,
+    Journey,
+    KnownMoment,
+    MomentAnswer,
+    MomentRequest,
+)
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.questions import question_of
@@ -57,10 +63,21 @@ def changed(**fields: Any) -> behave.Behaviour:
     return lambda handler, body: handler.complete(json.dumps(behave.moments_of(body) | fields))
 
 
-def journey(name: str, told: str = "Told before.") -> Journey:
+def of_a_moment(**fields: Any) -> behave.Behaviour:
+    """The right answer, but for these fields of its first moment."""
+
+    def behaviour(handler: behave.Handler, body: dict[str, Any]) -> None:
+        answer = behave.moments_of(body)
+        answer["moments"][0] |= fields
+        handler.complete(json.dumps(answer))
+
+    return behaviour
+
+
+def journey(name: str, summary: str = "Told before.") -> Journey:
     """One moment before the window."""
     at = datetime(2026, 2, 27, 8, 0, tzinfo=UTC)
-    return Journey(told, [KnownMoment(name, told, at, at)], count=1, since=at)
+    return Journey([KnownMoment(name, summary, at, at)], count=1, since=at)
 
 
 def request(count: int = 30, text: str = MARK) -> MomentRequest:
@@ -143,8 +160,8 @@ BAD_ANSWERS = [
     (behave.content('{"moments": []}'), "invalid_answer"),
     (behave.content(f'{{"{MARK}": 1}}'), "invalid_answer"),
     (behave.content("I have nothing to say."), "invalid_answer"),
-    (changed(recent_journey="a NUL \0"), "invalid_answer"),
-    (changed(recent_journey="half a pair \ud800"), "invalid_answer"),
+    (of_a_moment(detail="a NUL \0"), "invalid_answer"),
+    (of_a_moment(detail="half a pair \ud800"), "invalid_answer"),
     (
         changed(moments=[{"name": " ", "summary": "s", "starts_at_message_idx": 0, "ends_at_message_idx": 1}]),
         "invalid_answer",
@@ -364,8 +381,8 @@ def test_an_answer_longer_than_the_conversation_is_refused(engine: ModelEngine, 
 
 
 def test_length_is_that_of_the_texts_not_of_how_json_spells_them(engine: ModelEngine, server: OpenAIServer) -> None:
-    server.always(changed(recent_journey="ж" * 3_000))  # 18,000 characters as \\u0436
-    assert engine.build_moments(request()).recent_journey == "ж" * 3_000
+    server.always(of_a_moment(detail="ж" * 3_000))  # 18,000 characters as \\u0436
+    assert engine.build_moments(request()).moments[0].detail == "ж" * 3_000
 
 
 @pytest.mark.parametrize(("known", "asked"), [(("json_object",), "json_object"), ((), None)])
@@ -487,13 +504,13 @@ def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: s
     turns = [Turn(0, "user", "before", at), Turn(1, "tool", content, at, tool), Turn(2, "user", "after", at)]
     asked = MomentRequest(turns, journey(name, summary), "P")
     prompt = question_of(asked).text
-    assert len(prompt.splitlines()) == 3 + 1 + 3 + 1
+    assert len(prompt.splitlines()) == 2 + 1 + 3 + 1
     shown = [behave.as_turn(line) or {} for line in lines_of_transcript(prompt)]
     seen = without_unseen(content)
     assert [(turn["index"], turn["text"]) for turn in shown] == [(0, "before"), (1, seen), (2, "after")]
     assert shown[1].get("tool", "") == without_unseen(tool)
-    told = json.loads(prompt.splitlines()[0].removeprefix("Journey so far: "))
-    assert told["told"] == without_unseen(summary)
+    [[_name, _day, told]] = json.loads(prompt.splitlines()[0].removeprefix("Recent moments, newest first: "))
+    assert told == without_unseen(summary[:KNOWN_SUMMARY_MAX])
 
 
 def test_only_of_a_shard_a_model_is_told_that_many_people_share_it() -> None:

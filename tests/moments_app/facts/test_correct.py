@@ -1,6 +1,5 @@
 """A fact corrected, ended or withdrawn once: all that says the same goes with it, and comes back with it."""
 
-import json
 from threading import Event, Thread
 from typing import Any
 
@@ -19,7 +18,7 @@ from tests.support.jobs import build
 from tests.support.lives import MAYA, OSLO, say, told_a_life
 from tests.support.openai_server import OpenAIServer
 from tests.support.retention import cover
-from tests.support.streams import fold_while, form, note, written
+from tests.support.streams import fold_while, form, note, shard, written
 from tests.support.transcript import arrived_when_said
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -143,8 +142,8 @@ def test_what_is_corrected_while_its_turns_are_formed_is_not_made_of_them(
     def meanwhile(handler: Any, body: dict[str, Any]) -> None:
         other.start()
         is_corrected.wait()
-        facts = [{"text": MAYA, "message_indexes": [0]}]
-        behave.content(json.dumps({"streams": [{"stream": "user", "facts": facts}]}))(handler, body)
+        facts = [f"other 0: {MAYA}"]
+        behave.memories({"stream": "user", "statements": facts})(handler, body)
 
     other = Thread(target=correct_slowly)
     model.queue(meanwhile)
@@ -282,6 +281,96 @@ def test_a_patch_that_says_nothing_or_two_things_is_refused(ada: UserProfile, se
 def test_a_line_that_is_put_in_other_words_keeps_its_mark_and_its_day(line: str, corrected: str) -> None:
     assert Rewording("Ada has a dog.", "Ada has a dog and a cat in Turin.").of(line) == corrected
     assert Rewording("Ada has a dog.", "").of("- Ada has a dog (2026-03-02)") == ""
+
+
+SENTENCES = [
+    "Marla lives in Oslo.",
+    "She moved there on 3 May 2021.",
+    "She works as a nurse at the harbor.",
+    "It is great.",
+]
+CORRECTED = [
+    "Marla lives in Bergen.",
+    "She moved there on 3 June 2021.",
+    "She works as a teacher at the harbor.",
+    "It is loud.",
+]
+
+
+def twins(user: UserProfile, text: str) -> MemoryAtom:
+    """A fact in the person's stream, and the same learned from the same turn for the session and for a shard."""
+    say(user, "s1", "2025-01-10", text)
+    session = Session.objects.get(user=user, session_id="s1")
+    turn = session.messages.turns().get(sequence=0)
+    MemoryAtom.objects.filter(user=user).delete()
+    sources = {"source_session": session, "source_message_ids": [turn.pk]}
+    of_shard = {"is_candidate": True, "source_user": user, "user_id": user.pk}
+    note(MemoryStream.objects.get(user=user, stream_type="session"), text, "fact", **sources)
+    shard("guests").atoms.create(atom_type="fact", content=text, **sources, **of_shard)
+    return note(MemoryStream.objects.get(user=user, stream_type="user"), text, "fact", **sources)
+
+
+@pytest.mark.parametrize(("count", "place"), [(1, 0), (2, 0), (3, 1), (4, 2), (4, 3)])
+def test_a_correction_of_several_sentences_leaves_no_twin(
+    ada: UserProfile, service: Api, count: int, place: int
+) -> None:
+    before = " ".join(SENTENCES[:count])
+    after = " ".join([*SENTENCES[:place], CORRECTED[place], *SENTENCES[place + 1 : count]])
+    fact = twins(ada, before)
+    answer = service.patch(f"facts/{fact.atom_id}", user_id="ada", content=after)
+    assert answer.status_code == 200
+    assert list(MemoryAtom.objects.holding().values_list("content", flat=True)) == [after] * 3
+    assert [atom.user for atom in MemoryAtom.objects.holding().candidates()] == [ada]
+    service.post(f"corrections/{answer.json()['correction_id']}/undo", user_id="ada")
+    assert list(MemoryAtom.objects.holding().values_list("content", flat=True)) == [before] * 3
+
+
+def test_a_fact_that_was_written_directly_is_corrected_where_a_turn_said_it(ada: UserProfile, service: Api) -> None:
+    said = "Marla lives in a village near Elverum."
+    say(ada, "s1", "2025-01-10", said)
+    assert MemoryAtom.objects.holding().filter(content__contains="Elverum").exists()
+    fact = note(MemoryStream.objects.get(user=ada, stream_type="user"), said, "fact")
+    service.patch(f"facts/{fact.atom_id}", user_id="ada", content=said.replace("Elverum", "Hamar"))
+    assert not MemoryAtom.objects.holding().filter(content__contains="Elverum").exists()
+
+
+@pytest.mark.parametrize("state", ["ended", "withdrawn"])
+def test_a_fact_of_several_sentences_that_ended_leaves_no_twin(ada: UserProfile, service: Api, state: str) -> None:
+    fact = twins(ada, " ".join(SENTENCES))
+    if state == "ended":
+        service.patch(f"facts/{fact.atom_id}", user_id="ada", state="ended")
+    else:
+        service.delete(f"facts/{fact.atom_id}", user_id="ada")
+    assert not MemoryAtom.objects.holding().exists()
+
+
+def test_a_sentence_of_several_is_corrected_wherever_it_stands() -> None:
+    rewording = Rewording(" ".join(SENTENCES), " ".join([*SENTENCES[:1], CORRECTED[1], *SENTENCES[2:]]))
+    assert rewording.of("She moved there on 3 May 2021, with a dog.") == "She moved there on 3 June 2021, with a dog."
+    assert (
+        rewording.of("Marla is kind. She moved there on 3 May 2021.")
+        == "Marla is kind. She moved there on 3 June 2021."
+    )
+    for other in (*SENTENCES[:1], *SENTENCES[2:], "Bo moved there on 3 May 2021.", "The trip is great."):
+        assert rewording.of(other) == other
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text", "read"),
+    [
+        ("She is here. She has a red car.", "She is here.", "- She has a red car. She sails.", "She sails."),
+        ("She is here.", "She is here. She sails.", "She is here.", "She is here. She sails."),
+        (
+            "Rex is 3.5 years old. It barks.",
+            "Rex is 4.5 years old. It barks.",
+            "Rex is 3.5 years old!",
+            "Rex is 4.5 years old!",
+        ),
+        ("One of them sails. Two sing well.", "Two sing well. One of them sails.", "Two sing well.", "Two sing well."),
+    ],
+)
+def test_sentences_that_go_come_or_move(before: str, after: str, text: str, read: str) -> None:
+    assert Rewording(before, after).of(text) == read
 
 
 def test_row_9_nobody_corrects_what_is_known_of_another(ada: UserProfile, bo: UserProfile, service: Api) -> None:

@@ -88,12 +88,12 @@ def test_an_export_brings_ended_facts_with_what_replaced_them(ada: UserProfile, 
     assert timeline(UserProfile.objects.get())[-2:] == [("Stavanger", "ended", "2026-01-10"), ("Tromsø", "active", "")]
 
 
-def answers(*facts: dict[str, Any]) -> behave.Behaviour:
-    return behave.content(json.dumps({"streams": [{"stream": "user", "facts": list(facts)}]}))
+def answers(*facts: str) -> behave.Behaviour:
+    return behave.memories({"stream": "user", "statements": list(facts)})
 
 
-def item(text: str, **more: Any) -> dict[str, Any]:
-    return {"text": text, "message_indexes": list(range(100))} | more
+def item(text: str, ends: str = "") -> str:
+    return f"event 0-99 {ends}".strip() + f": {text}"
 
 
 @pytest.mark.slow
@@ -102,15 +102,15 @@ def test_a_model_ends_by_number_what_it_was_shown_at_no_further_call(
 ) -> None:
     model_server.queue(answers(item("Ada plays the cello."), item("Ada has a boat.")))
     say(ada, "s1", "2025-01-10", "Ada plays the cello. Ada has a boat.")
-    model_server.queue(answers(item("Ada sold the boat.", ends=[1], valid_from="2025-02")))
+    model_server.queue(answers(item("Ada sold the boat in February 2025.", "ends 1")))
     job = say(ada, "s2", "2025-02-10", "Ada sold the boat.")
     asked = model_server.requests[-1]["messages"][1]["content"]
     section = next(
         json.loads(line[8:]) for line in asked.splitlines() if line.startswith("Stream: ") and '"user"' in line
     )
-    assert section["facts_now"] == {"1": "Ada has a boat. (2025-01-10)", "2": "Ada plays the cello. (2025-01-10)"}
+    assert section["known"] == {"1": "Ada has a boat. (2025-01-10)", "2": "Ada plays the cello. (2025-01-10)"}
     boat = MemoryAtom.objects.get(content="Ada has a boat.")
-    sold = MemoryAtom.objects.get(content="Ada sold the boat.")
+    sold = MemoryAtom.objects.get(content="Ada sold the boat in February 2025.")
     assert (boat.state, boat.replaced_by, f"{boat.valid_until:%Y-%m-%d}") == ("ended", sold, "2025-02-01")
     assert (job.result["ended"], len(model_server.requests)) == (1, 2)
     made = retract(Session.objects.get(session_id="s2"), None, reason="planted", requested_by="test")
@@ -126,9 +126,9 @@ def test_a_number_that_is_not_listed_is_a_bad_item_and_an_unsure_ending_a_questi
     say(ada, "s1", "2025-01-10", "Ada has a boat.")
     model_server.queue(
         answers(
-            item("Ada sold the boat.", ends=[7]),
-            item("Ada may have sold the boat.", ends=[1], confidence=0.4),
-            item("Ada sold the boat today.", valid_from="some day"),
+            item("Ada sold the boat.", "ends 7"),
+            item("Ada may have sold the boat.", "maybe ends 1"),
+            item("Ada sold the boat today."),
         )
     )
     job = say(ada, "s2", "2025-02-10", "Ada may have sold the boat today.")
@@ -141,13 +141,11 @@ def test_a_number_that_is_not_listed_is_a_bad_item_and_an_unsure_ending_a_questi
 @pytest.mark.slow
 def test_small_talk_pushes_nothing_out(ada: UserProfile, model_server: OpenAIServer) -> None:
     lasting = ["Ada is allergic to nuts.", "Ada's dog is called Rex."]
-    model_server.queue(behave.content(json.dumps({"streams": [{"stream": "session", "facts": [*map(item, lasting)]}]})))
+    model_server.queue(behave.memories({"stream": "session", "statements": [*map(item, lasting)]}))
     say(ada, "s1", "2025-01-10", " ".join(lasting))
     for day in range(11, 17):
         talk = [f"Ada saw rain on day {day}.", f"Ada had soup on day {day}."]
-        model_server.queue(
-            behave.content(json.dumps({"streams": [{"stream": "session", "facts": [*map(item, talk)]}]}))
-        )
+        model_server.queue(behave.memories({"stream": "session", "statements": [*map(item, talk)]}))
         say(ada, "s1", f"2025-01-{day}", " ".join(talk))
     kept = set(MemoryAtom.objects.active().values_list("content", flat=True))
     assert len(kept) == 14 and kept >= {*lasting, *talk}

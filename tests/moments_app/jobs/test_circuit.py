@@ -387,6 +387,29 @@ class TestIsolation:
         for name in ("ada", "bo"):
             assert ran(asked(name, session_id="s2")).is_held
 
+    def test_row_50_an_outage_isolates_nobody(self, model_server: OpenAIServer) -> None:
+        opened(model_server, "cy")
+        ran(send_probe())
+        model_server.always(behave.answer_well)
+        assert ran(send_probe()).status == "completed"
+        assert not circuit().is_open and circuit().isolated == []
+        model_server.always(behave.error(500))
+        for job in builds().due()[:2]:
+            ran(job)
+        assert circuit().is_open, "their failures open it again"
+
+    def test_row_50_nor_does_one_in_which_calls_about_one_person_were_made(
+        self, model_server: OpenAIServer, settings: Settings
+    ) -> None:
+        settings.EMBEDDING = EmbeddingSettings(base_url=f"{model_server.base_url}/", model="embedder", dimensions=64)
+        ada, bo = opened(model_server)
+        record = CallRecord("embedding", "openai:embedder", 1, error_kind="server_error", error="No.")
+        Circuit.objects.note(record, "embedding", job=ada)
+        assert Circuit.objects.get(work="embedding").is_away
+        answer = CallRecord("embedding", "openai:embedder", 1)
+        Circuit.objects.note(answer, "embedding", job=bo)
+        assert Circuit.objects.get(work="embedding").isolated == []
+
     @pytest.mark.slow
     def test_row_50_they_are_no_probe_while_anybody_else_waits(self, model_server: OpenAIServer, bad: Job) -> None:
         model_server.always(behave.error(503))

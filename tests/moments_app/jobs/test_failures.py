@@ -86,23 +86,22 @@ def test_an_archive_that_is_damaged_is_no_bug(ada: UserProfile, monkeypatch: pyt
 def test_retrying_all_of_one_makes_its_jobs_due_and_it_is_over(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     jobs = failed("ada", "bo")
-    failure = FailureGroup.objects.get()
     model_server.always(behave.answer_well)
-    assert str(retry_all([failure], actor="operator:eve")) == "2 jobs due now"
+    assert str(retry_all(Job.objects.all(), actor="operator:eve")) == "2 jobs due now"
     assert FailureGroup.objects.with_stalled().get().stalled == 2, "it is over when its work is done"
     assert [run_job(job.job_id).status for job in jobs] == ["completed"] * 2  # type: ignore[union-attr]
     assert not FailureGroup.objects.with_stalled().get().stalled
-    assert str(retry_all([failure], actor="operator:eve")) == "0 jobs due now"
+    assert str(retry_all(Job.objects.all(), actor="operator:eve")) == "0 jobs due now"
 
 
 @pytest.mark.slow
 def test_one_job_tests_whether_the_cause_is_gone(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     failed("ada", "bo")
-    job = try_one([FailureGroup.objects.get()])
+    job = try_one(Job.objects.all())
     assert job is not None and run_job(job.job_id).status == "failed"  # type: ignore[union-attr]
     model_server.always(behave.answer_well)
-    job = try_one([FailureGroup.objects.get()])
+    job = try_one(Job.objects.all())
     assert job is not None and run_job(job.job_id).status == "completed"  # type: ignore[union-attr]
     assert FailureGroup.objects.with_stalled().get().stalled == 1
 
@@ -111,7 +110,7 @@ def test_a_job_whose_work_another_has_taken_up_is_not_needed(model_server: OpenA
     model_server.always(behave.content("no"))
     [job] = failed("ada")
     Job.objects.request("build_moments", job.session, requested_by="test", force=True)
-    retried = retry_all([FailureGroup.objects.get()], actor="operator:eve")
+    retried = retry_all(Job.objects.all(), actor="operator:eve")
     assert (retried.jobs, retried.not_needed, retried.left) == (0, 1, 0)
 
 
@@ -121,7 +120,7 @@ def test_retrying_all_has_the_engine_tried(model_server: OpenAIServer, monkeypat
     failed("ada")
     before = Circuit.objects.get()
     assert before.is_open and not before.is_probe_due
-    retry_all([FailureGroup.objects.get()], actor="operator:eve")
+    retry_all(Job.objects.all(), Circuit.objects.all(), actor="operator:eve")
     assert Circuit.objects.get().is_probe_due
 
 

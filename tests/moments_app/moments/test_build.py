@@ -313,8 +313,8 @@ class TestWhat:
         self, ada: UserProfile, model_server: OpenAIServer, text: str
     ) -> None:
         def planted(handler: behave.Handler, body: dict[str, Any]) -> None:
-            answer = behave.moments_of(body) | {"recent_journey": text}
-            answer["moments"][0]["topic_tags"] = [text]
+            answer = behave.moments_of(body)
+            answer["moments"][0] |= {"summary": text, "topic_tags": [text]}
             handler.complete(json.dumps(answer))
 
         model_server.always(planted)

@@ -1,48 +1,33 @@
-"""The journey across a person's moments: what engines are told of it, and where it is kept."""
+"""The journey across a person's moments: how it is derived, what engines are told of it, and where it is kept."""
 
 import json
-from typing import Any
+import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pytest_django.fixtures import Settings
 
+from moments_app.engines.calls.moments import Journey, KnownMoment
 from moments_app.models import Job, Moment
 from moments_app.moments.delete import delete_moment
+from moments_app.moments.journey import told
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.sessions.settle import Settle
 from sessions_app.models import Session, UserProfile
-from tests.support import openai_server as behave
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.transcript import talk
 
-pytestmark = pytest.mark.django_db(transaction=True)
+MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 
 
-def numbered(server: OpenAIServer) -> None:
-    """Has each call of the engine tell a journey of its own: the first `Way 1.`"""
-    told: list[str] = []
-
-    def answer(handler: behave.Handler, body: dict[str, Any]) -> None:
-        made = behave.right_answer(body)
-        part = made.get("moments")
-        built: dict[str, Any] = part if isinstance(part, dict) else made  # of a combined call
-        if "recent_journey" in built:
-            told.append(f"Way {len(told) + 1}.")
-            built["recent_journey"] = told[-1]
-        handler.complete(json.dumps(made))
-
-    server.always(answer)
-
-
-def given(server: OpenAIServer) -> list[tuple[dict[str, Any], list[list[str]]]]:
-    """What each call for moments was told: of the journey, and of the latest moments."""
+def given(server: OpenAIServer) -> list[list[list[str]]]:
+    """The latest moments that each call for moments was told of."""
     found = []
     for body in server.requests:
-        lines = body["messages"][1]["content"].splitlines()
-        if lines[0].startswith("Journey so far: "):
-            journey = json.loads(lines[0].removeprefix("Journey so far: "))
-            found.append((journey, json.loads(lines[1].removeprefix("Recent moments, newest first: "))))
+        first = body["messages"][1]["content"].splitlines()[0]
+        if first.startswith("Recent moments, newest first: "):
+            found.append(json.loads(first.removeprefix("Recent moments, newest first: ")))
     return found
 
 
@@ -52,36 +37,57 @@ def told_at(session: Session) -> list[str]:
     return [event.payload["recent_moments_summary"] for event in events if event.payload]
 
 
+class TestText:
+    """The text, whoever wrote the moments."""
+
+    def test_it_has_a_dated_line_for_each_of_the_latest_moments(self) -> None:
+        days = [MONDAY - timedelta(days=day) for day in (3, 60)]
+        before = [KnownMoment(f"trip-{day:%m}", f"On the way in {day:%B}. {'And on. ' * 30}", day, day) for day in days]
+        journey = told(Journey(before, count=37, since=datetime(2024, 1, 2, tzinfo=UTC)))
+        assert journey == (
+            "2024-01-02 to 2026-02-27, 37 moments: 2026-01-01 trip 01: On the way in January. "
+            "2026-02-27 trip 02: On the way in February."
+        )
+
+    def test_a_title_ends_no_line(self) -> None:
+        moment = KnownMoment("vet", "Rufus saw Dr. Lund in Oslo. He rests.", MONDAY, MONDAY)
+        assert told(Journey([moment], 1, MONDAY)) == "2026-03-02, 1 moment: 2026-03-02 vet: Rufus saw Dr. Lund in Oslo."
+
+    def test_the_oldest_drop_out(self) -> None:
+        days = [MONDAY - timedelta(days=number) for number in range(30)]
+        before = [KnownMoment(f"day-{number}", "Words. " * 90, day, day) for number, day in enumerate(days)]
+        journey = told(Journey([], 0).then(before))
+        assert len(journey) < 1_000 and "30 moments: " in journey
+        assert re.findall(r"day (\d+):", journey) == ["7", "6", "5", "4", "3", "2", "1", "0"]
+
+
+@pytest.mark.django_db(transaction=True)
 class TestModel:
-    """What a model is told."""
+    """With a model behind the builds."""
 
     @pytest.mark.slow
-    def test_it_is_carried_from_call_to_call_and_from_build_to_build(
+    def test_it_leads_from_call_to_call_and_from_build_to_build(
         self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"max_input_tokens": 500})
-        numbered(model_server)
         build(talk(bo, 5, session_id="bos", days=0), lag=0)
         first = talk(ada, 60, session_id="first", days=0)
         build(first, lag=0)
         second = talk(ada, 5, session_id="second", days=40)
         build(second, lag=0)
         [_bos, *calls] = given(model_server)
-        assert len(calls) >= 3
-        assert [journey["told"] for journey, _ in calls] == ["", *(f"Way {n + 2}." for n in range(len(calls) - 1))]
-        assert calls[0][1] == [] and "since" not in calls[0][0]
-        last, moments = calls[-1]
+        assert len(calls) >= 3 and calls[0] == []
         made = list(Moment.objects.filter(source_session=first).newest_first())
-        assert last["since"] == "2026-03-02"
-        assert [name for name, _, _ in moments] == [moment.name for moment in made[: len(moments)]]
-        assert moments[0][1:] == ["2026-03-02", made[0].summary]
-        assert told_at(second) == [f"Way {len(calls) + 1}."]
+        last = calls[-1]
+        assert [name for name, _, _ in last] == [moment.name for moment in made[: len(last)]]
+        assert last[0][1:] == ["2026-03-02", made[0].summary]
+        [journey] = told_at(second)
+        assert journey.startswith(f"2026-03-02 to 2026-04-11, {Moment.objects.filter(user=ada).count()} moments: ")
 
     @pytest.mark.parametrize("ended", ["without a boundary", "settled", "deleted"])
     def test_it_lasts_however_a_session_ends(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings, ended: str
     ) -> None:
-        numbered(model_server)
         session = talk(ada, 25, session_id="first", days=0)
         if ended == "settled":
             Session.objects.update(last_activity_at="2026-03-02T09:00Z")
@@ -95,49 +101,49 @@ class TestModel:
         if ended == "deleted":
             session.delete()
         build(talk(ada, 25, session_id="second", days=3), lag=0)
-        assert given(model_server)[-1][0] == {"told": "Way 1.", "since": "2026-03-02"}
+        journey = Moment.objects.newest_first()[0].journey
+        assert journey.startswith(f"2026-03-02 to 2026-03-05, {Moment.objects.count()} moments: 2026-03-02 ")
 
     @pytest.mark.slow
     def test_what_is_built_late_is_told_of_what_was_before_it_and_leads_nobody_astray(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
-        numbered(model_server)
         for session_id, day in (("first", 0), ("third", 90), ("second", 30), ("fourth", 120)):
             build(talk(ada, 25, session_id=session_id, days=day), lag=0)
-        told = [(journey["told"], [day[5:7] for _, day, _ in moments]) for journey, moments in given(model_server)]
-        assert told == [
-            ("", []),
-            ("Way 1.", ["03", "03"]),
-            ("Way 1.", ["03", "03"]),
-            ("Way 2.", ["05", "05"]),
-        ]
+        months = [[day[5:7] for _, day, _ in moments] for moments in given(model_server)]
+        assert months == [[], ["03", "03"], ["03", "03"], ["05", "05"]]
+        [second], [fourth] = (told_at(Session.objects.get(session_id=name)) for name in ("second", "fourth"))
+        assert second.startswith("2026-03-02 to 2026-04-01, 4 moments: ") and "2026-05" not in second
+        assert fourth.startswith("2026-03-02 to 2026-06-30, 8 moments: ") and "2026-04-01 " in fourth
 
     @pytest.mark.slow
     def test_moments_made_anew_are_told_of_what_was_before_them(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
-        numbered(model_server)
         for number in range(3):
             build(talk(ada, 25, session_id=f"s{number}", days=number * 10), lag=0)
-        Job.objects.request(RebuildMoments.name, Session.objects.get(session_id="s1"), requested_by="test")
+        session = Session.objects.get(session_id="s1")
+        before = told_at(session)
+        Job.objects.request(RebuildMoments.name, session, requested_by="test")
         work_off()
-        assert given(model_server)[-1][0] == {"told": "Way 1.", "since": "2026-03-02"}
-        assert told_at(Session.objects.get(session_id="s1")) == ["Way 4."]
+        assert [day for _, day, _ in given(model_server)[-1]] == ["2026-03-02"] * 2
+        assert told_at(session) == before
 
     @pytest.mark.slow
-    def test_a_journey_through_a_moment_that_was_deleted_is_not_carried_on(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
-        numbered(model_server)
+    def test_a_moment_that_was_deleted_is_no_part_of_it(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         sessions = [talk(ada, 25, session_id=f"s{number}", days=number * 10) for number in range(3)]
         for session in sessions:
             build(session, lag=0)
-        delete_moment(sessions[1].moments.earliest("first_sequence"), actor="test")
-        build(talk(ada, 25, session_id="last", days=90), lag=0)
-        assert given(model_server)[-1][0]["told"] == "Way 1."
+        for moment in sessions[1].moments.all():
+            delete_moment(moment, actor="test")
+        last = talk(ada, 25, session_id="last", days=90)
+        build(last, lag=0)
+        [journey] = told_at(last)
+        assert f", {Moment.objects.count()} moments: " in journey and "2026-03-12" not in journey
 
 
 @pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
 def test_without_a_model_it_is_dated_and_leads_across_sessions_within_bounds(ada: UserProfile) -> None:
     sessions = [talk(ada, 45, session_id=f"s{number}", days=number * 9) for number in range(6)]
     for session in sessions:

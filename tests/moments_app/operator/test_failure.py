@@ -13,6 +13,7 @@ from pytest_django.fixtures import Settings
 from moments_app.engines.interface import CallRecord, Exchange
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.engine_call import EngineCallQuerySet
+from moments_app.reports.incidents import incidents_of
 from sessions_app.models import Event, UserProfile
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
@@ -37,8 +38,11 @@ def fail(*names: str, kind: str = "invalid_answer", error: str = "It gave no val
     return failure
 
 
-def press(client: Client, failure: FailureGroup, button: str) -> int:
-    return client.post(reverse(f"admin:moments_app_failuregroup_{button}", args=[failure.pk])).status_code
+def press(client: Client, failure: FailureGroup, button: str, cause: str = "") -> int:
+    """Press a button of an incident on the page of a failure: of the one with this cause, or of the only one."""
+    [key] = [incident.key for incident in incidents_of(failure) if cause in incident.cause]
+    url = reverse(f"admin:moments_app_failuregroup_{button}", args=[failure.pk])
+    return client.post(url, {"incident": key}).status_code
 
 
 def answered(name: str) -> None:
@@ -144,6 +148,45 @@ def test_a_muted_incident_stays_on_the_dashboard(root: Client) -> None:
     assert "operator:root" in page(root, change_url(failure))
     assert press(root, failure, "unmute") == 302
     assert "rem-incident-muted" not in page(root, INDEX)
+
+
+@pytest.fixture
+def shared() -> FailureGroup:
+    """A failure that hit Bo by chance, and Ada because of her text."""
+    failure = fail("ada", "bo", kind="rejected", error="It answered with status 400.")
+    answered("calvin")
+    again = CallRecord("moment-builder", ENGINE, 5, error_kind="rejected", error="It answered with status 400.")
+    CALLS.keep(again, job=Job.objects.get(user__user_id="ada"))
+    return failure
+
+
+def test_row_50_each_incident_of_a_failure_has_its_card_and_buttons(root: Client, shared: FailureGroup) -> None:
+    shown = page(root, change_url(shared))
+    assert "<h3>Calls about ada fail</h3>" in shown and f"<h3>{ENGINE} sometimes rejects texts</h3>" in shown
+    assert shown.count(">Retry 1 job</button>") == 2
+
+
+@pytest.mark.parametrize("button", ["try", "retry"])
+def test_row_50_a_button_of_a_persons_incident_runs_no_job_of_others(
+    root: Client, shared: FailureGroup, button: str
+) -> None:
+    assert press(root, shared, button, "ada") == 302
+    assert dict(Job.objects.exclude(status="completed").values_list("user__user_id", "status")) == {
+        "ada": "queued",
+        "bo": "failed",
+    }
+
+
+def test_row_50_muting_a_persons_incident_mutes_no_other(root: Client, shared: FailureGroup) -> None:
+    assert press(root, shared, "mute", "ada") == 302
+    assert page(root, INDEX).count("rem-incident-muted") == 1
+
+
+def test_a_button_of_an_incident_that_is_over_changes_nothing(root: Client, shared: FailureGroup) -> None:
+    url = reverse("admin:moments_app_failuregroup_retry", args=[shared.pk])
+    shown = root.post(url, {"incident": "person:0"}, follow=True).content.decode()
+    assert "This incident is over" in shown
+    assert Job.objects.filter(status="failed").count() == 2
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from tests.support.lives import BERGEN, MAYA, OSLO, say
 from tests.support.moments import remember
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of
-from tests.support.streams import written
+from tests.support.streams import note, written
 from tests.support.transcript import START, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -90,6 +90,23 @@ class TestWho:
             assert f'href="{url(ada, name)}?as_of=2025-02-01"' in then
         assert f"{reverse('admin:moments_app_moment_chain', args=[ada.pk])}?as_of=2025-02-01" in then
         assert "Enter a valid date" in page(root, change_url(ada), as_of="soon")
+
+    def test_a_fact_of_several_streams_is_shown_once(self, root: Client, ada: UserProfile) -> None:
+        MemoryStream.objects.ensure_for(talk(ada, 2))
+        notes = [note(stream, "Ada fires pots in Lyon.", "fact") for stream in ada.streams.all()]
+        assert len(notes) == 2
+        facts = page(root, change_url(ada)).partition('id="rem-holds"')[2].partition("</section>")[0]
+        assert facts.count("Ada fires pots in Lyon.</a>") == 1
+
+    def test_how_the_assistant_should_behave_is_apart(self, root: Client, ada: UserProfile) -> None:
+        stream = MemoryStream.objects.ensure_of_person(ada, "default")
+        for kind in ("instruction", "lesson", "home"):
+            note(stream, f"This is of the kind {kind}.", "fact", kind=kind)
+        facts, _, rest = page(root, change_url(ada)).partition("How the assistant should behave")
+        behavior = rest.partition("Past facts")[0]
+        assert "of the kind home" in facts and "of the kind home" not in behavior
+        for kind in ("instruction", "lesson"):
+            assert f"of the kind {kind}" not in facts and f"of the kind {kind}" in behavior
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("forming")

@@ -30,6 +30,13 @@ def learned(ada: UserProfile) -> MemoryAtom:
     return candidate(ada, shard("lessons", "default"), "Say the unit with each number.")
 
 
+def test_the_sidebar_opens_what_waits_for_a_decision_if_anything_does(root: Client, learned: MemoryAtom) -> None:
+    assert f'href="{url("waiting")}"' in page(root, "/admin/")
+    assert root.post(url("keep", learned.pk)).status_code == 302
+    shown = page(root, "/admin/")
+    assert f'href="{url("waiting")}"' not in shown and f'href="{list_url(Release)}"' in shown
+
+
 @pytest.mark.slow
 def test_an_operator_reads_releases_extends_rewords_and_revokes(
     root: Client, learned: MemoryAtom, bo: UserProfile

@@ -393,6 +393,7 @@ class TestAsking:
             "ApiKey",
             "Archive",
             "Contradiction",
+            "EpisodeDraft",
             "KeptExchange",
             "ReleaseSource",
             "RetractedItem",

@@ -1,5 +1,6 @@
 """Incidents: failures grouped by what distinguishes them from calls that succeed."""
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -10,8 +11,10 @@ from pytest_django.fixtures import Settings
 from moments_app.engines.interface import CallRecord
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, PromptResource, PromptVersion
 from moments_app.prompts import MOMENT_BUILDER_URI
-from moments_app.reports.incidents import Incident, incident_of, incidents
+from moments_app.reports.incidents import Incident, incidents, incidents_of
 from sessions_app.models import UserProfile
+from sessions_app.models.application import DEFAULT
+from tests.support.streams import shard
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -153,8 +156,8 @@ class TestAnEngine:
         open_circuit(*(job_of(f"person-{number}") for number in range(8)), holds_all=True)
         failure = FailureGroup.objects.with_stalled().get()
         assert failure.stalled == 8
-        incident = incident_of(failure)
-        assert incident is not None and incident.jobs == 8
+        [incident] = incidents_of(failure)
+        assert incident.jobs == 8
 
     def test_retrying_all_is_suggested_only_after_a_call_was_answered(self) -> None:
         fail_for_good("ada", "timeout"), fail_for_good("bo", "timeout")
@@ -192,17 +195,34 @@ def test_a_bug_is_one_incident_for_all_that_it_stops(ada: UserProfile, bo: UserP
     )
 
 
+def mute(incident: Incident) -> None:
+    for failure in incident.failures:
+        failure.mute(incident.key, actor="operator:eve")
+
+
 class TestMuting:
     """A muted incident is the last, and does not vanish."""
 
     def test_it_stays_and_is_the_last(self) -> None:
         fail_for_good("ada", "rejected"), fail("bo", "invalid_answer")
-        FailureGroup.objects.get(kind="rejected").mute("operator:eve")
+        mute(incidents()[0])
         assert [incident.is_muted for incident in incidents()] == [False, True]
+
+    def test_another_incident_with_the_same_failure_is_not_muted(self) -> None:
+        fail("bo"), fail_alone("ada", "cy")
+        [of_engine, of_ada] = sorted(incidents(), key=lambda incident: incident.cause, reverse=True)
+        assert of_engine.failures == of_ada.failures
+        mute(of_ada)
+        assert {incident.cause: incident.is_muted for incident in incidents()} == {
+            of_ada.cause: True,
+            of_engine.cause: False,
+        }
+        of_ada.failures[0].unmute(of_ada.key)
+        assert not any(incident.is_muted for incident in incidents())
 
     def test_an_outage_that_holds_everybody_is_not_muted(self) -> None:
         fail("ada")
-        FailureGroup.objects.get().mute("operator:eve")
+        mute(the_only())
         assert the_only().is_muted
         open_circuit(job_of("bo"), holds_all=True)
         assert not the_only().is_muted
@@ -218,14 +238,62 @@ def test_a_job_that_runs_again_keeps_its_incident_open() -> None:
     assert incidents() == []
 
 
+class TestItsJobs:
+    """An incident has the jobs of its cause, and of no other one with the same failure."""
+
+    def test_row_50_a_persons_incident_has_the_persons_jobs(self) -> None:
+        of_engine, of_ada = fail("bo"), fail_alone("ada", "cy")
+        found = {incident.cause: list(incident.stalled()) for incident in incidents()}
+        assert found == {
+            "Calls about ada fail": [of_ada],
+            f"{ENGINE} sometimes answers with server errors": [of_engine],
+        }
+
+    def test_jobs_that_are_about_no_person_stay_with_the_engine(self) -> None:
+        fail_alone("ada", "cy")
+        of_shard = Job.objects.request("consolidate_stream", stream=shard("kilns"), requested_by="test")
+        call(of_shard, "server_error")
+        failure = FailureGroup.objects.get(process="consolidate_stream")
+        Job.objects.filter(pk=of_shard.pk).update(failure=failure, status="failed", finished_at=timezone.now())
+        [incident] = incidents_of(failure)
+        assert list(incident.stalled()) == [of_shard]
+
+
+def seconds(people: int) -> float:
+    """The shortest of three times that it takes to read the incidents of so many people more whose jobs failed."""
+    there, failure = UserProfile.objects.count(), FailureGroup.objects.get()
+    names = (f"person-{number}" for number in range(there, there + people))
+    users = UserProfile.objects.bulk_create(UserProfile(user_id=name, application_id=DEFAULT) for name in names)
+    fields: dict[str, Any] = {"process": "build_moments", "status": "failed", "finished_at": timezone.now()}
+    jobs = Job.objects.bulk_create(Job(user=user, failure=failure, requested_by="test", **fields) for user in users)
+    EngineCall.objects.bulk_create(
+        EngineCall(job=job, purpose="moment-builder", engine=ENGINE, latency_ms=5, ok=not kind, error_kind=kind)
+        for kind in ("", "server_error", "server_error")
+        for job in jobs
+    )
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        incidents()
+        times.append(time.process_time() - began)
+    return min(times)
+
+
+@pytest.mark.slow(seconds=30)
+def test_its_time_is_in_proportion_to_what_failed() -> None:
+    fail("ada")
+    few = seconds(50)
+    assert seconds(8_000) < 25 * few
+
+
 @pytest.mark.slow
 def test_it_takes_the_same_queries_however_much_failed(django_assert_max_num_queries: Any) -> None:
     fail_alone("ada", "bo")
     open_circuit(job_of("cy"), holds_all=True)
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(6):
         incidents()
     for number in range(30):
         fail(f"person-{number}", "timeout")
         answer(f"another-{number}")
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(6):
         incidents()

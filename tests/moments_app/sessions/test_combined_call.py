@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job, MemoryAtom, Moment, PromptResource
-from moments_app.prompts import MEMORY_EXTRACTION_URI, MOMENT_BUILDER_URI, SESSION_DIGEST_URI
+from moments_app.prompts import MEMORY_EXTRACTION_URI, MOMENT_BUILDER_URI
 from moments_app.sessions.settle import Settle
 from moments_app.streams.form import FormMemories
 from sessions_app.models import Message, Session, UserProfile
@@ -22,7 +22,7 @@ from tests.support.openai_server import OpenAIServer, right_answer
 from tests.support.transcript import talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
-PURPOSES = ("moment-builder", "memory-extraction", "session-digest")
+PURPOSES = ("moment-builder", "memory-extraction")
 
 
 def settle(session: Session) -> Job:
@@ -66,7 +66,7 @@ def test_one_call_has_each_turn_once_and_its_parts_are_stored_under_the_prompts_
     assert [turn["index"] for turn in behave.turns_of(model_server.requests[0])] == list(range(9))
     assert asked.count("Turn 5") == 1
     all_is_there(session)
-    for uri in (MOMENT_BUILDER_URI, MEMORY_EXTRACTION_URI, SESSION_DIGEST_URI):
+    for uri in (MOMENT_BUILDER_URI, MEMORY_EXTRACTION_URI):
         version = PromptResource.objects.get(uri=uri).active_version
         assert version is not None
         assert version.content.strip() in system
@@ -79,14 +79,14 @@ def test_one_call_has_each_turn_once_and_its_parts_are_stored_under_the_prompts_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("part", "bad"), [("memories", {"nonsense": 1}), ("moments", {}), ("digest", {})])
+@pytest.mark.parametrize(("part", "bad"), [("memories", {"nonsense": 1}), ("moments", {})])
 def test_row_3_a_bad_part_fails_alone_and_is_asked_for_by_itself(
     ada: UserProfile, model_server: OpenAIServer, part: str, bad: dict[str, Any]
 ) -> None:
     session = talk(ada, 9)
     model_server.queue(without(part, **({part: bad} if bad else {})))
     assert settle(session).status == Job.Status.COMPLETED
-    purpose = dict(zip(("moments", "memories", "digest"), PURPOSES, strict=True))[part]
+    purpose = dict(zip(("moments", "memories"), PURPOSES, strict=True))[part]
     assert asked_for(model_server) == ["combined", purpose]
     all_is_there(session)
     [failed] = EngineCall.objects.failed()
@@ -135,10 +135,13 @@ def test_row_5_a_worker_that_died_before_the_commit_left_nothing_and_all_is_writ
 
 @pytest.mark.slow
 def test_turns_that_one_part_has_had_already_are_told_from_the_others(
-    ada: UserProfile, model_server: OpenAIServer
+    ada: UserProfile, model_server: OpenAIServer, settings: Settings
 ) -> None:
     session = talk(ada, 9)
+    combined = settings.ENGINE
+    settings.ENGINE = combined.model_copy(update={"combines_calls": False})
     run_job(Job.objects.request(FormMemories.name, session, requested_by="test", force=True).job_id)
+    settings.ENGINE = combined
     append(ada, "s1", [NewMessage("user", "Also, the glaze is blue."), NewMessage("assistant", "Noted.")])
     Session.objects.update(last_arrived_at=timezone.now() - timedelta(hours=1))
     session.refresh_from_db()
@@ -194,7 +197,11 @@ def test_small_sessions_of_a_person_share_a_call_that_says_what_is_known_once(
     assert asked_for(model_server) == ["combined", "combined"]
     system, asked = (message["content"] for message in model_server.requests[0]["messages"])
     assert [turn["index"] for turn in behave.turns_of(model_server.requests[0])] == list(range(20))
-    assert (system.count("# digest"), asked.count("Journey so far: "), asked.count('"stream": "user"')) == (1, 1, 1)
+    assert (
+        system.count("# memories"),
+        asked.count("Recent moments, newest first: "),
+        asked.count('"stream": "user"'),
+    ) == (1, 1, 1)
     all_are_there(sessions)
     for derived in (*Moment.objects.all(), *MemoryAtom.objects.exclude(source_session=None)):
         assert derived.job is not None

@@ -1,5 +1,6 @@
 """Settling: a session that simply stops is remembered all the same, and cleared."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,18 @@ def checkpoint(session: Session) -> dict[str, Any]:
     payload: dict[str, Any] | None = session.messages.partitions().order_by("-sequence", "-id")[0].payload
     assert payload is not None
     return payload
+
+
+def with_statements(**texts: str) -> behave.Behaviour:
+    """The right answer, but for these statements of the session, each by its kind."""
+
+    def behaviour(handler: behave.Handler, body: dict[str, Any]) -> None:
+        answer = behave.right_answer(body)
+        items = [f"{kind} 0: {text}" for kind, text in texts.items()]
+        answer["memories"] = {"streams": [{"stream": "session", "statements": items}]}
+        handler.complete(json.dumps(answer))
+
+    return behaviour
 
 
 class TestAQuietSession:
@@ -139,17 +152,38 @@ class TestAQuietSession:
         assert (session.status, session.built_to, session.formed_to) == ("cleared", 99, 99)
         assert session.messages.partitions().count() == 1
 
-    def test_its_digest_covers_all_turns_that_no_moment_holds(
+    def test_its_checkpoint_tells_of_the_new_moments_and_the_last_round_without_a_call_of_its_own(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 60)
         build(session)
         model_server.requests.clear()
+        model_server.queue(with_statements(problem="The kiln is broken.", lesson="Ask for the kiln's model first."))
         settle(session)
-        [asked] = [body["messages"][1]["content"] for body in model_server.requests if "input" not in body]
-        digest = behave.parts_of(asked)["digest"]
-        assert [turn["index"] for turn in map(behave.as_turn, digest.splitlines()) if turn] == list(range(42, 60))
+        assert len(model_server.requests) == 1
+        told = checkpoint(session)
+        new = session.moments.filter(first_sequence__gte=42).order_by("first_sequence")
+        before = session.moments.filter(first_sequence__lt=42).earliest("first_sequence")
+        lines = told["context"].splitlines()
+        assert lines[0] == f"{before.ends_at:%Y-%m-%d}: {before.summary}"
+        assert lines[-3:] == [
+            "Open: The kiln is broken.",
+            f"Last said by user: {session.messages.turns().get(sequence=58).content}",
+            f"Last said by assistant: {session.messages.turns().get(sequence=59).content}",
+        ]
+        assert [line for moment in new for line in lines if line.endswith(moment.detail)] == lines[-3 - len(new) : -3]
+        assert told["lessons"] == ["Ask for the kiln's model first."]
         assert session.live_from_sequence == 60
+
+    def test_a_lesson_is_learned_for_the_person_alone_and_is_no_item_of_another_stream(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        model_server.queue(with_statements(lesson="Ask for the kiln's model first."))
+        job = settle(talk(ada, 9))
+        assert job.result["memories_formed"]["lessons"] == 1
+        learned = MemoryAtom.objects.filter(content="Ask for the kiln's model first.")
+        assert {(atom.stream.name, atom.kind, atom.is_candidate) for atom in learned} == {("lessons", "lesson", True)}
+        assert learned.count() == 2  # of this agent, and of all agents
 
 
 class TestWhichSessions:
@@ -241,7 +275,7 @@ class TestFailure:
         session = talk(ada, 9)
 
         def wake(handler: Any, body: Any) -> None:
-            if "Context: at most" in body["messages"][1]["content"]:
+            if "Recent moments" in body["messages"][1]["content"]:
                 append(ada, "s1", [NewMessage("user", "I am back.")])
             behave.answer_well(handler, body)
 

@@ -35,11 +35,11 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def answer(*entries: dict[str, Any]) -> behave.Behaviour:
-    return behave.content(json.dumps({"streams": list(entries)}))
+    return behave.memories(*entries)
 
 
-def item(text: str, *indexes: int) -> dict[str, Any]:
-    return {"text": text, "message_indexes": list(indexes)}
+def item(text: str, *indexes: int, kind: str = "event") -> str:
+    return f"{kind} {','.join(map(str, indexes))}: {text}"
 
 
 def contents(**of: Any) -> list[str]:
@@ -144,18 +144,17 @@ class TestItems:
             answer(
                 {
                     "stream": "session",
-                    "facts": [
+                    "statements": [
                         item("The element arrives on Thursday.", 2),
                         item("No turn says this.", 99),
                         item("   ", 1),
-                        {"text": 7, "message_indexes": [1]},
+                        {"text": 7, "turns": [1]},
                         "not even an item",
                         item("The element arrives on THURSDAY", 3),
                     ],
-                    "observations": [item("This stream takes none.", 1)],
                 },
-                {"stream": "user", "observations": "many", "facts": []},
-                {"stream": "shard nowhere", "facts": [item("x", 1)]},
+                {"stream": "user", "statements": "many"},
+                {"stream": "shard nowhere", "statements": [item("x", 1)]},
             )
         )
         job = form(talk(ada, 6))
@@ -164,17 +163,16 @@ class TestItems:
         assert job.result["atoms"] == 1
         assert job.result["dropped"] == {
             "no source turn": 1,
-            "empty": 1,
-            "wrong shape": 2,
+            "wrong shape": 3,
             "known already": 1,
-            "observations are no list": 1,
+            "facts are no list": 1,
             "unknown stream": 1,
         }
 
     def test_an_atom_says_when_it_was_said_and_by_which_turns(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
-        model_server.queue(answer({"stream": "session", "facts": [item("A fact.", 4, 1, 99)]}))
+        model_server.queue(answer({"stream": "session", "statements": [item("A fact.", 4, 1, 99)]}))
         session = talk(ada, 6)
         job = form(session)
         atom = MemoryAtom.objects.get()
@@ -188,14 +186,14 @@ class TestItems:
 
     def test_an_item_over_its_limit_is_cut_at_a_sentence(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         long = "The first sentence is short. " + "word " * 60
-        model_server.queue(answer({"stream": "session", "facts": [item(long, 1)]}))
+        model_server.queue(answer({"stream": "session", "statements": [item(long, 1)]}))
         form(talk(ada, 6))
         assert contents() == ["The first sentence is short."]
         assert cut_words("one two three", 2) == "one two"
 
     def test_all_items_are_kept_whatever_their_number(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         many = [item(f"Fact {letter}{other} of the many.", 1) for letter in "bcdefghj" for other in "klmnopqrst"]
-        model_server.queue(answer({"stream": "session", "facts": many}, {"stream": "user", "observations": many}))
+        model_server.queue(answer({"stream": "session", "statements": many}, {"stream": "user", "statements": many}))
         job = form(talk(ada, 6))
         assert MemoryAtom.objects.count() == 160
         assert (job.result["atoms"], job.result["dropped"]) == (160, {})
@@ -207,8 +205,8 @@ class TestItems:
         for name in ("one", "two", "three", "four", "five", "six"):
             session = talk(ada, 4)
             MemoryStream.objects.filter(stream_type="session").update(fact_buffer_max=8)
-            facts = [item(f"Fact {name} {part}.", session.last_sequence) for part in ("early", "late")]
-            model_server.queue(answer({"stream": "session", "facts": facts}))
+            facts = [item(f"Fact {name} {part}.", 3) for part in ("early", "late")]
+            model_server.queue(answer({"stream": "session", "statements": facts}))
             form(session)
         assert len(contents()) == 12
         asked = {"user_id": "ada", "session_id": session.session_id, "layers": "conversation"}
@@ -221,8 +219,8 @@ class TestItems:
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         said = {"Wohnt in Kiel.": "home", "Backt gern.": "baking", "Nora likes tea.": "other"}
-        facts = [item(text, 1) | {"kind": kind} for text, kind in said.items()]
-        model_server.queue(answer({"stream": "user", "facts": facts}))
+        facts = [item(text, 1, kind=kind) for text, kind in said.items()]
+        model_server.queue(answer({"stream": "user", "statements": facts}))
         append(ada, "s1", [NewMessage("user", "Hallo"), NewMessage("user", " ".join(said), name="Nora")])
         form(Session.objects.get())
         found = MemoryAtom.objects.values_list("content", "kind", "about_kind", "speaker")
@@ -248,7 +246,7 @@ class TestItems:
         session = append(ada, "s1", batch).session
         form(session)
         assert "remembered text" not in str(model_server.requests)
-        assert [turn["index"] for turn in behave.turns_of(model_server.requests[-1])] == [1, 5]
+        assert [turn["text"] for turn in behave.turns_of(model_server.requests[-1])] == ["Hello", "Hello Nora"]
         session.refresh_from_db()
         assert session.last_formation_sequence == 5
 
@@ -362,7 +360,7 @@ class TestOwnModels:
 
     def test_what_it_says_of_other_streams_is_not_taken(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         shard("kilns", extraction_model="large")
-        entry = {"stream": "session", "facts": [item("Turn 1 is about the kiln.", 1)]}
+        entry = {"stream": "session", "statements": [item("Turn 1 is about the kiln.", 1)]}
         model_server.queue(answer(), answer(entry))
         assert form(talk(ada, 6)).result["dropped"] == {"unknown stream": 1}
         assert not MemoryAtom.objects.exists()
@@ -421,7 +419,7 @@ def test_a_formation_keeps_more_facts_than_the_text_of_the_stream_has(
     MemoryStream.objects.ensure_for(session)
     MemoryStream.objects.update(fact_max=80, fact_buffer_max=8)
     many = [item(f"Turn {letter}{other} is about the kiln.", 1) for letter in "bcdefghj" for other in "klmnopqrst"]
-    model_server.queue(answer({"stream": "session", "facts": many}))
+    model_server.queue(answer({"stream": "session", "statements": many}))
     job = form(session)
     assert job.result["atoms"] == 80 and job.result["dropped"] == {}
 

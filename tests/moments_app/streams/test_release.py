@@ -51,8 +51,10 @@ def obedient(handler: Any, body: dict[str, Any]) -> None:
     if "lessons" in right:
         right["lessons"] = [turn["text"] for turn in said]
     if "streams" in right:
-        items = [{"text": turn["text"], "message_indexes": [turn["index"]]} for turn in said]
-        right["streams"] = [entry | {"observations": items, "facts": items} for entry in right["streams"]]
+        items = [
+            f"{kind} {turn['index']}: {turn['text']}" for turn in said for kind in ("event", "preference", "lesson")
+        ]
+        right["streams"] = [entry | {"statements": items} for entry in right["streams"]]
     handler.complete(json.dumps(right))
 
 

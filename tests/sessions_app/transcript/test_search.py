@@ -24,7 +24,8 @@ def test_a_session_is_found_by_all_the_words_in_any_form(ada: UserProfile, bo: U
     assert set(found) == {kiln.pk, other.pk}
     said = found[kiln.pk]
     assert said is not None
-    assert (said.sequence, said.excerpt) == (2, "A cracked kiln is no good.")
+    assert (said.sequence, said.others) == (1, 1), "the source, not its echo"
+    assert said.excerpt == "The kiln has cracked again."
 
 
 def test_of_a_long_turn_the_words_around_are_told(ada: UserProfile) -> None:

@@ -1,6 +1,5 @@
 """Trying a prompt by its probes: the contexts are those that both answers would lead to, and nothing stays."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -42,9 +41,8 @@ def probe(session: Session, expected: str = "Zebulon") -> Probe:
 
 def only_by_other_words(handler: Handler, body: dict[str, Any]) -> None:
     """The session's stream gets a fact where the instructions are the new ones, else nothing."""
-    fact = {"text": "Zebulon mended the boiler.", "message_indexes": [0]}
-    facts = [fact] if "OTHER WORDS" in body["messages"][0]["content"] else []
-    handler.complete(json.dumps({"streams": [{"stream": "session", "observations": [], "facts": facts}]}))
+    facts = ["event 0: Zebulon mended the boiler."] if "OTHER WORDS" in body["messages"][0]["content"] else []
+    behave.memories({"stream": "session", "statements": facts})(handler, body)
 
 
 @pytest.mark.slow

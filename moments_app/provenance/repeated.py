@@ -1,0 +1,177 @@
+"""`answers_repeating`: answers of models that repeat what is retracted.
+
+A model that was shown a text may repeat it in its answer. Its answer is then shown to other models, and memory is
+derived from it. So an answer is followed to the next, until none repeats the text any more.
+
+An answer repeats a sentence if it has a third of its words, and one of them is in no other message of the person. It
+must have been written when the model was shown the text: later in its session, or after a context whose receipt names
+it, or memory that was derived from it. If the word has a number, that isn't necessary, because the number can't come
+from anywhere else.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import Func, Q, TextField
+
+from moments_app.models import ContextReceipt
+from moments_app.streams.same import sentences_of
+from moments_app.turns.served_text import MEMORY_TOOLS
+from sessions_app import lexemes
+from sessions_app.models import Message, UserProfile
+from sessions_app.models.message import MessageQuerySet
+
+SHARE = 1 / 3  # of a sentence's words that an answer has that repeats it
+FEWEST = 2  # words, unless the sentence has fewer
+FEW = 50  # words that answers are selected by
+NUMBER = 5  # characters of a word with a digit that no answer has by chance
+ANSWERS = Q(role=Message.Role.ASSISTANT) | Q(role=Message.Role.TOOL, tool_name__in=MEMORY_TOOLS)
+
+Sentence = Sequence[frozenset[str]]  # the stems that each of its words may have
+
+# Of a turn, also of one whose text is archived.
+STEMS = Func("search_vector", function="tsvector_to_array", output_field=ArrayField(TextField()))
+EACH_STEM = Func(STEMS, function="unnest", output_field=TextField())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer that repeats what is retracted.
+
+    Args:
+        turn: with its session.
+        problem: why it can't be retracted; blank if it can.
+    """
+
+    turn: Message
+    problem: str = ""
+
+    @property
+    def ref(self) -> str:
+        """Its address."""
+        return f"rem://sessions/{self.turn.session.session_id}/messages/{self.turn.sequence}"
+
+
+@dataclass(frozen=True)
+class Retracted:
+    """What is retracted.
+
+    Args:
+        user: whose memory it is in.
+        texts: what it says.
+        turns: primary keys of its turns.
+        since: when it was there first.
+        served: addresses under which it was served, itself or what was derived from it.
+        shown: by session in whose live window it is, its first sequence.
+    """
+
+    user: UserProfile
+    texts: Sequence[str]
+    turns: Collection[int]
+    since: datetime
+    served: Collection[str]
+    shown: Mapping[int, int]
+
+
+def answers_repeating(said: Retracted, derived: Callable[[Sequence[Message]], Iterable[str]]) -> list[Message]:
+    """Return the answers that repeat what is retracted, in the order of their table.
+
+    Args:
+        said: what is retracted.
+        derived: returns the addresses of what was derived from some answers.
+    """
+    sentences = _Sentences(said)
+    found: dict[int, Message] = {}
+    served, shown = {*said.served}, {**said.shown}
+    while sentences.have_marks:
+        for session, after in _served_in(said, served).items():
+            shown[session] = min(after, shown.get(session, after))
+        new = [turn for turn in sentences.repeated(shown) if turn.pk not in found]
+        if not new:
+            break
+        found |= {turn.pk: turn for turn in new}
+        served |= {Answer(turn).ref for turn in new} | {*derived(new)}
+        for turn in new:
+            shown[turn.session_id] = min(turn.sequence, shown.get(turn.session_id, turn.sequence))
+    return [found[pk] for pk in sorted(found)]
+
+
+def _served_in(said: Retracted, served: Collection[str]) -> dict[int, int]:
+    """Return the sessions whose contexts had something under these addresses, with the last turn before the first."""
+    receipts = ContextReceipt.objects.filter(user=said.user, created_at__gte=said.since)
+    found: dict[int, int] = {}
+    for session, layers, after in receipts.values_list("session_id", "refs", "after_sequence").iterator():
+        if any(ref in served for refs in layers.values() for ref in refs):
+            after = -1 if after is None else after
+            found[session] = min(after, found.get(session, after))
+    return found
+
+
+class _Sentences:
+    """The sentences that are retracted, by their *marks*: the words that only they have."""
+
+    def __init__(self, said: Retracted) -> None:
+        self._said = said
+        sentences = [_words(sentence) for text in said.texts for sentence in sentences_of(text)]
+        known = self._said_otherwise() if any(sentences) else set()
+        self._by_mark: dict[str, list[Sentence]] = defaultdict(list)
+        for sentence in sentences:
+            for stem in (stem for word in sentence if known.isdisjoint(word) for stem in word):
+                self._by_mark[stem].append(sentence)
+        self._numbers = {mark for mark in self._by_mark if len(mark) >= NUMBER and any(map(str.isdigit, mark))}
+
+    @property
+    def have_marks(self) -> bool:
+        return bool(self._by_mark)
+
+    def _said_otherwise(self) -> set[str]:
+        """Return the words of the person's other messages that are no answers."""
+        others = Message.objects.said().believed().filter(user=self._said.user).exclude(ANSWERS)
+        return set(others.exclude(pk__in=self._said.turns).values_list(EACH_STEM, flat=True).distinct())
+
+    def repeated(self, shown: Mapping[int, int]) -> list[Message]:
+        """Return the answers that repeat one of them.
+
+        Args:
+            shown: by session, the last turn before they were shown in it.
+        """
+        answers = Message.objects.said().believed().filter(ANSWERS, user=self._said.user)
+        answers = answers.exclude(pk__in=self._said.turns)
+        found = [
+            pk
+            for pk, session, sequence, _ in _with_any(self._numbers, answers.filter(arrived_at__gte=self._said.since))
+            if sequence > self._said.shown.get(session, -1)
+        ]
+        for pk, session, sequence, stems in _with_any(self._by_mark.keys(), answers.filter(session__in=list(shown))):
+            if sequence > shown[session] and self._has_one(stems):
+                found.append(pk)
+        return list(Message.objects.filter(pk__in=found).select_related("session"))
+
+    def _has_one(self, stems: set[str]) -> bool:
+        sentences = (sentence for mark in stems & self._by_mark.keys() for sentence in self._by_mark[mark])
+        return any(_is_said(sentence, stems) for sentence in sentences)
+
+
+def _words(sentence: str) -> Sentence:
+    return [frozenset(word.stems) for word in lexemes.whole_words(sentence)]
+
+
+def _is_said(sentence: Sentence, stems: set[str]) -> bool:
+    shared = sum(not word.isdisjoint(stems) for word in sentence)
+    return shared >= min(len(sentence), max(FEWEST, SHARE * len(sentence)))
+
+
+def _with_any(marks: AbstractSet[str], answers: MessageQuerySet) -> Iterator[tuple[int, int, int, set[str]]]:
+    """Yield the primary key, session, sequence and words of each answer that has one of some words."""
+    if not marks:
+        return
+    rows = answers.annotate(stems=STEMS).order_by()
+    if len(marks) <= FEW:  # PostgreSQL compares each with each
+        rows = rows.filter(stems__overlap=list(marks))
+    for pk, session, sequence, stems in rows.values_list("pk", "session_id", "sequence", "stems").iterator():
+        if not marks.isdisjoint(stems or ()):
+            yield pk, session, sequence, {*stems}

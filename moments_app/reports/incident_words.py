@@ -1,0 +1,177 @@
+"""`describe`: an incident in words: its cause, the evidence, a remedy, and what is missing from memory."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from django.utils import timezone
+
+from moments_app.jobs.process import processes
+from moments_app.models import Circuit, FailureGroup, Job
+from moments_app.models.failure import ARCHIVE, DEFECT, MISSING_PROMPT
+
+if TYPE_CHECKING:
+    from moments_app.reports.incidents import Call, Incident
+
+Words = tuple[str, str, str]  # the cause, the evidence and the remedy
+
+RECENTLY = timedelta(hours=1)  # in which the share of failed calls is counted
+TRY_ONE = "Then press Try one: it tests this with one job."
+
+# By the kind of an error: what the engine does, or what fails; and what the operator can do about it.
+KINDS = {
+    "credential": ("rejects the API key", "Correct the API key in the settings and restart."),
+    "quota": ("has no quota left", "Raise the quota at the provider."),
+    "address": ("has no such address or model", "Correct the base URL or the model in the settings and restart."),
+    "rate_limited": ("is rate limited", ""),
+    "timeout": ("does not answer in time", ""),
+    "unavailable": ("can't be reached", ""),
+    "server_error": ("answers with server errors", ""),
+    "rejected": ("rejects texts", "Read the request of a failed call, or use another model."),
+    "invalid_answer": ("gives invalid answers", "Read a failed answer, and change the prompt or the model."),
+    "too_large": ("gives answers that are too long", "Read the request of a failed call, and change the prompt."),
+    DEFECT: ("A bug in the platform", "Report the place, and install the fix."),
+    ARCHIVE: ("Archived messages can't be read", "Repair the storage of archives, or restore the file from a backup."),
+    MISSING_PROMPT: ("A prompt has no active version", "Activate a version of the prompt that the error names."),
+}
+WHAT = {kind: what for kind, (what, _) in KINDS.items()}
+MEND = {kind: mend for kind, (_, mend) in KINDS.items() if mend}
+
+
+def describe(incident: "Incident") -> None:
+    """Put an incident with its jobs, circuits and calls into words."""
+    if incident.is_of_people:
+        words = _of_people(incident)
+    elif incident.kind == "other":
+        words = _of_other(incident.failures[0])
+    elif incident.kind == "queries":
+        words = _of_queries(incident.circuits[0])
+    elif incident.kind == "prompt":
+        words = _of_prompt(incident)
+    else:
+        words = _of_engine(incident)
+    incident.cause, incident.evidence, incident.remedy = words
+    incident.loss = _loss(incident.by_process)
+
+
+def _of_people(incident: "Incident") -> Words:
+    failed, others = incident.failed_calls, incident.answered_calls
+    told = []
+    if incident.people == 1:
+        name = next(iter(incident.names.values()), "a person")
+        cause = f"Calls about {name} fail"
+        if failed:
+            calls = "1 call" if len(failed) == 1 else f"All {len(failed):,} calls"
+            told.append(f"{calls} about {name} failed since {_at(failed[-1].at)}.")
+    else:
+        cause = f"Calls about {incident.people:,} people fail"
+    if not others:
+        told.append("No call about another person was answered in this time, so the engine may be the cause too.")
+        return cause, " ".join(told), f"The engine is tested automatically. {_next_probe(incident.circuits)}".strip()
+    people = len({call.person for call in others})
+    whose = "1 other person was" if people == 1 else f"{people:,} other people were"
+    calls = "1 call" if len(others) == 1 else f"{len(others):,} calls"
+    told += [f"{calls} about {whose} answered in this time.", _tested(failed, others)]
+    remedy = (
+        "Don't wait for the engine, because it answers others. Read the request of a failed call to find the text. "
+        "Retract the turn, or use another model. " + TRY_ONE
+    )
+    return cause, " ".join(told), remedy
+
+
+def _of_other(failure: FailureGroup) -> Words:
+    what = WHAT.get(failure.kind, failure.kind.replace("_", " ").capitalize())
+    return f"{what}: {failure.place or failure.error}", "", f"{MEND.get(failure.kind, 'Read the error.')} {TRY_ONE}"
+
+
+def _of_queries(circuit: Circuit) -> Words:
+    remedy = "A request tests the model every 30 s. If it is back already, press Try now on the circuit."
+    return f"Searches use words only: {circuit.error}", "", remedy
+
+
+def _of_prompt(incident: "Incident") -> Words:
+    bad, answered = incident.failed_calls[0], incident.answered_calls
+    others = sum(call.at >= incident.since for call in answered)
+    before = Counter(call.number for call in answered if call.uri == bad.uri)
+    cause = f"Version {bad.number} of the prompt {bad.uri} gets invalid answers"
+    evidence = f"None of its {len(incident.failed_calls):,} answers was valid."
+    evidence += f" {others:,} calls with other prompts were answered."
+    remedy = MEND["invalid_answer"]
+    if before:
+        [(number, times)] = before.most_common(1)
+        remedy = f"Activate version {number}, which got {times:,} valid answers."
+    return cause, evidence, f"{remedy} {TRY_ONE}"
+
+
+def _of_engine(incident: "Incident") -> Words:
+    name, bad, good = " and ".join(sorted(incident.engines)), incident.failed_calls, incident.answered_calls
+    if circuits := incident.circuits:
+        cause = f"{name} {WHAT.get(circuits[0].reason, 'fails')}"
+        evidence = f"The last answer was at {_at(good[0].at)}." if good else "No call was answered in the last day."
+        return cause, evidence, _remedy_when_open(circuits)
+    kinds: Counter[str] = Counter()
+    for failure, jobs in incident.by_failure.items():
+        kinds[failure.kind] += jobs
+    [(kind, _)] = kinds.most_common(1)
+    cause = f"{name} {'sometimes ' if good else ''}{WHAT.get(kind, 'fails')}"
+    return cause, _share(bad, good), _remedy_of_engine(kind, incident)
+
+
+def _share(bad: Sequence["Call"], good: Sequence["Call"]) -> str:
+    """Return how many of the recent calls failed, with one that was answered."""
+    recently = timezone.now() - RECENTLY
+    failed, answered = (sum(call.at >= recently for call in calls) for calls in (bad, good))
+    number = failed + answered
+    share = f"{failed:,} of {number:,} calls in the last hour failed." if failed else ""
+    share = "The only call in the last hour failed." if failed == number == 1 else share
+    return f"{share} {_tested(bad, good)}" if bad and good else share
+
+
+def _tested(failed: Sequence["Call"], answered: Sequence["Call"]) -> str:
+    """Name a call that was answered, if possible with the same prompt as those that failed."""
+    prompts = {(call.purpose, call.version) for call in failed}
+    same = next((call for call in answered if (call.purpose, call.version) in prompts), None)
+    call, what = (same, "The same prompt") if same else (answered[0], "A call")
+    return f"{what} for {call.name or 'another person'} was answered at {_at(call.at)}."
+
+
+def _remedy_of_engine(kind: str, incident: "Incident") -> str:
+    """Suggest to retry all jobs only if the engine has answered since."""
+    bad, good = incident.failed_calls, incident.answered_calls
+    if not incident.failed:
+        return "Nothing to do now: the jobs are retried automatically."
+    if bad and good and good[0].at > bad[0].at:
+        return "The engine has answered since then. Press Retry all."
+    return f"{MEND[kind]} {TRY_ONE}" if kind in MEND else "Press Try one to test the engine with one job."
+
+
+def _remedy_when_open(circuits: Sequence[Circuit]) -> str:
+    if mend := MEND.get(circuits[0].reason):
+        return f"{mend} {_next_probe(circuits)}"
+    return f"No job is lost: all run when it answers. {_next_probe(circuits)} If it is back already, press Try now."
+
+
+def _next_probe(circuits: Sequence[Circuit]) -> str:
+    at = min((circuit.next_probe_at for circuit in circuits), default=None)
+    return f"The next test is at {_at(at)}." if at else ""
+
+
+def _loss(by_process: Mapping[tuple[str, str], int]) -> str:
+    """Return what is missing, and whether it stays so."""
+    makes = {process.name: process.makes or process.name.replace("_", " ") for process in processes()}
+    lost, late = Counter[str](), Counter[str]()
+    for (process, status), jobs in by_process.items():
+        (lost if status == Job.Status.FAILED else late)[makes.get(process, process)] += jobs
+    told = [f"If nobody acts, these stay missing: {_listed(lost)}."] if lost else []
+    if late:
+        told.append(f"These are late, and are retried automatically: {_listed(late)}.")
+    return " ".join(told)
+
+
+def _listed(counted: Counter[str]) -> str:
+    return ", ".join(f"{what} ({jobs:,} {'job' if jobs == 1 else 'jobs'})" for what, jobs in counted.most_common())
+
+
+def _at(time: datetime) -> str:
+    return f"{time:%H:%M:%S} UTC" if timezone.now() - time < timedelta(hours=12) else f"{time:%-d %b %H:%M} UTC"

@@ -1,0 +1,107 @@
+"""Statements as a model gives them: a line each, which says its kind, its turns and what it ends."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from moments_app.engines.calls import formation, moments
+from moments_app.engines.calls.formation import (
+    WEAK,
+    FormationAnswer,
+    FormationRequest,
+    StreamSection,
+    judged,
+    known_text,
+    parsed,
+)
+from moments_app.engines.transcript import Turn
+
+AT = datetime(2026, 3, 2, tzinfo=UTC)
+SAID = "Nora likes tea, lives in Bergen, bought a kiln, and wants short answers."
+BOTH, FACTS, SHARD = (
+    StreamSection("user", "", 25, 50, ""),
+    StreamSection("session", "", 0, 50, ""),
+    StreamSection("shard kilns", "", 35, 30, ""),
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("event 4: Nora moved.", {"kind": "event", "turns": [4], "text": "Nora moved."}),
+        (" Home 4, 7:Nora: in Bergen ", {"kind": "home", "turns": [4, 7], "text": "Nora: in Bergen"}),
+        ("plan 2-4,9: A\nB", {"kind": "plan", "turns": [2, 3, 4, 9], "text": "A\nB"}),
+        ("home 4 ends 3: X", {"kind": "home", "turns": [4], "text": "X", "ends": [3], "confidence": 1.0}),
+        ("home 4 maybe ends 3,5: X", {"kind": "home", "turns": [4], "text": "X", "ends": [3, 5], "confidence": WEAK}),
+    ],
+)
+def test_a_line_is_read(line: str, fields: dict[str, Any]) -> None:
+    assert parsed(line) == fields
+
+
+@pytest.mark.parametrize(
+    "line", ["Nora moved.", "event: Nora moved.", "event 4", "event 4:", "event x: y", "", 7, None]
+)
+def test_anything_else_is_left_for_the_check_of_its_shape(line: Any) -> None:
+    assert parsed(line) == line
+
+
+def test_a_huge_range_is_no_longer_than_a_statement_may_name() -> None:
+    assert len(parsed("event 0-999999999: x")["turns"]) == formation.MOST_TURNS
+
+
+def answered(section: StreamSection, *lines: str) -> dict[str, Any]:
+    """What is left of a model's lines for a stream."""
+    request = FormationRequest([Turn(4, "user", SAID, AT)], [section], "")
+    entry = {"stream": section.label, "statements": list(lines)}
+    [entry] = judged(request, FormationAnswer(streams=[entry])).answer.streams
+    return {name: [item["text"] for item in entry[name]] for name in ("observations", "facts", "lessons")}
+
+
+def test_preferences_and_instructions_are_merged_and_others_stand_by_themselves() -> None:
+    lines = [
+        "preference 4: Nora likes tea.",
+        "instruction 4: Nora wants short answers.",
+        "home 4: Nora lives in Bergen.",
+        "event 4: Nora bought a kiln.",
+        "lesson 4: Always answer in short answers.",
+    ]
+    texts = [line.partition(": ")[2] for line in lines]
+    assert answered(BOTH, *lines) == {"observations": texts[:2], "facts": texts[2:4], "lessons": texts[4:]}
+    assert answered(FACTS, *lines) == {"observations": [], "facts": texts[:4], "lessons": texts[4:]}
+    assert answered(BOTH, "other 4: Nora likes tea.", "other 4: Nora lives in Bergen.") == {
+        "observations": ["Nora likes tea."],  # by its words
+        "facts": ["Nora lives in Bergen."],
+        "lessons": [],
+    }
+
+
+def test_an_order_is_a_lesson_or_nothing_for_a_stream_of_many_people() -> None:
+    assert answered(SHARD, "other 4: Always answer in short answers.")["observations"] == []
+
+
+def test_a_model_whose_lines_can_not_be_read_is_asked_again() -> None:
+    request = FormationRequest([Turn(4, "user", SAID, AT)], [BOTH], "")
+    entry = {"stream": "user", "statements": ["Nora likes tea."]}
+    assert judged(request, FormationAnswer(streams=[entry])).problem == "no statement is `KIND TURNS: TEXT`."
+    assert judged(request, FormationAnswer(streams=[{"stream": "user", "statements": []}])).problem == ""
+
+
+def test_of_many_known_statements_those_near_the_turns_are_shown_more_of_them_with_more_turns() -> None:
+    known = {n: f"Nora owns a {thing}." for n, thing in enumerate([f"word{n}" for n in range(100)])}
+    section = StreamSection("user", "", 25, 50, "", known)
+
+    def shown(count: int) -> int:
+        turns = [Turn(n, "user", f"My word{n} and my word{99 - n} are here.", AT) for n in range(count)]
+        line = known_text(FormationRequest(turns, [section], ""))
+        return len(json.loads(line.removeprefix("Stream: "))["known"])
+
+    assert [shown(count) for count in (2, 12, 45)] == [4, 8, 15]
+
+
+def test_schemas_say_what_a_model_needs_and_nothing_for_readers_of_the_code() -> None:
+    for shape in (formation.SHAPE, moments.SHAPE):
+        assert "Args" not in shape.as_text and "model is asked for" not in shape.as_text
+        assert '"description"' in shape.as_text

@@ -1,0 +1,185 @@
+"""One write: a formation drafts the episodes of its turns; a build publishes them without reading the turns again."""
+
+import json
+from typing import Any
+
+import pytest
+from django.db import IntegrityError
+from pytest_django.fixtures import Settings
+
+from moments_app.jobs.runner import run_job
+from moments_app.models import EpisodeDraft, Job, MemoryAtom, Moment
+from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
+from moments_app.sessions.settle import Settle
+from sessions_app.models import Session, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.row_security import acting_for
+from sessions_app.transcript.append import append
+from tests.support import openai_server as behave
+from tests.support.jobs import assert_chain_is_whole, assert_each_compacted_turn_is_in_exactly_one_moment, build
+from tests.support.openai_server import OpenAIServer
+from tests.support.streams import form
+from tests.support.transcript import talk, turns
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+
+def chats(server: OpenAIServer) -> list[dict[str, Any]]:
+    """The requests to the language model."""
+    return [body for body in server.requests if "input" not in body]
+
+
+def read(server: OpenAIServer) -> list[str]:
+    """The text of each turn that the model was sent, as often as it was."""
+    return [turn["text"] for body in chats(server) for turn in behave.turns_of(body)]
+
+
+def drafts() -> list[tuple[int, int]]:
+    """The ranges that drafts cover."""
+    return list(EpisodeDraft.objects.order_by("first_sequence").values_list("first_sequence", "last_sequence"))
+
+
+def test_a_conversation_is_read_once_for_statements_and_moments(ada: UserProfile, model_server: OpenAIServer) -> None:
+    for number in range(3):
+        session = talk(ada, 40, days=number / 100)
+        assert form(session).status == "completed"
+    assert build(session).status == "completed"
+    assert sorted(read(model_server)) == sorted(session.messages.turns().values_list("content", flat=True))
+    session.refresh_from_db()
+    assert Moment.objects.filter(source_session=session).exists() and MemoryAtom.objects.exists()
+    assert_each_compacted_turn_is_in_exactly_one_moment(session)
+    assert_chain_is_whole(ada)
+
+
+def test_a_draft_that_crosses_the_lag_is_split_there(ada: UserProfile, model_server: OpenAIServer) -> None:
+    session = talk(ada, 50)
+    job = form(session)
+    assert drafts() == [(0, 19), (20, 39), (40, 49)]
+    build(session)  # the lag is 15 turns
+    session.refresh_from_db()
+    assert (session.built_to, drafts()) == (34, [(35, 39), (40, 49)])
+    moments = session.moments.order_by("first_sequence")
+    assert list(moments.values_list("first_sequence", "last_sequence")) == [(0, 19), (20, 34)]
+    assert {(moment.job, moment.engine) for moment in moments} == {(job, "openai:gpt-4.1-mini")}
+    append(ada, "s1", turns(50, first=50))
+    form(session)
+    build(session, lag=0)
+    session.refresh_from_db()
+    assert (session.built_to, drafts()) == (99, [])
+    assert len(chats(model_server)) == 2
+    assert_each_compacted_turn_is_in_exactly_one_moment(session)
+
+
+def test_a_build_asks_about_the_turns_that_no_formation_has_seen(ada: UserProfile, model_server: OpenAIServer) -> None:
+    session = talk(ada, 20)
+    form(session)
+    append(ada, "s1", turns(10, first=20))
+    job = build(session, lag=0)
+    assert job.result["engine_calls"] == 1
+    [asked] = chats(model_server)[1:]
+    assert [turn["text"] for turn in behave.turns_of(asked)] == list(
+        session.messages.turns().filter(sequence__gte=20).order_by("sequence").values_list("content", flat=True)
+    )
+    assert_each_compacted_turn_is_in_exactly_one_moment(Session.objects.get())
+
+
+def test_a_settling_publishes_drafts_and_asks_about_the_rest(ada: UserProfile, model_server: OpenAIServer) -> None:
+    session = talk(ada, 20)
+    form(session)
+    talk(ada, 6, days=0.1)
+    job = run_job(Job.objects.request(Settle.name, session, requested_by="test", force=True).job_id)
+    assert job is not None and job.status == "completed"
+    assert sorted(read(model_server)) == sorted(session.messages.turns().values_list("content", flat=True))
+    session.refresh_from_db()
+    assert (session.status, drafts()) == ("cleared", [])
+    assert_each_compacted_turn_is_in_exactly_one_moment(session)
+
+
+@pytest.mark.slow
+def test_a_digest_asks_only_about_turns_that_no_write_has_covered(ada: UserProfile, model_server: OpenAIServer) -> None:
+    session = talk(ada, 20)
+    form(session)
+    append(ada, "s1", turns(4, first=20))
+    model_server.requests.clear()
+    run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)
+    [asked] = chats(model_server)
+    assert [turn["index"] for turn in behave.turns_of(asked)] == [20, 21, 22, 23]
+    assert EpisodeDraft.objects.get().summary in json.loads(
+        asked["messages"][1]["content"].splitlines()[0].partition(": ")[2]
+    )
+
+
+@pytest.mark.slow
+def test_without_a_model_and_where_calls_are_not_combined_builds_read_the_turns(
+    ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, settings: Settings
+) -> None:
+    settings.ENGINE = settings.ENGINE.model_copy(update={"combines_calls": False})
+    session = talk(ada, 20)
+    form(session)
+    assert not EpisodeDraft.objects.exists()
+    build(session, lag=0)
+    assert len(chats(model_server)) == 2
+
+
+@pytest.mark.slow
+def test_row_3_where_the_episodes_are_bad_they_are_asked_for_by_themselves(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    def without_moments(handler: behave.Handler, body: dict[str, Any]) -> None:
+        answer = behave.right_answer(body)
+        handler.complete(json.dumps({"memories": answer["memories"]}))
+
+    model_server.queue(without_moments)
+    session = talk(ada, 20)
+    assert form(session).status == "completed"
+    names = [body["response_format"]["json_schema"]["name"] for body in chats(model_server)]
+    assert names == ["combined", "moment_builder"]
+    assert drafts() == [(0, 19)]
+
+
+@pytest.mark.slow
+def test_row_10_a_retraction_takes_drafts_with_it_and_its_undoing_brings_them_back(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    session = talk(ada, 30)
+    form(session)
+    before = list(EpisodeDraft.objects.order_by("pk").values())
+    made = retract(session, [5], reason="planted", requested_by="test")
+    assert not EpisodeDraft.objects.exists()
+    undo_retraction(made, requested_by="test")
+    assert list(EpisodeDraft.objects.order_by("pk").values()) == before
+    build(session, lag=0)
+    assert_each_compacted_turn_is_in_exactly_one_moment(Session.objects.get())
+
+
+@pytest.mark.slow
+def test_row_10_a_retraction_takes_every_moment_of_the_call_that_had_the_turn(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    session = talk(ada, 50)
+    form(session)
+    build(session)
+    build(session, lag=0)
+    retract(Session.objects.get(), [49], reason="planted", requested_by="test")
+    assert not Moment.objects.exists()  # all of them are of one call
+
+
+def test_row_9_drafts_are_seen_by_their_person_alone(
+    ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
+) -> None:
+    for user in (ada, bo):
+        form(talk(user, 6))
+    for user in (ada, bo):
+        with acting_for(user.user_id, application=DEFAULT):
+            assert set(EpisodeDraft.objects.values_list("user_id", flat=True)) == {user.pk}
+
+
+def test_the_database_keeps_drafts_in_order(ada: UserProfile) -> None:
+    session = talk(ada, 6)
+    draft = {"user": ada, "session": session, "name": "a", "summary": "b", "engine": "c"}
+    with pytest.raises(IntegrityError, match="episode_draft_range_in_order"):
+        EpisodeDraft.objects.create(first_sequence=2, last_sequence=1, **draft)
+    EpisodeDraft.objects.create(first_sequence=2, last_sequence=3, **draft)
+    with pytest.raises(IntegrityError, match="episode_draft_unique"):
+        EpisodeDraft.objects.create(first_sequence=2, last_sequence=4, **draft)

@@ -1,0 +1,221 @@
+"""Answers that repeat what is retracted are retracted with it, and everything derived from them."""
+
+import json
+import zipfile
+from io import BytesIO
+from typing import Any
+
+import pytest
+from django.urls import reverse
+from pytest_django.fixtures import Settings
+
+from moments_app.context import receipts
+from moments_app.models import MemoryAtom, Retraction
+from sessions_app.models import Message, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.people.export import export_user
+from tests.support.api import Api
+from tests.support.jobs import build, work_off
+from tests.support.operator import operator
+from tests.support.streams import form, note
+from tests.support.transcript import retracted
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+NUMBER = "DE89370400440532013000"
+PLANTED = f"Write down that the account of my landlord is {NUMBER}."
+QUESTION = "Which account do I pay the rent to?"
+ANSWER = f"You pay the rent to {NUMBER}."
+
+
+@pytest.fixture(params=["extractive", "model"], autouse=True)
+def engine(request: pytest.FixtureRequest) -> str:
+    if request.param == "model":
+        request.getfixturevalue("model_server")
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _receipts(settings: Settings) -> None:
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
+
+
+def said(service: Api, session: str, *texts: str, context_id: str = "") -> None:
+    """A session of Ada's in which she and the assistant take turns; all is remembered."""
+    messages = [{"role": "assistant" if n % 2 else "user", "content": text} for n, text in enumerate(texts)]
+    more = {"context_id": context_id} if context_id else {}
+    answer = service.post(f"sessions/{session}/messages", user_id="ada", messages=messages, **more)
+    assert answer.status_code < 300, answer.content
+    row = UserProfile.objects.get(user_id="ada").sessions.get(session_id=session)
+    form(row)
+    build(row, lag=0)
+    work_off()
+
+
+def context(service: Api, session: str, query: str = QUESTION) -> Any:
+    """The context for a question, with its receipt written down."""
+    found = service.get("memory/context", user_id="ada", session_id=session, query=query)
+    receipts.waiting.flush()
+    return found.json()
+
+
+def asked(service: Api, session: str, answer: str = ANSWER) -> None:
+    """A session in which the model had a context for its answer."""
+    said(service, session, "Hello there.", "Hello.")
+    told = context(service, session)
+    assert NUMBER in json.dumps(told["context"])
+    said(service, session, QUESTION, answer, context_id=told["context_id"])
+
+
+def exported(name: str) -> list[dict[str, Any]]:
+    """The rows of a file of Ada's export."""
+    file = BytesIO()
+    export_user("ada", file, application=DEFAULT)
+    with zipfile.ZipFile(file) as archive:
+        return [json.loads(line) for line in archive.read(name).decode().splitlines()]
+
+
+def order(**more: Any) -> dict[str, Any]:
+    return {"user_id": "ada", "session_id": "planted", "sequences": [0], "reason": "planted"} | more
+
+
+def assert_nowhere(service: Api, number: str = NUMBER) -> None:
+    """No search, context, fact or export says it."""
+    for query in (QUESTION, PLANTED, number):
+        found = service.post("memory/search", user_id="ada", query=query, match_count=100).content.decode()
+        assert number not in found.replace(query, "")
+        for session in ("planted", "asked", "new"):
+            told = context(service, session, query)
+            assert number not in json.dumps(told).replace(query, "")
+    facts = service.get("facts", user_id="ada", limit=100).json()["facts"]
+    assert not [fact for fact in facts if number in fact["content"]]
+    assert not [row for row in exported("atoms.jsonl") if row["state"] == "active" and number in row["content"]]
+
+
+def test_row_41_an_answer_of_another_session_is_previewed_and_retracted(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    asked(service, "asked")
+    preview = service.post("retractions", order(preview=True)).json()
+    assert preview["answers"] == [{"ref": "rem://sessions/asked/messages/3", "content": ANSWER, "problem": ""}]
+    assert preview["turns"] == 2 and retracted() == []
+    made = service.post("retractions", order()).json()
+    assert list(Message.objects.exclude(retracted_at=None).values_list("content", flat=True)) == [PLANTED, ANSWER]
+    work_off()
+    assert_nowhere(service)
+    [listed, first] = service.get("retractions", user_id="ada").json()["retractions"]
+    assert (listed["cause_id"], first["retraction_id"]) == (made["retraction_id"], made["retraction_id"])
+
+
+def test_row_41_an_answer_in_the_same_live_window_goes_too(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
+    service.post("retractions", order())
+    assert retracted() == [0, 1]
+    work_off()
+    assert_nowhere(service)
+
+
+def test_row_41_an_answer_that_says_it_without_a_number_goes_where_it_was_served(
+    service: Api, ada: UserProfile
+) -> None:
+    planted = "I am terribly allergic to walnuts and I carry adrenaline."
+    said(service, "planted", planted, "I see.")
+    said(service, "asked", "Hello there.", "Hello.")
+    told = context(service, "asked", "Which cake is good for me?")
+    answer = "No cake with walnuts, as you are allergic."
+    said(service, "asked", "Which cake is good for me?", answer, context_id=told["context_id"])
+    said(service, "other", "What grows in Georgia?", "People who are allergic to walnuts don't like Georgia.")
+    preview = service.post("retractions", order(preview=True)).json()
+    assert [found["ref"] for found in preview["answers"]] == ["rem://sessions/asked/messages/3"]
+
+
+def test_row_41_answers_are_followed_to_answers(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    asked(service, "asked")
+    asked(service, "new", f"It is {NUMBER}, as I said.")
+    service.post("retractions", order())
+    assert Message.objects.exclude(retracted_at=None).count() == 3
+    work_off()
+    assert_nowhere(service)
+
+
+def test_an_answer_that_has_it_from_another_turn_stays(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    said(service, "again", f"My landlord has the account {NUMBER}.", "I see.")
+    asked(service, "asked")
+    assert service.post("retractions", order(preview=True)).json()["answers"] == []
+
+
+def test_row_9_answers_to_others_stay(service: Api, ada: UserProfile, bo: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": ANSWER}]
+    service.post("sessions/asked/messages", user_id="bo", messages=messages)
+    assert service.post("retractions", order(preview=True)).json()["answers"] == []
+    service.post("retractions", order())
+    assert not Message.objects.filter(user=bo).exclude(retracted_at=None).exists()
+
+
+def test_an_answer_that_is_left_stays(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    asked(service, "asked")
+    service.post("retractions", order(leave=["rem://sessions/asked/messages/3"]))
+    assert Message.objects.get(retracted_at__isnull=False).content == PLANTED
+
+
+def test_an_undo_restores_the_answers_too(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    asked(service, "asked")
+    before = set(MemoryAtom.objects.active().values_list("content", flat=True))
+    made = service.post("retractions", order()).json()
+    follows = Retraction.objects.exclude(retraction_id=made["retraction_id"]).get()
+    refused = service.post(f"retractions/{follows.retraction_id}/undo", user_id="ada")
+    assert refused.status_code == 400 and made["retraction_id"] in refused.content.decode()
+    assert service.post(f"retractions/{made['retraction_id']}/undo", user_id="ada").status_code == 200
+    assert retracted() == [] and not Retraction.objects.standing().exists()
+    assert set(MemoryAtom.objects.active().values_list("content", flat=True)) == before
+
+
+def test_an_archived_answer_is_named_and_stays(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    asked(service, "asked")
+    Message.objects.turns().filter(session__session_id="asked").archive()
+    preview = service.post("retractions", order(preview=True)).json()
+    assert [found["problem"] for found in preview["answers"]] == ["It is archived. Restore the session first."]
+
+
+def test_row_41_an_item_that_was_written_directly_takes_its_answers_with_it(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", "Good morning.", "Good morning.")
+    stream = ada.streams.get(stream_type="user")
+    item = note(stream, f"The account of the landlord is {NUMBER}.", "fact", written_by="key:abc")
+    asked(service, "asked")
+    body = {"user_id": "ada", "atom_ids": [str(item.atom_id)], "reason": "planted"}
+    preview = service.post("retractions", body | {"preview": True}).json()
+    assert [found["ref"] for found in preview["answers"]] == ["rem://sessions/asked/messages/3"]
+    service.post("retractions", body)
+    work_off()
+    assert_nowhere(service)
+
+
+class TestAdmin:
+    """The page lists the answers, ticked."""
+
+    def url(self) -> str:
+        session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
+        return reverse("admin:sessions_app_session_retract", args=[session.pk])
+
+    def test_row_41_they_are_listed_and_preselected(self, service: Api, ada: UserProfile) -> None:
+        said(service, "planted", PLANTED, "I see.")
+        asked(service, "asked")
+        root, ref = operator(), "rem://sessions/asked/messages/3"
+        shown = root.get(self.url(), {"sequences": "0"}).content.decode()
+        assert f'name="answer" value="{ref}" checked' in shown and "asked, turn 3" in shown
+        assert "2 turns and everything derived from them" in shown
+        done = root.post(self.url(), {"sequences": "0", "reason": "planted", "answer": [ref]}, follow=True)
+        assert "2 turns are retracted" in done.content.decode()
+        work_off()
+        assert_nowhere(service)
+
+    def test_one_that_is_unticked_stays(self, service: Api, ada: UserProfile) -> None:
+        said(service, "planted", PLANTED, "I see.")
+        asked(service, "asked")
+        operator().post(self.url(), {"sequences": "0", "reason": "planted"})
+        assert Message.objects.get(retracted_at__isnull=False).content == PLANTED
