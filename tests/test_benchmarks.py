@@ -410,7 +410,7 @@ def test_tokens_of_memory_are_counted_by_purpose_with_what_a_call_shares_with_th
     ledger = memory_tokens.Ledger()
     for asked in ("Hello there", "Hello again"):
         messages = [{"content": "Say what to look up. " * 20}, {"content": f'Message about to be answered: "{asked}"'}]
-        ledger.add({"messages": messages, "response_format": {"json_schema": {"name": "recall_query"}}})
+        ledger.add({"messages": messages, "response_format": {"json_schema": {"name": "recall_query", "schema": {}}}})
     ledger.add({"input": ["kilns", "glazes"]})
     queries, vectors = ledger.of("recall-query"), ledger.of("embedding")
     assert (queries.calls, vectors.calls) == (2, 1)

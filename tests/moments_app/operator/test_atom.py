@@ -86,7 +86,7 @@ class TestChanging:
     def test_it_is_evicted_and_restored_and_both_are_in_the_history(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         shown = root.post(url(atom, "evict"), follow=True).content.decode()
-        assert "Contexts and searches no longer include it" in shown and "Restore" in shown
+        assert "Contexts and searches no longer include this item" in shown and "Restore" in shown
         atom.refresh_from_db()
         assert atom.state == "evicted"
         assert "The item is evicted. Restore it first." in root.post(url(atom, "evict"), follow=True).content.decode()
@@ -162,7 +162,7 @@ class TestProvenance:
 
     def test_turns_that_are_gone_are_said_to_be(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact", source_message_ids=[1, 2, 3])
-        assert "3 of its 3 turns are no longer in the transcript." in page(root, change_url(atom))
+        assert "3 of this item's 3 source turns are no longer in the transcript." in page(root, change_url(atom))
 
     def test_one_that_was_absorbed_leads_to_its_consolidation(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")
@@ -177,7 +177,7 @@ class TestProvenance:
         fold(own)
         MemoryStream.objects.update(consolidated_content="Never call early.")
         shown = page(root, change_url(atom))
-        assert "Evict<" in shown and "Searches still find it" in shown and "Move<" not in shown
+        assert "Evict<" in shown and "Searches still find the item" in shown and "Move<" not in shown
         root.post(url(atom, "evict"))
         atom.refresh_from_db()
         assert atom.state == "evicted"

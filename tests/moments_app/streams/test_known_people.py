@@ -1,6 +1,5 @@
 """Other people whom a user's memory knows: found in statements, each with a profile that follows these."""
 
-import json
 import zipfile
 from importlib import import_module
 from typing import Any
@@ -246,8 +245,8 @@ class TestModel:
             ("Dr. Weiss is a dentist in Turin.", "Dr. Weiss"),
             ("She moved to Rome.", "Clara"),
         ]
-        items = [{"text": text, "other_person": name, "message_indexes": [0]} for text, name in facts]
-        model_server.queue(behave.content(json.dumps({"streams": [{"stream": "user", "facts": items}]})))
+        lines = [f"other 0{f' about {name}' if name else ''}: {text}" for text, name in facts]
+        model_server.queue(behave.memories({"stream": "user", "statements": lines}))
         say(ada, "s1", "2025-01-10", " ".join(text for text, _ in facts) + " My name is Nora.")
         assert known(service) == {"dr-weiss": ("Dr. Weiss", ""), "anna": ("Anna", "sister")}
         assert "nuts" in profile(service, "anna") and "Bergen" in profile(service, "anna")

@@ -106,7 +106,7 @@ class TestTrying:
         assert not model_server.requests
 
     def test_the_extractive_engine_is_said_to_read_no_prompts(self, root: Client, prompt: PromptResource) -> None:
-        assert "It ignores prompts" in page(root, change_url(prompt))
+        assert "the built-in extractive engine writes memory and ignores prompts" in page(root, change_url(prompt))
 
     def test_row_18_a_viewer_can_not_try(self, prompt: PromptResource, ada: UserProfile) -> None:
         session = talk(ada, 120)
