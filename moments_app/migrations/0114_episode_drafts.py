@@ -16,7 +16,7 @@ def _texts() -> django.contrib.postgres.fields.ArrayField:
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("moments_app", "0123_muted_causes"),
+        ("moments_app", "0113_muted_causes"),
         ("sessions_app", "0042_functions_on_turns"),
     ]
 

@@ -240,7 +240,7 @@ def as_before(correction: Correction, atom: MemoryAtom) -> None:
 
 
 def upgrade() -> None:
-    import_module("moments_app.migrations.0111_corrections_in_history").write(apps, None)
+    import_module("moments_app.migrations.0116_corrections_in_history").write(apps, None)
 
 
 def test_a_correction_of_an_earlier_release_can_be_undone(bees: MemoryAtom) -> None:

@@ -389,7 +389,7 @@ class TestView:
         before = [service.get(f"users/ada/people/{key}").json() for key in ("anna-berg", "anna", "tom")]
         KnownPerson.objects.all().delete()
         assert people(service) == []
-        migration = import_module("moments_app.migrations.0120_people_of_statements")
+        migration = import_module("moments_app.migrations.0112_people_of_statements")
         for _ in range(2):
             migration.write(apps, None)
             after = [service.get(f"users/ada/people/{key}").json() for key in ("anna-berg", "anna", "tom")]

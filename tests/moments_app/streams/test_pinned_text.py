@@ -103,7 +103,7 @@ def test_texts_of_earlier_releases_become_statements_once(own: MemoryStream) -> 
     MemoryStream.objects.filter(pk__in=[own.pk, kilns.pk]).update(pinned_content=TEXT)
     note(kilns, TEXT)
     for _ in range(2):
-        import_module("moments_app.migrations.0112_pinned_texts_are_statements").write(apps, None)
+        import_module("moments_app.migrations.0117_pinned_texts_are_statements").write(apps, None)
     for stream in (own, kilns):
         stream.touch()
         assert pinned(stream) == TEXT

@@ -49,6 +49,6 @@ def _write(atoms: Any, stream: Any) -> None:
 class Migration(migrations.Migration):
     atomic = False  # so that no row is held for longer than a moment
 
-    dependencies = [("moments_app", "0111_corrections_in_history")]
+    dependencies = [("moments_app", "0116_corrections_in_history")]
 
     operations = [migrations.RunPython(write, migrations.RunPython.noop, elidable=True)]

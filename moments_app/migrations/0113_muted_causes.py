@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("moments_app", "0120_people_of_statements")]
+    dependencies = [("moments_app", "0112_people_of_statements")]
 
     operations = [
         migrations.AddField(

@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
 
     atomic = False
 
-    dependencies = [("moments_app", "0118_known_people")]
+    dependencies = [("moments_app", "0110_known_people")]
 
     operations = [
         AddIndexConcurrently(

@@ -94,6 +94,6 @@ def _time(text: str | None) -> datetime | None:
 class Migration(migrations.Migration):
     atomic = False  # so that no row is held for longer than a moment
 
-    dependencies = [("moments_app", "0110_history_of_statements")]
+    dependencies = [("moments_app", "0115_history_of_statements")]
 
     operations = [migrations.RunPython(write, migrations.RunPython.noop, elidable=True)]

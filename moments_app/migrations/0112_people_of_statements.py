@@ -67,6 +67,6 @@ def _name(person: Any, statements: Any, names: frozenset[str]) -> None:
 class Migration(migrations.Migration):
     atomic = False  # so that no row is held for longer than a moment
 
-    dependencies = [("moments_app", "0119_statements_about_people")]
+    dependencies = [("moments_app", "0111_statements_about_people")]
 
     operations = [migrations.RunPython(write, migrations.RunPython.noop, elidable=True)]
