@@ -295,8 +295,8 @@ class MemoryAtom(Searched):
         default=False,
         db_default=False,
         editable=False,
-        help_text="Whether the item was learned from one person for a shard. Only that person sees it. A release "
-        "creates a separate item for others.",
+        help_text="Whether an agent learned the item from one person, for a shard. Only that person sees the item."
+        " A release creates a separate item for others.",
     )
     reviewed_at = models.DateTimeField(
         null=True, blank=True, editable=False, help_text="When an operator decided whether to release the candidate."
@@ -348,15 +348,15 @@ class MemoryAtom(Searched):
         on_delete=models.SET_NULL,
         related_name="shown",
         db_index=False,
-        help_text="The first consolidation that received the item, whether or not the new text contains it.",
+        help_text="The first consolidation that received the item, even if the new text doesn't contain the item.",
     )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When the statement was made.")
     created_at = models.DateTimeField(auto_now_add=True)
     is_pinned = models.BooleanField(
         "pinned",
         default=False,
-        help_text="Whether the item is kept word for word. A pinned item is never consolidated, and every context "
-        "includes it.",
+        help_text="Whether the item is pinned. A pinned item is never changed or consolidated by a job, and every "
+        "context includes it.",
     )
     access_count = models.PositiveIntegerField(
         default=0, help_text="Number of times that recall has returned the item."
@@ -370,16 +370,15 @@ class MemoryAtom(Searched):
         blank=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="The person from whom an item in a shard was learned. The item is deleted with that person, even if "
-        "the session was deleted earlier.",
+        help_text="The person from whom an item in a shard was learned. If the person is erased, the item is "
+        "deleted, even if the session was deleted earlier.",
     )
     related_users = ArrayField(
         models.CharField(max_length=255),
         default=list,
         db_default=[],
         blank=True,
-        help_text="user_ids of other people whom the item is about. Being listed here doesn't give a person access to "
-        "the item.",
+        help_text="user_ids of other people whom the item is about. These people don't get access to the item.",
     )
     subject = models.CharField(
         max_length=255,
@@ -427,13 +426,13 @@ class MemoryAtom(Searched):
         help_text="Whether the item was corrected because it was never true.",
     )
     corrected_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text="When this item replaced an item that was never true."
+        null=True, blank=True, editable=False, help_text="Time at which this item replaced an item that was never true."
     )
     confidence = models.FloatField(
         null=True,
         blank=True,
         editable=False,
-        help_text="How sure the engine was of the item, from 0 to 1. Blank if no confidence was given.",
+        help_text="The engine's confidence that the item is true, from 0 to 1. Blank if the engine gave no confidence.",
     )
     worth = models.FloatField(
         default=0.0,
@@ -454,8 +453,8 @@ class MemoryAtom(Searched):
         default="",
         db_default="",
         editable=False,
-        help_text="Who wrote the item directly, such as key:… or operator:…. Blank if an engine wrote it or the author "
-        "is unknown.",
+        help_text="Key or operator that wrote the item directly (key:… or operator:…). Blank if an engine wrote it"
+        " or the author is unknown.",
     )
     external_id = models.CharField(  # noqa: DJ001 (unique where it is set)
         max_length=255,

@@ -185,13 +185,15 @@ class Circuit(models.Model):
         default=list,
         db_default=[],
         blank=True,
-        help_text="Primary keys of the people whose calls fail while the calls of others succeed.",
+        help_text="Primary keys of the people whose calls fail while other people's calls succeed.",
     )
     failed_job = models.BigIntegerField(null=True, blank=True)
     last_failure_at = models.DateTimeField(null=True, blank=True)
     next_probe_at = models.DateTimeField(default=timezone.now)
     probe = models.BigIntegerField(
-        null=True, blank=True, help_text="Primary key of the latest job that was chosen to try the engine."
+        null=True,
+        blank=True,
+        help_text="Primary key of the latest probe, the job that calls the engine to check whether it works again.",
     )
     probe_subject = models.BigIntegerField(null=True, blank=True)
     is_probing = models.BooleanField(default=False, help_text="Whether the probe job still has to call the engine.")

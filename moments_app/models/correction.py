@@ -79,9 +79,11 @@ class Correction(models.Model):
     kind = models.CharField(max_length=16, choices=Kind)
     before = models.TextField(help_text="Text of the fact before the correction.")
     after = models.TextField(
-        blank=True, help_text="Text of the fact after the correction. Blank if no text replaced it."
+        blank=True, help_text="Text of the fact after the correction. Blank if no text replaced the fact."
     )
-    valid_until = models.DateTimeField(null=True, blank=True, help_text="Of an ended fact: when it stopped being true.")
+    valid_until = models.DateTimeField(
+        null=True, blank=True, help_text="When the fact stopped being true, if the fact was ended."
+    )
     changes = models.JSONField(
         default=list, encoder=DjangoJSONEncoder, help_text="Each changed text, before and after the correction."
     )

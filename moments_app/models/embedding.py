@@ -189,7 +189,9 @@ class Embedding(models.Model):
     user = models.ForeignKey(  # blank: of a shard's fact
         UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
-    said_at = models.DateTimeField(help_text="When the text was said. The time is copied here to speed up searches.")
+    said_at = models.DateTimeField(
+        help_text="Time of the message or statement. The time is copied here to speed up searches."
+    )
     vector = HalfVectorField(null=True, help_text="Vector of the text. Blank if the endpoint rejects the text.")
     refusal = models.CharField(
         max_length=255, blank=True, default="", db_default="", help_text="Latest error from the endpoint."
@@ -198,7 +200,7 @@ class Embedding(models.Model):
         default=0, db_default=0, help_text="Number of times that the endpoint has rejected the text."
     )
     ask_again_at = models.DateTimeField(
-        null=True, help_text="When a rejected text is sent again. If blank, it is sent with the next batch."
+        null=True, help_text="When a rejected text is sent again. If blank, the text is sent with the next batch."
     )
     created_at = models.DateTimeField(auto_now_add=True)
 

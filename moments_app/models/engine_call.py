@@ -192,7 +192,7 @@ class EngineCall(models.Model):
     error_kind = models.CharField(max_length=32, blank=True)
     error = models.TextField(blank=True)
     kept_count = models.PositiveIntegerField(
-        default=0, db_default=0, help_text="Number of sentences and items in the answer that were used."
+        default=0, db_default=0, help_text="Number of sentences and items that were used from the answer."
     )
     dropped_count = models.PositiveIntegerField(
         default=0,
@@ -206,8 +206,8 @@ class EngineCall(models.Model):
         "part of a combined call",
         default=False,
         db_default=False,
-        help_text="Whether this row records one task of a combined call. The row of the call itself has the tokens, "
-        "cost and duration.",
+        help_text="Whether this row records one task of a combined call. The combined call's own row has the "
+        "tokens, cost and duration.",
     )
     failure = models.ForeignKey(
         FailureGroup, null=True, blank=True, on_delete=models.SET_NULL, related_name="calls", db_index=False

@@ -467,7 +467,7 @@ class Job(models.Model):
     queued_at = models.DateTimeField(default=timezone.now)
     run_after = models.DateTimeField(
         default=timezone.now,
-        help_text="Earliest time at which the job can start. A backoff or an open circuit postpones it.",
+        help_text="Earliest time at which the job can start. A backoff or an open circuit postpones the start.",
     )
     held_by = models.CharField(
         max_length=16,

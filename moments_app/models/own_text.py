@@ -25,7 +25,7 @@ class ServedLine(models.Model):
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     hash = models.BigIntegerField(help_text="Hash of the words in the line. See `served_text`.")
-    is_quote = models.BooleanField(help_text="Whether the line was served only as a verbatim quote of a person.")
+    is_quote = models.BooleanField(help_text="Whether the line was served only as a verbatim quote from a person.")
     served_on = models.DateField(
         default=timezone.localdate, db_index=True, help_text="Month in which the line was last served."
     )
@@ -51,7 +51,8 @@ class OwnText(models.Model):
     places = ArrayField(
         models.PositiveIntegerField(),
         null=True,
-        help_text="Lines that the platform had served before, by number from 0. Blank if the turn has no other text.",
+        help_text="Numbers of the turn's lines that the platform had served before, counted from 0. Blank if the "
+        "turn has no other text.",
     )
 
     class Meta:

@@ -47,7 +47,7 @@ class Release(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="release",
-        help_text="The item that others see.",
+        help_text="The item that other people see.",
     )
     wording = models.TextField()
     actor = models.CharField(max_length=255, help_text="The operator who released the item (operator:…).")
@@ -69,7 +69,7 @@ class Release(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="replaced_by",
-        help_text="The previous release, which has another wording.",
+        help_text="The previous release, which has different wording.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True)

@@ -77,7 +77,7 @@ class Retraction(models.Model):
         on_delete=models.CASCADE,
         related_name="retractions",
         verbose_name="shard",
-        help_text="Shard of the retracted items. Blank if they belong to a person.",
+        help_text="Shard of the retracted items. Blank if the items belong to a person.",
     )
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="retractions")
     sequences = ArrayField(
@@ -104,7 +104,7 @@ class Retraction(models.Model):
         default=dict, help_text="Rebuilds that were already waiting at the time of the retraction, by process."
     )
     created_at = models.DateTimeField(
-        default=timezone.now, help_text="When the retraction was made. The retracted turns record the same time."
+        default=timezone.now, help_text="When the retraction was made, which is also the `retracted_at` of its turns."
     )
     undone_at = models.DateTimeField(null=True, blank=True)
 
@@ -189,7 +189,7 @@ class RetractedItem(models.Model):
         null=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="The person whose memory the row belongs to. Blank if it belongs to a shard.",
+        help_text="The person whose memory the row belongs to. Blank if the row belongs to a shard.",
     )
     model = models.CharField(max_length=64, help_text="Label of the row's model.")
     object_pk = models.BigIntegerField()

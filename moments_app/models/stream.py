@@ -206,14 +206,14 @@ class MemoryStream(models.Model):
         help_text="Application that owns the shard. A personal stream belongs to the application of its person.",
     )
     agent_id = models.CharField(
-        max_length=255, blank=True, help_text="Agent that uses the stream. If blank, every agent uses it."
+        max_length=255, blank=True, help_text="Agent that uses the stream. If blank, every agent uses the stream."
     )
     user = models.ForeignKey(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="streams")
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.CASCADE, related_name="streams")
     name = models.CharField(max_length=64, blank=True, help_text="Name of the shard. Other streams have no name.")
     is_active = models.BooleanField(default=True)
 
-    extraction_prompt = models.TextField(help_text="Tells the engine what to remember in this stream.")
+    extraction_prompt = models.TextField(help_text="Prompt that tells the engine what to remember in this stream.")
     extracts_observations = models.BooleanField(default=True)
     extracts_facts = models.BooleanField(default=True)
     observation_min = models.PositiveSmallIntegerField(default=0)
@@ -232,11 +232,11 @@ class MemoryStream(models.Model):
     )
     consolidation_prompt = models.TextField(
         blank=True,
-        help_text="Tells the engine how to merge observations into the text. If blank, observations are never "
-        "consolidated.",
+        help_text="Prompt that tells the engine how to merge observations into the text. If blank, observations "
+        "are never consolidated.",
     )
     consolidation_trigger = models.PositiveSmallIntegerField(
-        default=5, help_text="A consolidation starts when this many new observations are waiting."
+        default=5, help_text="Number of new waiting observations that starts a consolidation."
     )
     consolidated_max_words = models.PositiveSmallIntegerField(default=400)
     fact_buffer_max = models.PositiveSmallIntegerField(

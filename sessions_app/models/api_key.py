@@ -118,7 +118,8 @@ class ApiKey(models.Model):
         null=True,
         blank=True,
         on_delete=models.CASCADE,
-        help_text="Limits the key to one user. If blank, this is a service key for any user of its application.",
+        help_text="Limits the key to one user. If blank, the key is a service key, which is valid for all users of"
+        " its application.",
     )
     scope = models.CharField(max_length=8, choices=Scope, default=Scope.WRITE)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -178,8 +178,8 @@ class Message(Searched):
     retracted_at = models.DateTimeField(
         null=True,
         blank=True,
-        help_text="When the turn was retracted. It stays in the transcript, but is no longer sent to engines or "
-        "included in contexts.",
+        help_text="When the turn was retracted. A retracted turn stays in the transcript, but is no longer sent to"
+        " engines or included in contexts.",
     )
     created_at = models.DateTimeField(
         default=timezone.now, help_text="When the message was sent, according to the client."
@@ -193,8 +193,8 @@ class Message(Searched):
     said_hash = models.BinaryField(
         null=True,
         editable=False,
-        help_text="Hash of an archived turn that has an external_id. It is compared with messages that a client sends "
-        "again.",
+        help_text="Hash of an archived turn that has an external_id. The hash is compared with messages that a "
+        "client sends again.",
     )
 
     notes: dict[str, Any]  # findings in the text of a message that is being appended; not a column

@@ -138,7 +138,7 @@ class Session(models.Model):
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="sessions", db_index=False)
     session_id = models.CharField(
-        max_length=255, help_text="The application's own id for the session. It is unique per user."
+        max_length=255, help_text="The application's own id for the session. The id is unique per user."
     )
     agent_id = models.CharField(max_length=255, default=DEFAULT_AGENT)
     source = models.CharField(
@@ -183,7 +183,7 @@ class Session(models.Model):
         help_text="Number of weighted tokens in the turns that were already searched for facts and observations.",
     )
     counted_message_count = models.PositiveBigIntegerField(
-        default=0, help_text="Turns of the session when the person's words were last counted."
+        default=0, help_text="Number of turns in the session when the person's words were last counted."
     )
     embedded_sequence = models.BigIntegerField(
         default=-1,
@@ -202,13 +202,13 @@ class Session(models.Model):
     compact_on_request = models.BooleanField(
         null=True,
         blank=True,
-        help_text="Whether to compact the session before its messages are loaded or a context is built. If blank, the "
-        "setting applies.",
+        help_text="Whether to compact the session before its messages are loaded or a context is built. If blank, "
+        "SESSION_COMPACTION__ON_REQUEST applies.",
     )
     retraction_count = models.PositiveIntegerField(
         default=0,
-        help_text="How often turns were retracted, or a retraction was undone. Jobs that started before the latest "
-        "change run again.",
+        help_text="Number of retractions in the session, and of retractions that were undone. Jobs that started "
+        "before the latest change run again.",
     )
     metadata = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
