@@ -19,7 +19,7 @@ from sessions_app.staff import invitation_to
 # names. One who adds a page that takes something else adds it here.
 ARGUMENTS: dict[str, str | type[Model] | Callable[[], str]] = {
     "app_label": "moments_app",
-    "candidate": MemoryAtom,
+    "candidate": lambda: str(MemoryAtom.objects.active().candidates().values_list("pk", flat=True)[0]),
     "kind": "observation",
     "number": "1",
     "session_pk": Session,
