@@ -102,8 +102,9 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     if not before.exists():
         return Skipped("nothing to digest")
     drafts = list(EpisodeDraft.objects.of(session).filter(last_sequence__lt=end))
-    covered_to = drafts[-1].last_sequence if drafts else session.built_to
-    shown = drop_platform_text(list(before.filter(sequence__gt=covered_to).order_by("sequence")))
+    unbuilt = before.filter(sequence__gt=session.built_to).order_by("sequence")
+    drafted = [range(draft.first_sequence, draft.last_sequence + 1) for draft in drafts]
+    shown = drop_platform_text([turn for turn in unbuilt if not any(turn.sequence in one for one in drafted)])
     event = Message.objects.boundaries_of(session).first()
     [known] = known_of_each(session.user_id, [(session, event)])
     live = [draft for draft in drafts if draft.last_sequence >= session.live_from_sequence]

@@ -206,14 +206,15 @@ def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
 
 
 def _episodes(session: Session, turns: Sequence[Message], shown: Sequence[Message]) -> BuildInput | None:
-    """Return the turns that no moment holds and no draft covers, to be drafted by the call that forms them.
+    """Return the new turns that no moment holds and no draft covers, to be drafted by the call that forms them.
 
     An engine without a model reads turns at no cost, so its builds read them again, whole.
     """
     if not (settling_combines() and settings.MOMENT_BUILDER.enabled):
         return None
     drafted_to = EpisodeDraft.objects.of(session).aggregate(last=Max("last_sequence"))["last"]
-    first = max(session.built_to, -1 if drafted_to is None else drafted_to) + 1
+    # A gap before the new turns is none of the first draft: who publishes the draft asks an engine about the gap.
+    first = max(session.built_to, session.formed_to, -1 if drafted_to is None else drafted_to) + 1
     new = [turn for turn in shown if turn.sequence >= first]
     chunks = chunks_read(new, new, session.user.zone) if new else []
     if len(chunks) != 1:

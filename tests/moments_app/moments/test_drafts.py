@@ -84,6 +84,42 @@ def test_a_build_asks_about_the_turns_that_no_formation_has_seen(ada: UserProfil
     assert_each_compacted_turn_is_in_exactly_one_moment(Session.objects.get())
 
 
+def with_a_gap(user: UserProfile) -> Session:
+    """A session of 40 turns: all are formed, and only the last 20 are in a draft."""
+    session = talk(user, 20)
+    form(session)
+    EpisodeDraft.objects.all().delete()
+    append(user, "s1", turns(20, first=20))
+    form(session)
+    return session
+
+
+def text_of(session: Session, *, before: int) -> list[str]:
+    """The text of the turns before a sequence, in order."""
+    said = session.messages.turns().filter(sequence__lt=before).order_by("sequence")
+    return list(said.values_list("content", flat=True))
+
+
+def test_a_build_asks_about_a_gap_before_a_draft(ada: UserProfile, model_server: OpenAIServer) -> None:
+    session = with_a_gap(ada)
+    assert drafts() == [(20, 39)]
+    model_server.requests.clear()
+    job = build(session, lag=0)
+    assert job.result["engine_calls"] == 1
+    assert read(model_server) == text_of(session, before=20)
+    moments = session.moments.order_by("first_sequence")
+    assert list(moments.values_list("first_sequence", "last_sequence")) == [(0, 19), (20, 39)]
+    assert_each_compacted_turn_is_in_exactly_one_moment(Session.objects.get())
+
+
+@pytest.mark.slow
+def test_a_digest_asks_about_a_gap_before_a_draft(ada: UserProfile, model_server: OpenAIServer) -> None:
+    session = with_a_gap(ada)
+    model_server.requests.clear()
+    run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)
+    assert read(model_server) == text_of(session, before=20)
+
+
 def test_a_settling_publishes_drafts_and_asks_about_the_rest(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 20)
     form(session)
