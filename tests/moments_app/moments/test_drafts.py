@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError
+from django.db.models import Max
 from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
@@ -199,6 +200,36 @@ def test_row_10_a_retraction_takes_every_moment_of_the_call_that_had_the_turn(
     build(session, lag=0)
     retract(Session.objects.get(), [49], reason="planted", requested_by="test")
     assert not Moment.objects.exists()  # all of them are of one call
+
+
+@pytest.mark.slow
+def test_row_10_a_retraction_takes_a_moment_whose_text_tells_of_a_turn_that_is_not_built_yet(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    session = talk(ada, 50)
+    form(session)
+    build(session)
+    session.refresh_from_db()
+    assert session.built_to == 34  # the draft of turns 20 to 39 is cut there
+    made = retract(session, [37], reason="planted", requested_by="test")
+    assert not Moment.objects.exists()
+    build(Session.objects.get(), lag=0)
+    undo_retraction(made, requested_by="test")
+    assert Moment.objects.aggregate(last=Max("last_sequence"))["last"] == 34
+    assert_each_compacted_turn_is_in_exactly_one_moment(Session.objects.get())
+
+
+@pytest.mark.slow
+def test_row_10_undoing_a_retraction_removes_a_moment_that_was_drafted_without_the_turn(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    session = talk(ada, 50)
+    made = retract(session, [37], reason="planted", requested_by="test")
+    form(Session.objects.get())
+    build(Session.objects.get())
+    assert Session.objects.get().built_to < 37 and Moment.objects.exists()
+    undo_retraction(made, requested_by="test")
+    assert not Moment.objects.exists()
 
 
 def test_row_9_drafts_are_seen_by_their_person_alone(
