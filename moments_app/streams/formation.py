@@ -219,8 +219,21 @@ def write(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
         with suppress(EngineError):  # each is asked for by itself
             asked = engine.with_answers(parts)
     formed = form(input, asked, progress)
-    built = divide(input.episodes, asked, no_progress) if input.episodes else None
-    return replace(formed, built=built)
+    return replace(formed, built=_drafted(input.episodes, asked) if input.episodes else None)
+
+
+def _drafted(episodes: BuildInput, engine: Engine) -> Built | None:
+    """Return the drafts of episodes; None where the answer is invalid: then a build asks about their turns.
+
+    Raises:
+        EngineError: the engine could not be asked.
+    """
+    try:
+        return divide(episodes, engine, no_progress)
+    except EngineError as error:
+        if error.kind != "invalid_answer":
+            raise
+        return None
 
 
 def parts_of(formation: FormationInput | None, build: BuildInput | None, number: int = 1) -> list[Part]:

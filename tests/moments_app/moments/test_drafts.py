@@ -176,6 +176,41 @@ def test_row_3_where_the_episodes_are_bad_they_are_asked_for_by_themselves(
 
 
 @pytest.mark.slow
+def test_row_3_where_the_episodes_stay_bad_the_statements_are_kept_and_a_build_asks_again(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    def without_moments(handler: behave.Handler, body: dict[str, Any]) -> None:
+        answer = behave.right_answer(body)
+        handler.complete(json.dumps({} if "moments" in answer and "memories" not in answer else answer))
+
+    def half(handler: behave.Handler, body: dict[str, Any]) -> None:
+        handler.complete(json.dumps({"memories": behave.right_answer(body)["memories"]}))
+
+    model_server.queue(half, without_moments, without_moments, without_moments)
+    session = talk(ada, 20)
+    assert form(session).status == "completed"
+    assert MemoryAtom.objects.exists() and drafts() == []
+    assert build(session, lag=0).status == "completed"
+    assert_each_compacted_turn_is_in_exactly_one_moment(Session.objects.get())
+
+
+def test_an_outage_while_the_episodes_are_asked_for_by_themselves_fails_the_formation(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    def half(handler: behave.Handler, body: dict[str, Any]) -> None:
+        handler.complete(json.dumps({"memories": behave.right_answer(body)["memories"]}))
+
+    def out(handler: behave.Handler, body: dict[str, Any]) -> None:
+        is_moments = body["response_format"]["json_schema"]["name"] == "moment_builder"
+        (behave.error(503) if is_moments else behave.answer_well)(handler, body)
+
+    model_server.queue(half)
+    model_server.always(out)
+    assert form(talk(ada, 20)).status == "queued"
+    assert not MemoryAtom.objects.exists()
+
+
+@pytest.mark.slow
 def test_row_10_a_retraction_takes_drafts_with_it_and_its_undoing_brings_them_back(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
