@@ -9,7 +9,8 @@ from django.db.models import Max
 from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
-from moments_app.models import EpisodeDraft, Job, MemoryAtom, Moment
+from moments_app.models import EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment
+from moments_app.provenance.correct import correct, ending, undo_correction
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.sessions.settle import Settle
@@ -18,9 +19,10 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import append
 from tests.support import openai_server as behave
+from tests.support.concurrency import on_its_own_connection
 from tests.support.jobs import assert_chain_is_whole, assert_each_compacted_turn_is_in_exactly_one_moment, build
 from tests.support.openai_server import OpenAIServer
-from tests.support.streams import form
+from tests.support.streams import form, note
 from tests.support.transcript import talk, turns
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -119,6 +121,32 @@ def test_a_digest_asks_about_a_gap_before_a_draft(ada: UserProfile, model_server
     model_server.requests.clear()
     run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)
     assert read(model_server) == text_of(session, before=20)
+
+
+@pytest.mark.parametrize("is_undone", [False, True])
+def test_no_draft_is_stored_of_what_was_read_before_a_correction(
+    ada: UserProfile, model_server: OpenAIServer, is_undone: bool
+) -> None:
+    fact = note(MemoryStream.objects.ensure_of_person(ada, "default"), "Keeps bees.", "fact")
+    earlier = correct(fact, ending(), requested_by="test") if is_undone else None
+
+    def change() -> None:
+        if earlier:
+            undo_correction(earlier, requested_by="test")
+        else:
+            correct(fact, ending(), requested_by="test")
+
+    def meanwhile(handler: behave.Handler, body: dict[str, Any]) -> None:
+        on_its_own_connection(change)
+        behave.answer_well(handler, body)
+
+    model_server.queue(meanwhile)
+    session = talk(ada, 20)
+    assert form(session).status == "completed"
+    assert drafts() == []
+    append(ada, "s1", turns(20, first=20))
+    form(session)
+    assert drafts() == [(20, 39)]
 
 
 def test_a_settling_publishes_drafts_and_asks_about_the_rest(ada: UserProfile, model_server: OpenAIServer) -> None:
