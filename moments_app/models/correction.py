@@ -6,6 +6,7 @@ from typing import Self
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
+from django.db.models import Count, Max
 from django.utils import timezone
 
 from moments_app.models.atom import MemoryAtom
@@ -63,6 +64,10 @@ class CorrectionQuerySet(models.QuerySet["Correction"]):
 
     def newest_first(self) -> Self:
         return self.order_by("-id")
+
+    def state(self) -> dict[str, int | None]:
+        """Return what changes whenever one of these is made or undone."""
+        return self.aggregate(latest=Max("pk"), undone=Count("undone_at"))
 
 
 class Correction(models.Model):

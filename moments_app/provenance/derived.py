@@ -113,8 +113,8 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     """
     places = list(turns.order_by("sequence").values_list("sequence", "pk"))
     sequences, ids = [sequence for sequence, _ in places], [pk for _, pk in places]
-    moments = list(session.moments.order_by("pk")) if is_whole else moments_on(session, sequences)
-    formations = _formations(session, sequences)
+    formations = formations_of(session, sequences)
+    moments = list(session.moments.order_by("pk")) if is_whole else moments_on(session, sequences, formations)
     learned = in_streams(_atoms(session, ids, formations, is_whole=is_whole), ids)
     first = min(sequences, default=0)
     journeys = _journeys(session, moments)
@@ -141,19 +141,29 @@ def has_any(turns: SequenceRange, sequences: Sequence[int]) -> bool:
 # --- moments ---
 
 
-def moments_on(session: Session, sequences: Sequence[int]) -> list[Moment]:
-    """Return a session's moments from the first build on that had one of these turns: each knew the ones before it."""
+def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[Job]) -> list[Moment]:
+    """Return a session's moments from the first call on that had one of these turns: each knew the ones before it.
+
+    Args:
+        session: whose moments.
+        sequences: of the turns.
+        formations: that had one of them. They may have drafted moments of other turns.
+    """
     own = session.moments.order_by("first_sequence").select_related("job")
-    first = next((m for m in own if has_any((m.first_sequence, m.last_sequence), sequences)), None)
-    if first is None:
+    drafted_by = {job.pk for job in formations}
+    held = [m for m in own if has_any((m.first_sequence, m.last_sequence), sequences)]
+    found = min([*held, *(m for m in own if m.job_id in drafted_by)], key=lambda m: m.first_sequence, default=None)
+    if found is None:
         return []
-    start = first.first_sequence
-    if first.job_id:
-        start = own.filter(job_id=first.job_id).aggregate(first=Min("first_sequence"))["first"]
-    if start < session.kept_from_sequence:
-        earlier = [moment for moment in own if start <= moment.first_sequence < first.first_sequence]
-        if not _any_tells(earlier, session, sequences):
-            start = first.first_sequence  # the turns of those are gone, so they could not be made again
+    start = found.first_sequence
+    if found.job_id:
+        start = own.filter(job_id=found.job_id).aggregate(first=Min("first_sequence"))["first"]
+    kept_from = session.kept_from_sequence
+    if start < kept_from:
+        again = [*held, *(m for m in own if m.job_id in drafted_by and m.first_sequence >= kept_from)]
+        first = min((m.first_sequence for m in again), default=session.last_sequence + 1)
+        if not _any_tells([m for m in own if start <= m.first_sequence < first], session, sequences):
+            start = first  # the turns of those are gone, so they could not be made again
     return list(own.filter(first_sequence__gte=start).order_by("pk"))
 
 
@@ -245,7 +255,7 @@ def _range_of(formation: Job) -> SequenceRange:
     return formation.result["first_sequence"], formation.result["last_sequence"]
 
 
-def _formations(session: Session, sequences: Sequence[int]) -> list[Job]:
+def formations_of(session: Session, sequences: Sequence[int]) -> list[Job]:
     """Return the formations that had one of these turns."""
     jobs = session.jobs.filter(process=MEMORIES.process, status=Job.Status.COMPLETED).order_by("pk")
     return [job for job in jobs if has_any(_range_of(job), sequences)]

@@ -38,7 +38,7 @@ from moments_app.models.embedding import ask_to_embed
 from moments_app.models.known_person import person_key
 from moments_app.models.moment import moment_key
 from moments_app.models.retraction import CannotPutBack
-from moments_app.provenance.derived import moments_on
+from moments_app.provenance.derived import formations_of, moments_on
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
@@ -174,7 +174,8 @@ class Remade:
 def _remove_moments(retraction: Retraction, session: Session, sequences: Sequence[int]) -> Remade:
     """Remove the moments that stand where others are put back, and those that were built without the turns."""
     built_to = session.built_to
-    firsts = [moment.first_sequence for moment in moments_on(session, sequences)]
+    rebuilt = moments_on(session, sequences, formations_of(session, sequences))
+    firsts = [moment.first_sequence for moment in rebuilt]
     firsts += [item.data["first_sequence"] for item in retraction.items.withdrawn(Moment)]
     if not firsts:
         return Remade(built_to, [])

@@ -11,6 +11,8 @@ from datetime import date, datetime
 from typing import Any, Self
 
 from django.conf import settings
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.digest import DigestRequest
@@ -102,8 +104,9 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     if not before.exists():
         return Skipped("nothing to digest")
     drafts = list(EpisodeDraft.objects.of(session).filter(last_sequence__lt=end))
-    covered_to = drafts[-1].last_sequence if drafts else session.built_to
-    shown = drop_platform_text(list(before.filter(sequence__gt=covered_to).order_by("sequence")))
+    unbuilt = before.filter(sequence__gt=session.built_to).order_by("sequence")
+    drafted = [range(draft.first_sequence, draft.last_sequence + 1) for draft in drafts]
+    shown = drop_platform_text([turn for turn in unbuilt if not any(turn.sequence in one for one in drafted)])
     event = Message.objects.boundaries_of(session).first()
     [known] = known_of_each(session.user_id, [(session, event)])
     live = [draft for draft in drafts if draft.last_sequence >= session.live_from_sequence]
@@ -130,6 +133,25 @@ def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]])
         "\n".join(part for part in [known_at(event), *said.get(session.pk, [])[-SHOWN_MOMENTS:]] if part)
         for session, event in sessions
     ]
+
+
+def open_in_each(user: int, sessions: Sequence[Session]) -> dict[int, list[MemoryAtom]]:
+    """Return the open tasks and problems of which live turns of a person's sessions tell, by session, in order."""
+    live = Message.objects.filter(
+        session=OuterRef("source_session"), sequence__gte=OuterRef("source_session__live_from_sequence")
+    )
+    told = MemoryAtom.objects.active().filter(
+        user=user,
+        is_candidate=False,
+        kind__in=OPEN,
+        source_session__in=sessions,
+        source_message_ids__overlap=ArraySubquery(live.values("pk")),
+    )
+    found: dict[int, list[MemoryAtom]] = {session.pk: [] for session in sessions}
+    for atom in told.in_order():
+        assert atom.source_session_id is not None
+        found[atom.source_session_id].append(atom)
+    return found
 
 
 def digest_prompt(session: Session) -> PromptVersion:

@@ -10,10 +10,10 @@ from django.conf import settings
 from django.db.models import Q
 
 from moments_app.jobs.process import ProcessInput
-from moments_app.models import EpisodeDraft, Job, MemoryStream, PromptVersion
+from moments_app.models import EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.moments.division import BuildInput, builder_prompt, chunks_with_drafts
 from moments_app.moments.journey import Before, Place, before_each
-from moments_app.sessions.checkpoint import DigestInput, input_of, known_of_each
+from moments_app.sessions.checkpoint import DigestInput, input_of, known_of_each, open_in_each
 from moments_app.streams import formation, known
 from moments_app.streams.formation import FormationInput
 from moments_app.turns.platform_text import blank_platform_text
@@ -41,6 +41,7 @@ class Quiet:
         build: of the turns that no moment holds.
         formation: of the turns that no formation has seen.
         digest: what the checkpoint of the live turns is derived from; None where more turns follow.
+        opened: tasks and problems of which formations of the live turns have told; they are open still.
     """
 
     job: Job
@@ -52,6 +53,7 @@ class Quiet:
     build: BuildInput | None = None
     formation: FormationInput | None = None
     digest: DigestInput | None = None
+    opened: Sequence[MemoryAtom] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -235,6 +237,8 @@ def _digest(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
     events = boundaries.filter(session__in=[one.session for one in whole]).order_by("session_id", "-sequence", "-id")
     latest = {event.session_id: event for event in events.distinct("session_id")}
     said = known_of_each(sessions[0].session.user_id, [(one.session, latest.get(one.session.pk)) for one in whole])
+    opened = open_in_each(sessions[0].session.user_id, [one.session for one in whole])
     for one, text in zip(whole, said, strict=True):
         end = one.session.last_sequence + 1
         one.digest = input_of(one.session, one.shown(one.live), end, text, prompt)
+        one.opened = opened[one.session.pk]

@@ -60,6 +60,7 @@ from moments_app.streams.formation import (
     count_from,
     end_named,
 )
+from moments_app.streams.timeline import SURE
 from sessions_app.clock import database_now
 from sessions_app.copy_rows import update_rows
 from sessions_app.models import Event, Session, UserProfile
@@ -227,9 +228,8 @@ class _SoFar:
             thought.formed = formation.form(one.formation, engine, no_progress)
         if one.digest:
             formed = thought.formed
-            opened = [item.draft.text for item in formed.candidates if item.draft.kind in OPEN] if formed else []
             lessons = [item.draft.text for item in formed.lessons] if formed else []
-            thought.digested = derived(one.digest, _episodes(thought), opened, lessons, engine.name)
+            thought.digested = derived(one.digest, _episodes(thought), _opened(thought), lessons, engine.name)
         return thought
 
     def _divide(self, shown: BuildInput, thought: Thought, engine: Engine) -> None:
@@ -260,6 +260,15 @@ def _episodes(thought: Thought) -> list[Episode]:
     last = {turn.sequence: turn.created_at.date() for turn in thought.quiet.turns}
     ends = [max(sequence for sequence in last if sequence <= one.last_sequence) for one in segments]
     return [Episode(last[end], one.draft.summary, one.draft.detail) for one, end in zip(segments, ends, strict=True)]
+
+
+def _opened(thought: Thought) -> list[str]:
+    """Return the tasks and problems that are open at the end of the live turns, in order, each once."""
+    shown, items = thought.quiet.formation, thought.formed.candidates if thought.formed else []
+    sure = [item.draft for item in items if item.draft.confidence >= SURE]
+    ended = {shown.known[number] for draft in sure for number in draft.ends} if shown else set()
+    before = [atom.content for atom in thought.quiet.opened if atom.pk not in ended]
+    return list(dict.fromkeys([*before, *(item.draft.text for item in items if item.draft.kind in OPEN)]))
 
 
 # --- commit ---

@@ -28,7 +28,7 @@ from moments_app.jobs.process import (
     session_of,
 )
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
-from moments_app.models import Cause, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
+from moments_app.models import Cause, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.job import JobQuerySet
 from moments_app.moments.division import BuildInput, Built, builder_prompt, chunks_read, drafts_of
 from moments_app.moments.journey import known_before
@@ -87,6 +87,7 @@ class FormMemories(Process[FormationInput, Formed]):
         session = session_of(job)
         if not job.force and not is_due(session):
             return Skipped("not due: neither interval is reached")
+        corrections = Correction.objects.for_user(session.user).state()
         if again := _again(session, job.params.get(RANGES_AGAIN, [])):
             turns, is_cut = again.turns, again.is_cut
         else:
@@ -107,7 +108,7 @@ class FormMemories(Process[FormationInput, Formed]):
         if again:
             input = replace(input, again=again.rest, unreadable=again.unreadable)
         else:
-            input = replace(input, episodes=_episodes(session, turns, shown))
+            input = replace(input, episodes=_episodes(session, turns, shown), corrections=corrections)
         return replace(input, is_cut=is_cut)
 
     def think(self, input: FormationInput, engine: Engine, progress: Progress) -> Formed:
@@ -132,7 +133,7 @@ class FormMemories(Process[FormationInput, Formed]):
         if input.again is None:
             count_from(session, input.last_sequence)
         if input.episodes and answer.built:
-            _store_drafts(job, session, input.episodes, answer.built)
+            _store_drafts(job, session, input, answer.built)
         complete(job, FORMED, result_of(input, answer, atoms, lessons, ended=ended))
         _follow_up(job, session, input)
 
@@ -206,14 +207,15 @@ def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
 
 
 def _episodes(session: Session, turns: Sequence[Message], shown: Sequence[Message]) -> BuildInput | None:
-    """Return the turns that no moment holds and no draft covers, to be drafted by the call that forms them.
+    """Return the new turns that no moment holds and no draft covers, to be drafted by the call that forms them.
 
     An engine without a model reads turns at no cost, so its builds read them again, whole.
     """
     if not (settling_combines() and settings.MOMENT_BUILDER.enabled):
         return None
     drafted_to = EpisodeDraft.objects.of(session).aggregate(last=Max("last_sequence"))["last"]
-    first = max(session.built_to, -1 if drafted_to is None else drafted_to) + 1
+    # A gap before the new turns is none of the first draft: who publishes the draft asks an engine about the gap.
+    first = max(session.built_to, session.formed_to, -1 if drafted_to is None else drafted_to) + 1
     new = [turn for turn in shown if turn.sequence >= first]
     chunks = chunks_read(new, new, session.user.zone) if new else []
     if len(chunks) != 1:
@@ -271,15 +273,17 @@ def _again(session: Session, ranges: Sequence[Sequence[int]]) -> Again | None:
 # --- commit ---
 
 
-def _store_drafts(job: Job, session: Session, input: BuildInput, built: Built) -> None:
-    """Store the episodes for a later build, unless what the engine was told of before them is gone.
+def _store_drafts(job: Job, session: Session, input: FormationInput, built: Built) -> None:
+    """Store the episodes for a later build, unless a fact was corrected meanwhile: then the build asks again.
 
     Raises:
         Moved: moments of these turns were built or deleted meanwhile.
     """
-    if session.built_to != input.session.built_to or not input.known.holds():
+    assert input.episodes is not None
+    if session.built_to != input.session.built_to or not input.episodes.known.holds():
         raise Moved("The session's moments changed while the engine was thinking.")
-    EpisodeDraft.objects.bulk_create(drafts_of(job, input, built))
+    if Correction.objects.for_user(session.user).state() == input.corrections:
+        EpisodeDraft.objects.bulk_create(drafts_of(job, input.episodes, built))
 
 
 def _follow_up(job: Job, session: Session, input: FormationInput) -> None:

@@ -61,6 +61,7 @@ class FormationInput(ProcessInput):
         again: ranges of turns whose memories were withdrawn, to be formed again after this run; None: this run is about
             turns that no formation has seen.
         unreadable: ranges of archived turns that were to be formed by this run, too.
+        corrections: the state of the person's corrections before anything was read.
     """
 
     prompt_version: PromptVersion
@@ -75,6 +76,7 @@ class FormationInput(ProcessInput):
     is_cut: bool = False
     again: list[SequenceRange] | None = None
     unreadable: list[SequenceRange] = field(default_factory=list)
+    corrections: dict[str, int | None] = field(default_factory=dict)
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with other instructions, for statements alone."""
@@ -219,8 +221,21 @@ def write(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
         with suppress(EngineError):  # each is asked for by itself
             asked = engine.with_answers(parts)
     formed = form(input, asked, progress)
-    built = divide(input.episodes, asked, no_progress) if input.episodes else None
-    return replace(formed, built=built)
+    return replace(formed, built=_drafted(input.episodes, asked) if input.episodes else None)
+
+
+def _drafted(episodes: BuildInput, engine: Engine) -> Built | None:
+    """Return the drafts of episodes; None where the answer is invalid: then a build asks about their turns.
+
+    Raises:
+        EngineError: the engine could not be asked.
+    """
+    try:
+        return divide(episodes, engine, no_progress)
+    except EngineError as error:
+        if error.kind != "invalid_answer":
+            raise
+        return None
 
 
 def parts_of(formation: FormationInput | None, build: BuildInput | None, number: int = 1) -> list[Part]:

@@ -101,17 +101,19 @@ class MemoryAtomAdmin(PageAdmin):
 
     def save_model(self, request: HttpRequest, obj: MemoryAtom, form: Any, change: bool) -> None:
         """Pin what an operator wrote, so that it stands in the next context."""
+        cause = Cause(actor_of(request))
+        if not change:
+            obj.user_id, obj.written_by = obj.stream.user_id, cause.actor
+        # Before the stream and the item, as all do.
+        lock_rows(UserProfile.objects.filter(pk__in=[obj.user_id] if obj.user_id else []))
         is_written = not change or "content" in form.changed_data
         obj.is_pinned = obj.is_pinned or is_written
         if is_written:
             obj.kind, obj.valid_from = MemoryAtom.Kind.OTHER, None  # read again from the new text
         obj.valid_until = None
         obj.describe()
-        was_about, cause = obj.about_id, Cause(actor_of(request))
-        if not change:
-            obj.user_id, obj.written_by = obj.stream.user_id, cause.actor
+        was_about = obj.about_id
         if is_written:
-            lock_rows(UserProfile.objects.filter(pk__in=[obj.user_id] if obj.user_id else []))
             link_people([obj])
         if change:
             obj.save_edit(cause, update_fields=[*form.changed_data, "content_hash", "is_pinned", *DESCRIBED])

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError
+from django.db.models import Max
 from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
-from moments_app.models import EpisodeDraft, Job, MemoryAtom, Moment
+from moments_app.models import EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment
+from moments_app.provenance.correct import correct, ending, undo_correction
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.sessions.settle import Settle
@@ -17,9 +19,10 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import append
 from tests.support import openai_server as behave
+from tests.support.concurrency import on_its_own_connection
 from tests.support.jobs import assert_chain_is_whole, assert_each_compacted_turn_is_in_exactly_one_moment, build
 from tests.support.openai_server import OpenAIServer
-from tests.support.streams import form
+from tests.support.streams import form, note
 from tests.support.transcript import talk, turns
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -84,6 +87,68 @@ def test_a_build_asks_about_the_turns_that_no_formation_has_seen(ada: UserProfil
     assert_each_compacted_turn_is_in_exactly_one_moment(Session.objects.get())
 
 
+def with_a_gap(user: UserProfile) -> Session:
+    """A session of 40 turns: all are formed, and only the last 20 are in a draft."""
+    session = talk(user, 20)
+    form(session)
+    EpisodeDraft.objects.all().delete()
+    append(user, "s1", turns(20, first=20))
+    form(session)
+    return session
+
+
+def text_of(session: Session, *, before: int) -> list[str]:
+    """The text of the turns before a sequence, in order."""
+    said = session.messages.turns().filter(sequence__lt=before).order_by("sequence")
+    return list(said.values_list("content", flat=True))
+
+
+def test_a_build_asks_about_a_gap_before_a_draft(ada: UserProfile, model_server: OpenAIServer) -> None:
+    session = with_a_gap(ada)
+    assert drafts() == [(20, 39)]
+    model_server.requests.clear()
+    job = build(session, lag=0)
+    assert job.result["engine_calls"] == 1
+    assert read(model_server) == text_of(session, before=20)
+    moments = session.moments.order_by("first_sequence")
+    assert list(moments.values_list("first_sequence", "last_sequence")) == [(0, 19), (20, 39)]
+    assert_each_compacted_turn_is_in_exactly_one_moment(Session.objects.get())
+
+
+@pytest.mark.slow
+def test_a_digest_asks_about_a_gap_before_a_draft(ada: UserProfile, model_server: OpenAIServer) -> None:
+    session = with_a_gap(ada)
+    model_server.requests.clear()
+    run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)
+    assert read(model_server) == text_of(session, before=20)
+
+
+@pytest.mark.parametrize("is_undone", [False, True])
+def test_no_draft_is_stored_of_what_was_read_before_a_correction(
+    ada: UserProfile, model_server: OpenAIServer, is_undone: bool
+) -> None:
+    fact = note(MemoryStream.objects.ensure_of_person(ada, "default"), "Keeps bees.", "fact")
+    earlier = correct(fact, ending(), requested_by="test") if is_undone else None
+
+    def change() -> None:
+        if earlier:
+            undo_correction(earlier, requested_by="test")
+        else:
+            correct(fact, ending(), requested_by="test")
+
+    def meanwhile(handler: behave.Handler, body: dict[str, Any]) -> None:
+        on_its_own_connection(change)
+        behave.answer_well(handler, body)
+
+    model_server.queue(meanwhile)
+    session = talk(ada, 20)
+    assert form(session).status == "completed"
+    assert drafts() == []
+    append(ada, "s1", turns(20, first=20))
+    form(session)
+    assert drafts() == [(20, 39)]
+
+
 def test_a_settling_publishes_drafts_and_asks_about_the_rest(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 20)
     form(session)
@@ -139,6 +204,41 @@ def test_row_3_where_the_episodes_are_bad_they_are_asked_for_by_themselves(
 
 
 @pytest.mark.slow
+def test_row_3_where_the_episodes_stay_bad_the_statements_are_kept_and_a_build_asks_again(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    def without_moments(handler: behave.Handler, body: dict[str, Any]) -> None:
+        answer = behave.right_answer(body)
+        handler.complete(json.dumps({} if "moments" in answer and "memories" not in answer else answer))
+
+    def half(handler: behave.Handler, body: dict[str, Any]) -> None:
+        handler.complete(json.dumps({"memories": behave.right_answer(body)["memories"]}))
+
+    model_server.queue(half, without_moments, without_moments, without_moments)
+    session = talk(ada, 20)
+    assert form(session).status == "completed"
+    assert MemoryAtom.objects.exists() and drafts() == []
+    assert build(session, lag=0).status == "completed"
+    assert_each_compacted_turn_is_in_exactly_one_moment(Session.objects.get())
+
+
+def test_an_outage_while_the_episodes_are_asked_for_by_themselves_fails_the_formation(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    def half(handler: behave.Handler, body: dict[str, Any]) -> None:
+        handler.complete(json.dumps({"memories": behave.right_answer(body)["memories"]}))
+
+    def out(handler: behave.Handler, body: dict[str, Any]) -> None:
+        is_moments = body["response_format"]["json_schema"]["name"] == "moment_builder"
+        (behave.error(503) if is_moments else behave.answer_well)(handler, body)
+
+    model_server.queue(half)
+    model_server.always(out)
+    assert form(talk(ada, 20)).status == "queued"
+    assert not MemoryAtom.objects.exists()
+
+
+@pytest.mark.slow
 def test_row_10_a_retraction_takes_drafts_with_it_and_its_undoing_brings_them_back(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
@@ -163,6 +263,36 @@ def test_row_10_a_retraction_takes_every_moment_of_the_call_that_had_the_turn(
     build(session, lag=0)
     retract(Session.objects.get(), [49], reason="planted", requested_by="test")
     assert not Moment.objects.exists()  # all of them are of one call
+
+
+@pytest.mark.slow
+def test_row_10_a_retraction_takes_a_moment_whose_text_tells_of_a_turn_that_is_not_built_yet(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    session = talk(ada, 50)
+    form(session)
+    build(session)
+    session.refresh_from_db()
+    assert session.built_to == 34  # the draft of turns 20 to 39 is cut there
+    made = retract(session, [37], reason="planted", requested_by="test")
+    assert not Moment.objects.exists()
+    build(Session.objects.get(), lag=0)
+    undo_retraction(made, requested_by="test")
+    assert Moment.objects.aggregate(last=Max("last_sequence"))["last"] == 34
+    assert_each_compacted_turn_is_in_exactly_one_moment(Session.objects.get())
+
+
+@pytest.mark.slow
+def test_row_10_undoing_a_retraction_removes_a_moment_that_was_drafted_without_the_turn(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    session = talk(ada, 50)
+    made = retract(session, [37], reason="planted", requested_by="test")
+    form(Session.objects.get())
+    build(Session.objects.get())
+    assert Session.objects.get().built_to < 37 and Moment.objects.exists()
+    undo_retraction(made, requested_by="test")
+    assert not Moment.objects.exists()
 
 
 def test_row_9_drafts_are_seen_by_their_person_alone(

@@ -1,12 +1,17 @@
 """Items of streams: found, written, corrected, moved, evicted and restored by hand."""
 
+from datetime import UTC, datetime
+from threading import Thread
+
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
 from sessions_app.models import UserProfile
+from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
 from tests.support.streams import fold, form, note, shard
@@ -59,6 +64,26 @@ class TestWriting:
         atom.refresh_from_db()
         assert (atom.content, atom.is_pinned, atom.engine) == ("Felt wears out in a year.", True, "extractive")
         assert not FactEmbedding.objects.exists()
+
+    def test_a_plan_ends_with_its_day_where_the_person_lives(self, root: Client, own: MemoryStream) -> None:
+        UserProfile.objects.update(timezone="America/New_York")
+        fields = {"stream": own.pk, "atom_type": "fact", "content": "Ada will fly to Rome on 3 December 2026."}
+        assert root.post(reverse("admin:moments_app_memoryatom_add"), fields | WHEN).status_code == 302
+        assert own.atoms.get().valid_until == datetime(2026, 12, 4, 5, tzinfo=UTC)
+
+    def test_a_pin_waits_for_the_person_and_holds_nothing_meanwhile(self, root: Client, own: MemoryStream) -> None:
+        atom = note(own, "Felt wears out.", "fact")
+        fields = {"content": atom.content, "is_pinned": "on"} | WHEN
+        other = Thread(target=on_its_own_connection, args=(root.post, change_url(atom), fields))
+        with transaction.atomic():
+            UserProfile.objects.locked().get(user_id="ada")
+            other.start()
+            wait_until_somebody_waits()
+            MemoryStream.objects.select_for_update(nowait=True).get(pk=own.pk)
+            MemoryAtom.objects.select_for_update(nowait=True, of=("self",)).get(pk=atom.pk)
+        other.join()
+        atom.refresh_from_db()
+        assert atom.is_pinned
 
     def test_what_was_only_looked_at_is_not_pinned(self, root: Client, repairs: MemoryStream) -> None:
         atom = note(repairs, "A jack is of wood.", "fact")

@@ -1,6 +1,7 @@
 """Settling: a session that simply stops is remembered all the same, and cleared."""
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.jobs import assert_each_compacted_turn_is_in_exactly_one_moment, build, work_off
 from tests.support.openai_server import OpenAIServer
+from tests.support.streams import form
 from tests.support.transcript import arrived_when_said, talk, turns
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "rolling")]
@@ -44,11 +46,15 @@ def checkpoint(session: Session) -> dict[str, Any]:
 
 def with_statements(**texts: str) -> behave.Behaviour:
     """The right answer, but for these statements of the session, each by its kind."""
+    return with_items(*(f"{kind} 0: {text}" for kind, text in texts.items()))
+
+
+def with_items(*items: str) -> behave.Behaviour:
+    """The right answer, but for these items of the session's stream."""
 
     def behaviour(handler: behave.Handler, body: dict[str, Any]) -> None:
         answer = behave.right_answer(body)
-        items = [f"{kind} 0: {text}" for kind, text in texts.items()]
-        answer["memories"] = {"streams": [{"stream": "session", "statements": items}]}
+        answer["memories"] = {"streams": [{"stream": "session", "statements": list(items)}]}
         handler.complete(json.dumps(answer))
 
     return behaviour
@@ -174,6 +180,36 @@ class TestAQuietSession:
         assert [line for moment in new for line in lines if line.endswith(moment.detail)] == lines[-3 - len(new) : -3]
         assert told["lessons"] == ["Ask for the kiln's model first."]
         assert session.live_from_sequence == 60
+
+    def test_its_checkpoint_tells_what_was_formed_before_and_is_open_still(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        def answer(handler: behave.Handler, body: dict[str, Any]) -> None:
+            found = re.search(r'"(\d+)": "Order a new felt\.', body["messages"][1]["content"])
+            assert found
+            items = "task 0: Pay the rent of the shop.", f"event 1 ends {found[1]}: The kiln has glaze."
+            with_items(*items)(handler, body)
+
+        session = talk(ada, 20)
+        model_server.queue(with_items("problem 0: The kiln is broken.", "task 1: Order a new felt."))
+        form(session)
+        talk(ada, 6, days=0.1)
+        model_server.queue(answer)
+        settle(session)
+        opened = [line for line in checkpoint(session)["context"].splitlines() if line.startswith("Open: ")]
+        assert opened == ["Open: The kiln is broken.", "Open: Pay the rent of the shop."]
+
+    @pytest.mark.slow
+    def test_its_checkpoint_tells_nothing_that_was_open_before_the_live_window(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 40)
+        model_server.queue(with_items("problem 0: The kiln is broken.", "task 39: Order a new felt."))
+        form(session)
+        build(session)
+        settle(session)
+        lines = checkpoint(session)["context"].splitlines()
+        assert [line for line in lines if line.startswith("Open: ")] == ["Open: Order a new felt."]
 
     def test_a_lesson_is_learned_for_the_person_alone_and_is_no_item_of_another_stream(
         self, ada: UserProfile, model_server: OpenAIServer
