@@ -307,10 +307,10 @@ def _candidate(
         dropped["empty"] += 1
     elif not sequences:
         dropped["no source turn"] += 1
-    elif not input.known.keys() >= set(draft.ends):
-        dropped["ends what is not listed"] += 1
     else:
-        good = draft.model_copy(update={"text": text})
+        ends = [number for number in draft.ends if number in input.known]
+        dropped["ends what is not listed"] += len(ends) < len(draft.ends)
+        good = draft.model_copy(update={"text": text, "ends": ends})
         return Candidate(label, atom_type, sequences, good)
     return None
 

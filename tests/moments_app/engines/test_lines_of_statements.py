@@ -50,6 +50,7 @@ def test_anything_else_is_left_for_the_check_of_its_shape(line: Any) -> None:
 
 def test_a_huge_range_is_no_longer_than_a_statement_may_name() -> None:
     assert len(parsed("event 0-999999999: x")["turns"]) == formation.MOST_TURNS
+    assert len(parsed("event 1 ends 0-999999999: x")["ends"]) == formation.MOST_ENDED
 
 
 def answered(section: StreamSection, *lines: str) -> dict[str, Any]:
