@@ -150,6 +150,18 @@ def test_a_muted_incident_stays_on_the_dashboard(root: Client) -> None:
     assert "rem-incident-muted" not in page(root, INDEX)
 
 
+def test_a_failure_none_of_whose_incidents_is_muted_is_not_called_muted(root: Client) -> None:
+    failure = fail("ada")
+    FailureGroup.objects.update(muted_at=timezone.now(), muted_by="operator:eve")  # by an earlier release
+    assert "Muted by" not in page(root, change_url(failure))
+    assert change_url(failure) in page(root, list_url(FailureGroup), muted="0")
+    assert change_url(failure) not in page(root, list_url(FailureGroup), muted="1")
+    assert press(root, failure, "mute") == 302
+    assert "Muted by" in page(root, change_url(failure))
+    assert change_url(failure) not in page(root, list_url(FailureGroup), muted="0")
+    assert change_url(failure) in page(root, list_url(FailureGroup), muted="1")
+
+
 @pytest.fixture
 def shared() -> FailureGroup:
     """A failure that hit Bo by chance, and Ada because of her text."""
