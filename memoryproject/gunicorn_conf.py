@@ -5,8 +5,12 @@ Several processes use several cores. How each handles its requests is described 
 
 import os
 import sys
+import tempfile
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+import structlog
 
 from memoryproject import figures_folder
 from memoryproject.process_tree import call_itself, die_with
@@ -50,15 +54,14 @@ preload_app = True  # the workers share its memory
 
 
 def on_starting(_server: Any) -> None:
-    """Make the folder of figures.
-
-    Raises:
-        SystemExit: it can't be made; names `DATA_DIR`.
-    """
+    """Make the folder of figures, among the temporary files if `DATA_DIR` can't be written."""
     try:
         figures_folder.make(FIGURES_DIR)
     except OSError as error:
-        sys.exit(f"DATA_DIR: {FIGURES_DIR} can't be used: {error.strerror}.")
+        instead = Path(tempfile.gettempdir(), f"memory-figures-{os.getuid()}")
+        figures_folder.make(instead)
+        told = f"DATA_DIR: {FIGURES_DIR} can't be used: {error.strerror}. Requests are counted in {instead}."
+        structlog.get_logger(__name__).warning(told)
 
 
 def post_fork(_server: Any, worker: Any) -> None:

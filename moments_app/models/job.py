@@ -99,6 +99,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         may_be_due = {"status", "run_after", "circuit"} & fields.keys()
         if changed and may_be_due and fields.get("status") != Job.Status.PROCESSING:
             wake_workers()
+            if "run_after" in fields:  # it is queued again, and may be a task
+                wake(Channel.TASKS)
         return changed
 
     def update_silently(self, **fields: Any) -> int:

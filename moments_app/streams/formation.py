@@ -21,6 +21,7 @@ from moments_app.engines.calls.formation import DraftAtom, FormationRequest, Str
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import Part
 from moments_app.engines.statements import since_in
+from moments_app.engines.statements.named_people import is_proper_name
 from moments_app.jobs.process import ProcessInput, Progress, no_progress, prompt_in_force, session_of
 from moments_app.models import Cause, Circuit, Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.atom import content_hash
@@ -322,10 +323,10 @@ def _candidate(
         dropped["empty"] += 1
     elif not sequences:
         dropped["no source turn"] += 1
-    elif not input.known.keys() >= set(draft.ends):
-        dropped["ends what is not listed"] += 1
     else:
-        good = draft.model_copy(update={"text": text})
+        ends = [number for number in draft.ends if number in input.known]
+        dropped["ends what is not listed"] += len(ends) < len(draft.ends)
+        good = draft.model_copy(update={"text": text, "ends": ends})
         return Candidate(label, atom_type, sequences, good)
     return None
 
@@ -410,8 +411,11 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
 
 def _other_person(draft: DraftAtom, input: FormationInput) -> str:
     """Return the name of the other person whom an engine says an item is about; blank if the item doesn't have it."""
-    own, name = {input.session.user.user_id.casefold(), input.own_name.casefold()}, draft.other_person
-    return name if name in draft.text and name.casefold() not in own else ""
+    session, name = input.session, draft.other_person
+    no_others = (session.user.user_id, input.own_name, session.agent_id or "", "Assistant")
+    if name not in draft.text or name.casefold() in map(str.casefold, no_others):
+        return ""
+    return name if name in input.request.others or is_proper_name(name) else ""
 
 
 def _said_at(sources: Sequence[Message]) -> datetime:

@@ -133,17 +133,19 @@ def rebuild_known_people(pks: Collection[int]) -> None:
     Args:
         pks: primary keys.
     """
-    for person in KnownPerson.objects.filter(pk__in=pks).order_by("pk"):
+    people = list(KnownPerson.objects.filter(pk__in=pks).order_by("pk"))
+    names = {user: names_of(user) for user in {person.user_id for person in people}}
+    for person in people:
         before = (person.name, person.aliases, person.relationship)
-        _derive(person)
+        _derive(person, names[person.user_id])
         if (person.name, person.aliases, person.relationship) != before:
             person.save(update_fields=["name", "aliases", "relationship"])
 
 
-def _derive(person: KnownPerson) -> None:
+def _derive(person: KnownPerson, names: Collection[str]) -> None:
     statements = MemoryAtom.objects.findable().filter(about=person, is_wrong=False).in_profile()
     said = [Said(*row) for row in statements.values_list(*Said._fields)[:READ]]
-    called, person.relationship = called_in(said, names_of(person.user_id))
+    called, person.relationship = called_in(said, names)
     person.name, *person.aliases = called or person.names
 
 

@@ -91,6 +91,28 @@ def test_processes_share_a_site_until_the_last_of_them_ends_however_it_does() ->
         wait_until(lambda: of_folder(folder) == [])
 
 
+@pytest.mark.slow(seconds=60)
+def test_a_forked_process_that_outlives_its_parent_uses_the_site_until_it_ends_itself() -> None:
+    code = (
+        MEMORY
+        + STARTED
+        + (
+            "import json, os, sys, time\n"
+            "parent = os.getpid()\n"
+            "if os.fork():\n"
+            "    sys.exit()\n"
+            "while os.getppid() == parent:\n"
+            "    time.sleep(0.05)\n"
+            "first, _key = memory.client._site.address()\n"
+            "time.sleep(3)\n"
+            "print(memory.client._site.address()[0] == first, flush=True)\n"
+        )
+    )
+    with migrated_folder() as folder:
+        assert _printed(code, folder) == "True\n"
+        wait_until(lambda: of_folder(folder) == [])
+
+
 @pytest.mark.slow(seconds=30)
 def test_a_context_manager_stops_the_site_unless_it_is_used_and_it_can_be_started_again() -> None:
     code = MEMORY + (

@@ -1,5 +1,6 @@
 """The figures for Prometheus."""
 
+import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -213,3 +214,25 @@ def test_what_a_killed_web_server_counted_is_removed_by_the_next_and_anothers_is
             assert of_living < folders() and len(folders()) == 2
             third.kill()
         living.kill()
+
+
+@pytest.mark.slow
+def test_a_web_server_whose_data_folder_cannot_be_written_counts_among_the_temporary_files(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code = (
+        "import os\n"
+        "from memoryproject import gunicorn_conf as conf\n"
+        "conf.on_starting(None)\n"
+        "from prometheus_client import Counter\n"
+        "Counter('requests', 'Requests').inc()\n"
+        "print(len(os.listdir(os.environ['PROMETHEUS_MULTIPROC_DIR'])))\n"
+        "conf.on_exit(None)\n"
+    )
+    own = environment(DATA_DIR=str(tmp_path / "file" / "data"), TMPDIR=str(tmp_path), LOG_LEVEL="WARNING")
+    started = subprocess.run([sys.executable, "-c", code], cwd=BASE_DIR, env=own, capture_output=True, text=True)
+    assert started.returncode == 0, started.stderr
+    told = started.stdout + started.stderr
+    assert f"DATA_DIR: {tmp_path / 'file' / 'data' / 'figures'} can't be used: Not a directory." in told
+    folder = tmp_path / f"memory-figures-{os.getuid()}"
+    assert f"Requests are counted in {folder}." in told and "2" in started.stdout.splitlines()  # the lock, the counter
+    assert [path.name for path in folder.iterdir()] == ["lock"]

@@ -13,6 +13,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memoryproject.process_tree import signals_as_bytes
+from moments_app.jobs.retry_all import retry_all
 from moments_app.models import Job
 from sessions_app import wake
 from sessions_app.models import UserProfile
@@ -124,6 +125,27 @@ def test_a_task_wakes_those_alone_that_run_tasks_and_its_end_nobody(ada: UserPro
         assert taken == task
         taken.complete({})
         assert not woken.wait(0.5)
+
+
+def fail_and_restart(task: Job) -> None:
+    task.fail("No luck.")
+    task.restart()
+
+
+def fail_and_retry_all(task: Job) -> None:
+    task.retry_later("No luck.")
+    retry_all(Job.objects.all(), actor="test")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [Job.release, fail_and_restart, fail_and_retry_all])
+def test_a_task_that_is_queued_again_wakes_who_runs_tasks(ada: UserProfile, change: Callable[[Job], None]) -> None:
+    Job.objects.request_task("prune", "some.function", requested_by="test")
+    taken = Job.objects.take_task()
+    assert taken
+    with listening(Channel.TASKS) as tasks_woken:
+        change(taken)
+        wait_until(tasks_woken.is_set)
 
 
 def test_an_idle_worker_knows_when_the_next_job_is_due(ada: UserProfile) -> None:

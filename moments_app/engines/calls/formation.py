@@ -193,7 +193,7 @@ def parsed(item: Any) -> Any:
     if found["about"]:
         fields["other_person"] = found["about"]
     if found["ends"]:
-        fields |= {"ends": _numbers_in(found["ends"]), "confidence": WEAK if found["maybe"] else 1.0}
+        fields |= {"ends": _numbers_in(found["ends"])[:MOST_ENDED], "confidence": WEAK if found["maybe"] else 1.0}
     return fields
 
 

@@ -19,6 +19,7 @@ _AFTER_NAME = r"(?:['’]s)?(?!\w)"
 _POSSESSIVE = re.compile(r"['’]s$|['’]$")
 _TITLED = re.compile(rf"^{_TITLE} ")
 _HAN = r"\u4e00-\u9fff"
+_WHOLE = re.compile(rf"(?:{_TITLE} )?{_PROPER}(?: {_PROPER})*|[{_HAN}]{{2,4}}")
 _FEW = r"(?:[a-zß-öø-ÿ][\w-]* ){0,2}?"  # "my little sister", "my new boss"
 _NO_NAMES = frozenset(map(str.title, (*times.names("month_name"), *times.names("weekday"))))
 NAME_MAX = 255
@@ -108,6 +109,11 @@ def _is_name(text: str, *, begins: bool) -> bool:
     """Tell whether a word with a capital letter is a name. At the beginning of a sentence, "This" has one, too."""
     first = text.split(" ")[0]
     return first not in _NO_NAMES and not (begins and first.lower() in stop_words(DEFAULT))
+
+
+def is_proper_name(text: str) -> bool:
+    """Tell whether a text is a name and nothing else: "Anna Berg", not "the trip" or "I"."""
+    return _WHOLE.fullmatch(text) is not None and _is_name(text, begins=True)
 
 
 def short_name(name: str) -> str:

@@ -28,7 +28,9 @@ class MutedFilter(admin.SimpleListFilter):
         return [("0", "Not muted"), ("1", "Muted")]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        return queryset.filter(muted_at__isnull=self.value() == "0") if self.value() in ("0", "1") else queryset
+        if self.value() == "0":
+            return queryset.filter(muted_causes=[])
+        return queryset.exclude(muted_causes=[]) if self.value() == "1" else queryset
 
 
 @admin.register(FailureGroup)
@@ -73,7 +75,7 @@ class FailureGroupAdmin(ReadOnlyAdmin):
 
     @display(description="State", label=STATES)  # type: ignore[untyped-decorator]
     def state(self, failure: Any) -> str:
-        return "muted" if failure.muted_at else "unfinished" if failure.stalled else "resolved"
+        return "muted" if failure.muted_causes else "unfinished" if failure.stalled else "resolved"
 
     @admin.display(description="Unfinished jobs")
     def stalled_jobs(self, failure: Any) -> str:

@@ -32,6 +32,10 @@ class KnownPersonAdmin(ReadOnlyAdmin):
     fields = (("name", "relationship"), "aliases", ("user_link", "key"), "created_at")
     readonly_fields = ("user_link",)
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[KnownPerson]:
+        """Leave out people about whom every statement was withdrawn."""
+        return super().get_queryset(request).with_statements()  # type: ignore[no-any-return]
+
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[KnownPerson], search_term: str
     ) -> tuple[QuerySet[KnownPerson], bool]:

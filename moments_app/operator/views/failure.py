@@ -21,10 +21,10 @@ from sessions_app.models import Session
 SHOWN = 20  # jobs, and calls
 SHARED = 5  # people, and versions of prompts, that it hit most
 BAR = 480  # width of the strip, in its own units
-RETRY_WARNING = (
-    f"Up to {AT_ONCE} failed jobs of this incident are queued again, and waiting jobs become due now. If the circuit "
-    "of their engine is open, one job tries the engine."
-)
+CHANGE_CIRCUIT = "moments_app.change_circuit"
+RETRY_WARNING = f"Up to {AT_ONCE} failed jobs of this incident are queued again, and waiting jobs become due now."
+# For those who may change circuits.
+PROBE_WARNING = " If the circuit of their engine is open, one job tries the engine."
 # By process, the counters of a session whose difference is what isn't remembered yet.
 NOT_REMEMBERED = {
     "build_moments": ("turns without a moment", "built_message_count"),
@@ -91,7 +91,7 @@ class FailureForm(FormPage[FailureGroup]):
             "bar_width": BAR / STRIP_HOURS - 1,
             "strip": strip,
             "hours": [hour for hour in reversed(strip) if hour.count],
-            "retry_warning": RETRY_WARNING,
+            "retry_warning": RETRY_WARNING + (PROBE_WARNING if self.request.user.has_perm(CHANGE_CIRCUIT) else ""),
             "jobs": stalled.select_related("user", "session__user", "stream").order_by("-id")[:SHOWN],
             "people": self._people(stalled),
             "not_remembered": self._not_remembered(stalled),
@@ -130,7 +130,8 @@ class SteerFailure(RowAction[FailureGroup]):
 
     def change(self, failure: FailureGroup) -> str:
         key = self.request.POST.get("incident")
-        incident = next((each for each in incidents_of(failure) if each.key == key), None)
+        shown = incidents_of(failure, list(self.seen(Circuit.objects.open())))  # circuits are a part of the key
+        incident = next((each for each in shown if each.key == key), None)
         if incident is None:
             messages.error(self.request, "This incident is over, so nothing was changed.")
             return change_url(failure)
@@ -164,7 +165,8 @@ class RetryFailure(SteerFailure):
     route, name = "<int:pk>/retry/", "retry"
 
     def steer(self, failure: FailureGroup, incident: Incident) -> str:
-        retried = retry_all(incident.stalled(), incident.circuits, actor=self.actor)
+        circuits = incident.circuits if self.request.user.has_perm(CHANGE_CIRCUIT) else ()
+        retried = retry_all(incident.stalled(), circuits, actor=self.actor)
         self.log(failure, f"Retried: {retried}.", f"{incident.cause}: {retried}.")
         return change_url(failure)
 

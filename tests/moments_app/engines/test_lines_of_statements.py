@@ -16,6 +16,7 @@ from moments_app.engines.calls.formation import (
     known_text,
     parsed,
 )
+from moments_app.engines.statements.named_people import is_proper_name
 from moments_app.engines.transcript import Turn
 
 AT = datetime(2026, 3, 2, tzinfo=UTC)
@@ -50,6 +51,7 @@ def test_anything_else_is_left_for_the_check_of_its_shape(line: Any) -> None:
 
 def test_a_huge_range_is_no_longer_than_a_statement_may_name() -> None:
     assert len(parsed("event 0-999999999: x")["turns"]) == formation.MOST_TURNS
+    assert len(parsed("event 1 ends 0-999999999: x")["ends"]) == formation.MOST_ENDED
 
 
 def answered(section: StreamSection, *lines: str) -> dict[str, Any]:
@@ -105,3 +107,12 @@ def test_schemas_say_what_a_model_needs_and_nothing_for_readers_of_the_code() ->
     for shape in (formation.SHAPE, moments.SHAPE):
         assert "Args" not in shape.as_text and "model is asked for" not in shape.as_text
         assert '"description"' in shape.as_text
+
+
+@pytest.mark.parametrize(
+    ("text", "is_name"),
+    [("Anna", True), ("Anna Berg", True), ("Dr. Weiss", True), ("Анна", True), ("王芳", True)]
+    + [(text, False) for text in ("the trip", "The trip", "I", "my boss", "They", "Monday", "")],
+)
+def test_only_a_name_is_the_name_of_another_person(text: str, is_name: bool) -> None:
+    assert is_proper_name(text) == is_name

@@ -150,6 +150,18 @@ def test_a_muted_incident_stays_on_the_dashboard(root: Client) -> None:
     assert "rem-incident-muted" not in page(root, INDEX)
 
 
+def test_a_failure_none_of_whose_incidents_is_muted_is_not_called_muted(root: Client) -> None:
+    failure = fail("ada")
+    FailureGroup.objects.update(muted_at=timezone.now(), muted_by="operator:eve")  # by an earlier release
+    assert "Muted by" not in page(root, change_url(failure))
+    assert change_url(failure) in page(root, list_url(FailureGroup), muted="0")
+    assert change_url(failure) not in page(root, list_url(FailureGroup), muted="1")
+    assert press(root, failure, "mute") == 302
+    assert "Muted by" in page(root, change_url(failure))
+    assert change_url(failure) not in page(root, list_url(FailureGroup), muted="0")
+    assert change_url(failure) in page(root, list_url(FailureGroup), muted="1")
+
+
 @pytest.fixture
 def shared() -> FailureGroup:
     """A failure that hit Bo by chance, and Ada because of her text."""
@@ -187,6 +199,26 @@ def test_a_button_of_an_incident_that_is_over_changes_nothing(root: Client, shar
     shown = root.post(url, {"incident": "person:0"}, follow=True).content.decode()
     assert "This incident is over" in shown
     assert Job.objects.filter(status="failed").count() == 2
+
+
+@pytest.mark.parametrize("rights", [("view_failuregroup", "change_job"), ("view_", "change_job")])
+def test_the_buttons_of_an_operator_who_may_not_change_circuits_retry_jobs_alone(
+    settings: Settings, rights: tuple[str, ...]
+) -> None:
+    settings.EMBEDDING = settings.EMBEDDING.model_copy(
+        update={"provider": "openai", "base_url": settings.ENGINE.base_url}
+    )
+    failure = fail("ada", "bo", kind="unavailable", error="It is away.")
+    later = timezone.now() + timedelta(days=1)
+    of_all = {"state": "open", "holds_all": True, "next_probe_at": later}
+    Circuit.objects.create(engine=ENGINE, work="text", reason="unavailable", **of_all)
+    client = operator(*rights)
+    button = re.search(r'name="incident" value="([^"]*)"', page(client, change_url(failure)))
+    assert button
+    url = reverse("admin:moments_app_failuregroup_retry", args=[failure.pk])
+    assert "2 jobs due now" in client.post(url, {"incident": button[1]}, follow=True).content.decode()
+    assert set(Job.objects.values_list("status", flat=True)) == {"queued"}
+    assert Circuit.objects.get().next_probe_at == later
 
 
 @pytest.mark.slow

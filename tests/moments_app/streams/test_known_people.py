@@ -25,6 +25,8 @@ from tests.support.api import Api
 from tests.support.jobs import work_off
 from tests.support.lives import say
 from tests.support.openai_server import OpenAIServer
+from tests.support.operator import operator
+from tests.support.pages import list_url, page
 from tests.support.streams import note
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -396,3 +398,11 @@ class TestView:
             for one, other in zip(after, before, strict=True):
                 assert one | {"created_at": ""} == other | {"created_at": ""}
         assert [one["key"] for one in people(service, "bo")] == ["anna"]
+
+
+def test_the_list_of_operators_has_nobody_whose_statements_were_withdrawn(ada: UserProfile) -> None:
+    say(ada, "s1", "2025-01-10", "My sister Anna lives in Bergen.")
+    root = operator()
+    assert "Anna" in page(root, list_url(KnownPerson))
+    MemoryAtom.objects.update(is_wrong=True)
+    assert KnownPerson.objects.exists() and "Anna" not in page(root, list_url(KnownPerson))

@@ -52,6 +52,7 @@ class Site:
         self._folder = folder.resolve()
         self._turn = threading.Lock()
         self._end: weakref.finalize[..., Site] | None = None  # called at exit at the latest
+        self._owner = 0  # the process that holds the lock for this use
 
     def address(self) -> tuple[str, str]:
         """Return the URL and the key of the site, which is started unless it runs.
@@ -60,7 +61,7 @@ class Site:
             CannotStart: it ends before it serves, or doesn't serve in time.
         """
         with self._turn:
-            if self._end:
+            if self._end and self._owner == os.getpid():
                 return _address(self._folder)
             self._folder.mkdir(parents=True, exist_ok=True)
             users = (self._folder / USERS).open("a")
@@ -70,14 +71,17 @@ class Site:
             except BaseException:
                 users.close()
                 raise
-            self._end = weakref.finalize(self, _leave, users, self._folder, os.getpid())
+            # A forked process shares the lock of its parent, which may end first, so it locks the file anew.
+            self._owner = os.getpid()
+            self._end = weakref.finalize(self, _leave, users, self._folder, self._owner)
             return address
 
     def close(self) -> None:
         """Stop the site, unless others use it."""
-        if self._end:
-            self._end()
-            self._end = None
+        with self._turn:
+            if self._end:
+                self._end()
+                self._end = None
 
 
 def _address(folder: Path) -> tuple[str, str]:
