@@ -174,6 +174,27 @@ def test_an_undo_restores_the_answers_too(service: Api, ada: UserProfile) -> Non
     assert set(MemoryAtom.objects.active().values_list("content", flat=True)) == before
 
 
+@pytest.mark.parametrize("gone", ["session", "turns"])
+def test_an_undo_passes_over_an_answer_that_is_gone(service: Api, ada: UserProfile, gone: str) -> None:
+    said(service, "planted", PLANTED, "I see.", "I like tea.")
+    said(service, "asked", "Hello there.", ANSWER)
+    older = service.post("retractions", order(sequences=[2])).json()["retraction_id"]
+    made = service.post("retractions", order()).json()["retraction_id"]
+    asked = ada.sessions.get(session_id="asked")
+    follows = asked.retractions.get()
+    if gone == "session":
+        asked.delete()
+    else:
+        asked.messages.turns().archive()
+    for each in (made, older):
+        undone = service.post(f"retractions/{each}/undo", user_id="ada")
+        assert undone.status_code == 200, undone.content
+    assert Retraction.objects.standing().get() == follows
+    assert not ada.sessions.get(session_id="planted").messages.exclude(retracted_at=None).exists()
+    refused = service.post(f"retractions/{follows.retraction_id}/undo", user_id="ada")
+    assert refused.status_code == 400 and gone in refused.content.decode()
+
+
 def test_an_archived_answer_is_named_and_stays(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     asked(service, "asked")
