@@ -341,13 +341,15 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
 def _put_people_back(retraction: Retraction) -> None:
     """Put back known people. Who was named again since, by the same key, is one person with whom was withdrawn."""
     items = retraction.items
+    taken = {item.data["key"] for item in items.of(KnownPerson)}
     for item in items.of(KnownPerson):
         was = cast(KnownPerson, item.row().object)
         there = {person.key: person for person in KnownPerson.objects.filter(user=was.user_id)}
         if (now := there.get(was.key)) is None:
             continue
         if now.relationship and was.relationship and now.relationship != was.relationship:
-            item.data["key"] = person_key(was.name, there)
+            item.data["key"] = person_key(was.name, {*there, *taken})
+            taken.add(item.data["key"])
             item.save(update_fields=["data"])
             continue
         for atom in items.withdrawn(MemoryAtom).filter(data__about=was.pk):
