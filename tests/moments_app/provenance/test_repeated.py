@@ -145,6 +145,22 @@ def test_an_answer_that_has_it_from_another_turn_stays(service: Api, ada: UserPr
     assert service.post("retractions", order(preview=True)).json()["answers"] == []
 
 
+def test_an_answer_that_has_a_sentence_of_one_word_stays(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", "Hi.", "Gladly! The ferry sails at noon.", "And back?", "Gladly, at eight.")
+    assert service.post("retractions", order(sequences=[1], preview=True)).json()["answers"] == []
+
+
+def test_an_answer_elsewhere_stays_that_has_a_word_with_digits_or_a_short_number(
+    service: Api, ada: UserProfile
+) -> None:
+    planted = "The wooden door of my cellar needs python3, 10000 screws and the code 482913."
+    said(service, "planted", planted, "I see.")
+    said(service, "other", "Hello there.", "Use python3 for 10000 rows.", "Thanks.", "Ticket 482913 is closed.")
+    said(service, "same", "Hello there.", "The code of the cellar door is 482913.")
+    preview = service.post("retractions", order(preview=True)).json()
+    assert [found["ref"] for found in preview["answers"]] == ["rem://sessions/same/messages/1"]
+
+
 def test_row_9_answers_to_others_stay(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": ANSWER}]
