@@ -3,10 +3,10 @@
 A model that was shown a text may repeat it in its answer. Its answer is then shown to other models, and memory is
 derived from it. So an answer is followed to the next, until none repeats the text any more.
 
-An answer repeats a sentence if it has a third of its words, and one of them is in no other message of the person. It
-must have been written when the model was shown the text: later in its session, or after a context whose receipt names
-it, or memory that was derived from it. If the word is a long number, that isn't necessary, because the number can't
-come from anywhere else. The longest are enough without the sentence's other words.
+An answer repeats a sentence if it has a third of its words, and one of them is in no other message of the person, and
+in no answer from before the text. It must have been written when the model was shown the text: later in its session, or
+after a context whose receipt names it, or memory that was derived from it. If the word is a long number, that isn't
+necessary, because the number can't come from anywhere else. The longest are enough without the sentence's other words.
 """
 
 from collections import defaultdict
@@ -131,9 +131,12 @@ class _Sentences:
         return bool(self._by_mark)
 
     def _said_otherwise(self) -> set[str]:
-        """Return the words of the person's other messages that are no answers."""
-        others = Message.objects.said().believed().filter(user=self._said.user).exclude(ANSWERS)
-        return set(others.exclude(pk__in=self._said.turns).values_list(EACH_STEM, flat=True).distinct())
+        """Return the words of the person's other messages, of answers only those from before."""
+        others = Message.objects.said().believed().filter(user=self._said.user).exclude(pk__in=self._said.turns)
+        before = Q(arrived_at__lt=self._said.since)
+        for session, first in self._said.shown.items():
+            before |= Q(session=session, sequence__lt=first)
+        return set(others.filter(~ANSWERS | before).values_list(EACH_STEM, flat=True).distinct())
 
     def repeated(self, shown: Mapping[int, int]) -> list[Message]:
         """Return the answers that repeat one of them.

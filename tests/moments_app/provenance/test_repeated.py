@@ -150,6 +150,16 @@ def test_an_answer_that_has_a_sentence_of_one_word_stays(service: Api, ada: User
     assert service.post("retractions", order(sequences=[1], preview=True)).json()["answers"] == []
 
 
+@pytest.mark.parametrize("before", ["in an earlier session", "in the same messages"])
+def test_an_answer_stays_whose_words_an_answer_had_before(service: Api, ada: UserProfile, before: str) -> None:
+    offered = ["Hello there.", "Shall I look for flights to Lisbon?"]
+    if before == "in an earlier session":
+        said(service, "earlier", *offered)
+        offered = ["Hello there.", "Hello."]
+    said(service, "planted", *offered, "Yes, flights to Lisbon.", "The flights to Lisbon leave at noon.")
+    assert service.post("retractions", order(sequences=[2], preview=True)).json()["answers"] == []
+
+
 def test_an_answer_elsewhere_stays_that_has_a_word_with_digits_or_a_short_number(
     service: Api, ada: UserProfile
 ) -> None:
