@@ -143,8 +143,7 @@ def retract(
     Raises:
         CannotRetract: there are no such turns, they are retracted already, or were archived.
     """
-    answers = by_session(_answers(session, sequences), leave)
-    lock_sessions([session, *answers])
+    answers = lock_answers(by_session(_answers(session, sequences), leave), session)
     own = answers.pop(session, [])
     made = _retract(session, _with_own(sequences, own), reason=reason, requested_by=requested_by)
     retract_answers(made, answers)
@@ -181,6 +180,16 @@ def _retract(session: Session, sequences: Sequence[int] | None, *, reason: str, 
     _make_again(retraction, found, is_whole=sequences is None)
     log_event("memory_retracted", retraction, requested_by)
     return retraction
+
+
+def lock_answers(answers: dict[Session, list[int]], *sessions: Session) -> dict[Session, list[int]]:
+    """Lock the sessions of answers, with others; return the answers that nobody has retracted meanwhile."""
+    lock_sessions([*sessions, *answers])
+    left = {}
+    for session, sequences in answers.items():
+        believed = session.messages.turns().believed().filter(sequence__in=sequences)
+        left[session] = sorted(believed.values_list("sequence", flat=True))
+    return {session: sequences for session, sequences in left.items() if sequences}
 
 
 def lock_sessions(sessions: Iterable[Session]) -> None:

@@ -3,18 +3,22 @@
 import json
 import zipfile
 from io import BytesIO
+from threading import Thread
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
 from moments_app.models import MemoryAtom, Retraction
+from moments_app.provenance.retract import retract
 from sessions_app.models import Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.export import export_user
 from tests.support.api import Api
+from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.jobs import build, work_off
 from tests.support.operator import operator
 from tests.support.streams import form, note
@@ -240,6 +244,28 @@ def test_row_41_an_item_that_was_written_directly_takes_its_answers_with_it(serv
     service.post("retractions", body)
     work_off()
     assert_nowhere(service)
+
+
+@pytest.mark.parametrize("what", ["turn", "item"])
+def test_an_answer_that_is_retracted_at_the_same_time_is_left_out(service: Api, ada: UserProfile, what: str) -> None:
+    said(service, "planted", PLANTED if what == "turn" else "Good morning.", "I see.")
+    item = note(ada.streams.get(stream_type="user"), PLANTED, "fact", written_by="key:abc")
+    said(service, "asked", "Hello there.", ANSWER)
+    said(service, "new", "Hello there.", ANSWER)
+    asked = ada.sessions.get(session_id="asked")
+    body = order() if what == "turn" else {"user_id": "ada", "atom_ids": [str(item.atom_id)], "reason": "planted"}
+    answers: list[Any] = []
+    other = Thread(
+        target=on_its_own_connection, args=(lambda: answers.append(service.post("retractions", body).status_code),)
+    )
+    with transaction.atomic():
+        retract(asked, [1], reason="wrong", requested_by="test", leave=["rem://sessions/new/messages/1"])
+        other.start()
+        wait_until_somebody_waits()
+    other.join()
+    assert answers == [201]
+    believed = Message.objects.turns().believed()
+    assert not believed.filter(content=ANSWER).exists() and asked.retractions.get().requested_by == "test"
 
 
 class TestAdmin:
