@@ -161,7 +161,7 @@ def retract_items(
     whose = _locked(owner)
     # A release locks them first, too: what is being released of them at this moment is found below.
     list(named.atoms(owner).candidates().select_for_update(no_key=True, of=("self",)).values_list("pk"))
-    hold_streams(named.atoms(owner))
+    hold_streams(named.atoms(owner), *(session.atoms.all() for session in answers))
     found = _found(owner, named)
     retraction = Retraction.objects.create(
         **whose,

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from functools import partial
 from io import BytesIO
 from threading import Thread
 from typing import Any
@@ -12,16 +13,19 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
-from moments_app.models import MemoryAtom, Retraction
+from moments_app.models import MemoryAtom, MemoryStream, Release, Retraction
 from moments_app.provenance.retract import retract
-from sessions_app.models import Message, UserProfile
+from moments_app.streams.release import release
+from sessions_app.lock_rows import lock_rows
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.export import export_user
+from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.jobs import build, work_off
 from tests.support.operator import operator
-from tests.support.streams import form, note
+from tests.support.streams import form, note, shard
 from tests.support.transcript import retracted
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -266,6 +270,30 @@ def test_an_answer_that_is_retracted_at_the_same_time_is_left_out(service: Api, 
     assert answers == [201]
     believed = Message.objects.turns().believed()
     assert not believed.filter(content=ANSWER).exists() and asked.retractions.get().requested_by == "test"
+
+
+def formed_of(session: Session) -> dict[str, Any]:
+    """Fields of an item that was formed of all turns of a session."""
+    turns = list(session.messages.turns().values_list("pk", flat=True))
+    return {"source_session": session, "source_message_ids": turns}
+
+
+def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile) -> None:
+    first, second = shard("bees", "default"), shard("wax", "default")
+    sessions = [append(ada, "planted", [NewMessage("user", PLANTED)]).session]
+    sessions.append(append(ada, "asked", [NewMessage("assistant", ANSWER)]).session)
+    for stream, sources in ((second, formed_of(sessions[0])), (first, formed_of(sessions[1]))):
+        fields = {"user": ada, "source_user": ada, "is_candidate": True, "atom_type": "fact", "content": PLANTED}
+        release(stream.atoms.create(**fields, **sources), "Some pay a rent.", actor="operator:root")
+    retracting = partial(retract, sessions[0], [0], reason="planted", requested_by="test")
+    other = Thread(target=on_its_own_connection, args=(retracting,))
+    with transaction.atomic():
+        lock_rows(MemoryStream.objects.filter(pk=first.pk))
+        other.start()
+        wait_until_somebody_waits()
+        MemoryStream.objects.select_for_update(no_key=True, nowait=True).get(pk=second.pk)
+    other.join()
+    assert Retraction.objects.count() == 2 and not Release.objects.standing().exists()
 
 
 class TestAdmin:
