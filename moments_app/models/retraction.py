@@ -134,6 +134,11 @@ class Retraction(models.Model):
         """The id of the retraction that this is a consequence of; blank for none."""
         return self.requested_by.removeprefix(BY_RETRACTION) if self.requested_by.startswith(BY_RETRACTION) else ""
 
+    @property
+    def is_left(self) -> bool:
+        """True if its cause was undone without it."""
+        return bool(self.cause_id) and not Retraction.objects.standing().filter(retraction_id=self.cause_id).exists()
+
     def turns(self) -> MessageQuerySet:
         """Return the turns it retracted."""
         return Message.objects.turns().filter(session=self.session, retracted_at=self.created_at)

@@ -3,10 +3,10 @@
 A model that was shown a text may repeat it in its answer. Its answer is then shown to other models, and memory is
 derived from it. So an answer is followed to the next, until none repeats the text any more.
 
-An answer repeats a sentence if it has a third of its words, and one of them is in no other message of the person. It
-must have been written when the model was shown the text: later in its session, or after a context whose receipt names
-it, or memory that was derived from it. If the word has a number, that isn't necessary, because the number can't come
-from anywhere else.
+An answer repeats a sentence if it has a third of its words, and one of them is in no other message of the person, and
+in no answer from before the text. It must have been written when the model was shown the text: later in its session, or
+after a context whose receipt names it, or memory that was derived from it. If the word is a long number, that isn't
+necessary, because the number can't come from anywhere else. The longest are enough without the sentence's other words.
 """
 
 from collections import defaultdict
@@ -26,9 +26,10 @@ from sessions_app.models import Message, UserProfile
 from sessions_app.models.message import MessageQuerySet
 
 SHARE = 1 / 3  # of a sentence's words that an answer has that repeats it
-FEWEST = 2  # words, unless the sentence has fewer
+FEWEST = 2  # words; a sentence that has fewer is known by a long number only
 FEW = 50  # words that answers are selected by
-NUMBER = 5  # characters of a word with a digit that no answer has by chance
+DIGITS = 6  # of a word that no answer has by chance together with others of the sentence
+MANY_DIGITS = 8  # of one that no answer has by chance
 ANSWERS = Q(role=Message.Role.ASSISTANT) | Q(role=Message.Role.TOOL, tool_name__in=MEMORY_TOOLS)
 
 Sentence = Sequence[frozenset[str]]  # the stems that each of its words may have
@@ -121,17 +122,21 @@ class _Sentences:
         self._by_mark: dict[str, list[Sentence]] = defaultdict(list)
         for sentence in sentences:
             for stem in (stem for word in sentence if known.isdisjoint(word) for stem in word):
-                self._by_mark[stem].append(sentence)
-        self._numbers = {mark for mark in self._by_mark if len(mark) >= NUMBER and any(map(str.isdigit, mark))}
+                if len(sentence) >= FEWEST or _digits(stem) >= DIGITS:
+                    self._by_mark[stem].append(sentence)
+        self._numbers = {mark for mark in self._by_mark if _digits(mark) >= DIGITS}
 
     @property
     def have_marks(self) -> bool:
         return bool(self._by_mark)
 
     def _said_otherwise(self) -> set[str]:
-        """Return the words of the person's other messages that are no answers."""
-        others = Message.objects.said().believed().filter(user=self._said.user).exclude(ANSWERS)
-        return set(others.exclude(pk__in=self._said.turns).values_list(EACH_STEM, flat=True).distinct())
+        """Return the words of the person's other messages, of answers only those from before."""
+        others = Message.objects.said().believed().filter(user=self._said.user).exclude(pk__in=self._said.turns)
+        before = Q(arrived_at__lt=self._said.since)
+        for session, first in self._said.shown.items():
+            before |= Q(session=session, sequence__lt=first)
+        return set(others.filter(~ANSWERS | before).values_list(EACH_STEM, flat=True).distinct())
 
     def repeated(self, shown: Mapping[int, int]) -> list[Message]:
         """Return the answers that repeat one of them.
@@ -141,23 +146,29 @@ class _Sentences:
         """
         answers = Message.objects.said().believed().filter(ANSWERS, user=self._said.user)
         answers = answers.exclude(pk__in=self._said.turns)
-        found = [
-            pk
-            for pk, session, sequence, _ in _with_any(self._numbers, answers.filter(arrived_at__gte=self._said.since))
-            if sequence > self._said.shown.get(session, -1)
-        ]
+        found = []
+        since = answers.filter(arrived_at__gte=self._said.since)
+        for pk, session, sequence, stems in _with_any(self._numbers, since):
+            if sequence > self._said.shown.get(session, -1) and self._has_number(stems & self._numbers, stems):
+                found.append(pk)
         for pk, session, sequence, stems in _with_any(self._by_mark.keys(), answers.filter(session__in=list(shown))):
-            if sequence > shown[session] and self._has_one(stems):
+            if sequence > shown[session] and self._has_one(stems & self._by_mark.keys(), stems):
                 found.append(pk)
         return list(Message.objects.filter(pk__in=found).select_related("session"))
 
-    def _has_one(self, stems: set[str]) -> bool:
-        sentences = (sentence for mark in stems & self._by_mark.keys() for sentence in self._by_mark[mark])
-        return any(_is_said(sentence, stems) for sentence in sentences)
+    def _has_number(self, numbers: AbstractSet[str], stems: set[str]) -> bool:
+        return any(_digits(number) >= MANY_DIGITS for number in numbers) or self._has_one(numbers, stems)
+
+    def _has_one(self, marks: AbstractSet[str], stems: set[str]) -> bool:
+        return any(_is_said(sentence, stems) for mark in marks for sentence in self._by_mark[mark])
 
 
 def _words(sentence: str) -> Sentence:
     return [frozenset(word.stems) for word in lexemes.whole_words(sentence)]
+
+
+def _digits(word: str) -> int:
+    return sum(map(str.isdigit, word))
 
 
 def _is_said(sentence: Sentence, stems: set[str]) -> bool:

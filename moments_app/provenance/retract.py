@@ -143,8 +143,9 @@ def retract(
     Raises:
         CannotRetract: there are no such turns, they are retracted already, or were archived.
     """
-    answers = by_session(_answers(session, sequences), leave)
-    lock_sessions([session, *answers])
+    answers = lock_answers(by_session(_answers(session, sequences), leave), session)
+    locked_person(session.user_id)
+    hold_streams(*(each.atoms.all() for each in (session, *answers)))
     own = answers.pop(session, [])
     made = _retract(session, _with_own(sequences, own), reason=reason, requested_by=requested_by)
     retract_answers(made, answers)
@@ -152,14 +153,13 @@ def retract(
 
 
 def retract_answers(retraction: Retraction, answers: dict[Session, list[int]]) -> None:
-    """Retract the turns of other sessions, which are locked, that repeat what a retraction is of."""
+    """Retract the turns of other sessions that repeat what a retraction is of. Sessions and streams are held."""
     for session, sequences in answers.items():
         _retract(session, sequences, reason=retraction.reason, requested_by=retraction.actor)
 
 
 def _retract(session: Session, sequences: Sequence[int] | None, *, reason: str, requested_by: str) -> Retraction:
     session = locked(session.pk)
-    hold_streams(session.atoms.all())
     found = _found(session, sequences)
     retraction = Retraction.objects.create(
         user=session.user,
@@ -183,6 +183,16 @@ def _retract(session: Session, sequences: Sequence[int] | None, *, reason: str, 
     return retraction
 
 
+def lock_answers(answers: dict[Session, list[int]], *sessions: Session) -> dict[Session, list[int]]:
+    """Lock the sessions of answers, with others; return the answers that nobody has retracted meanwhile."""
+    lock_sessions([*sessions, *answers])
+    left = {}
+    for session, sequences in answers.items():
+        believed = session.messages.turns().believed().filter(sequence__in=sequences)
+        left[session] = sorted(believed.values_list("sequence", flat=True))
+    return {session: sequences for session, sequences in left.items() if sequences}
+
+
 def lock_sessions(sessions: Iterable[Session]) -> None:
     """Lock sessions in the order in which all do, before the person."""
     lock_rows(Session.objects.filter(pk__in=[session.pk for session in sessions]))
@@ -204,18 +214,20 @@ def locked_person(user_id: int) -> UserProfile:
     return user
 
 
-def hold_streams(atoms: QuerySet[MemoryAtom]) -> None:
+def hold_streams(*items: QuerySet[MemoryAtom]) -> None:
     """Lock the streams whose texts may tell some items, so that none is consolidated while what rests on them is found.
 
+    All are locked at once, after the person: two people's shards are the same.
+
     Args:
-        atoms: no text of a shard tells a candidate; what was released of it may be told.
+        items: no text of a shard tells a candidate; what was released of it may be told.
     """
-    released = Release.objects.standing().filter(sources__atom__in=atoms)
-    # Asked for first: of two conditions together, each with a table of its own, all streams there are would be read.
-    telling = {
-        *atoms.filter(is_candidate=False).values_list("stream_id", flat=True),
-        *released.values_list("stream_id", flat=True),
-    }
+    telling: set[int] = set()
+    for atoms in items:
+        released = Release.objects.standing().filter(sources__atom__in=atoms)
+        # Asked for first: with two conditions together, each on its own table, all streams there are would be read.
+        telling.update(atoms.filter(is_candidate=False).values_list("stream_id", flat=True))
+        telling.update(released.values_list("stream_id", flat=True))
     lock_rows(MemoryStream.objects.filter(pk__in=telling))
 
 

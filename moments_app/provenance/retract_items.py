@@ -31,7 +31,7 @@ from moments_app.provenance.retract import (
     counts_of,
     found_in,
     hold_streams,
-    lock_sessions,
+    lock_answers,
     locked_person,
     log_event,
     retract_answers,
@@ -157,12 +157,11 @@ def retract_items(
     Raises:
         CannotRetract: there are no such items, or they rest on turns.
     """
-    answers = by_session(_answers(owner, _found(owner, named)), leave)
-    lock_sessions(answers)
+    answers = lock_answers(by_session(_answers(owner, _found(owner, named)), leave))
     whose = _locked(owner)
     # A release locks them first, too: what is being released of them at this moment is found below.
     list(named.atoms(owner).candidates().select_for_update(no_key=True, of=("self",)).values_list("pk"))
-    hold_streams(named.atoms(owner))
+    hold_streams(named.atoms(owner), *(session.atoms.all() for session in answers))
     found = _found(owner, named)
     retraction = Retraction.objects.create(
         **whose,

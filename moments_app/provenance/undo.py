@@ -5,6 +5,7 @@ people have changed since in streams' texts stays.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -60,7 +61,7 @@ from sessions_app.models.message import SequenceRange
 def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     """Believe the turns or items again and put back what was withdrawn, in place of what was made since.
 
-    With it, the retractions of answers that repeated them are undone.
+    With it, the retractions of answers that repeated them are undone, but for those of which something is gone.
 
     Args:
         retraction: the newest that stands, of this person and of the streams it touched.
@@ -70,23 +71,24 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
         CannotRetract: it was undone already; a newer one has to be undone first; its session, some of its turns, or a
             stream are gone.
     """
-    if retraction.cause_id:
+    if retraction.cause_id and not retraction.is_left:
         raise CannotRetract(f"This retraction follows from another. Undo {retraction.cause_id} instead.")
     consequences = list(retraction.consequences().standing().exclude(session=None).order_by("-pk"))
     lock_sessions([each.session for each in (retraction, *consequences) if each.session])
     for consequence in consequences:
-        _undo(consequence, requested_by=retraction.actor)
-    return _undo(retraction, requested_by=requested_by)
+        with suppress(CannotPutBack), transaction.atomic():
+            _undo(consequence, requested_by=retraction.actor)
+    try:
+        return _undo(retraction, requested_by=requested_by)
+    except CannotPutBack as error:
+        raise CannotRetract(str(error)) from error
 
 
 def _undo(retraction: Retraction, *, requested_by: str) -> Retraction:
     retraction = Retraction.objects.select_for_update(of=("self",)).select_related("session").get(pk=retraction.pk)
     _lock(retraction)
     _refuse(retraction)
-    try:
-        _put_back_all(retraction, Cause(requested_by, retraction.actor))
-    except CannotPutBack as error:
-        raise CannotRetract(str(error)) from error
+    _put_back_all(retraction, Cause(requested_by, retraction.actor))
     retraction.items.all().delete()
     retraction.undone_at = timezone.now()
     retraction.save(update_fields=["undone_at"])
@@ -105,19 +107,30 @@ def _lock(retraction: Retraction) -> None:
 
 
 def _refuse(retraction: Retraction) -> None:
-    """Raise `CannotRetract` when it can't be undone now."""
+    """Refuse what can't be undone now.
+
+    Raises:
+        CannotPutBack: its session or some of its turns are gone.
+        CannotRetract: it was undone already; a newer one has to be undone first.
+    """
     if retraction.undone_at:
         raise CannotRetract("This retraction was already undone.")
     if retraction.session is None and retraction.item_ids is None:
-        raise CannotRetract("The session of this retraction was deleted, so it can't be undone.")
+        raise CannotPutBack("The session of this retraction was deleted, so it can't be undone.")
     if retraction.turns().count() < retraction.result["turns"]:
-        raise CannotRetract("Some turns of this retraction are no longer in the transcript, so it can't be undone.")
+        raise CannotPutBack("Some turns of this retraction are no longer in the transcript, so it can't be undone.")
     streams = retraction.items.of(MemoryStream).values("object_pk")
     alike = Q(items__model=MemoryStream._meta.label_lower, items__object_pk__in=streams)
     owner = Q(stream_id=retraction.stream_id) if retraction.user_id is None else Q(user_id=retraction.user_id)
-    newer = Retraction.objects.standing().filter(owner | alike, pk__gt=retraction.pk)
-    if last := newer.order_by("-pk").first():
+    newer = Retraction.objects.standing().filter(owner | alike, pk__gt=retraction.pk).order_by("-pk")
+    newer = newer.exclude(requested_by__in=_passed_over(retraction))
+    if last := next((each for each in newer if not each.is_left), None):
         raise CannotRetract(f"There is a newer retraction. Undo {last.retraction_id} first.")
+
+
+def _passed_over(retraction: Retraction) -> list[str]:
+    """Return who asked for the newer retractions that may stand: those of its answers that can't be put back."""
+    return [retraction.actor, retraction.requested_by] if retraction.cause_id else [retraction.actor]
 
 
 def _put_back_all(retraction: Retraction, cause: Cause) -> None:
@@ -329,13 +342,15 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
 def _put_people_back(retraction: Retraction) -> None:
     """Put back known people. Who was named again since, by the same key, is one person with whom was withdrawn."""
     items = retraction.items
+    taken = {item.data["key"] for item in items.of(KnownPerson)}
     for item in items.of(KnownPerson):
         was = cast(KnownPerson, item.row().object)
         there = {person.key: person for person in KnownPerson.objects.filter(user=was.user_id)}
         if (now := there.get(was.key)) is None:
             continue
         if now.relationship and was.relationship and now.relationship != was.relationship:
-            item.data["key"] = person_key(was.name, there)
+            item.data["key"] = person_key(was.name, {*there, *taken})
+            taken.add(item.data["key"])
             item.save(update_fields=["data"])
             continue
         for atom in items.withdrawn(MemoryAtom).filter(data__about=was.pk):

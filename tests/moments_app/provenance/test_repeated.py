@@ -2,22 +2,30 @@
 
 import json
 import zipfile
+from functools import partial
 from io import BytesIO
+from threading import Thread
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
-from moments_app.models import MemoryAtom, Retraction
-from sessions_app.models import Message, UserProfile
+from moments_app.models import MemoryAtom, MemoryStream, Release, Retraction
+from moments_app.provenance.retract import retract
+from moments_app.streams.release import release
+from sessions_app.lock_rows import lock_rows
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.export import export_user
+from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
+from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.jobs import build, work_off
 from tests.support.operator import operator
-from tests.support.streams import form, note
+from tests.support.streams import form, note, shard
 from tests.support.transcript import retracted
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -145,6 +153,32 @@ def test_an_answer_that_has_it_from_another_turn_stays(service: Api, ada: UserPr
     assert service.post("retractions", order(preview=True)).json()["answers"] == []
 
 
+def test_an_answer_that_has_a_sentence_of_one_word_stays(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", "Hi.", "Gladly! The ferry sails at noon.", "And back?", "Gladly, at eight.")
+    assert service.post("retractions", order(sequences=[1], preview=True)).json()["answers"] == []
+
+
+@pytest.mark.parametrize("before", ["in an earlier session", "in the same messages"])
+def test_an_answer_stays_whose_words_an_answer_had_before(service: Api, ada: UserProfile, before: str) -> None:
+    offered = ["Hello there.", "Shall I look for flights to Lisbon?"]
+    if before == "in an earlier session":
+        said(service, "earlier", *offered)
+        offered = ["Hello there.", "Hello."]
+    said(service, "planted", *offered, "Yes, flights to Lisbon.", "The flights to Lisbon leave at noon.")
+    assert service.post("retractions", order(sequences=[2], preview=True)).json()["answers"] == []
+
+
+def test_an_answer_elsewhere_stays_that_has_a_word_with_digits_or_a_short_number(
+    service: Api, ada: UserProfile
+) -> None:
+    planted = "The wooden door of my cellar needs python3, 10000 screws and the code 482913."
+    said(service, "planted", planted, "I see.")
+    said(service, "other", "Hello there.", "Use python3 for 10000 rows.", "Thanks.", "Ticket 482913 is closed.")
+    said(service, "same", "Hello there.", "The code of the cellar door is 482913.")
+    preview = service.post("retractions", order(preview=True)).json()
+    assert [found["ref"] for found in preview["answers"]] == ["rem://sessions/same/messages/1"]
+
+
 def test_row_9_answers_to_others_stay(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": ANSWER}]
@@ -174,6 +208,27 @@ def test_an_undo_restores_the_answers_too(service: Api, ada: UserProfile) -> Non
     assert set(MemoryAtom.objects.active().values_list("content", flat=True)) == before
 
 
+@pytest.mark.parametrize("gone", ["session", "turns"])
+def test_an_undo_passes_over_an_answer_that_is_gone(service: Api, ada: UserProfile, gone: str) -> None:
+    said(service, "planted", PLANTED, "I see.", "I like tea.")
+    said(service, "asked", "Hello there.", ANSWER)
+    older = service.post("retractions", order(sequences=[2])).json()["retraction_id"]
+    made = service.post("retractions", order()).json()["retraction_id"]
+    asked = ada.sessions.get(session_id="asked")
+    follows = asked.retractions.get()
+    if gone == "session":
+        asked.delete()
+    else:
+        asked.messages.turns().archive()
+    for each in (made, older):
+        undone = service.post(f"retractions/{each}/undo", user_id="ada")
+        assert undone.status_code == 200, undone.content
+    assert Retraction.objects.standing().get() == follows
+    assert not ada.sessions.get(session_id="planted").messages.exclude(retracted_at=None).exists()
+    refused = service.post(f"retractions/{follows.retraction_id}/undo", user_id="ada")
+    assert refused.status_code == 400 and gone in refused.content.decode()
+
+
 def test_an_archived_answer_is_named_and_stays(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     asked(service, "asked")
@@ -193,6 +248,52 @@ def test_row_41_an_item_that_was_written_directly_takes_its_answers_with_it(serv
     service.post("retractions", body)
     work_off()
     assert_nowhere(service)
+
+
+@pytest.mark.parametrize("what", ["turn", "item"])
+def test_an_answer_that_is_retracted_at_the_same_time_is_left_out(service: Api, ada: UserProfile, what: str) -> None:
+    said(service, "planted", PLANTED if what == "turn" else "Good morning.", "I see.")
+    item = note(ada.streams.get(stream_type="user"), PLANTED, "fact", written_by="key:abc")
+    said(service, "asked", "Hello there.", ANSWER)
+    said(service, "new", "Hello there.", ANSWER)
+    asked = ada.sessions.get(session_id="asked")
+    body = order() if what == "turn" else {"user_id": "ada", "atom_ids": [str(item.atom_id)], "reason": "planted"}
+    answers: list[Any] = []
+    other = Thread(
+        target=on_its_own_connection, args=(lambda: answers.append(service.post("retractions", body).status_code),)
+    )
+    with transaction.atomic():
+        retract(asked, [1], reason="wrong", requested_by="test", leave=["rem://sessions/new/messages/1"])
+        other.start()
+        wait_until_somebody_waits()
+    other.join()
+    assert answers == [201]
+    believed = Message.objects.turns().believed()
+    assert not believed.filter(content=ANSWER).exists() and asked.retractions.get().requested_by == "test"
+
+
+def formed_of(session: Session) -> dict[str, Any]:
+    """Fields of an item that was formed of all turns of a session."""
+    turns = list(session.messages.turns().values_list("pk", flat=True))
+    return {"source_session": session, "source_message_ids": turns}
+
+
+def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile) -> None:
+    first, second = shard("bees", "default"), shard("wax", "default")
+    sessions = [append(ada, "planted", [NewMessage("user", PLANTED)]).session]
+    sessions.append(append(ada, "asked", [NewMessage("assistant", ANSWER)]).session)
+    for stream, sources in ((second, formed_of(sessions[0])), (first, formed_of(sessions[1]))):
+        fields = {"user": ada, "source_user": ada, "is_candidate": True, "atom_type": "fact", "content": PLANTED}
+        release(stream.atoms.create(**fields, **sources), "Some pay a rent.", actor="operator:root")
+    retracting = partial(retract, sessions[0], [0], reason="planted", requested_by="test")
+    other = Thread(target=on_its_own_connection, args=(retracting,))
+    with transaction.atomic():
+        lock_rows(MemoryStream.objects.filter(pk=first.pk))
+        other.start()
+        wait_until_somebody_waits()
+        MemoryStream.objects.select_for_update(no_key=True, nowait=True).get(pk=second.pk)
+    other.join()
+    assert Retraction.objects.count() == 2 and not Release.objects.standing().exists()
 
 
 class TestAdmin:

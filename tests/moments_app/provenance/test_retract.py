@@ -7,6 +7,7 @@ from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.core.management import call_command
@@ -796,6 +797,20 @@ class TestRefused:
         undo_retraction(retraction, requested_by="test")
         keys = Moment.objects.order_by("source_session__session_id").values_list("key", flat=True)
         assert list(keys) == [f"{key}-2", key]
+
+    def test_people_whose_keys_were_taken_meanwhile_get_keys_of_their_own(self, ada: UserProfile) -> None:
+        session = talk(ada, 20)
+        form(session)
+        known = session.atoms.filter(is_candidate=False)[0]
+        for key, relationship in (("anna", "sister"), ("anna-2", "dentist")):
+            known.pk, known.atom_id, known.content = None, uuid4(), f"The {relationship} has bees."
+            known.about = KnownPerson.objects.create(user=ada, key=key, name="Anna", relationship=relationship)
+            known.save(force_insert=True)
+        retraction = retract(session, None, reason="x", requested_by="test")
+        assert not KnownPerson.objects.exists()
+        KnownPerson.objects.create(user=ada, key="anna", name="Anna", relationship="neighbour")
+        undo_retraction(retraction, requested_by="test")
+        assert list(KnownPerson.objects.order_by("pk").values_list("key", flat=True)) == ["anna-3", "anna-2", "anna"]
 
     @pytest.mark.slow
     def test_turns_retracted_before_they_were_built_are_built_when_they_are_believed_again(
