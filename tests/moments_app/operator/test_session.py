@@ -135,7 +135,7 @@ class TestSession:
         assert 'rem-marked" id="turn-7"' in page(root, change_url(session), at=7)
         assert "Turn 3 🏺" in page(root, change_url(Moment.objects.get()))
         found = page(root, list_url(Session), q="second line")
-        assert f"{change_url(session)}?at=129#turn-129" in found and "archived; the transcript shows" in found
+        assert f"{change_url(session)}?at=0#turn-0" in found and "archived; the transcript shows" in found
         assert queries_of(root, f"{change_url(session)}?at=60") <= MAX_QUERIES
         assert "Retract ticked turns" in shown
         Message.objects.filter(session=session, sequence__gte=130).delete()
