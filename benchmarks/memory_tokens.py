@@ -35,14 +35,14 @@ NOTE = (
 
 @dataclass
 class Spent:
-    """What calls of one purpose took.
+    """The tokens of the calls for one purpose.
 
     Args:
         calls: number of them.
         instruction_tokens, known_tokens, turn_tokens, schema_tokens: of the parts of all calls.
         input_tokens, repeated_tokens, output_tokens: of all together; repeated: those of a beginning that the call
             before had as well.
-        told_calls, told_tokens: what the estimate said of calls and of input.
+        told_calls, told_tokens: the estimated calls and input tokens.
     """
 
     calls: int = 0

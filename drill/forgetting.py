@@ -1,8 +1,8 @@
 """Count what is said again after retractions and corrections: `python -m drill.forgetting`.
 
-Each planted turn has a number of its own. Half of them are repeated by answers: some in the same session, some in a
-session whose context had the turn. Then the turns are retracted, and the installation is asked for the numbers. A fact
-is corrected that two streams have, in one to four sentences.
+Each planted turn has a unique number. Answers repeat half of them, some in the same session, some in a session whose
+context had the turn. Then the drill retracts the turns, and searches for the numbers. It also corrects facts of one to
+four sentences that two streams have.
 """
 
 import json
@@ -73,7 +73,7 @@ class Course:
         self._site, self._whole = site, Attacked(site, Watch([]))
 
     def rest(self) -> None:
-        """Have all sessions settled, and all work done."""
+        """Settle all sessions, and finish all jobs."""
         self._whole.have_quiet()
         self._whole.rest()
 
@@ -90,7 +90,7 @@ class Course:
         return json.loads(answer)
 
     def say(self, person: str, session: str, *texts: str, **more: Any) -> None:
-        """Append turns of the person and the assistant by turns."""
+        """Append turns, alternating between the person and the assistant."""
         roles = ("user", "assistant")
         messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
         self.ask("POST", f"sessions/{session}/messages", user_id=person, messages=messages, **more)
@@ -120,7 +120,7 @@ class Course:
             self.ask("POST", "retractions", user_id=one.person, **named)
 
     def said_again(self, planted: Sequence[Planted]) -> list[str]:
-        """Return the numbers that memory still says, each with where."""
+        """Return the numbers that memory still contains, each with its location."""
         return [f"{one.number}, {place}" for one in planted for place in self._places(one)]
 
     def _places(self, one: Planted) -> Iterator[str]:
@@ -140,7 +140,7 @@ class Course:
             self.say(one.person, one.session, one.before, "I see.")
 
     def left(self, one: "Told") -> list[str]:
-        """Correct a fact that two streams have, and return the facts that still say what it said."""
+        """Correct a fact that two streams have, and return the facts that still contain the wrong word."""
         for kind in ("user", "session"):
             stream = self._stream(one, kind)
             self.ask("POST", f"streams/{stream}/atoms", user_id=one.person, content=one.before, atom_type="fact")
@@ -203,7 +203,7 @@ def planted(number: int, chance: random.Random) -> list[Planted]:
 
 
 def _each(work: Callable[[list[Any]], Any], told: Iterable["Planted | Told"]) -> list[Any]:
-    """Do something with what each person said, several people at once."""
+    """Call a function with each person's turns or facts, for several people at once."""
     people: dict[str, list[Any]] = {}
     for one in told:
         people.setdefault(one.person, []).append(one)

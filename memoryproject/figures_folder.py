@@ -1,8 +1,7 @@
-"""The folder in which the web processes of a server share what they count, by prometheus_client's multiprocess mode.
+"""The folder where the web processes of a server share their metrics (prometheus_client's multiprocess mode).
 
-Each server has one of its own in `settings.FIGURES_DIR`, and removes those of servers that were killed. When it is
-imported, prometheus_client decides by `VARIABLE` whether counts are shared. django-q2 imports it when the apps are
-loaded, so the variable is set before.
+Each server has its own folder in `settings.FIGURES_DIR`, and removes the folders of killed servers. prometheus_client
+reads `VARIABLE` when it is imported. django-q2 imports it while the apps are loaded, so the variable is set earlier.
 """
 
 import fcntl
@@ -18,15 +17,15 @@ from memoryproject.process_tree import locked
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 LOCK = "lock"
 
-_held: TextIO | None = None  # open until this process and all that it forks have ended
+_held: TextIO | None = None  # open until this process and all its forks have ended
 
 
 def make(parent: Path) -> None:
-    """Make a folder for this process and its forks, and remove those whose processes have ended."""
+    """Create a folder for this process and its forks, and remove the folders of processes that have ended."""
     global _held
     parent.mkdir(parents=True, exist_ok=True)
     with (parent / LOCK).open("w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # or another server would remove a folder that isn't locked yet
+        fcntl.flock(turn, fcntl.LOCK_EX)  # otherwise another server could remove a folder before it is locked
         for lock in parent.glob(f"*/{LOCK}"):
             with suppress(FileNotFoundError), lock.open("r+") as file:
                 if locked(file):

@@ -54,7 +54,7 @@ preload_app = True  # the workers share its memory
 
 
 def on_starting(_server: Any) -> None:
-    """Make the folder of figures, among the temporary files if `DATA_DIR` can't be written."""
+    """Create the metrics folder, in the temporary directory if `DATA_DIR` is not writable."""
     try:
         figures_folder.make(FIGURES_DIR)
     except OSError as error:
@@ -94,7 +94,7 @@ def post_worker_init(worker: Any) -> None:
 
 
 def worker_exit(_server: Any, _worker: Any) -> None:
-    """Write and send what is waiting."""
+    """Write buffered items, and send pending errors and spans."""
     from memoryproject import telemetry
     from sessions_app.write_behind import stop_all
 
@@ -103,7 +103,7 @@ def worker_exit(_server: Any, _worker: Any) -> None:
 
 
 def on_exit(_server: Any) -> None:
-    """Send what is waiting, and remove what was counted."""
+    """Send pending errors and spans, and remove the metrics folder."""
     from memoryproject import telemetry
 
     telemetry.stop()

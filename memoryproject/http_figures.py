@@ -1,4 +1,4 @@
-"""How many requests each door gets, how they end and how long they take: counted by each web process, told by any.
+"""Metrics of requests per entry point: number, outcome and duration. Any web process reports the totals.
 
 The processes of a server share their counts through files (`figures_folder.py`).
 """

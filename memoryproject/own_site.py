@@ -1,4 +1,4 @@
-"""Requests to a site on this machine, where no proxy of the environment leads."""
+"""Requests to a site on this machine, which ignore the proxies in the environment."""
 
 from urllib.request import ProxyHandler, build_opener
 

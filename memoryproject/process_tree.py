@@ -141,7 +141,7 @@ def end_as_by_ctrl_c() -> None:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold SIGINT and SIGTERM back from this thread, and from what it starts, until the block ends."""
+    """Block SIGINT and SIGTERM in this thread, and in processes that it starts, inside a `with` block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
@@ -315,7 +315,7 @@ def apart(function: Callable[[], None]) -> None:
 
 
 def in_fork(function: Callable[[], T]) -> T:
-    """Call a function in a fork, and return its result. The memory that it needs is free again afterwards.
+    """Call a function in a fork, and return its result. The fork's memory is freed when it ends.
 
     If this process is interrupted or dies, `KeyboardInterrupt` is raised in the function. The caller must have no
     threads.
@@ -327,7 +327,7 @@ def in_fork(function: Callable[[], T]) -> T:
     reading, writing = _FORK.Pipe(duplex=False)
     process = _FORK.Process(target=_send_result, args=(function, writing, os.getpid()))
     try:
-        with uninterrupted():  # the fork until it is ready for it
+        with uninterrupted():  # until the fork handles interrupts itself
             process.start()
             writing.close()
         result, error = reading.recv()
@@ -356,7 +356,7 @@ def _interrupt(process: ForkProcess) -> None:
 def _send_result(function: Callable[[], T], writing: Connection, parent: int) -> None:
     end_as_by_ctrl_c()
     die_with(parent, signal.SIGTERM)
-    os.setsid()  # Ctrl-C reaches the caller alone
+    os.setsid()  # Ctrl-C reaches only the caller
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
         writing.send((function(), None))

@@ -1,7 +1,7 @@
 """Uvicorn's server, changed in two ways.
 
-While there are no requests, it wakes up once a second, not ten times. And after a signal, it returns. Uvicorn would
-raise the signal again, so that the process would end before it has written and sent what waits.
+While idle, it wakes up once a second instead of ten times. After a signal, it returns. Uvicorn would raise the signal
+again, which ends the process before it has written and sent pending data.
 """
 
 import asyncio

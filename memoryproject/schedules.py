@@ -126,7 +126,7 @@ def _running() -> "QuerySet[Any]":
 
 
 def is_late(row: Any) -> bool:
-    """Return whether a schedule, read by `with_runs`, has missed `MISSED` intervals and waits for no running job."""
+    """Return whether a schedule, read by `with_runs`, missed `MISSED` intervals and isn't waiting for a running job."""
     if row.repeats == PAUSED or row.age is None or row.waits or row.name not in schedules():
         return False
     return bool(row.age > MISSED * schedules()[row.name].timing.interval)
@@ -155,7 +155,7 @@ def register_schedules(**_: Any) -> None:
 
 
 def adopt_archive_tasks() -> None:
-    """Adopt what processes of an earlier release queue for archives, also after `migrate`, until they are replaced."""
+    """Adopt archive tasks that processes of an earlier release still queue after `migrate`."""
     adopt_entries(frozenset({REMOVE_TASK, REWRITE_TASK}))
 
 

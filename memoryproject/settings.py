@@ -141,7 +141,7 @@ DATA_DIR = CONF.data_dir.resolve()
 EMBEDDED_DATABASE_DIR = DATA_DIR / "postgres"
 SPOOL_DIR = DATA_DIR / "spool"
 FIGURES_DIR = DATA_DIR / "figures"
-if PROCESS == "run":  # its web server is a fork, in which prometheus_client is imported already
+if PROCESS == "run":  # the web server is a fork that has already imported prometheus_client
     os.environ[figures_folder.VARIABLE] = str(FIGURES_DIR)
 DATABASE_IS_EMBEDDED = not CONF.database_url_of(PROCESS)
 WEB_HAS_LOGIN = bool(CONF.web_database_url)
@@ -291,11 +291,11 @@ SPECTACULAR_SETTINGS = {
     ],
 }
 
-JOB_SECONDS = 3600  # that a job or a task may take
+JOB_SECONDS = 3600  # maximum run time of a job or a task
 Q_CLUSTER = {
     "name": "memory",
     "broker_class": "moments_app.jobs.scheduled.JobBroker",
-    "timeout": 1,  # of workers that don't run here; without it, django-q2 warns at each start
+    "timeout": 1,  # for django-q2's workers, which don't run here; without it, django-q2 warns at each start
     "catch_up": False,
     "label": "Queue",
     "log_level": CONF.log_level,

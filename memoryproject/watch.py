@@ -187,13 +187,13 @@ class ProviderChecks:
 
 
 class Corrections:
-    """Sets times in the future to the present, and adopts entries of the former queue, now and then."""
+    """Periodically sets future times to the present, and adopts entries of the former queue."""
 
     def __init__(self) -> None:
         self._next_at = 0.0
 
     def look(self) -> None:
-        """Make them if `CORRECTED_EVERY` seconds have passed; if the database is unreachable, try again next time."""
+        """Run the corrections every `CORRECTED_EVERY` seconds; if the database is unreachable, at the next call."""
         if time.monotonic() < self._next_at:
             return
         with suppress(Away), database():

@@ -288,7 +288,7 @@ def _ranked(text: str) -> Sequence[tuple[str, float]]:
     return _ranked_sample(text[:SAMPLE_CHARS])
 
 
-@lru_cache(maxsize=16)  # a query is asked for its languages three times
+@lru_cache(maxsize=16)  # one search needs the languages of its query three times
 def _ranked_sample(text: str) -> Sequence[tuple[str, float]]:
     runs = _latin_runs(text)
     telling = list(filter(None, map(_telling_words().get, " ".join(runs).casefold().split())))

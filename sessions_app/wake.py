@@ -1,7 +1,7 @@
 """Notifications that wake idle workers when a job may be due, and the sender of webhooks when one is.
 
-They are sent after the commit, because NOTIFY takes a lock of the whole server until its transaction commits. A
-notification that is lost delays a job by `IDLE` at most: then each worker looks by itself.
+They are sent after the commit, because NOTIFY holds a server-wide lock until its transaction commits. A lost
+notification delays a job by at most `IDLE`, because workers also poll.
 """
 
 import os
@@ -21,7 +21,7 @@ IDLE = 30.0  # most seconds between two looks of an idle worker
 
 
 class Channel(StrEnum):
-    """Whom a notification wakes."""
+    """The receivers of a notification."""
 
     JOBS = "memory_jobs"  # workers
     TASKS = "memory_tasks"  # those that run schedules and other tasks
@@ -29,7 +29,7 @@ class Channel(StrEnum):
 
 
 def wake(channel: Channel) -> None:
-    """Wake who listens on a channel when this transaction has committed."""
+    """Wake the listeners of a channel after this transaction commits."""
     if not any(_SENDS[channel] in hook for hook in connection.run_on_commit):
         transaction.on_commit(_SENDS[channel])
 

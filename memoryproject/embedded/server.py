@@ -97,7 +97,7 @@ def stop(directory: Path) -> None:
 
 
 def _postmaster(directory: Path) -> psutil.Process | None:
-    """Return the process of the server that the pid file names; None if that isn't running."""
+    """Return the server process named in the pid file; None if it isn't running."""
     try:
         process = psutil.Process(int((directory / PID_FILE).read_text().split("\n", 1)[0]))
         is_its = process.name() == "postgres" and str(directory) in process.cmdline()
@@ -110,7 +110,7 @@ def _ends(process: psutil.Process) -> bool:
     """Wait until a process has ended; return False if it doesn't in time."""
     deadline = time.monotonic() + STOP_TIMEOUT
     with suppress(psutil.NoSuchProcess):
-        while process.status() != psutil.STATUS_ZOMBIE:  # which it stays where nobody buries what is left behind
+        while process.status() != psutil.STATUS_ZOMBIE:  # without an init process, zombies stay
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
@@ -212,8 +212,8 @@ def _alone(directory: Path) -> Iterator[None]:
 
 
 def _start_once(directory: Path) -> None:
-    # The library's own `start` would count processes and clean up when they end; this server outlives them. If a signal
-    # broke a start off, half a database would be left behind, or a server that nobody stops.
+    # The library's own `start` counts processes and cleans up when they end; this server outlives them. A signal during
+    # the start could leave an incomplete database, or a server that no process stops.
     with _alone(directory), uninterrupted():
         _drop_foreign_pid_file(directory)
         handle = _server(directory)

@@ -22,7 +22,7 @@ def start(process: str) -> None:
         process: its kind: web, worker.
 
     Raises:
-        ImproperlyConfigured: the packages are missing; names the extra.
+        ImproperlyConfigured: the packages are missing. The message names the extra.
     """
     if dsn := CONF.sentry_dsn.get_secret_value():
         _started.callback(_errors().start(process, dsn))
@@ -31,7 +31,7 @@ def start(process: str) -> None:
 
 
 def stop() -> None:
-    """Send what waits to be sent, and end. A fork that never comes to its `atexit` functions calls this."""
+    """Send pending errors and spans, and stop. Forks that exit without `atexit` functions must call this."""
     _started.close()
 
 

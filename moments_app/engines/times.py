@@ -35,8 +35,8 @@ _SCRIPTS = (
 )
 _BY_SCRIPT = tuple((languages.split(), re.compile(f"[{letters}]")) for languages, letters in _SCRIPTS)
 UNSPACED = frozenset("zh ja th".split())
-JOINED = frozenset("ko tr fi hu".split())  # add endings to words
-UNCUT = UNSPACED | {"ko"}  # whose words stand in others
+JOINED = frozenset("ko tr fi hu".split())  # languages that attach endings to words
+UNCUT = UNSPACED | {"ko"}  # languages whose words may be inside others
 _OF_WEEKS = frozenset("zh ja ko".split())  # "last Friday" is that of the week before
 LATIN_SHORTEST = 5  # minimum characters of a match in a language that the text is probably not in
 _BEGINNING = 4  # characters by which words of languages that add endings are looked up

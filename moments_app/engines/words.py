@@ -2,21 +2,21 @@
 
 import re
 
-# Marks behind a word belong to it where they tell it from others: C++ and C#, the blood groups A+ and AB-.
+# A mark after a word is part of it if it distinguishes the word: C++ and C#, the blood groups A+ and AB-.
 _WORD = re.compile(r"\w+(?:[+#]+|-(?:(?<=\b\w-)|(?<=\b\w\w-))(?![\w-]))?")
 _MARK = re.compile(r"[+#]|-(?<=\w-)(?![\w-])")
 _LETTER = re.compile(r"\w")
-# What becomes of each character of ASCII: a small letter, itself, or a space where it belongs to no word.
+# Map each ASCII character to lower case, or to a space if it is not part of a word.
 _IN_WORDS = {number: chr(number).lower() if _LETTER.match(chr(number)) else " " for number in range(128)}
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in their order, whatever their case; of ASCII without marks in a fifth of the time."""
+    """Return the case-folded words of a text, in order. ASCII without marks takes a fifth of the time."""
     if text.isascii() and not _MARK.search(text):
         return text.translate(_IN_WORDS).split()
     return _WORD.findall(text.casefold().replace("−", "-"))
 
 
 def bare(word: str) -> str:
-    """Return a word without the marks behind it."""
+    """Return a word without its trailing marks."""
     return word.rstrip("+#-")

@@ -1,4 +1,4 @@
-"""`retry_all` and `try_one`: run jobs of an incident again that failed or wait for a retry."""
+"""`retry_all` and `try_one`: rerun the jobs of an incident that failed or wait for a retry."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -49,7 +49,7 @@ def try_one(jobs: JobQuerySet) -> Job | None:
 
 
 def retry_all(jobs: JobQuerySet, circuits: Iterable[Circuit] = (), *, actor: str) -> Retried:
-    """Queue failed jobs again, make those due that wait for a retry, and send a probe through open circuits.
+    """Queue failed jobs again, make waiting retries due, and send a probe through open circuits.
 
     Args:
         jobs: the jobs.

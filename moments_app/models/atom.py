@@ -25,7 +25,7 @@ from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
-BY_DATE = "date"  # who ended a plan: its day is over
+BY_DATE = "date"  # `ended_by` of a plan whose day is over
 BY_IMPORT = "import:"  # how who wrote or ended a fact begins where another system did
 SHARED_NAMES_NOBODY = "What is shared with others names nobody."
 # Attributes of what an operator or the application wrote into a profile; of the last two there may be many values.
@@ -40,7 +40,7 @@ ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", Memor
 
 
 def content_hash(text: str) -> str:
-    """Return a hash that is the same for texts of the same words, as `words_of` reads them."""
+    """Return a hash of the words of a text. Texts with the same words (`words_of`) have the same hash."""
     return hashlib.sha256(" ".join(words_of(text)).encode()).hexdigest()
 
 
@@ -128,7 +128,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(state__in=[MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
 
     def planned(self) -> Self:
-        """Return the plans that have a day, and that are still held."""
+        """Return the current plans that have a day."""
         return self.holding().filter(kind=MemoryAtom.Kind.PLAN, valid_until__isnull=False)
 
     def past_plans(self) -> Self:
@@ -143,10 +143,10 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.findable().filter(had_begun & was_known & ~was_over)
 
     def of_timeline(self, user: int, whose: Q, attribute: str) -> Self:
-        """Return what gave an attribute of somebody a value; the first said first.
+        """Return the facts that gave a person's attribute a value, oldest first.
 
-        What never held is left out, and so is what an import brought as over: the order in which that was learned
-        doesn't say what took its place.
+        Leave out wrong facts, and facts that an import ended: the order in which those were learned doesn't show which
+        fact replaced them.
         """
         said = self.findable().filter(whose, user=user, attribute=attribute, is_candidate=False)
         return said.filter(is_wrong=False).exclude(ended_by__startswith=BY_IMPORT).in_order()
@@ -178,11 +178,11 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(attribute__in=OF_PROFILE)
 
     def about_user(self) -> Self:
-        """Return what is told of the user, their relatives and friends among it."""
+        """Return statements about the user, including those about relatives and friends."""
         return self.filter(about_kind=MemoryAtom.About.USER)
 
     def about_known(self, key: str) -> Self:
-        """Return what is told of the user, by `SELF`, or of a person whom the user's memory knows by this key."""
+        """Return statements about the user if the key is `SELF`, otherwise about the known person with this key."""
         return self.about_user() if key == SELF else self.filter(about__key=key, about__user=F("user"))
 
     def pinned_texts(self) -> Self:
@@ -190,7 +190,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.active().filter(is_pinned=True, attribute=PINNED_TEXT)
 
     def in_profile(self) -> Self:
-        """Order what a profile tells beside what was written: pinned, then lasting, then the newest first."""
+        """Order the statements of a profile, except written ones: pinned first, then lasting, then newest."""
         return self.exclude(attribute__in=WRITTEN).order_by("-is_pinned", "-worth", "-formed_at", "-id")
 
     def standing(self, stream: MemoryStream) -> Self:
@@ -209,7 +209,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.annotate(rag_indexed=Exists(vectors))
 
     def change(self, action: str, cause: Cause, **columns: Any) -> int:
-        """Update these in the caller's transaction, record what changed in their history, and return how many.
+        """Update statements in the caller's transaction, record the changes in their history, and return the number.
 
         Args:
             action: one of `StatementChange.Action`.
@@ -564,7 +564,7 @@ class MemoryAtom(Searched):
         said = statement_of(self.content)
         if said:
             self.subject, self.attribute = said.subject[:255], said.attribute[:64]
-        else:  # a person whom the engine named stays where the text still does
+        else:  # the person whom the engine named stays if the text still has the name
             self.subject, self.attribute = self.subject if self.subject in self.content else "", ""
         self.value = said.value[:255] if said and not said.is_over else ""
         if said and self.valid_from is None:
@@ -584,7 +584,7 @@ class MemoryAtom(Searched):
 
     @property
     def planned_until(self) -> datetime | None:
-        """When the day of a plan is over where its person is. None if it is no plan, or names no day."""
+        """When the day of the plan ends in the person's time zone. None if it is not a plan, or names no day."""
         if self.kind != self.Kind.PLAN or statement_of(self.content):
             return None
         return plan_ends(self.content, self.formed_at, self.user.zone if self.user else UTC)

@@ -413,10 +413,10 @@ class Circuit(models.Model):
 
     @transaction.atomic
     def close(self, actor: str, *, answered: Job | None = None) -> bool:
-        """Ask the engine again from now on; all held jobs are due at once. False: it was closed already.
+        """Resume calls to the engine, and make all held jobs due. Return False if it was closed already.
 
-        If calls about one person alone failed, and another person was answered, the first is isolated, and their jobs
-        keep their back-off. An outage says nothing about the people whose calls failed in it.
+        If only one person's calls failed, and a call about another person succeeded, isolate the first person. Their
+        jobs keep their backoff. After an outage, no person is isolated.
 
         Args:
             actor: who closes it.

@@ -66,7 +66,7 @@ class CorrectionQuerySet(models.QuerySet["Correction"]):
         return self.order_by("-id")
 
     def state(self) -> dict[str, int | None]:
-        """Return what changes whenever one of these is made or undone."""
+        """Return a value that changes whenever a correction is made or undone."""
         return self.aggregate(latest=Max("pk"), undone=Count("undone_at"))
 
 
@@ -103,7 +103,7 @@ class Correction(models.Model):
 
     @property
     def reason(self) -> str:
-        """The reason of the changes of statements that belong to it."""
+        """The reason that its statement changes record."""
         return f"correction:{self.correction_id}"
 
 
@@ -136,5 +136,5 @@ class CorrectedTurn(models.Model):
 
 def reading(text: str, wrong: str, right: str) -> str:
     """Return a text with words in the place of others, wherever those stand as whole words."""
-    pattern = rf"(?<!\w){re.escape(wrong)}(?![\w+#])"  # C is no part of C++
+    pattern = rf"(?<!\w){re.escape(wrong)}(?![\w+#])"  # C does not match in C++
     return re.sub(pattern, lambda _: right, text, flags=re.IGNORECASE)

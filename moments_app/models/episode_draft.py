@@ -18,7 +18,7 @@ class EpisodeDraftQuerySet(models.QuerySet["EpisodeDraft"]):
         return self.filter(session=session, last_sequence__gt=session.built_to).order_by("first_sequence")
 
     def publish(self, sessions: Collection[Session]) -> None:
-        """Delete what moments of some sessions hold now. A draft that reaches beyond the last of them begins there."""
+        """Delete drafts whose turns now have moments. Shorten a draft that reaches beyond the last moment."""
         own = self.filter(session__in=sessions)
         own.filter(last_sequence__lte=F("session__last_moment_message_idx")).delete()
         built_to = Session.objects.filter(pk=OuterRef("session_id")).values("last_moment_message_idx")
@@ -27,9 +27,9 @@ class EpisodeDraftQuerySet(models.QuerySet["EpisodeDraft"]):
 
 
 class EpisodeDraft(models.Model):
-    """An episode of a session, as an engine wrote it together with the statements of the same turns.
+    """An episode of a session that an engine wrote together with the statements of the same turns.
 
-    A build publishes it as a moment without another call. If it is deleted, the build asks the engine about its turns.
+    A build publishes it as a moment without another call. If it is deleted, the build calls the engine for its turns.
     """
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")

@@ -104,7 +104,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return changed
 
     def update_silently(self, **fields: Any) -> int:
-        """Update the rows, and wake nobody."""
+        """Update the rows without waking workers."""
         return super().update(**fields)
 
     def for_user(self, user: UserProfile | None) -> Self:
@@ -185,9 +185,9 @@ class JobQuerySet(models.QuerySet["Job"]):
         return list(running.order_by("worker").values_list("worker", flat=True).distinct())
 
     def waiting_for_a_worker(self) -> Self:
-        """Keep due tasks that wait for the end of a job which ran when they became due.
+        """Keep due tasks that are waiting for a job that was running when they became due.
 
-        With fewer workers than lanes, no worker is kept free for tasks.
+        With fewer workers than lanes, no worker is reserved for tasks.
         """
         if settings.JOBS.has_worker_per_lane:
             return self.none()
@@ -195,7 +195,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.due().filter(Exists(running), process=TASK)
 
     def oldest_wait(self) -> float:
-        """Return the seconds that the due job waiting longest has waited, silent running ones included; 0 for none.
+        """Return the longest wait of a due job in seconds, including running jobs that are stuck; 0 if there is none.
 
         Tasks that wait for the end of a running job don't count.
         """
@@ -775,7 +775,7 @@ class Job(models.Model):
 
     def _end(self, status: "Job.Status", **fields: Any) -> bool:
         rows = self._claimed()
-        # The end of a task makes no job due: others of the same person don't wait for it.
+        # No job becomes due when a task ends: other jobs of the person don't wait for it.
         end = rows.update_silently if self.process == TASK else rows.update
         return end(status=status, finished_at=Now(), **fields) == 1
 

@@ -16,7 +16,7 @@ from sessions_app.models import UserProfile
 
 KEY_MAX_LENGTH = 255
 KEY_CHARS = 100  # of the name, at most
-SELF = "user"  # stands for the user where others are named by keys, so nobody has it as a key
+SELF = "user"  # the user's key; no other person may have it
 _LOWERED = Func(
     F("aliases"),
     template="lower(%(expressions)s::text)::text[]",

@@ -30,7 +30,7 @@ TELLING = (
     *("session_id", "user_id", "stream_type", "process", "type"),
 )
 
-BY_RETRACTION = "retraction:"  # before who asked for something: a retraction
+BY_RETRACTION = "retraction:"  # prefix of `requested_by` when a retraction is the cause
 
 
 class CannotPutBack(Refusal):
@@ -126,7 +126,7 @@ class Retraction(models.Model):
         return f"{BY_RETRACTION}{self.retraction_id}"
 
     def consequences(self) -> RetractionQuerySet:
-        """Return the retractions of answers, in other sessions, that repeated what this one is of."""
+        """Return the retractions of answers in other sessions that repeated the retracted text."""
         return Retraction.objects.for_user(self.user).filter(requested_by=self.actor)
 
     @property

@@ -113,7 +113,7 @@ class StatementChange(models.Model):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns before the change, for an update that takes it back."""
+        """The columns before the change, for an update that reverts it."""
         fields = apps.get_model("moments_app", "MemoryAtom")._meta
         columns = {name: cast("models.Field[Any, Any]", fields.get_field(name)) for name in self.before}
         return {name: columns[name].to_python(value) for name, value in self.before.items()}

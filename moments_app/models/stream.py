@@ -109,9 +109,9 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return self.filter((own | person) & Q(user_id=session.user_id) | shards)
 
     def touch(self) -> None:
-        """Note that what is in them has changed: contexts that were kept are made again.
+        """Mark the streams as changed, which invalidates cached contexts.
 
-        Their pinned texts are derived again from their statements.
+        Rebuild their pinned texts from their statements.
         """
         atoms = apps.get_model("moments_app", "MemoryAtom").objects.pinned_texts().filter(stream=OuterRef("pk"))
         pinned = Coalesce(Subquery(atoms.order_by("-id").values("content")[:1]), Value(""))

@@ -1,8 +1,8 @@
-"""`build_moments`: the turns of a session that no moment holds yet, less the lag, become moments.
+"""`build_moments`: build moments from the turns of a session that no moment holds yet, except the lag.
 
-What a formation has drafted is published; the engine is asked about the other turns.
+The build publishes drafts of formations, and calls the engine for the other turns.
 
-Leaves moments linked into the user's chain, and a partition event, all in one transaction.
+It writes moments linked into the user's chain, and a partition event, in one transaction.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,6 @@
-"""Dividing turns into moments: what an engine is shown, what it proposes, and the rows that come of it.
+"""Divide turns into moments: the engine's input, its answer, and the rows derived from it.
 
-Builds, rebuilds and settlings share this. Turns of which a formation has drafted episodes are not shown to an engine
-again.
+Builds, rebuilds and settlings share this. Turns whose episodes a formation has drafted are not sent to an engine again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +54,7 @@ WHERE {_HELD}
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some turns, and the sequence that each of them has in the session: those of one engine call, or of one draft."""
+    """The turns of one engine call or of one draft, with their sequences in the session."""
 
     turns: list[Turn]
     sequences: list[int]
@@ -70,8 +69,8 @@ class BuildInput(ProcessInput):
         session: with its counters at that time.
         known: what is known from before the turns.
         first_sequence, last_sequence: of the turns to compact, inclusive.
-        chunks: those of them that an engine was or is shown, in window order.
-        is_cut: more lies beyond the lag than one run takes.
+        chunks: the turns that an engine reads or has read, in window order.
+        is_cut: more turns are due than one run accepts.
         is_again: moments of these turns were withdrawn; the next build is due no later for it.
     """
 
@@ -85,12 +84,12 @@ class BuildInput(ProcessInput):
     is_again: bool = False
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with other instructions, by which drafts are written again."""
+        """Return the same input with another prompt and without drafts, so the engine writes them again."""
         return replace(self, prompt_version=version, chunks=[replace(chunk, draft=None) for chunk in self.chunks])
 
     @property
     def asked(self) -> list[Chunk]:
-        """The chunks that an engine is asked about."""
+        """The chunks that are sent to the engine."""
         return [chunk for chunk in self.chunks if chunk.draft is None]
 
     def drafts_hold(self) -> bool:
@@ -155,7 +154,7 @@ def chunks_of(shown: Sequence[Message], zone: tzinfo) -> list[Chunk]:
 def chunks_with_drafts(
     shown: Sequence[Message], read: Sequence[Message], drafts: Sequence[EpisodeDraft], zone: tzinfo
 ) -> list[Chunk]:
-    """Cut turns by drafts, and others into what one call gets.
+    """Split turns by their drafts, and the others into the input of one call each.
 
     Args:
         shown: the turns.
@@ -223,7 +222,7 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
 
 
 def only_request(input: BuildInput) -> tuple[MomentRequest, Chunk] | None:
-    """Return what an engine gets, if that is one call, and the turns of it."""
+    """Return the engine's request and its turns, if there is exactly one call."""
     if len(input.asked) != 1:
         return None
     journey = input.known.journey

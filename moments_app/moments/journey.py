@@ -1,7 +1,7 @@
 """The journey of a person up to some turns: dated headlines of the latest moments, in time order.
 
-It is derived without a model, and stored with the last moment of each build, so it lasts however a session ends. An
-engine gets the moments that came before in time, whatever was built first.
+It is derived without a model, and stored with the last moment of each build, so it outlives the session. An engine gets
+the moments that are earlier in time, even if they were built later.
 """
 
 from collections.abc import Sequence
@@ -125,7 +125,7 @@ class Before:
 
 
 def told(journey: Journey) -> str:
-    """Return since when, how many moments, and a dated line for each of the latest; of too many the oldest drop out."""
+    """Return the start, the number of moments, and a dated line for each of the latest. Drop the oldest if too many."""
     first, last = (
         f"{time:%Y-%m-%d}" for time in (journey.since or journey.moments[-1].starts_at, journey.moments[0].ends_at)
     )

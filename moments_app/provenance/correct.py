@@ -164,7 +164,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
         requested_by=requested_by,
     )
     correction.changes = [_do(change, correction, user) for change in changes]
-    EpisodeDraft.objects.filter(user=user).delete()  # builds write them again, of what is known now
+    EpisodeDraft.objects.filter(user=user).delete()  # builds write them again, with the corrected facts
     correction.save(update_fields=["changes"])
     _settle(correction, Cause(requested_by, correction.reason))
     _touch_person(user)
@@ -253,10 +253,10 @@ def _of_fact(fact: MemoryAtom, order: Order) -> Change:
 def _facts(
     fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int], turns: Sequence[Message]
 ) -> list[Change]:
-    """Return the person's other facts and observations that say so, also those that were learned for a shard."""
+    """Return the person's other facts and observations that say the same, including candidates for a shard."""
     own = MemoryAtom.objects.holding().filter(user=fact.user_id).exclude(pk=fact.pk)
     twins = Q(content_hash=fact.content_hash)
-    # A search shows a turn in place of a fact that only repeats it.
+    # A search shows a turn instead of a fact that only repeats it.
     of_turns = Q(source_message_ids__overlap=[*fact.source_message_ids, *(turn.pk for turn in turns)])
     same = own.filter(Q(pk__in=found) | twins | of_turns | Q(attribute__in=WRITTEN))
     changes = []
@@ -338,7 +338,7 @@ def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, 
 
 
 def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
-    """End a fact and put the right one in its place, which is kept word for word. Return it if it is new."""
+    """End a fact, and replace it with the corrected one, which is stored verbatim. Return it if it is new."""
     atom = MemoryAtom.objects.select_related("stream", "user").get(pk=change.pk)
     cause = Cause(correction.requested_by, correction.reason)
     is_wrong = correction.kind != Correction.Kind.ENDED
@@ -361,7 +361,7 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
 
 
 def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom:
-    """Return the right fact for the place of a wrong one: said when that was, and known since the correction."""
+    """Return the replacement for a wrong fact: said at the same time, and known since the correction."""
     right = MemoryAtom(
         stream=atom.stream,
         user=atom.user,
@@ -388,7 +388,7 @@ def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom
 
 
 def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> None:
-    """Remove the facts that a correction made, and make those that it changed what they were before."""
+    """Remove the facts that a correction added, and restore those that it changed."""
     made = [change["made"] for change in correction.changes if change.get("made")]
     MemoryAtom.objects.filter(pk__in=made).delete()
     changed = StatementChange.objects.filter(statement__in=pks, action=correction.kind, reason=correction.reason)

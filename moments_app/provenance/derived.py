@@ -42,10 +42,10 @@ class InStreams:
     Args:
         atoms: in the order of their table; also those that were released of others.
         releases: that rest on one of the atoms.
-        versions: of streams' texts, from the first on that was given one of the atoms.
-        reopened: facts that the atoms, or the turns that they rest on, had ended: they hold again.
+        versions: of stream texts, starting with the first that was given one of the atoms.
+        reopened: facts that the atoms, or the turns that they rest on, had ended. They are valid again.
         contradictions, corrections: of the atoms.
-        people: who are known from the atoms alone.
+        people: known only from the atoms.
     """
 
     atoms: list[MemoryAtom]
@@ -63,7 +63,7 @@ class InStreams:
         return MemoryStream.objects.filter(pk__in=losing).order_by("pk")
 
     def addresses(self) -> set[str]:
-        """Return the addresses under which contexts have the items."""
+        """Return the addresses of the items in contexts."""
         return {atom.uri for atom in self.atoms} | {stream.uri for stream in self.streams}
 
 
@@ -77,10 +77,10 @@ class Derived(InStreams):
         moments, summaries: in the order of their tables.
         drafts: of all turns of the session that no moment holds: they are written again.
         events: the session's partition events after the first of the turns.
-        mentions: rows elsewhere that name one of the moments, or a journey that may have led through it.
+        mentions: rows elsewhere that name one of the moments, or a journey that may include it.
         journeys: other moments with such a journey.
         of_extras: the rows of each extra's table, by the name of its withdrawal.
-        ranges: of turns that were formed with one of these among them.
+        ranges: of turns whose formation included one of these turns.
     """
 
     session: Session
@@ -95,7 +95,7 @@ class Derived(InStreams):
     ranges: list[SequenceRange]
 
     def addresses(self) -> set[str]:
-        """Return the addresses under which contexts have the turns, and what rests on them."""
+        """Return the addresses, in contexts, of the turns and of what rests on them."""
         session = f"rem://sessions/{self.session.session_id}"
         places = [*self.turns.values_list("sequence", flat=True), *(event.sequence for event in self.events)]
         own = {f"{session}/messages/{sequence}" for sequence in places} | {moment.uri for moment in self.moments}
@@ -142,7 +142,7 @@ def has_any(turns: SequenceRange, sequences: Sequence[int]) -> bool:
 
 
 def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[Job]) -> list[Moment]:
-    """Return a session's moments from the first call on that had one of these turns: each knew the ones before it.
+    """Return a session's moments since the first call that had one of these turns. Each call knew the earlier moments.
 
     Args:
         session: whose moments.
@@ -163,7 +163,7 @@ def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[
         again = [*held, *(m for m in own if m.job_id in drafted_by and m.first_sequence >= kept_from)]
         first = min((m.first_sequence for m in again), default=session.last_sequence + 1)
         if not _any_tells([m for m in own if start <= m.first_sequence < first], session, sequences):
-            start = first  # the turns of those are gone, so they could not be made again
+            start = first  # earlier moments can't be rebuilt, because their turns are gone
     return list(own.filter(first_sequence__gte=start).order_by("pk"))
 
 

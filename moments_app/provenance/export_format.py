@@ -49,7 +49,7 @@ def stream() -> NameOf:
 
 
 class About(NameOf):
-    """The key of the known person whom an atom is about. One with this key may be there from before."""
+    """The key of the known person whom an atom is about. A person with this key may already exist."""
 
     def __init__(self) -> None:
         super().__init__("about", "about", KnownPerson, "key", is_optional=True)
@@ -265,9 +265,9 @@ def _has_memory(importing: Importing) -> bool:
 
 
 def derive_profile(importing: Importing) -> None:
-    """Derive the profile from the statements; of an earlier release's export, from its own lines and texts, too.
+    """Derive the profile from the statements. If an earlier release made the export, also use its lines and texts.
 
-    In an export without a file of people, they are found in the statements.
+    If the export has no file of people, find them in the statements.
     """
     if importing.export.has("profile_versions.jsonl"):
         restore_former(importing)
@@ -275,7 +275,7 @@ def derive_profile(importing: Importing) -> None:
         link_all(importing.user.pk)
     rebuild_profiles([importing.user.pk])
     for stream in MemoryStream.objects.filter(user=importing.user).exclude(pinned_content=""):
-        if not stream.atoms.pinned_texts().exists():  # in an export of an earlier release it is no statement
+        if not stream.atoms.pinned_texts().exists():  # earlier releases did not export it as a statement
             pin_text(stream, stream.pinned_content, actor=REQUESTED_BY)
 
 

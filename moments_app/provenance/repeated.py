@@ -1,12 +1,12 @@
 """`answers_repeating`: answers of models that repeat what is retracted.
 
-A model that was shown a text may repeat it in its answer. Its answer is then shown to other models, and memory is
-derived from it. So an answer is followed to the next, until none repeats the text any more.
+A model may repeat a text from its prompt in its answer. That answer is then shown to other models, and memory is
+derived from it. The search therefore follows each answer to the next, until no further answer repeats the text.
 
-An answer repeats a sentence if it has a third of its words, and one of them is in no other message of the person, and
-in no answer from before the text. It must have been written when the model was shown the text: later in its session, or
-after a context whose receipt names it, or memory that was derived from it. If the word is a long number, that isn't
-necessary, because the number can't come from anywhere else. The longest are enough without the sentence's other words.
+An answer repeats a sentence if it has a third of its words, and one of these is in no other message of the person and
+in no answer from before the text. The model must have seen the text: earlier in the session, or in a context whose
+receipt names the text or memory derived from it. If the word is a long number, this isn't required, because the number
+can't come from anywhere else. The longest numbers are sufficient without other words of the sentence.
 """
 
 from collections import defaultdict
@@ -25,16 +25,16 @@ from sessions_app import lexemes
 from sessions_app.models import Message, UserProfile
 from sessions_app.models.message import MessageQuerySet
 
-SHARE = 1 / 3  # of a sentence's words that an answer has that repeats it
-FEWEST = 2  # words; a sentence that has fewer is known by a long number only
-FEW = 50  # words that answers are selected by
-DIGITS = 6  # of a word that no answer has by chance together with others of the sentence
-MANY_DIGITS = 8  # of one that no answer has by chance
+SHARE = 1 / 3  # of a sentence's words that an answer must have to repeat it
+FEWEST = 2  # words; a shorter sentence is recognized only by a long number
+FEW = 50  # maximum number of words in the filter of the query
+DIGITS = 6  # of a number that no answer has by chance together with other words of the sentence
+MANY_DIGITS = 8  # of a number that no answer has by chance
 ANSWERS = Q(role=Message.Role.ASSISTANT) | Q(role=Message.Role.TOOL, tool_name__in=MEMORY_TOOLS)
 
 Sentence = Sequence[frozenset[str]]  # the stems that each of its words may have
 
-# Of a turn, also of one whose text is archived.
+# The stems of a turn, even if its text is archived.
 STEMS = Func("search_vector", function="tsvector_to_array", output_field=ArrayField(TextField()))
 EACH_STEM = Func(STEMS, function="unnest", output_field=TextField())
 
@@ -65,9 +65,9 @@ class Retracted:
         user: whose memory it is in.
         texts: what it says.
         turns: primary keys of its turns.
-        since: when it was there first.
-        served: addresses under which it was served, itself or what was derived from it.
-        shown: by session in whose live window it is, its first sequence.
+        since: when it was first stored.
+        served: addresses of it, and of memory derived from it, in contexts.
+        shown: its first sequence in each session whose live window has it.
     """
 
     user: UserProfile
@@ -102,7 +102,7 @@ def answers_repeating(said: Retracted, derived: Callable[[Sequence[Message]], It
 
 
 def _served_in(said: Retracted, served: Collection[str]) -> dict[int, int]:
-    """Return the sessions whose contexts had something under these addresses, with the last turn before the first."""
+    """Return sessions whose contexts had one of these addresses, with the last turn before the first such context."""
     receipts = ContextReceipt.objects.filter(user=said.user, created_at__gte=said.since)
     found: dict[int, int] = {}
     for session, layers, after in receipts.values_list("session_id", "refs", "after_sequence").iterator():
@@ -131,7 +131,7 @@ class _Sentences:
         return bool(self._by_mark)
 
     def _said_otherwise(self) -> set[str]:
-        """Return the words of the person's other messages, of answers only those from before."""
+        """Return the words of the person's other messages and of earlier answers."""
         others = Message.objects.said().believed().filter(user=self._said.user).exclude(pk__in=self._said.turns)
         before = Q(arrived_at__lt=self._said.since)
         for session, first in self._said.shown.items():
@@ -181,7 +181,7 @@ def _with_any(marks: AbstractSet[str], answers: MessageQuerySet) -> Iterator[tup
     if not marks:
         return
     rows = answers.annotate(stems=STEMS).order_by()
-    if len(marks) <= FEW:  # PostgreSQL compares each with each
+    if len(marks) <= FEW:  # PostgreSQL compares each stem with each mark
         rows = rows.filter(stems__overlap=list(marks))
     for pk, session, sequence, stems in rows.values_list("pk", "session_id", "sequence", "stems").iterator():
         if not marks.isdisjoint(stems or ()):

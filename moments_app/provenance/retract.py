@@ -1,8 +1,8 @@
-"""`retract`: some turns of a session, or all it has, are no longer believed, nor anything that was made of them.
+"""`retract`: withdraw some or all turns of a session, and everything derived from them.
 
-In one transaction the turns are marked and everything derived from them is withdrawn: from then on no engine, context
-or search gets any of it. What had other sources too is made again by the ordinary processes, whose jobs are asked for
-in the same transaction. Nothing is destroyed: what was withdrawn is kept, and `undo` puts it back.
+One transaction marks the turns, and withdraws everything derived from them. From then on, no engine, context or search
+gets any of it. The same transaction queues the jobs that rebuild what also had other sources. Nothing is destroyed:
+withdrawn rows are kept, and `undo` restores them.
 
 Answers that repeat the turns are retracted with them. Those of other sessions have retractions of their own.
 """
@@ -84,8 +84,8 @@ class Preview:
         turns: that would be retracted.
         moment_keys: of the moments that would be withdrawn.
         withdrawn: number of rows that would be withdrawn, by kind.
-        engine_calls: about how many it takes to make again what had other sources too.
-        lost: a sentence about what had and is not made again; blank where there is nothing such.
+        engine_calls: estimated number of calls to rebuild what also had other sources.
+        lost: a sentence about rows with other sources that are not rebuilt; blank if there are none.
         answers: that repeat the turns. They are among the turns, unless they can't be retracted.
         derived: the rows themselves, of each session.
     """
@@ -131,12 +131,12 @@ def retract(
     requested_by: str,
     leave: Collection[str] = (),
 ) -> Retraction:
-    """Withdraw turns, answers that repeat them, and everything made of them, and ask for the rest to be made again.
+    """Withdraw turns, answers that repeat them and everything derived from them. Queue the jobs that rebuild the rest.
 
     Args:
         session: whose turns.
         sequences: of the turns; None: all the session has.
-        reason: for whoever reads about it later.
+        reason: why, for the record.
         requested_by: key:…, operator:… or command.
         leave: addresses of answers that are not retracted, though they repeat the turns.
 
@@ -153,7 +153,7 @@ def retract(
 
 
 def retract_answers(retraction: Retraction, answers: dict[Session, list[int]]) -> None:
-    """Retract the turns of other sessions that repeat what a retraction is of. Sessions and streams are held."""
+    """Retract turns of other sessions that repeat the retracted text. The caller has locked sessions and streams."""
     for session, sequences in answers.items():
         _retract(session, sequences, reason=retraction.reason, requested_by=retraction.actor)
 
@@ -184,7 +184,7 @@ def _retract(session: Session, sequences: Sequence[int] | None, *, reason: str, 
 
 
 def lock_answers(answers: dict[Session, list[int]], *sessions: Session) -> dict[Session, list[int]]:
-    """Lock the sessions of answers, with others; return the answers that nobody has retracted meanwhile."""
+    """Lock the sessions of answers, and other sessions. Return the answers that were not retracted meanwhile."""
     lock_sessions([*sessions, *answers])
     left = {}
     for session, sequences in answers.items():
@@ -194,7 +194,7 @@ def lock_answers(answers: dict[Session, list[int]], *sessions: Session) -> dict[
 
 
 def lock_sessions(sessions: Iterable[Session]) -> None:
-    """Lock sessions in the order in which all do, before the person."""
+    """Lock sessions in the common lock order, before the person."""
     lock_rows(Session.objects.filter(pk__in=[session.pk for session in sessions]))
 
 
@@ -215,17 +215,17 @@ def locked_person(user_id: int) -> UserProfile:
 
 
 def hold_streams(*items: QuerySet[MemoryAtom]) -> None:
-    """Lock the streams whose texts may tell some items, so that none is consolidated while what rests on them is found.
+    """Lock the streams whose texts may contain some items, to prevent consolidations while dependent rows are found.
 
-    All are locked at once, after the person: two people's shards are the same.
+    All are locked at once, after the person, because people share shards.
 
     Args:
-        items: no text of a shard tells a candidate; what was released of it may be told.
+        items: a shard's text never contains a candidate, but may contain an item released from it.
     """
     telling: set[int] = set()
     for atoms in items:
         released = Release.objects.standing().filter(sources__atom__in=atoms)
-        # Asked for first: with two conditions together, each on its own table, all streams there are would be read.
+        # A separate query: with two conditions on two tables in one query, PostgreSQL would read all streams.
         telling.update(atoms.filter(is_candidate=False).values_list("stream_id", flat=True))
         telling.update(released.values_list("stream_id", flat=True))
     lock_rows(MemoryStream.objects.filter(pk__in=telling))
@@ -358,7 +358,7 @@ def consolidations(found: InStreams) -> int:
 
 
 def calls_of(answers: Iterable[Derived]) -> int:
-    """Return about how many engine calls it takes to make again what rests on answers and on other sources."""
+    """Estimate how many engine calls it takes to rebuild what rests on answers and on other sources."""
     return sum(_engine_calls(found, is_whole=False) for found in answers)
 
 

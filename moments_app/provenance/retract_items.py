@@ -82,7 +82,7 @@ class ItemsPreview:
         items: number of those that would be retracted.
         turns: number of answers that would be retracted with them.
         withdrawn: number of rows that would be withdrawn, by kind.
-        engine_calls: about how many it takes to make again what had other sources too.
+        engine_calls: estimated number of calls to rebuild what also had other sources.
         answers: that repeat the items.
         derived: the rows themselves.
         of_answers: what rests on the answers.
@@ -145,12 +145,12 @@ def preview_items(owner: Owner, named: Named) -> ItemsPreview:
 def retract_items(
     owner: Owner, named: Named, *, reason: str, requested_by: str, leave: Collection[str] = ()
 ) -> Retraction:
-    """Withdraw items, answers that repeat them, and everything made of them; ask for the rest to be made again.
+    """Withdraw items, answers that repeat them and everything derived from them. Queue the jobs that rebuild the rest.
 
     Args:
-        owner: the person whose memory they are in, or the shard in which everybody sees them.
+        owner: the person whose memory has them, or the shard.
         named: the items.
-        reason: for whoever reads about it later.
+        reason: why, for the record.
         requested_by: key:…, operator:… or command.
         leave: addresses of answers that are not retracted, though they repeat the items.
 
@@ -180,7 +180,7 @@ def retract_items(
 
 
 def _answers(owner: Owner, found: _Found) -> list[Answer]:
-    """Return the answers that repeat items of a person. Those to all who see a shard are not looked for."""
+    """Return the answers that repeat items of a person. Answers that repeat items of a shard are not searched for."""
     if not isinstance(owner, UserProfile):
         return []
     rows: list[MemoryAtom | Entity] = [*found.items, *found.entities]

@@ -59,9 +59,9 @@ from sessions_app.models.message import SequenceRange
 
 @transaction.atomic
 def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
-    """Believe the turns or items again and put back what was withdrawn, in place of what was made since.
+    """Restore the turns or items, and what was withdrawn with them. Remove what was derived instead since.
 
-    With it, the retractions of answers that repeated them are undone, but for those of which something is gone.
+    Also undo the retractions of answers that repeated them, except those with missing rows.
 
     Args:
         retraction: the newest that stands, of this person and of the streams it touched.
@@ -129,7 +129,7 @@ def _refuse(retraction: Retraction) -> None:
 
 
 def _passed_over(retraction: Retraction) -> list[str]:
-    """Return who asked for the newer retractions that may stand: those of its answers that can't be put back."""
+    """Return the `requested_by` of newer retractions that may remain: those of answers that can't be restored."""
     return [retraction.actor, retraction.requested_by] if retraction.cause_id else [retraction.actor]
 
 
@@ -220,7 +220,7 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
 
 
 def _put_drafts_back(retraction: Retraction, session: Session) -> None:
-    """Put back the drafts, in place of those made since, where no moment holds their turns."""
+    """Restore the drafts whose turns no moment holds. They replace the drafts made since."""
     EpisodeDraft.objects.filter(session=session).delete()
     retraction.items.put_back(EpisodeDraft)
     session.save(update_fields=["last_moment_message_idx"])
@@ -262,7 +262,7 @@ def _put_entities_back(retraction: Retraction) -> None:
 
 
 def _remove_formed(retraction: Retraction, session: Session, cause: Cause) -> list[MemoryAtom]:
-    """Remove what was formed since in the place of what is put back; return it, and what it had ended."""
+    """Remove what was formed since and is replaced by restored items. Return it, and what it had ended."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
     since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))
     ended = ended_by(since)
@@ -277,7 +277,7 @@ def _streams_of(retraction: Retraction) -> QuerySet[MemoryStream]:
 
 
 def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[MemoryAtom] = ()) -> None:
-    """Put back versions, atoms and texts, in place of what was consolidated since.
+    """Restore versions, atoms and texts. They replace what was consolidated since.
 
     Args:
         retraction: that is undone.
@@ -322,7 +322,7 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
     before: dict[int, dict[str, Any]] = {}
     for item in items.of(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE):
         atom = cast(MemoryAtom, item.row().object)
-        if MemoryAtom.objects.like(atom).exclude(pk=item.object_pk).exists():  # said again since: then that one stays
+        if MemoryAtom.objects.like(atom).exclude(pk=item.object_pk).exists():  # the newer statement stays
             before[item.object_pk] = {"state": item.data["state"]}
             item.data["state"] = MemoryAtom.State.EVICTED
             item.save(update_fields=["data"])
@@ -340,7 +340,7 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
 
 
 def _put_people_back(retraction: Retraction) -> None:
-    """Put back known people. Who was named again since, by the same key, is one person with whom was withdrawn."""
+    """Restore known people. One added since with the same key is the same person, unless the relationships differ."""
     items = retraction.items
     taken = {item.data["key"] for item in items.of(KnownPerson)}
     for item in items.of(KnownPerson):

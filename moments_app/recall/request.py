@@ -43,7 +43,7 @@ class RecallRequest:
         since: only what was said at this time or later.
         mode: search by words (`text`), by meaning (`semantic`), or by both (`hybrid`).
         vector: of the text; without one the search is by words alone.
-        as_of: only what was said by this time, and of facts what was known then to hold; None: now.
+        as_of: only what was said by this time, and only facts that were known to be valid then; None: now.
         relevances: the reranker's scores by `rem://` address; results that have one are ordered by it.
         until: only what was said before this time.
         about: only facts about the user, by `SELF`, or about the known person with this key; blank: about anybody.
@@ -61,7 +61,7 @@ class RecallRequest:
 
     @property
     def searched_kinds(self) -> Sequence[str]:
-        """The kinds that are searched: moments and turns are about nobody in particular."""
+        """The kinds to search. Only facts are about a particular person."""
         return [kind for kind in self.kinds if kind == FACT or not self.about]
 
     def now_of(self, user: UserProfile) -> datetime:

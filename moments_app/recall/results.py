@@ -91,16 +91,16 @@ class Result(NamedTuple):
         kind: one of `KINDS`.
         ref: its `rem://` address.
         content: its text, or the beginning.
-        session_id: the session it came from; None when that is gone or somebody else's.
+        session_id: the session it came from; None if it is gone or belongs to another person.
         sequence: of a turn; of a moment the first it covers; None for a fact.
         time: when it was said.
-        role: whose turn it is; blank for what is no turn.
+        role: of the turn; blank if it is not a turn.
         pk: primary key; of a turn that of its session.
-        valid_from: since when a fact holds, where that was said.
-        valid_until: until when it held, or what it plans is due; None if it does, or nobody knows of an end.
-        planned: when it is planned for; blank where it is no plan, or ended otherwise.
-        score: its worth beside all others that were found, of whatever kind; results are in its order.
-        ranks: its place in each search that found it, from 1; none of a turn that was found through those around it.
+        valid_from: when a fact became valid, if that is known.
+        valid_until: when it ended, or when the plan is due; None if no end is known.
+        planned: the day of a plan; blank if it is not a plan, or was ended otherwise.
+        score: its score among all results, of all kinds; results are in this order.
+        ranks: its place in each search that found it, from 1; empty for a turn that was found through its neighbors.
         scores: what each of these searches gave it: BM25 by words, the cosine by meaning.
     """
 

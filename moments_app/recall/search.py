@@ -165,7 +165,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
 
 
 def _about(user: UserProfile, request: RecallRequest) -> tuple[str, list[Any]]:
-    """Return the condition on whom facts are about, and its parameters; blank if there is none."""
+    """Return the condition on the person whom facts are about, and its parameters; blank if there is none."""
     if not request.about:
         return "", []
     return (_ABOUT_USER_SQL, [user.pk]) if request.about == SELF else (_ABOUT_OTHER_SQL, [user.pk, request.about])
@@ -240,9 +240,9 @@ def _score(score: float, found: Result, named: AbstractSet[str], *, asks_of_past
 
 
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:
-    """Leave out results that only say what a better one says; a turn replaces what was derived from it.
+    """Leave out results that only repeat a better one. A turn replaces what was derived from it.
 
-    A statement that no longer holds stays, for its turn doesn't say so, and hides none that holds.
+    A statement that is no longer valid stays, because its turn doesn't say so. It hides no valid statement.
     """
     once: dict[str, Result] = {}
     for result in results:
@@ -251,8 +251,8 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     if all(result.kind == "turn" for result in found):
         return found
     kept: list[Result] = []
-    words: dict[int, frozenset[str]] = {}  # of what holds, by its place
-    derived: dict[int, frozenset[str]] = {}  # of these, what is no turn
+    words: dict[int, frozenset[str]] = {}  # of valid results, by position
+    derived: dict[int, frozenset[str]] = {}  # of those that are not turns
     for result in found:
         own = frozenset(words_of(f"{result.role} {result.content}"))  # statements begin with "User:" or a name
         if result.kind != "turn" and not result.is_over:

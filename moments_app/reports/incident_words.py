@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 Words = tuple[str, str, str]  # the cause, the evidence and the remedy
 
-RECENTLY = timedelta(hours=1)  # in which the share of failed calls is counted
+RECENTLY = timedelta(hours=1)  # period of the share of failed calls
 TRY_ONE = "Then press Try one: it tests this with one job."
 
-# By the kind of an error: what the engine does, or what fails; and what the operator can do about it.
+# For each kind of error: what the engine does or what fails, and what the operator can do.
 KINDS = {
     "credential": ("rejects the API key", "Correct the API key in the settings and restart."),
     "quota": ("has no quota left", "Raise the quota at the provider."),
@@ -158,7 +158,7 @@ def _next_probe(circuits: Sequence[Circuit]) -> str:
 
 
 def _loss(by_process: Mapping[tuple[str, str], int]) -> str:
-    """Return what is missing, and whether it stays so."""
+    """Return what is missing, and whether it stays missing."""
     makes = {process.name: process.makes or process.name.replace("_", " ") for process in processes()}
     lost, late = Counter[str](), Counter[str]()
     for (process, status), jobs in by_process.items():

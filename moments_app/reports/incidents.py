@@ -240,7 +240,7 @@ class _Grouping:
         about = ABOUT.get(kind, About.NETWORK)
         if about == About.ANSWER and (version := self._calls.bad_version(engine, kind)):
             return "prompt", str(version)
-        if about in (About.LOAD, About.NETWORK):  # one for an endpoint that is away, whatever it is asked for
+        if about in (About.LOAD, About.NETWORK):  # an unreachable endpoint is one cause, for all kinds of calls
             is_away = any(c.engine == engine and c.is_away for c in self._circuits)
             return "engine", About.NETWORK, "" if is_away and is_one_endpoint() else engine
         return "engine", about, engine
@@ -292,7 +292,7 @@ class _Calls:
         streak, answered = self._streaks.get((engine, person), []), self._answered_at[engine]
         if len(streak) < at_least:
             return False
-        first = bisect_left(answered, streak[-1].at)  # none of these is about the person: the streak began after theirs
+        first = bisect_left(answered, streak[-1].at)  # from here on, none is about the person
         return first < len(answered) and answered[first] <= streak[0].at
 
     def streak(self, person: int, engines: Iterable[str]) -> list[Call]:
@@ -301,7 +301,7 @@ class _Calls:
         return sorted(calls, key=attrgetter("at"), reverse=True)
 
     def bad_version(self, engine: str, kind: str) -> int | None:
-        """Return the version of a prompt to which all failed answers belong, if others are answered and it is not."""
+        """Return the version of a prompt that all failed answers share, if only calls with other versions succeed."""
         failed, answered = self._failed_versions[engine, kind], self._answered_versions[engine]
         [version] = failed if len(failed) == 1 else [None]
         return version if answered and version not in answered else None

@@ -65,7 +65,7 @@ class DigestInput(ProcessInput):
 
 @dataclass(frozen=True)
 class Episode:
-    """What a checkpoint says of an episode. The detail may be blank."""
+    """An episode in a checkpoint. The detail may be blank."""
 
     day: date
     summary: str
@@ -136,7 +136,7 @@ def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]])
 
 
 def open_in_each(user: int, sessions: Sequence[Session]) -> dict[int, list[MemoryAtom]]:
-    """Return the open tasks and problems of which live turns of a person's sessions tell, by session, in order."""
+    """Return the open tasks and problems in the live turns of a person's sessions, by session, in order."""
     live = Message.objects.filter(
         session=OuterRef("source_session"), sequence__gte=OuterRef("source_session__live_from_sequence")
     )
@@ -275,7 +275,7 @@ def learn(job: Job, input: DigestInput, digested: Digested) -> dict[str, Any]:
 
 
 def result_of(input: DigestInput, digested: Digested) -> dict[str, Any]:
-    """Return what a job's result says of a checkpoint."""
+    """Return what a job's result says about a checkpoint."""
     return {
         "first_sequence": input.turns.start,
         "last_sequence": input.turns.stop - 1,

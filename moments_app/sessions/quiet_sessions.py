@@ -41,7 +41,7 @@ class Quiet:
         build: of the turns that no moment holds.
         formation: of the turns that no formation has seen.
         digest: what the checkpoint of the live turns is derived from; None where more turns follow.
-        opened: tasks and problems of which formations of the live turns have told; they are open still.
+        opened: open tasks and problems that formations found in the live turns.
     """
 
     job: Job

@@ -1,13 +1,12 @@
-"""`settle`: quiet sessions of a person are brought up to date in every memory, and cleared.
+"""`settle`: write the remaining turns of a person's quiet sessions into memory, and clear the live windows.
 
-One job settles its own session and others of the person that are due, as many as share a call; one session is a list
-of one. What no write has covered becomes moments and memories. A checkpoint derived from them stands for the live
-turns, and nothing stays live: the next message starts from the checkpoint. All of it is one transaction. A session with
-more turns than one call takes is settled part by part, each by a job that asks for the next.
+One job settles its own session and other due sessions of the person, as many as share a call. Turns that no write has
+covered become moments and memories. A checkpoint derived from them replaces the live turns: the next message starts
+from the checkpoint. All of this is one transaction. A session with more turns than one call accepts is settled in
+parts; the job of each part queues the next.
 
-An engine in this process is asked for one session after the other, each with the moments of those before. A model is
-asked for all of them in one call, or for one session where calls are not combined. What one of the other sessions
-spoils is left to its own job.
+An engine in this process gets one session after the other, each with the moments of the earlier ones. A model gets all
+sessions in one call, or one session if calls are not combined. If another session fails, its own job settles it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,7 +66,7 @@ from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
 SETTLED = "session_settled"  # in the event log
-PROMPT_TOKENS = 1_050  # of a shared call besides the turns: prompts, and what is known
+PROMPT_TOKENS = 1_050  # of a shared call in addition to the turns: prompts and known items
 TURN_TOKENS = 10.0  # of each turn in a request besides its text
 CLEARED = (
     "last_moment_message_idx",
@@ -90,7 +89,7 @@ class Thought:
     Args:
         quiet: the session.
         built: its moments.
-        formed: what its streams take in.
+        formed: the new items of its streams.
         digested: the checkpoint of its live turns.
     """
 
@@ -254,7 +253,7 @@ def _told(one: Quiet, built: Built) -> list[Told]:
 
 
 def _episodes(thought: Thought) -> list[Episode]:
-    """Return the new moments with live turns, as a checkpoint tells them."""
+    """Return the new moments with live turns, as episodes of a checkpoint."""
     live_from = thought.quiet.session.live_from_sequence
     segments = [one for one in thought.built.segments if one.last_sequence >= live_from] if thought.built else []
     last = {turn.sequence: turn.created_at.date() for turn in thought.quiet.turns}
@@ -375,7 +374,7 @@ def _groups(formed: Sequence[FormedBy]) -> Iterator[list[FormedBy]]:
 
 
 def _leave_digests(thoughts: Sequence[Thought]) -> Results:
-    """Leave the checkpoints."""
+    """Write the checkpoints."""
     digests = [(one.quiet, one.quiet.digest, one.digested) for one in thoughts if one.quiet.digest and one.digested]
     events = [
         (PartitionEvent.of_digest(made.context, made.lessons, input.turns, session=one.session, cleared=True), input)

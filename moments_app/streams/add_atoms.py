@@ -63,11 +63,11 @@ def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, r
 
 
 def belonging_to(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
-    """Return the columns of an atom that say whose it is, when it was learned from a person.
+    """Return the owner columns of an atom that was learned from a person.
 
     Args:
         stream: the person's own, or a shard: there it is a candidate.
-        person: whose time zone the days of plans are counted in.
+        person: their time zone applies to the days of plans.
     """
     return {"user": person, "is_candidate": stream.is_shard, "source_user": person if stream.is_shard else None}
 

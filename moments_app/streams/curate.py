@@ -32,8 +32,7 @@ _WHY_NOT = {
 
 @transaction.atomic
 def evict(atom: MemoryAtom, *, requested_by: str) -> None:
-    """Take an item out of every context and search: one that stands by itself, or whose line in its stream's text is
-    gone.
+    """Remove an item from every context and search. Its stream's text must not contain it.
 
     Args:
         atom: which.
@@ -49,7 +48,7 @@ def evict(atom: MemoryAtom, *, requested_by: str) -> None:
 
 
 def take_out(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
-    """Take items out of every context and search, in the caller's transaction. What they had ended holds again."""
+    """Remove items from every context and search, in the caller's transaction. What they had ended is valid again."""
     ended = ended_by(atoms)
     MemoryAtom.objects.filter(pk__in=[atom.pk for atom in atoms]).evict(cause)
     begin_again(ended, cause)
@@ -58,14 +57,14 @@ def take_out(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
 
 @transaction.atomic
 def restore(atom: MemoryAtom, *, requested_by: str) -> None:
-    """Take an evicted item back in.
+    """Restore an evicted item.
 
     Args:
         atom: which.
         requested_by: operator:….
 
     Raises:
-        CannotCurate: it isn't evicted, or its stream has the same again.
+        CannotCurate: it isn't evicted, or its stream already has the same item.
     """
     found = _locked(atom, [MemoryAtom.State.EVICTED])
     _set(found, StatementChange.Action.RESTORED, Cause(requested_by), absorbed_in=None, **not_ended(found))
@@ -78,7 +77,7 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
 
     Args:
         atom: which.
-        stream: where to.
+        stream: the destination.
         requested_by: operator:….
 
     Raises:

@@ -1,4 +1,4 @@
-"""What an operator or the application writes into a profile, or pins to a stream, becomes pinned statements.
+"""Store texts that an operator or the application writes into a profile or pins to a stream as pinned statements.
 
 A new time zone changes the days on which statements were made, and when plans end.
 """
@@ -30,7 +30,7 @@ ATTRIBUTES = {"summary": SUMMARY, "interests": INTEREST, "preferred_topics": TOP
 
 
 def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) -> None:
-    """Write texts into a profile, in place of those that were written before; the caller has it locked.
+    """Replace the texts that were written into a profile. The caller has locked it.
 
     Args:
         profile: of the person, with its new time zone.
@@ -48,7 +48,7 @@ def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) 
 
 @transaction.atomic
 def pin_text(stream: MemoryStream, text: str, *, actor: str) -> None:
-    """Write the pinned text of a stream, in place of the one before.
+    """Replace the pinned text of a stream.
 
     Args:
         stream: of a person, or a shard.

@@ -1,9 +1,8 @@
-"""`form_memories`: the turns since the last formation become atoms in the streams that the session feeds.
+"""`form_memories`: form atoms from the turns since the last formation, in the streams that the session feeds.
 
-One engine call for all streams, whatever their number, and one more for each model that some of them name themselves.
-The call drafts the episodes of the turns, too, which a build publishes as moments. The statements are taken item by
-item: a bad one is counted and named in the job's result, and costs no good one. An atom that a stream has already is
-not added again: the database says so.
+There is one engine call for all streams, and one more for each model that a stream names. The call also drafts the
+episodes of the turns, which a build publishes as moments. Statements are checked one by one: an invalid one is counted
+and named in the job's result, and the others are added. The database rejects an atom that its stream already has.
 """
 
 from collections import deque
@@ -214,7 +213,8 @@ def _episodes(session: Session, turns: Sequence[Message], shown: Sequence[Messag
     if not (settling_combines() and settings.MOMENT_BUILDER.enabled):
         return None
     drafted_to = EpisodeDraft.objects.of(session).aggregate(last=Max("last_sequence"))["last"]
-    # A gap before the new turns is none of the first draft: who publishes the draft asks an engine about the gap.
+    # The first draft does not cover a gap before the new turns: the build that publishes it calls an engine for the
+    # gap.
     first = max(session.built_to, session.formed_to, -1 if drafted_to is None else drafted_to) + 1
     new = [turn for turn in shown if turn.sequence >= first]
     chunks = chunks_read(new, new, session.user.zone) if new else []

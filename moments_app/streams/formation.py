@@ -41,7 +41,7 @@ from sessions_app.tokens import weighted
 MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
 FORMED = "memories_formed"  # in the event log
 UNFORMED = F("message_count") - F("formed_message_count")
-# Kinds of statements that hold since the day that they name.
+# Kinds of statements that are valid from the day that they name.
 LASTING = frozenset({"identity", "relationship", "home", "work", "health", "preference", "event"})
 
 
@@ -55,10 +55,10 @@ class FormationInput(ProcessInput):
         own_name: the name under which the user speaks; blank if the turns have no names.
         request: what the engine gets.
         messages: shown to the engine, by sequence.
-        last_sequence: up to which turns are formed by this.
-        known: the person's current statements, by the number by which the engine was shown them.
+        last_sequence: of the turns that this run forms.
+        known: the person's current statements, by their numbers in the prompt.
         episodes: of those turns that no moment holds and no draft covers, drafted by the same call; None: of none.
-        is_cut: more is waiting than one run takes.
+        is_cut: more turns are waiting than one run accepts.
         again: ranges of turns whose memories were withdrawn, to be formed again after this run; None: this run is about
             turns that no formation has seen.
         unreadable: ranges of archived turns that were to be formed by this run, too.
@@ -80,7 +80,7 @@ class FormationInput(ProcessInput):
     corrections: dict[str, int | None] = field(default_factory=dict)
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with other instructions, for statements alone."""
+        """Return the same input with another prompt, for statements only."""
         request = replace(self.request, prompt=version.content)
         return replace(self, prompt_version=version, request=request, episodes=None)
 
@@ -103,7 +103,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Formed:
-    """The good items of the engine's answer, the lessons among them, how many were bad by reason, and episodes."""
+    """The valid items of the engine's answer, the lessons, the number of invalid items by reason, and the episodes."""
 
     candidates: list[Candidate]
     lessons: list[Candidate]
@@ -216,17 +216,17 @@ def closed_model(job: Job) -> Caller | None:
 
 
 def write(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
-    """Have the engine write the statements and draft the episodes of the turns, in one call if possible."""
+    """Call the engine for the statements and the draft episodes of the turns, in one call if possible."""
     asked = engine
     if input.episodes and (parts := parts_of(input, input.episodes)):
-        with suppress(EngineError):  # each is asked for by itself
+        with suppress(EngineError):  # fall back to separate calls
             asked = engine.with_answers(parts)
     formed = form(input, asked, progress)
     return replace(formed, built=_drafted(input.episodes, asked) if input.episodes else None)
 
 
 def _drafted(episodes: BuildInput, engine: Engine) -> Built | None:
-    """Return the drafts of episodes; None where the answer is invalid: then a build asks about their turns.
+    """Return the drafts of episodes; None if the answer is invalid. A build then calls the engine for their turns.
 
     Raises:
         EngineError: the engine could not be asked.
@@ -364,7 +364,7 @@ def result_of(
     *,
     ended: int,
 ) -> dict[str, Any]:
-    """Return what a formation's job says of it, once its atoms and lessons are added."""
+    """Return the result of a formation's job, after its atoms and lessons are added."""
     added = sum(not atom._state.adding for atom in atoms)
     learned = {atom.content for _, learned in lessons for atom in learned if not atom._state.adding}
     dropped = formed.dropped + Counter({"known already": len(atoms) - added})

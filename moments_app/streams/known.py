@@ -1,7 +1,7 @@
 """Select the existing items that a formation may be shown. It is shown those near its turns (`engines/nearest.py`).
 
-Of a person's own streams these are the current statements, numbered: what lasts and what is new first. Of every stream
-it is the text and the latest other items.
+From a person's own streams, these are the current statements, numbered, with lasting and new ones first. From every
+stream, these are the text and the latest other items.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from moments_app.models.atom import WRITTEN, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 
 CURRENT_ITEMS = 20  # of a stream's latest
-CURRENT_STATEMENTS = 200  # of the person's, in all
+CURRENT_STATEMENTS = 200  # maximum per person
 CURRENT_CHARS = 6_000
 READ = ("stream_id", "content", "worth", "formed_at")
 

@@ -1,8 +1,8 @@
 """Find the other people whom statements are about.
 
-A statement that names somebody with a relationship ("my sister Anna") adds a known person, unless one fits. One that
-only has a name is about the person who is known by it. Names and relationships of known people are derived from their
-statements, and again whenever one of these changes.
+A statement that names a person with a relationship ("my sister Anna") adds a known person, unless one matches. A
+statement with only a name is about the known person who has it. Names and relationships of known people are derived
+from their statements, and rebuilt whenever one of these changes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,12 +17,12 @@ from moments_app.models.atom import ABOUT
 from moments_app.models.known_person import person_key
 from sessions_app.models import UserProfile
 
-WRITTEN = 500  # statements at a time
+WRITTEN = 500  # statements per batch
 READ = 100  # statements from which a person's names are derived
 
 
 class Said(NamedTuple):
-    """A statement, as far as it tells whom it names; fields as in `MemoryAtom`."""
+    """The fields of a `MemoryAtom` that show whom it names."""
 
     content: str
     subject: str
@@ -31,7 +31,7 @@ class Said(NamedTuple):
 
 
 def link_people(atoms: Iterable[MemoryAtom]) -> None:
-    """Say of new statements which known person they are about, in the caller's transaction, which holds the users.
+    """Link new statements to the known people they are about, in the caller's transaction, which has locked the users.
 
     Args:
         atoms: described, not saved yet. Candidates for a shard are left out.
@@ -42,7 +42,7 @@ def link_people(atoms: Iterable[MemoryAtom]) -> None:
 
 
 def link_all(user: int) -> None:
-    """Find the people whom a user's statements name, in the caller's transaction, which holds the user."""
+    """Find the people whom a user's statements name, in the caller's transaction, which has locked the user."""
     atoms = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None).defer("search_vector").in_order()
     linked = list(atoms)
     link_people(linked)
@@ -51,7 +51,7 @@ def link_all(user: int) -> None:
 
 
 def link_corrected(atom: MemoryAtom, wrong: MemoryAtom) -> None:
-    """Say whom a statement is about that corrects another: the same person, if a name or a relationship is the same."""
+    """Link a correction to the person of the corrected statement, if a name or a relationship is the same."""
     named, was = named_person(atom.content), named_person(wrong.content)
     if named and was:
         is_same = named.name == was.name or named.relationship == was.relationship
@@ -71,19 +71,19 @@ def _link(atoms: Sequence[MemoryAtom], user: int) -> None:
         if _is_about_user(atom, names):
             atom.about_kind = ABOUT[MemoryStream.Type(atom.stream.stream_type)]
     told = [(atom, named_in(_said(atom), names)) for atom in atoms]
-    # What introduces people comes first: others may be told of before.
+    # Introductions come first, because other statements may name a person before they are introduced.
     for atom, named in sorted(told, key=lambda one: not _introduces(*one)):
         atom.about = people.find(named, adds=_introduces(atom, named)) if named else None
     _relate_users(atoms, user)
 
 
 def _introduces(atom: MemoryAtom, named: NamedPerson | None) -> bool:
-    """Tell whether a statement says who somebody is: what they are to the user, or that they speak themselves."""
+    """Return whether a statement introduces a person: by relationship, or because they speak themselves."""
     return named is not None and (bool(named.relationship) or atom.about_kind == MemoryAtom.About.PERSON)
 
 
 def _add(user: int, key: str, name: str) -> KnownPerson:
-    """Add a person. If nobody else has the name, they are who was called so before."""
+    """Add a person. If no other person has the name, link earlier statements with that name to them."""
     is_only = not KnownPerson.objects.filter(user=user).named(name).exists()
     person = KnownPerson.objects.create(user_id=user, key=key, name=name)
     if is_only:
@@ -93,14 +93,14 @@ def _add(user: int, key: str, name: str) -> KnownPerson:
 
 
 def _is_about_user(atom: MemoryAtom, names: Collection[str]) -> bool:
-    """Tell whether a statement that an engine says is about somebody is about the user, or a relative of theirs."""
+    """Return whether a statement that an engine assigned to another person is about the user, or their relative."""
     named = named_person(atom.content)
     is_relative = named is not None and named.owner in names
     return atom.about_kind == MemoryAtom.About.PERSON and (atom.subject in names or is_relative)
 
 
 def _relate_users(atoms: Sequence[MemoryAtom], user: int) -> None:
-    """Name the other speakers who are users of the same application under their name."""
+    """Set `related_users` to other speakers who are users of the same application."""
     own = [one for one in atoms if one.about_kind == MemoryAtom.About.PERSON and one.speaker == one.subject]
     if not own:
         return
@@ -121,14 +121,14 @@ def _said(atom: MemoryAtom) -> Said:
 
 
 def names_of(user: int) -> frozenset[str]:
-    """Return what a person is called in facts about them: the user, and as they said their name is."""
+    """Return the user's names in facts about them: those in `USER`, and the full and first names that they gave."""
     told = MemoryAtom.objects.findable().filter(user=user, attribute=NAME, subject__in=USER, is_candidate=False)
     names = told.filter(is_wrong=False).values_list("value", flat=True)
     return frozenset({*USER, *names, *(name.split(" ")[0] for name in names)})
 
 
 def rebuild_known_people(pks: Collection[int]) -> None:
-    """Derive the names and relationships of known people from their statements again, in the caller's transaction.
+    """Rebuild the names and relationships of known people from their statements, in the caller's transaction.
 
     Args:
         pks: primary keys.
@@ -150,7 +150,7 @@ def _derive(person: KnownPerson, names: Collection[str]) -> None:
 
 
 def called_in(said: Sequence[Said], names: Collection[str]) -> tuple[list[str], str]:
-    """Return how statements about a person call them, and the relationship: what holds tells it first.
+    """Return the names that statements give a person, and the relationship. Valid statements come first.
 
     The first name is the one that the first statement gives, or a longer one of the same person.
 
@@ -214,7 +214,7 @@ class People:
 
 
 def _is_called(person: KnownPerson, name: str) -> bool:
-    """Tell whether a person may be meant by a name: "Anna" and "Anna Berg" may be one, "Anna Holm" is another."""
+    """Return whether a name may mean a person: "Anna" and "Anna Berg" may be one, "Anna Holm" is another."""
     names = {known.casefold() for known in (person.name, *person.aliases)}
     is_short_of = short_name(person.name).casefold() == name.casefold()
     has_short = not short_name(person.name) and short_name(name).casefold() == person.name.casefold()
@@ -222,7 +222,7 @@ def _is_called(person: KnownPerson, name: str) -> bool:
 
 
 def _one_of(alike: Sequence[KnownPerson], named: NamedPerson, *, adds: bool) -> KnownPerson | None:
-    """Return the one of several people with a name who is meant."""
+    """Return which of several people with the same name is meant."""
     if not named.relationship:
         unrelated = [person for person in alike if not person.relationship] if adds else []
         return alike[0] if len(alike) == 1 else next(iter(unrelated), None)

@@ -1,4 +1,4 @@
-"""Tell the user of a session from the other people who speak in it.
+"""Distinguish the user of a session from the other people who speak in it.
 
 The user is the speaker whose name is their `user_id` or one that facts give them. If there is none, it is the one who
 spoke first under a name.
@@ -15,7 +15,7 @@ from moments_app.streams.known_people import names_of
 from sessions_app.models import Message, Session
 
 SPEECH = (Message.Role.USER, Message.Role.ASSISTANT)
-ASSISTANT = "Assistant"  # how quotes call an assistant without a name
+ASSISTANT = "Assistant"  # name in quotes of an assistant without a name
 
 
 def other_speakers(session: Session, turns: Iterable[Message], own: str) -> frozenset[str]:
@@ -43,7 +43,7 @@ def own_name(session: Session, turns: Iterable[Message]) -> str:
 
 
 def told_of_themselves(text: str, sources: Sequence[Message], others: Collection[str]) -> str:
-    """Return the name of another speaker who says something of themselves; blank if the user had a part in it.
+    """Return the name of another speaker who makes a statement about themselves; blank if the user took part.
 
     Args:
         text: a statement.

@@ -20,7 +20,7 @@ from moments_app.turns.words import told_words, without_speaker
 from sessions_app.models import UserProfile
 from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, united
 
-READ = 300  # statements from which a profile is derived, beside what was written into it
+READ = 300  # statements from which a profile is derived, in addition to what was written into it
 PROFILE_MAX = 2_000  # characters after the text that opens it
 LINES = 8  # of a heading
 STALE = timedelta(days=120)  # after which a plan has been carried out or given up

@@ -14,7 +14,7 @@ from moments_app.turns.words import plain_words
 from sessions_app import lexemes
 
 SAME = 0.7  # of a fact's words that a sentence has that says the same
-LEAST_WORDS = 2  # of one of several sentences of a fact, to know it by some of its words; others are known by all
+LEAST_WORDS = 2  # minimum for matching one of several sentences by some of its words; shorter ones need all
 _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|(?=\n)|$)\s*")
 # A sentence as it stands in a list, behind its mark and its day, or before its day.
@@ -33,8 +33,8 @@ class Rewording:
     """A fact's text before and after.
 
     Args:
-        before: what it says.
-        after: what it is to say; blank: nothing.
+        before: the old text.
+        after: the new text; blank: none.
         fact: the whole text before, if this is one of its sentences. It names the people whom the sentence is about.
     """
 
@@ -44,7 +44,7 @@ class Rewording:
 
     @cached_property
     def parts(self) -> "list[Rewording]":
-        """The rewordings of the single sentences that change: other texts may say one of them, or all in a row."""
+        """The rewordings of the single sentences that change. Other texts may contain one of them, or all in a row."""
         old, new = sentences_of(self.before), sentences_of(self.after)
         if len(old) < 2:
             return [self]
@@ -111,7 +111,7 @@ class Rewording:
         return bool(told - names) and bool(names - told)
 
     def _differs_in_marks(self, sentence: str) -> bool:
-        """Tell whether a sentence has another word than this one by marks alone: C++ is not C."""
+        """Return whether a sentence has a word that differs from one here only in marks: C++ is not C."""
         own, said = set(words_of(self.before)), set(words_of(sentence))
         return not set(map(bare, own - said)).isdisjoint(map(bare, said - own))
 
@@ -144,7 +144,7 @@ def sentences_of(text: str) -> list[str]:
 
 
 def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the sentences that are gone, each with what is in its place: a sentence, all that are left, or nothing."""
+    """Yield each removed sentence with its replacement: a sentence, all remaining sentences, or nothing."""
     for tag, first, last, start, stop in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         gone, come = old[first:last], list(new[start:stop])
         for sentence in gone if tag != "equal" else ():

@@ -60,7 +60,7 @@ def is_carried(atom: MemoryAtom) -> bool:
 
 @transaction.atomic
 def undo(stream: MemoryStream, *, requested_by: str) -> StreamVersion:
-    """Take the last consolidation back: the text is as before, and what it absorbed waits again.
+    """Undo the last consolidation: restore the text, and return absorbed items to the waiting ones.
 
     Args:
         stream: whose text.

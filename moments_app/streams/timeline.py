@@ -83,7 +83,7 @@ def settle(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
         cause: of the changes that follow.
 
     Returns:
-        The facts that ended, or hold again.
+        The facts that ended, or are valid again.
     """
     timed = [atom for atom in atoms if _has_timeline(atom)]
     changed: list[MemoryAtom] = []
@@ -159,10 +159,10 @@ def _end_past_plans_of(user: int | None) -> int:
 
 
 def count_again(plans: MemoryAtomQuerySet, cause: Cause) -> None:
-    """Set when plans end, by the time zone that their person has now.
+    """Recompute when plans end, in the person's current time zone.
 
     Args:
-        plans: of a person, who is locked: then their streams are, in the order of corrections and additions.
+        plans: of a person, who is locked. Their streams are locked next, as in corrections and additions.
         cause: of the changes.
     """
     lock_rows(MemoryStream.objects.filter(atoms__in=plans))
@@ -241,7 +241,7 @@ def _begin_again(atom: MemoryAtom, cause: Cause) -> None:
 
 
 def not_ended(atom: MemoryAtom) -> dict[str, object]:
-    """Return the columns of a fact that nothing has ended but its date, which ends a plan."""
+    """Return the columns of a fact that was not ended. A plan still ends when its day is over."""
     until = atom.planned_until
     columns: dict[str, object] = {"valid_until": until, "end_message_ids": [], "replaced_by": None, "is_wrong": False}
     if until and until <= timezone.now():
@@ -250,7 +250,7 @@ def not_ended(atom: MemoryAtom) -> dict[str, object]:
 
 
 def touch(atoms: Iterable[MemoryAtom]) -> None:
-    """Note that items came, changed or went: contexts that were kept are built again, and what is derived, too."""
+    """Process added, changed or removed items: invalidate cached contexts, and rebuild profiles and known people."""
     atoms = list(atoms)
     MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}).touch()
     rebuild_known_people({atom.about_id for atom in atoms if atom.about_id})

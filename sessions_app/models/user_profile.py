@@ -18,7 +18,7 @@ from sessions_app.models.application import DEFAULT, Application
 
 PROFILE_LIST_MAX = 50
 DERIVED = ("summary", "interests", "preferred_topics")  # from the statements about the person
-EDITED = (*DERIVED, "timezone")  # memory is told of edits of these
+EDITED = (*DERIVED, "timezone")  # memory is notified when these are edited
 INDEXED_CHARS = 50_000  # of a profile's text; a vector's own limit is a megabyte
 # The words of a name, which are parted by marks, and of the text. Those of a query are looked for by their beginnings.
 _NAME = Func(F("user_id"), Value("@._:/-|"), Value(" " * 7), function="translate", output_field=models.TextField())

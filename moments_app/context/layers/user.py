@@ -69,10 +69,10 @@ def _unsaid(summary: str, noticed: Sequence[str]) -> list[str]:
 
 
 def _is_told(sentence: str, told: Sequence[tuple[AbstractSet[str], AbstractSet[str]]]) -> bool:
-    """Tell whether a line has all that a sentence is about, with the same negations and words with marks.
+    """Return whether a line has all content words of a sentence, and the same negations and marked words.
 
-    A sentence of few words, or one that gives something a value, such as where somebody lives, is told by nothing less
-    than its very words: with others beside them, they may say something else.
+    A short sentence, or one that sets a value such as a home, never matches: its words may mean something else next to
+    other words.
     """
     about, turned = _content(sentence)
     if len(about) < FEW or not any(about <= line and turned == turns for line, turns in told):
@@ -81,7 +81,7 @@ def _is_told(sentence: str, told: Sequence[tuple[AbstractSet[str], AbstractSet[s
 
 
 def _content(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the words that say what a line is about, and negations and words with marks, which change the meaning."""
+    """Return the content words of a line, and the words that change its meaning: negations and marked words (C++)."""
     undated = without_day(text)
     marked = frozenset(word for word in words_of(undated) if word != bare(word))
     return frozenset(content_words(undated, ENGLISH)), (word_set("negations") & frozenset(words(undated))) | marked

@@ -1,4 +1,4 @@
-"""Forming memories: the statements that turns make, by the stream that each goes into."""
+"""Form memories: extract statements from turns, grouped by stream."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -15,9 +15,9 @@ from moments_app.engines.transcript import Turn, as_data
 
 WEAK = 0.5  # maximum confidence of a statement that few words of the turns support
 MOST_ENDED = 10  # known statements that one statement may end
-MOST_TURNS = 100  # that one statement may name
+MOST_TURNS = 100  # maximum number of source turns of a statement
 SHARD = "shard "  # start of the labels of streams that many people share
-STATEMENT_WORDS = 25  # that the shipped prompt allows; a stream's own limit is shown if it is lower
+STATEMENT_WORDS = 25  # limit in the shipped prompt; a stream's own limit is sent if it is lower
 _NUMBERS = r"\d{1,9}(?:\s*[,–-]\s*\d{1,9})*"
 _RANGE = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
 _LINE = re.compile(
@@ -25,7 +25,7 @@ _LINE = re.compile(
     rf"(?: (?P<maybe>maybe )?ends (?P<ends>{_NUMBERS}))?:\s*(?P<text>.+)",
     re.DOTALL,
 )
-# Known statements that a model is shown: at least, at most, and one for each so many turns.
+# Number of known statements in a prompt: minimum, maximum, and one per `TURNS_EACH` turns.
 SHOWN_LEAST, SHOWN_MOST, TURNS_EACH = 8, 40, 3
 
 
@@ -34,11 +34,11 @@ class StreamSection:
     """A stream that a formation is for.
 
     Args:
-        label: by which the answer names it.
-        prompt: what it takes in.
-        observation_words, fact_words: the most words of an item; 0 if it takes none.
-        current: its text and its other items, so that they are not said again.
-        known: the person's current statements in it, by the number by which a new statement names those that it ends.
+        label: its name in the answer.
+        prompt: what it accepts.
+        observation_words, fact_words: maximum words per item; 0 if it accepts none.
+        current: its text and its other items, shown to avoid repetition.
+        known: the person's current statements in it, numbered. A new statement names those that it ends by number.
     """
 
     label: str
@@ -55,7 +55,7 @@ class StreamSection:
 
     @property
     def words(self) -> int:
-        """The lowest limit of the items that it takes."""
+        """The lowest word limit of the items that it accepts."""
         return min(words for words in (self.observation_words, self.fact_words) if words)
 
 
@@ -99,7 +99,7 @@ def _known_kind(kind: Any) -> Any:
     return kind if kind in get_args(KindOfItem) else OTHER
 
 
-# What a consolidation merges, where a stream takes observations; other kinds are facts, which stand by themselves.
+# Kinds of observations, which a consolidation merges. Other kinds are facts, which stay separate.
 MERGED = frozenset({"preference", "instruction", OTHER})
 LESSON = "lesson"
 
@@ -109,10 +109,10 @@ class DraftAtom(BaseModel):
 
     Args:
         text: one sentence.
-        kind: what it tells of.
-        turns: indexes of the turns that make it.
-        ends: numbers of the known statements that no longer hold because of it.
-        confidence: how sure it is, up to 1.
+        kind: its kind, such as `plan`.
+        turns: indexes of its source turns.
+        ends: numbers of the known statements that it ends.
+        confidence: from 0 to 1.
         other_person: the name of the person that it is about, if that is not the user.
     """
 
@@ -127,7 +127,7 @@ class DraftAtom(BaseModel):
 
 
 class DraftAtoms(BaseModel):
-    """What goes into one stream, and lessons, which go into the streams of lessons."""
+    """The new items of one stream, and lessons, which go into the streams of lessons."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -138,7 +138,7 @@ class DraftAtoms(BaseModel):
 
 
 class StreamStatements(BaseModel):
-    """The statements that a model has for one stream: lines, because an object each would double the tokens."""
+    """A model's statements for one stream. They are lines, because objects would double the tokens."""
 
     stream: str
     statements: list[str] = Field(
@@ -169,9 +169,9 @@ SHAPE = Shape("memory-extraction", FormationAnswer, lambda answer: "", Formation
 
 
 def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[FormationAnswer]:
-    """Return a model's statements as observations, facts and lessons, without those that nothing it was shown supports.
+    """Return a model's statements as observations, facts and lessons. Drop those that its input does not support.
 
-    If none is left, the model is asked again, and what is left of its second answer is taken.
+    If none is left, the model is called again, and the supported statements of its second answer are used.
     """
     grounds = Grounds(request.turns, [line for section in request.sections for line in section.lines])
     sections = {section.label: section for section in request.sections}
@@ -185,7 +185,7 @@ def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[Formati
 
 
 def parsed(item: Any) -> Any:
-    """Return a line as the fields of a statement. Another item is returned as it is, to be checked by its shape."""
+    """Parse a line into the fields of a statement. Return any other item unchanged; the shape check handles it."""
     found = _LINE.fullmatch(item.strip()) if isinstance(item, str) else None
     if found is None:
         return item
@@ -217,7 +217,7 @@ def _judged_entry(entry: dict[str, Any], grounds: Grounds, sections: Mapping[str
 
 
 def _list_of(item: Any, section: StreamSection | None) -> str:
-    """Return the list for a statement. Of two kinds of items, a stream merges those of some kinds as observations."""
+    """Return the list for a statement. If its stream accepts both types, the kinds in `MERGED` are observations."""
     text, kind = (item.get("text"), _known_kind(item.get("kind"))) if isinstance(item, dict) else ("", OTHER)
     if kind == LESSON:
         return "lessons"
@@ -228,10 +228,10 @@ def _list_of(item: Any, section: StreamSection | None) -> str:
 
 
 def _judged_item(item: Any, grounds: Grounds, *, of_many: bool) -> Any:
-    """Return a statement, with less confidence if its support is weak; None if it has none.
+    """Return a statement, with lower confidence if its support is weak; None if it has no support.
 
-    Items of another shape are dropped later, where the shape is checked. A lesson may order the assistant. A person's
-    order to the assistant is no item for a shard, which many people share.
+    The shape check drops items of another shape later. A lesson may be an order to the assistant. A shard accepts no
+    person's orders to the assistant, because many people share it.
     """
     text = item.get("text") if isinstance(item, dict) else None
     if not isinstance(text, str):
@@ -250,7 +250,7 @@ def known_text(request: FormationRequest) -> str:
 
 
 def _shown(section: StreamSection, turns: Sequence[Turn], most: int) -> dict[str, object]:
-    """Return a stream as a model is shown it: of what it has, the lines that are nearest to the turns."""
+    """Return a stream for the prompt, with those of its lines that are nearest to the turns."""
     numbers = list(section.known)
     near = nearest([section.known[number] for number in numbers], turns, most)
     lines = unlike(section.current.splitlines(), section.known.values())

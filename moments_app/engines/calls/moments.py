@@ -1,4 +1,4 @@
-"""Building moments: a window of turns becomes episodes."""
+"""Build moments: divide a window of turns into episodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ class DraftMoment(BaseModel):
 class MomentAnswer(BaseModel):
     """The accepted moments. There is at least one, because an empty answer counts as a failure."""
 
-    # Older prompts of operators ask for changes of the profile and for the journey, too.
+    # Older prompts of operators also request profile changes and the journey.
     model_config = ConfigDict(extra="ignore")
 
     moments: list[DraftMoment] = Field(min_length=1, max_length=200)
@@ -121,7 +121,7 @@ def _judged_moment(moment: DraftMoment, grounds: Grounds) -> DraftMoment:
 
 
 def known_text(request: MomentRequest) -> str:
-    """Return what stands before the window in a request for moments: the moments before it."""
+    """Return the text before the window in a request for moments: the earlier moments."""
     known = [_known(moment) for moment in request.journey.moments[:SHOWN_MOMENTS]]
     return f"Recent moments, newest first: {as_data(known)}"
 

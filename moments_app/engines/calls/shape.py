@@ -23,7 +23,7 @@ def strict_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if "items" in kept:
         kept["items"] = strict_schema(kept["items"])
     if "properties" in kept:
-        kept.pop("description", None)  # of a class, for its readers
+        kept.pop("description", None)  # the docstring of the class, which is not for models
         kept |= {"required": list(kept["properties"]), "additionalProperties": False}
     return kept
 

@@ -52,10 +52,10 @@ def since_in(text: str, said_at: datetime) -> datetime | None:
 
 @lru_cache(maxsize=2_000)
 def planned_in(text: str, said_on: date) -> Time | None:
-    """Return the first time to come after which a plan is over; None where it names none, such as "every Monday".
+    """Return the next time at which a plan is over; None if it names no such time, as in "every Monday".
 
     Args:
-        text: of a plan. A day without a year, or a weekday, is the first one after it was said.
+        text: of a plan. A weekday, or a day without a year, is the first one after `said_on`.
         said_on: the day on which it was said.
     """
     digits, languages = _read(text)
@@ -66,7 +66,7 @@ def planned_in(text: str, said_on: date) -> Time | None:
 
 
 def plan_ends(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
-    """Return when the day of a plan is over where the person is; None where it names none."""
+    """Return when the day of a plan ends in the person's time zone; None if it names no day."""
     planned = planned_in(text, said_at.astimezone(zone).date())
     return datetime.combine(planned.end, time(0), zone) if planned else None
 
@@ -78,7 +78,7 @@ def plan_in(text: str, said_at: datetime, zone: tzinfo) -> str:
 
 
 def _read(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a text as its times are looked for, and the languages that are tried."""
+    """Return a text normalized for finding times, and the languages to try."""
     languages = tuple(dict.fromkeys((*times.likely_languages(text), DEFAULT)))
     return in_digits(text, languages), languages
 

@@ -1,6 +1,6 @@
-"""Who a sentence names as somebody of its speaker's: "my sister Anna", "Dr. Weiss is my dentist", "Nora's son Tim".
+"""Find a person named with a relationship: "my sister Anna", "Dr. Weiss is my dentist", "Nora's son Tim".
 
-Each language has a few short patterns. A sentence that none of them fits names nobody.
+Each language has a few short patterns. A sentence that matches none of them names no person.
 """
 
 import re
@@ -23,16 +23,16 @@ _WHOLE = re.compile(rf"(?:{_TITLE} )?{_PROPER}(?: {_PROPER})*|[{_HAN}]{{2,4}}")
 _FEW = r"(?:[a-zß-öø-ÿ][\w-]* ){0,2}?"  # "my little sister", "my new boss"
 _NO_NAMES = frozenset(map(str.title, (*times.names("month_name"), *times.names("weekday"))))
 NAME_MAX = 255
-USER = ("User", "The user", "user")  # how a sentence calls the user whose memory it is in
+USER = ("User", "The user", "user")  # names for the user in their own memory
 
 
 class NamedPerson(NamedTuple):
     """A person whom a sentence names.
 
     Args:
-        name: as it stands there.
+        name: as written in the sentence.
         relationship: what they are to the owner, in English.
-        owner: whose relative, friend and so on they are: a name, or blank for the speaker.
+        owner: the person to whom they are related: a name, or blank for the speaker.
     """
 
     name: str
@@ -69,7 +69,7 @@ _PATTERNS = [
         rf"(?:called|named) {_NAMED}",
         # German
         rf"\b(?:[Mm]ein|[Uu]nser)(?:e[mnrs]?)? {_FEW}{_of('de')} (?:heißt|heisst) {_NAMED}",
-        # Every noun has a capital letter, so a name is told from one by its place: "weil meine Frau Urlaub hat".
+        # Nouns are capitalized, so only the position distinguishes names from nouns: "weil meine Frau Urlaub hat".
         rf"^(?:Mein|Unser)e? {_FEW}{_of('de')} {_NAMED}",
         # Spanish
         rf"\b(?:[Mm]i|[Nn]uestr[ao]) {_of('es')}(?: \w+)?? se llama {_NAMED}",
@@ -77,7 +77,7 @@ _PATTERNS = [
         # French
         rf"\b(?:[Mm](?:a|on)|[Nn]otre) (?:\w+ )??{_of('fr')} s['’]appelle {_NAMED}",
         rf"\b(?:[Mm](?:a|on)|[Nn]otre) (?:\w+ )??{_of('fr')},? {_NAMED}",
-        # Chinese: where a name ends is only known where it ends a phrase
+        # Chinese: the end of a name is only known if it ends a phrase
         rf"我(?:们)?(?:的)?{_of('zh')}(?:的名字)?(?:名叫|名字叫|叫做?|是)"
         rf"(?P<name>[{_HAN}]{{2,4}}|{_PROPER})(?=[，,。.！!；;、\s]|$)",
         # Russian
@@ -87,12 +87,12 @@ _PATTERNS = [
 ]
 
 
-@lru_cache(maxsize=2_000)  # a statement is read when it is added, and again with what else is said of the person
+@lru_cache(maxsize=2_000)  # a statement is parsed when it is added, and again with the person's other statements
 def named_person(text: str) -> NamedPerson | None:
-    """Return the person whom a sentence names with what they are to its speaker, or to somebody else.
+    """Return the person whom a sentence names with a relationship to the speaker or to another person.
 
     Args:
-        text: a sentence, with its speaker in front or without.
+        text: a sentence, with or without its speaker in front.
     """
     line = SPEAKER.match(text)
     said = text[line.end() :] if line else text
@@ -106,18 +106,18 @@ def named_person(text: str) -> NamedPerson | None:
 
 
 def _is_name(text: str, *, begins: bool) -> bool:
-    """Tell whether a word with a capital letter is a name. At the beginning of a sentence, "This" has one, too."""
+    """Return whether a capitalized word is a name. The first word of a sentence, such as "This", need not be one."""
     first = text.split(" ")[0]
     return first not in _NO_NAMES and not (begins and first.lower() in stop_words(DEFAULT))
 
 
 def is_proper_name(text: str) -> bool:
-    """Tell whether a text is a name and nothing else: "Anna Berg", not "the trip" or "I"."""
+    """Return whether a text is only a name: "Anna Berg", not "the trip" or "I"."""
     return _WHOLE.fullmatch(text) is not None and _is_name(text, begins=True)
 
 
 def short_name(name: str) -> str:
-    """Return the name by which somebody is called as well: without a title, or the first of two; blank if none."""
+    """Return the short form of a name: without the title, or the first of two names; blank if there is none."""
     if title := _TITLED.match(name):
         return name[title.end() :]
     first, _, last = name.partition(" ")

@@ -1,4 +1,4 @@
-"""Times that end nothing: "from tomorrow", "every Monday". The words around them stand in `times.txt`."""
+"""Times that are not an end: "from tomorrow", "every Monday". `times.txt` has the words around them."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from moments_app.engines import times
 from moments_app.engines.times import Found
 
 _HABITUAL = frozenset("fr it".split())  # "le lundi" is every Monday
-_DATE = re.compile(r"\s?\[[^\]]*\]")  # behind a relative time
+_DATE = re.compile(r"\s?\[[^\]]*\]")  # after a relative time
 _BETWEEN = " ,()"
 _DASHES = frozenset("-–—")
 
@@ -17,9 +17,9 @@ Languages = tuple[str, ...]
 
 
 def without_open(digits: str, found: Iterable[Found], languages: Languages) -> list[Found]:
-    """Return the times after which something is over.
+    """Return the times at which something ends.
 
-    Leave out those from which on it lasts, and those that come again: of "from 3 May to 5 May" the 5th is left.
+    Leave out start times and recurring times: "from 3 May to 5 May" gives the 5th.
 
     Args:
         digits: the text as `in_digits` writes it.
@@ -33,7 +33,7 @@ def without_open(digits: str, found: Iterable[Found], languages: Languages) -> l
 
 
 def _is_part(one: Found, other: Found) -> bool:
-    """Tell whether a time stands within a longer one, as "tomorrow" in "the day after tomorrow"."""
+    """Return whether a time is part of a longer one, as "tomorrow" in "the day after tomorrow"."""
     return other.start <= one.start and one.end <= other.end and one.end - one.start < other.end - other.start
 
 
@@ -43,7 +43,7 @@ def _end_of_date(digits: str, end: int) -> int:
 
 
 def _is_beginning(digits: str, one: Found, others: Iterable[Found], languages: Languages) -> bool:
-    """Tell whether something lasts from a time on."""
+    """Return whether a time is the start of a period."""
     begin, until = _pattern("from", languages), _pattern("until", languages)
     if begin.match(digits, one.start) or _stands_before(begin, digits, one.start):
         return True
@@ -54,7 +54,7 @@ def _is_beginning(digits: str, one: Found, others: Iterable[Found], languages: L
 
 
 def _recurs(digits: str, one: Found, languages: Languages) -> bool:
-    """Tell whether a time is one of many."""
+    """Return whether a time is one of a series."""
     if not one.time.recurs or _stands_before(_pattern("until", languages), digits, one.start):
         return False
     is_habitual = one.time.recurs == "week" and one.language in _HABITUAL
@@ -67,7 +67,7 @@ def _stands_before(words: re.Pattern[str], digits: str, start: int) -> bool:
 
 @cache
 def _pattern(kind: str, languages: Languages) -> re.Pattern[str]:
-    """Return the pattern of words of a kind: `from`, `until`, `onward` or `every`."""
+    """Return the pattern for one kind of words: `from`, `until`, `onward` or `every`."""
     return re.compile("|".join(filter(None, (_of_language(kind, language) for language in languages))) or "(?!)")
 
 

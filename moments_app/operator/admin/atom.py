@@ -104,7 +104,7 @@ class MemoryAtomAdmin(PageAdmin):
         cause = Cause(actor_of(request))
         if not change:
             obj.user_id, obj.written_by = obj.stream.user_id, cause.actor
-        # Before the stream and the item, as all do.
+        # Lock the user before the stream and the item, in the common lock order.
         lock_rows(UserProfile.objects.filter(pk__in=[obj.user_id] if obj.user_id else []))
         is_written = not change or "content" in form.changed_data
         obj.is_pinned = obj.is_pinned or is_written

@@ -179,7 +179,7 @@ def _beginning() -> Coalesce:
 
 
 def _said_column(request: HttpRequest) -> Callable[[Session], str]:
-    """Make a column of the list: the first turn with the words that were searched for."""
+    """Return a list column that shows the first turn with the words of the search."""
     words = lexemes.whole_words(request.GET[SEARCH_VAR])
 
     @admin.display(description="Matching turn")

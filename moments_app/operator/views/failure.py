@@ -23,7 +23,7 @@ SHARED = 5  # people, and versions of prompts, that it hit most
 BAR = 480  # width of the strip, in its own units
 CHANGE_CIRCUIT = "moments_app.change_circuit"
 RETRY_WARNING = f"Up to {AT_ONCE} failed jobs of this incident are queued again, and waiting jobs become due now."
-# For those who may change circuits.
+# For operators who may change circuits.
 PROBE_WARNING = " If the circuit of their engine is open, one job tries the engine."
 # By process, the counters of a session whose difference is what isn't remembered yet.
 NOT_REMEMBERED = {
@@ -138,7 +138,7 @@ class SteerFailure(RowAction[FailureGroup]):
         return self.steer(failure, incident)
 
     def steer(self, failure: FailureGroup, incident: Incident) -> str:
-        """Change an incident; as `change`."""
+        """Change an incident, and return the URL to redirect to."""
         raise NotImplementedError
 
 

@@ -209,7 +209,7 @@ def head_of(admin: Any, request: HttpRequest, person: UserProfile, tab: str, as_
 
 
 def _each_once(facts: QuerySet[MemoryAtom]) -> tuple[list[MemoryAtom], bool]:
-    """Read the first facts, each text once though several streams have it, and whether there are more."""
+    """Return the first facts, without duplicates from several streams, and whether there are more."""
     read = list(facts[: 2 * FACTS_SHOWN + 1])
     once: dict[str, MemoryAtom] = {}
     for fact in read:

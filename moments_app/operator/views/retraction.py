@@ -110,7 +110,7 @@ def _previewed(form: TurnsForm, session: Session) -> dict[str, Any]:
 
 
 def _groups(parts: Sequence[Derived]) -> list[Group]:
-    """Group the rows of some sessions by kind, in the order in which one is made of another."""
+    """Group the rows of some sessions by kind, in the order of their derivation."""
     groups = [
         _group("Moments", (found.moments for found in parts), _moment_row),
         _group("Summaries", (found.summaries for found in parts), _summary_row),

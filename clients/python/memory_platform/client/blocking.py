@@ -26,9 +26,9 @@ class Client:
         embedded: run a site on this machine instead. The first call starts it, and waits until it serves. The value is
             the folder for its data; True is DATA_DIR of the environment, else `.data`. The last client that closes or
             ends stops the site.
-        attempts: of a call that comes to nothing.
-        timeout: seconds that an answer may take.
-        http: an HTTP client of the caller's, who closes it; its settings stay.
+        attempts: maximum number of attempts per call.
+        timeout: seconds to wait for an answer.
+        http: an HTTP client, which the caller closes; its settings are not changed.
 
     Raises:
         CannotStart: `embedded` needs the server, which is not installed.
@@ -77,14 +77,14 @@ class Client:
         Args:
             method: such as GET.
             path: below `/api/v1/`, such as `entities`; parts that are not fixed are to be quoted.
-            repeatable: it can be carried out twice; by default so if it only reads.
+            repeatable: whether a retry is safe; by default only if it only reads.
             sent: `params` and `json`, without what is None.
 
         Returns:
-            What was answered: JSON, None for nothing, bytes for anything else.
+            The answer: JSON, None if it is empty, bytes for anything else.
 
         Raises:
-            Refused: the platform says no.
+            Refused: the platform rejects the request.
             Unreachable: no answer came.
             CannotStart: the embedded site does not start.
         """
@@ -264,7 +264,7 @@ class Memory:
         Args:
             query: words, or a question.
             kinds: facts, moments, turns; by default all.
-            match_count: the most results.
+            match_count: maximum number of results.
             mode: by words, by meaning, or by both, the default.
             about: only facts about this person: `user`, or a key of `people`.
             since: nothing before, a time with an offset.

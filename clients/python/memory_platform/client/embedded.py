@@ -28,7 +28,7 @@ from memory_platform.client.errors import CannotStart
 SERVER = "memoryproject"
 USERS, SITE, KEY, LOG = "embedded.users", "embedded.site", "embedded.key", "embedded.log"
 LOOK = 0.2  # seconds between two looks
-START_SECONDS = 300  # that a start may take
+START_SECONDS = 300  # timeout of a start
 _private = partial(os.open, mode=0o600)  # opens files that only this account can read
 _keepers: dict[Path, "subprocess.Popen[bytes]"] = {}  # started by this process
 
@@ -55,7 +55,7 @@ class Site:
         self._owner = 0  # the process that holds the lock for this use
 
     def address(self) -> tuple[str, str]:
-        """Return the URL and the key of the site, which is started unless it runs.
+        """Return the URL and the key of the site. Start it unless it runs.
 
         Raises:
             CannotStart: it ends before it serves, or doesn't serve in time.
@@ -71,7 +71,7 @@ class Site:
             except BaseException:
                 users.close()
                 raise
-            # A forked process shares the lock of its parent, which may end first, so it locks the file anew.
+            # A forked process shares the lock of its parent, which may end first, so it locks the file again.
             self._owner = os.getpid()
             self._end = weakref.finalize(self, _leave, users, self._folder, self._owner)
             return address
@@ -85,7 +85,7 @@ class Site:
 
 
 def _address(folder: Path) -> tuple[str, str]:
-    """Return the URL and the key of the folder's site, which is started unless it runs."""
+    """Return the URL and the key of the folder's site. Start it unless it runs."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         with (folder / SITE).open("a+") as site:
@@ -212,7 +212,7 @@ def _serves(url: str, run: "subprocess.Popen[bytes]") -> bool:
 
 
 def _ensure_key(folder: Path, url: str, environment: dict[str, str]) -> None:
-    """Create an API key, unless the folder has one that the site doesn't refuse."""
+    """Create an API key, unless the folder has one that the site accepts."""
     path = folder / KEY
     if path.exists() and (key := path.read_text()):
         known = {"Authorization": f"Bearer {key}"}
