@@ -30,7 +30,7 @@ shuffle: .venv/installed-dev
 # Before one pushes: everything, as continuous integration runs it. What reads the code alone goes first, on two cores.
 test: .venv/installed-dev
 	$(MAKE) --no-print-directory --jobs 2 types checks
-	.venv/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 	$(MAKE) --no-print-directory core TESTS='-m "not slow" $(SAMPLE)'
 
 # The core's tests without any extra. `make test` runs a sample of them, with a test of each face and of each kind of memory.
