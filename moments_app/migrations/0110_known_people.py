@@ -58,7 +58,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name_plural": "known people",
+                "verbose_name_plural": "known persons",
                 "indexes": [models.Index(fields=["user", "-id"], name="known_person_newest")],
                 "constraints": [
                     models.UniqueConstraint(fields=("user", "key"), name="known_person_key_unique_of_user")

@@ -77,7 +77,7 @@ class KnownPerson(models.Model):
     objects = KnownPersonQuerySet.as_manager()
 
     class Meta:
-        verbose_name_plural = "known people"
+        verbose_name_plural = "known persons"
         constraints = [models.UniqueConstraint(fields=["user", "key"], name="known_person_key_unique_of_user")]
         indexes = [models.Index(fields=["user", "-id"], name="known_person_newest")]
 

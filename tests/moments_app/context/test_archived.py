@@ -126,6 +126,10 @@ def test_row_38_a_turn_that_came_in_later_keeps_those_behind_it(ada: UserProfile
 # --- how they are found ---
 
 
+def found_in(answer: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(result["ref"], result["content"]) for result in answer["results"]]
+
+
 @pytest.mark.slow
 def test_row_38_imported_settled_and_archived_it_is_found_with_its_text(
     service: Api, ada: UserProfile, embeddings_server: OpenAIServer, model_server: OpenAIServer, settings: Settings
@@ -153,7 +157,8 @@ def test_row_38_imported_settled_and_archived_it_is_found_with_its_text(
     context = service.get("memory/context", user_id="ada", session_id="s2", query="Who moves to Trieste?").json()
     assert TEXTS[4] in context["context"]
     restore_archive(session, actor="test")
-    assert [service.post("memory/search", **question).json() for question in asked] == before
+    after = [service.post("memory/search", **question).json() for question in asked]
+    assert list(map(found_in, after)) == list(map(found_in, before))  # the new turn changes the weights of words
 
 
 def test_row_38_words_of_archived_turns_are_counted_like_others(ada: UserProfile) -> None:
