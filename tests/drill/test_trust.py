@@ -1,5 +1,6 @@
 """`make trust` finds what is wrong, where something is: on servers that leak, fail, or do neither."""
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from drill.site import Site
 from drill.trust import contract, fuzz, isolation, page
 from drill.trust.calls import Operation, call, least, text_of
 from drill.trust.isolation import FOREIGN, OWN, UNKNOWN, Caller, Upstream
-from sessions_app.models import UserProfile
+from sessions_app.models import Application, Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.processes import database_url
@@ -68,11 +69,19 @@ def answering(answer: Answer) -> Iterator[Site]:
     finally:
         server.shutdown()
         server.server_close()
-        site.folder.rmdir()
+        shutil.rmtree(site.folder)
 
 
 @pytest.mark.django_db(transaction=True)
 class TestIsolation:
+    @pytest.mark.slow
+    def test_an_import_of_his_names_into_another_application_changes_nothing(self, bo: UserProfile) -> None:
+        Application.objects.create(name="second")
+        append(bo, "bo-own", [NewMessage("user", "Hello.", external_id="i1")])
+        with answering(lambda path: (200, "")) as site:
+            assert isolation.imported(site, "second", bo.pk).leaks == []
+        assert Message.objects.filter(external_id="i1").count() == 2
+
     def probed(self, bo: UserProfile, answer: Answer) -> isolation.Probed:
         with answering(answer) as site:
             return isolation.probe(site, [READ, WRITE], SCHEMAS, [ADA], {"key": ["bos-key"]}, bo.pk)
