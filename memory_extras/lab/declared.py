@@ -1,6 +1,6 @@
 """Declare the extra's tables to exports, erasures, retractions and housekeeping."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from django.db.models import Model, Q
 
@@ -15,6 +15,8 @@ from sessions_app.models import Session
 from sessions_app.people.export_format import Column, File, NameOf, PublicId, Restored
 from sessions_app.people.import_user import Importing
 from sessions_app.people.provenance import Provenance, declare
+
+NEWEST = 10  # probes that are asked again after a retraction
 
 
 class QuestionText(Column):
@@ -47,6 +49,11 @@ class Probes(Withdrawal):
     def parts(self, rows: Sequence[Model]) -> list[ProbeResult]:
         """Return the results of probes."""
         return list(ProbeResult.objects.filter(probe__in=[row.pk for row in rows]).order_by("pk"))
+
+    def questions(self, retraction: Retraction) -> Iterator[str]:
+        """Yield the questions of the probes that were withdrawn, then those of the person's other probes."""
+        yield from (item.data["question"] for item in retraction.items.withdrawn(Probe).order_by("object_pk"))
+        yield from Probe.objects.for_user(retraction.user).newest_first().values_list("question", flat=True)[:NEWEST]
 
     def put_back(self, retraction: Retraction, session: Session) -> None:
         """Restore probes with their results, unless the session has a newer probe with the same question."""

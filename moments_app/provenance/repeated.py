@@ -26,6 +26,7 @@ from sessions_app.models import Message, UserProfile
 from sessions_app.models.message import MessageQuerySet
 
 SHARE = 1 / 3  # of a sentence's words that an answer must have to repeat it
+MOST = 0.8  # of a sentence's words: a text that has them says the same, even if other messages have them too
 FEWEST = 2  # words; a shorter sentence is recognized only by a long number
 FEW = 50  # maximum number of words in the filter of the query
 DIGITS = 6  # of a number that no answer has by chance together with other words of the sentence
@@ -85,7 +86,7 @@ def answers_repeating(said: Retracted, derived: Callable[[Sequence[Message]], It
         said: what is retracted.
         derived: returns the addresses of what was derived from some answers.
     """
-    sentences = _Sentences(said)
+    sentences = Sentences(said)
     found: dict[int, Message] = {}
     served, shown = {*said.served}, {**said.shown}
     while sentences.have_marks:
@@ -112,15 +113,15 @@ def _served_in(said: Retracted, served: Collection[str]) -> dict[int, int]:
     return found
 
 
-class _Sentences:
+class Sentences:
     """The sentences that are retracted, by their *marks*: the words that only they have."""
 
     def __init__(self, said: Retracted) -> None:
         self._said = said
-        sentences = [_words(sentence) for text in said.texts for sentence in sentences_of(text)]
-        known = self._said_otherwise() if any(sentences) else set()
+        self._sentences = [_words(sentence) for text in said.texts for sentence in sentences_of(text)]
+        known = self._said_otherwise() if any(self._sentences) else set()
         self._by_mark: dict[str, list[Sentence]] = defaultdict(list)
-        for sentence in sentences:
+        for sentence in self._sentences:
             for stem in (stem for word in sentence if known.isdisjoint(word) for stem in word):
                 if len(sentence) >= FEWEST or _digits(stem) >= DIGITS:
                     self._by_mark[stem].append(sentence)
@@ -156,6 +157,19 @@ class _Sentences:
                 found.append(pk)
         return list(Message.objects.filter(pk__in=found).select_related("session"))
 
+    def are_said_in(self, text: str) -> bool:
+        """Return whether a text repeats a sentence, or has most of its words or a long number of it.
+
+        Unlike `repeated`, this also finds what the person said in another message.
+        """
+        stems = {stem for word in _words(text) for stem in word}
+        numbers = {stem for sentence in self._sentences for word in sentence for stem in word} & stems
+        return (
+            any(_digits(number) >= MANY_DIGITS for number in numbers)
+            or self._has_one(stems & self._by_mark.keys(), stems)
+            or any(len(sentence) >= FEWEST and _is_said(sentence, stems, MOST) for sentence in self._sentences)
+        )
+
     def _has_number(self, numbers: AbstractSet[str], stems: set[str]) -> bool:
         return any(_digits(number) >= MANY_DIGITS for number in numbers) or self._has_one(numbers, stems)
 
@@ -171,9 +185,9 @@ def _digits(word: str) -> int:
     return sum(map(str.isdigit, word))
 
 
-def _is_said(sentence: Sentence, stems: set[str]) -> bool:
+def _is_said(sentence: Sentence, stems: set[str], share: float = SHARE) -> bool:
     shared = sum(not word.isdisjoint(stems) for word in sentence)
-    return shared >= min(len(sentence), max(FEWEST, SHARE * len(sentence)))
+    return shared >= min(len(sentence), max(FEWEST, share * len(sentence)))
 
 
 def _with_any(marks: AbstractSet[str], answers: MessageQuerySet) -> Iterator[tuple[int, int, int, set[str]]]:

@@ -1,7 +1,7 @@
 """How retractions reach the tables of extras, which the core doesn't know by name."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from django.db.models import Model
 
@@ -32,6 +32,10 @@ class Withdrawal(ABC):
 
     def parts(self, rows: Sequence[Model]) -> Sequence[Model]:
         """Return rows of another table that leave with these rows, and before them."""
+        return ()
+
+    def questions(self, retraction: Retraction) -> Iterable[str]:
+        """Return questions to ask after the retraction, to check that the text isn't said again."""
         return ()
 
     @abstractmethod

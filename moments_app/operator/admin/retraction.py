@@ -5,7 +5,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from moments_app.models import Retraction
-from moments_app.operator.views.retraction import RetractionForm, UndoRetraction
+from moments_app.operator.views.retraction import CheckRetraction, RetractionForm, UndoRetraction
 from sessions_app.admin.actors import AskedForAdmin
 from sessions_app.admin.ask_first import asks_first
 
@@ -23,7 +23,7 @@ class RetractionAdmin(AskedForAdmin):
     ordering = ("-id",)
     actions = ("undo_selected",)
     form_page = RetractionForm
-    views = (UndoRetraction,)
+    views = (CheckRetraction, UndoRetraction)
     fields = (
         ("session", "user", "stream"),
         ("sequences", "item_ids", "entity_ids"),

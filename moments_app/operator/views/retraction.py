@@ -22,13 +22,15 @@ from moments_app.models import (
     StreamVersion,
     Summary,
 )
+from moments_app.operator.addresses import Pages
 from moments_app.operator.pager import first_of
-from moments_app.operator.rights import RETRACT_DIRECTLY, SEE_MEMORY
+from moments_app.operator.rights import PREVIEW_CONTEXT, RETRACT_DIRECTLY, SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.derived import Derived, InStreams
 from moments_app.provenance.repeated import Answer
 from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
 from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
+from moments_app.provenance.still_said import still_said
 from moments_app.provenance.undo import undo_retraction
 from moments_app.provenance.withdrawal import withdrawals
 from sessions_app.admin.links import change_url, page_url, turn_url
@@ -180,9 +182,17 @@ class RetractionForm(FormPage[Retraction]):
             "retraction": retraction,
             "kinds": _kinds(items),
             "has_more_items": more is not None,
+            "may_check": self._may_check(),
             "may_undo": self.admin.has_undo_permission(self.request) and retraction.undone_at is None,
             "sees_items": self.request.user.has_perms(SEE_MEMORY),
         }
+
+    def _may_check(self) -> bool:
+        return (
+            self.row.user_id is not None
+            and self.row.undone_at is None
+            and self.request.user.has_perms(CheckRetraction.needs)
+        )
 
     def _items(self) -> QuerySet[RetractedItem]:
         """Return the rows that were withdrawn, for those who may see such rows where they are."""
@@ -211,7 +221,13 @@ class RetractTurns(SessionPage):
         turns = made.result["turns"] + sum(each.result["turns"] for each in made.consequences())
         message = f"{turns} turns are retracted. Items that also come from other turns are being rebuilt."
         self.log(self.row, f"Retraction {made}.", message)
-        return HttpResponseRedirect(change_url(made))
+        return HttpResponseRedirect(_after(request, made))
+
+
+def _after(request: HttpRequest, made: Retraction) -> str:
+    """Return the page to show after a retraction: the check, if the operator may open it."""
+    may_check = made.user_id is not None and request.user.has_perms(CheckRetraction.needs)
+    return page_url(Retraction, CheckRetraction.name, made.pk) if may_check else change_url(made)
 
 
 class ItemsForm(forms.Form):
@@ -260,7 +276,7 @@ class RetractDirect(RowPage[Direct]):
             request,
             f"{made.result['items']} items are retracted. Items that also come from other sources are being rebuilt.",
         )
-        return HttpResponseRedirect(change_url(made))
+        return HttpResponseRedirect(_after(request, made))
 
     def owner(self) -> Owner:
         """Return whose memory it is in."""
@@ -296,6 +312,24 @@ class RetractEntity(RetractDirect[Entity]):
 
     def only(self) -> Named:
         return Named(entity_ids=[self.row.entity_id])
+
+
+class CheckRetraction(RowPage[Retraction]):
+    """Ask the person's memory again, and show what still says the retracted text."""
+
+    route, name, needs = "<int:pk>/check/", "check", (PREVIEW_CONTEXT, *SEE_MEMORY)
+    template_name = "operator/retractions/check.html"
+    has_trail = True
+
+    def rows(self) -> QuerySet[Retraction]:
+        return super().rows().filter(undone_at=None).exclude(user=None)
+
+    def context(self) -> dict[str, Any]:
+        user = self.row.user
+        assert user is not None  # see rows()
+        found = still_said(self.row, user)
+        pages = Pages(user, [line.ref for line in found.lines])
+        return {"retraction": self.row, "found": found, "lines": [(line, pages.of(line.ref)) for line in found.lines]}
 
 
 class UndoRetraction(RowAction[Retraction]):

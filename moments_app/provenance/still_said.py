@@ -1,0 +1,130 @@
+"""`still_said`: ask the questions of a retraction again, and find lines of contexts that repeat the retracted text."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from uuid import uuid4
+
+from moments_app.context.assemble import BudgetTooSmall, Envelope
+from moments_app.context.kept import KeptContext
+from moments_app.context.request import ContextRequest
+from moments_app.context.serve import assembled
+from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, Moment, Retraction
+from moments_app.provenance.repeated import Retracted, Sentences
+from moments_app.provenance.withdrawal import withdrawals
+from sessions_app.models import UserProfile
+
+MOST_QUESTIONS = 10
+MOST_CHARS = 1_000  # of a question
+NEWEST_RECEIPTS = 500  # that are searched for contexts with the retracted text
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a context that still says what was retracted.
+
+    Args:
+        question: The question that the context was for.
+        layer: The name of its layer.
+        text: The line.
+        ref: Its address.
+    """
+
+    question: str
+    layer: str
+    text: str
+    ref: str
+
+
+@dataclass(frozen=True)
+class StillSaid:
+    """The result of asking again.
+
+    Args:
+        questions: The questions that were asked.
+        lines: What is still said, each line once.
+        waiting: The number of rebuilds that aren't done yet.
+    """
+
+    questions: list[str]
+    lines: list[Line]
+    waiting: int
+
+
+def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
+    """Ask a person's memory again what the retracted text answered. Not to be called within a transaction.
+
+    Each question is asked in the session of the retraction and in a new one. The contexts are not served: no receipt is
+    kept. The questions are those of contexts that had the text, the retracted text itself, and the person's probes.
+
+    Args:
+        retraction: The retraction of a person's turns or items.
+        user: The person.
+    """
+    said = _retracted(retraction, user)
+    sentences = Sentences(said)
+    questions = list(islice(_distinct(_questions(retraction, said)), MOST_QUESTIONS))
+    lines: dict[str, Line] = {}
+    for question in questions:
+        for envelope in _contexts(retraction, user, question):
+            for line in _lines(question, envelope):
+                if line.text not in lines and sentences.are_said_in(line.text):
+                    lines[line.text] = line
+    waiting = Job.objects.open().filter(user=user, requested_by=retraction.actor).count()
+    return StillSaid(questions, list(lines.values()), waiting)
+
+
+def _retracted(retraction: Retraction, user: UserProfile) -> Retracted:
+    turns = list(retraction.turns().order_by("sequence")) if retraction.session_id else []
+    rows = [item.row().object for model in (MemoryAtom, Moment, Entity) for item in retraction.items.withdrawn(model)]
+    written = [row for row in rows if not turns and not isinstance(row, Moment)]
+    since = [turn.arrived_at for turn in turns] or [row.created_at for row in written]
+    places = {f"rem://sessions/{retraction.session.session_id}/messages/{turn.sequence}" for turn in turns}
+    return Retracted(
+        user=user,
+        texts=[turn.content for turn in turns] or [getattr(row, name) for row in written for name in row.SEARCHED],
+        turns=[turn.pk for turn in turns],
+        since=min(since, default=retraction.created_at),
+        served=places | {row.uri for row in rows},
+        shown={},
+    )
+
+
+def _questions(retraction: Retraction, said: Retracted) -> Iterator[str]:
+    """Yield the questions of contexts that had the text, those of extras, and the text itself."""
+    receipts = ContextReceipt.objects.filter(
+        user=said.user, created_at__range=(said.since, retraction.created_at), sealed__isnull=False
+    )
+    for receipt in receipts.order_by("-created_at")[:NEWEST_RECEIPTS]:
+        if any(ref in said.served for refs in receipt.refs.values() for ref in refs):
+            context = KeptContext.from_sealed(receipt.sealed, receipt.context_id)
+            if context:
+                yield context.query
+    yield from said.texts
+    for withdrawal in withdrawals():
+        yield from withdrawal.questions(retraction)
+
+
+def _distinct(questions: Iterator[str]) -> Iterator[str]:
+    return iter(dict.fromkeys(question.strip()[:MOST_CHARS] for question in questions if question.strip()))
+
+
+def _contexts(retraction: Retraction, user: UserProfile, question: str) -> Iterator[Envelope]:
+    session = retraction.session or user.sessions.order_by("-last_activity_at", "-id").first()
+    if session is None:
+        return
+    for session_id in (session.session_id, f"new-{uuid4()}"):
+        request = ContextRequest(query=question, new_agent_id=session.agent_id)
+        try:
+            envelope = assembled(user.user_id, user.application_id, session_id, request, "query")
+        except BudgetTooSmall:
+            continue
+        if envelope:
+            yield envelope
+
+
+def _lines(question: str, envelope: Envelope) -> Iterator[Line]:
+    for layer, items in envelope.filled.layers.items():
+        if layer != "query":
+            for priced in items:
+                yield Line(question, layer, priced.item.text, priced.item.ref)

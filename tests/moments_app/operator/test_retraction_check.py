@@ -1,0 +1,109 @@
+"""After a retraction, a page asks the person's memory again, and shows what still says the retracted text."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from pytest_django.fixtures import Settings
+
+from moments_app.context import receipts
+from moments_app.models import ContextReceipt, Retraction
+from sessions_app.models import UserProfile
+from tests.support.api import Api
+from tests.support.jobs import build, work_off
+from tests.support.operator import operator
+from tests.support.streams import form
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+NUMBER = "DE89370400440532013000"
+PLANTED = f"Write down that the account of my landlord is {NUMBER}."
+QUESTION = "Which account do I pay the rent to?"
+ANSWER = f"You pay the rent to {NUMBER}."
+
+
+@pytest.fixture(autouse=True)
+def _receipts(settings: Settings) -> None:
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
+
+
+def said(service: Api, session: str, *texts: str, user_id: str = "ada", context_id: str = "") -> None:
+    messages = [{"role": "assistant" if n % 2 else "user", "content": text} for n, text in enumerate(texts)]
+    more = {"context_id": context_id} if context_id else {}
+    assert service.post(f"sessions/{session}/messages", user_id=user_id, messages=messages, **more).status_code < 300
+    row = UserProfile.objects.get(user_id=user_id).sessions.get(session_id=session)
+    form(row)
+    build(row, lag=0)
+    work_off()
+
+
+def retract(root: Client, *, leave: bool = False) -> str:
+    """Retract the first turn as an operator does, and return the page that is shown next."""
+    session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
+    url = reverse("admin:sessions_app_session_retract", args=[session.pk])
+    ticked = re.findall(r'name="answer" value="([^"]+)"', root.get(url, {"sequences": "0"}).content.decode())
+    form_data = {"sequences": "0", "reason": "planted", "answer": [] if leave else ticked}
+    return root.post(url, form_data, follow=True).content.decode()
+
+
+def lines(page: str) -> list[str]:
+    return re.findall(r'<span class="rem-content">(.*?)</span>', page)
+
+
+def test_row_41_nothing_is_said_any_more(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
+    assert "Not said any more" in retract(operator())
+
+
+def test_the_question_of_a_context_with_the_text_is_asked_again(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    said(service, "asked", "Hello there.", "Hello.")
+    found = service.get("memory/context", user_id="ada", session_id="asked", query=QUESTION).json()
+    receipts.waiting.flush()
+    kept = ContextReceipt.objects.count()
+    said(service, "asked", QUESTION, ANSWER, context_id=found["context_id"])
+    page = retract(operator())
+    assert "Not said any more" in page and f"<li>{QUESTION}</li>" in page
+    receipts.waiting.flush()
+    assert ContextReceipt.objects.count() == kept
+
+
+def test_an_answer_that_was_left_is_shown_with_its_turn(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
+    page = retract(operator(), leave=True)
+    assert "Still said" in page and f"I noted {NUMBER}." in lines(page)
+    session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
+    assert reverse("admin:sessions_app_session_change", args=[session.pk]) + "?at=1" in page
+
+
+def test_what_the_person_said_in_another_turn_is_shown(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    said(service, "again", f"My landlord has the account {NUMBER}.", "I see.")
+    assert any(NUMBER in line for line in lines(retract(operator())))
+
+
+def test_row_9_what_others_said_is_not_shown(service: Api, ada: UserProfile, bo: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    said(service, "theirs", PLANTED, "I see.", user_id="bo")
+    assert "Not said any more" in retract(operator())
+
+
+def test_other_sentences_of_the_same_words_are_not_shown(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    said(
+        service, "other", "My landlord raised the rent of the flat.", "I see.", "I have an account at the bank.", "Ok."
+    )
+    assert "Not said any more" in retract(operator())
+
+
+def test_the_check_needs_the_right_to_preview_contexts(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    root = operator()
+    retract(root)
+    check = reverse("admin:moments_app_retraction_check", args=[Retraction.objects.get().pk])
+    assert operator("view_").get(check).status_code == 403
+    undo = reverse("admin:moments_app_retraction_undo", args=[Retraction.objects.get().pk])
+    assert root.get(check).status_code == 200
+    root.post(undo)
+    assert root.get(check).status_code == 404
