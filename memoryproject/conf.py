@@ -146,13 +146,13 @@ class MomentBuilderSettings(Group):
         50,
         ge=1,
         le=1000,
-        description="Maximum number of turns in a response to `view=live`, unless the request sets `limit`. If a "
-        "build can leave more live turns than this maximum, the higher number applies.",
+        description="Maximum number of turns in a response to `view=live`, if the request has no `limit`. The"
+        " platform raises the maximum if a build can leave more turns live.",
     )
     insert_partition_event: bool = Field(
         True,
-        description="Insert a partition event after each build. A partition event is a message that summarizes all "
-        "earlier turns, so that models don't need to read these turns.",
+        description="Insert a partition event after each build. A partition event is a message that "
+        "summarizes all earlier turns. Models receive this message instead of the earlier turns.",
     )
     lag_messages: int = Field(
         10,
@@ -165,8 +165,8 @@ class MomentBuilderSettings(Group):
         0.3,
         ge=0.1,
         le=0.5,
-        description="Share of turns that stay live after a build, such as `0.3` for 30 %. The platform multiplies the "
-        "share by the number of turns in the session or by `MOMENT_BUILDER__MESSAGE_THRESHOLD`, whichever is less.",
+        description="Share of turns that stay live after a build, such as `0.3` for 30 %. The share is taken "
+        "of all turns in the session, but of at most `MOMENT_BUILDER__MESSAGE_THRESHOLD` turns.",
     )
     prompt_resource_uri: str = Field(
         "", description="URI of the prompt that builds moments. If unset, `rem://prompts/moment-builder` is used."
@@ -265,7 +265,7 @@ class MemoryContextSettings(Group):
         7,
         ge=0,
         le=3650,
-        description="Number of days that the platform keeps served contexts (encrypted). `0`: contexts are not stored.",
+        description="Number of days that served contexts are stored, encrypted. `0`: contexts are not stored.",
     )
 
 
@@ -386,13 +386,14 @@ class EmbeddingSettings(Group):
     query_prefix: str | None = Field(
         None,
         max_length=255,
-        description="Text that the platform adds before each query when it embeds the query. If unset, the platform "
-        "uses the model's usual prefix.",
+        description="Prefix for queries that are sent to the embeddings endpoint. If unset, the model's usual"
+        " prefix is used.",
     )
     document_prefix: str | None = Field(
         None,
         max_length=255,
-        description="Like `EMBEDDING__QUERY_PREFIX`, but for stored texts.",
+        description="Prefix for stored texts that are sent to the embeddings endpoint. If unset, the model's "
+        "usual prefix is used.",
     )
     input_types: str | None = Field(
         None,
@@ -562,17 +563,19 @@ class LimitSettings(Group):
         15,
         gt=0,
         le=3600,
-        description="Maximum duration of a REST or MCP request after its body has arrived, in seconds. Longer "
-        "requests get 503. `LIMITS__REQUEST_SECONDS` doesn't apply to exports, erasures, deletions, retractions and "
-        "streamed responses. For chat requests, this setting limits only the duration of each database statement.",
+        description="Maximum duration of a REST or MCP request, in seconds. The time is counted from the end "
+        "of the request body. Longer requests get 503. Exports, erasures, deletions, retractions "
+        "and streamed responses have no such limit. For chat requests, the limit applies only to "
+        "each database statement.",
     )
     budget_seconds: float = Field(
         2,
         gt=0,
         le=3600,
-        description="Thread time in seconds that a key or application may use in a web process while other keys or "
-        "applications wait. Each second restores a quarter of the thread time. When the thread time is used up, "
-        "requests wait for up to 5 seconds and then get 429.",
+        description="Budget of thread time in a web process, in seconds, for each key and each application. "
+        "The budget applies while other keys or applications wait. Each second, a quarter of the "
+        "budget is restored. When the budget is used up, requests wait for up to 5 seconds and "
+        "then get 429.",
     )
     lock_seconds: float = Field(
         5,
@@ -585,8 +588,8 @@ class LimitSettings(Group):
         300,
         gt=0,
         le=86_400,
-        description="Maximum duration of one database statement of an admin page, export, erasure, deletion or "
-        "retraction, in seconds.",
+        description="Maximum duration of each database statement in an admin page, export, erasure, deletion "
+        "or retraction, in seconds.",
     )
 
 

@@ -64,8 +64,8 @@ class StreamVersion(models.Model):
     lines = models.JSONField(
         null=True,
         editable=False,
-        help_text="Primary keys of the observations in each line of the new text, or null for a line that was written "
-        "by hand. Blank if they are not recorded.",
+        help_text="For each line of the new text: the primary keys of the observations in the line, or null"
+        " if the line was written by hand. Blank if the observations are not recorded.",
     )
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     engine = models.CharField(max_length=255)
@@ -295,11 +295,15 @@ class MemoryAtom(Searched):
         default=False,
         db_default=False,
         editable=False,
-        help_text="Whether an agent learned the item from one person, for a shard. Only that person sees the item."
-        " A release creates a separate item for others.",
+        help_text="For an item in a shard: whether the item is a candidate for a release. Only the person "
+        "from whom a candidate was learned can see the candidate. A release creates a separate "
+        "item for other people.",
     )
     reviewed_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text="When an operator decided whether to release the candidate."
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="When an operator decided whether to release the candidate. Blank if no operator has decided.",
     )
     atom_type = models.CharField(max_length=16, choices=Type)
     kind = models.CharField(
@@ -315,7 +319,7 @@ class MemoryAtom(Searched):
         default=About.SESSION,
         db_default=About.SESSION,
         editable=False,
-        help_text="Whether the item is about its user, another person, the agent, or the topic of a session.",
+        help_text="What the item is about: the user, another person, the agent, or the topic of a session.",
     )
     about = models.ForeignKey(
         KnownPerson,
@@ -325,7 +329,7 @@ class MemoryAtom(Searched):
         related_name="statements",
         db_index=False,
         editable=False,
-        help_text="The person known to the user whom the item is about. Blank if it is about no such person.",
+        help_text="The known person whom the item is about. Blank if the item is not about a known person.",
     )
     speaker = models.CharField(
         max_length=255,
@@ -333,7 +337,8 @@ class MemoryAtom(Searched):
         default="",
         db_default="",
         editable=False,
-        help_text="Name or role of the speaker. Blank if the item was written directly.",
+        help_text="Name or role of the speaker whose words the item is based on. Blank if the item was "
+        "written directly.",
     )
     content = models.TextField()
     content_hash = models.CharField(max_length=64, editable=False)
@@ -348,18 +353,18 @@ class MemoryAtom(Searched):
         on_delete=models.SET_NULL,
         related_name="shown",
         db_index=False,
-        help_text="The first consolidation that received the item, even if the new text doesn't contain the item.",
+        help_text="The first consolidation whose input contained the item. The new text doesn't always "
+        "contain the item.",
     )
-    formed_at = models.DateTimeField(default=timezone.now, help_text="When the statement was made.")
+    formed_at = models.DateTimeField(default=timezone.now, help_text="When the item was said or written.")
     created_at = models.DateTimeField(auto_now_add=True)
     is_pinned = models.BooleanField(
         "pinned",
         default=False,
-        help_text="Whether the item is pinned. A pinned item is never changed or consolidated by a job, and every "
-        "context includes it.",
+        help_text="Jobs never change or consolidate a pinned item. Every context includes a pinned item.",
     )
     access_count = models.PositiveIntegerField(
-        default=0, help_text="Number of times that recall has returned the item."
+        default=0, help_text="Number of times that a search has returned the item."
     )
     last_accessed_at = models.DateTimeField(null=True, blank=True)
     source_session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
@@ -370,15 +375,15 @@ class MemoryAtom(Searched):
         blank=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="The person from whom an item in a shard was learned. If the person is erased, the item is "
-        "deleted, even if the session was deleted earlier.",
+        help_text="For an item in a shard: the person from whom the item was learned. When the person is "
+        "erased, the item is deleted.",
     )
     related_users = ArrayField(
         models.CharField(max_length=255),
         default=list,
         db_default=[],
         blank=True,
-        help_text="user_ids of other people whom the item is about. These people don't get access to the item.",
+        help_text="The user_ids of other people whom the item is about. These people don't get access to the item.",
     )
     subject = models.CharField(
         max_length=255,
@@ -386,7 +391,7 @@ class MemoryAtom(Searched):
         default="",
         db_default="",
         editable=False,
-        help_text="The person or thing that has the attribute.",
+        help_text="The person or thing that the item describes. Blank if unknown.",
     )
     attribute = models.CharField(
         max_length=64,
@@ -394,16 +399,19 @@ class MemoryAtom(Searched):
         default="",
         db_default="",
         editable=False,
-        help_text="The attribute whose value the item states, such as home, work or name. Blank if the item states no "
-        "attribute.",
+        help_text="The attribute that the item states, such as home, work or name. Blank if the item states"
+        " no attribute.",
     )
     value = models.CharField(max_length=255, blank=True, default="", db_default="", editable=False)
     valid_from = models.DateTimeField(null=True, blank=True, help_text="When the item became true. Blank if unknown.")
     valid_until = models.DateTimeField(
-        null=True, blank=True, help_text="When the item stops or stopped being true. Blank if no end is known."
+        null=True, blank=True, help_text="The item is true until this time. Blank if no end is known."
     )
     ended_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text="Time of the statement or decision that ended the item."
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="When it became known that the item had ended. Blank if the item has not ended.",
     )
     ended_by = models.CharField(
         max_length=255,
@@ -411,8 +419,9 @@ class MemoryAtom(Searched):
         default="",
         db_default="",
         editable=False,
-        help_text="Who ended the item, such as key:… or operator:…. Blank if a later statement about the same subject "
-        "ended it.",
+        help_text="What ended the item, such as an API key (key:…), an operator (operator:…) or an engine "
+        "(engine:…). Blank if the item has not ended, or was ended by a later item about the same"
+        " subject.",
     )
     end_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True, db_default=[], editable=False)
     replaced_by = models.ForeignKey(
@@ -423,29 +432,32 @@ class MemoryAtom(Searched):
         default=False,
         db_default=False,
         editable=False,
-        help_text="Whether the item was corrected because it was never true.",
+        help_text="Whether the item was corrected because it had never been true.",
     )
     corrected_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text="Time at which this item replaced an item that was never true."
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="When this item replaced a wrong item. Blank if this item is not a correction.",
     )
     confidence = models.FloatField(
         null=True,
         blank=True,
         editable=False,
-        help_text="The engine's confidence that the item is true, from 0 to 1. Blank if the engine gave no confidence.",
+        help_text="The engine's confidence that the item is true, from 0 to 1. Blank if unknown.",
     )
     worth = models.FloatField(
         default=0.0,
         db_default=0.0,
         editable=False,
-        help_text="How long the item is expected to stay true and useful, from 0 to 1.",
+        help_text="Estimate of how long the item stays true and useful, from 0 (shortest) to 1 (longest).",
     )
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
     engine = models.CharField(
         max_length=255,
         blank=True,
-        help_text="Engine that wrote the item. Blank if an operator or the application wrote it.",
+        help_text="The engine that wrote the item. Blank if an operator or a client wrote the item directly.",
     )
     written_by = models.CharField(
         max_length=255,
@@ -453,8 +465,8 @@ class MemoryAtom(Searched):
         default="",
         db_default="",
         editable=False,
-        help_text="Key or operator that wrote the item directly (key:… or operator:…). Blank if an engine wrote it"
-        " or the author is unknown.",
+        help_text="The API key (key:…) or operator (operator:…) that wrote the item directly. Blank if an "
+        "engine wrote the item, or if the author is unknown.",
     )
     external_id = models.CharField(  # noqa: DJ001 (unique where it is set)
         max_length=255,

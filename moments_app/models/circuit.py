@@ -165,14 +165,14 @@ class Circuit(models.Model):
     engine = models.CharField(max_length=255)
     work = models.CharField(max_length=16, choices=Work)
     state = models.CharField(max_length=8, choices=State, default=State.CLOSED)
-    since = models.DateTimeField(default=timezone.now, help_text="When the circuit was opened or closed.")
+    since = models.DateTimeField(default=timezone.now, help_text="When the circuit was last opened or closed.")
     holds_all = models.BooleanField(
         default=False,
-        help_text="Whether the circuit holds the jobs of all people. If not, it holds the jobs of one person.",
+        help_text="For an open circuit: whether the jobs of all people wait. If not, only the jobs of one person wait.",
     )
-    reason = models.CharField(max_length=32, blank=True, help_text="Kind of the last error.")
-    error = models.TextField(blank=True, help_text="Last error.")
-    failures = models.PositiveIntegerField(default=0, help_text="Number of consecutive failures.")
+    reason = models.CharField(max_length=32, blank=True, help_text="Type of the latest error.")
+    error = models.TextField(blank=True, help_text="Message of the latest error.")
+    failures = models.PositiveIntegerField(default=0, help_text="Number of consecutive failed calls.")
     failing = ArrayField(
         models.BigIntegerField(),
         default=list,
@@ -193,10 +193,13 @@ class Circuit(models.Model):
     probe = models.BigIntegerField(
         null=True,
         blank=True,
-        help_text="Primary key of the latest probe, the job that calls the engine to check whether it works again.",
+        help_text="Primary key of the latest job that was sent as a probe. A probe calls the engine to "
+        "check whether the engine works again.",
     )
     probe_subject = models.BigIntegerField(null=True, blank=True)
-    is_probing = models.BooleanField(default=False, help_text="Whether the probe job still has to call the engine.")
+    is_probing = models.BooleanField(
+        default=False, help_text="Whether a probe was sent and has not called the engine yet."
+    )
     closed_by = models.CharField(max_length=255, blank=True)
 
     objects = CircuitQuerySet.as_manager()

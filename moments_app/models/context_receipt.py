@@ -29,14 +29,17 @@ class ContextReceipt(models.Model):
     query_hash = models.CharField(
         max_length=64, blank=True, help_text="SHA-256 hash of the query. Blank if there was no query."
     )
-    refs = models.JSONField(help_text="Addresses of the items in the context, by layer.")
-    tokens = models.JSONField(help_text="Estimated number of tokens, by layer.")
-    trimmed = models.JSONField(help_text="Items that were left out because they exceeded the token budget.")
+    refs = models.JSONField(help_text="Addresses of the items in the context, grouped by layer.")
+    tokens = models.JSONField(help_text="Estimated number of tokens in each layer.")
+    trimmed = models.JSONField(
+        help_text="For each layer: the number of items and tokens that were left out, and the reason."
+    )
     text_hash = models.CharField(max_length=64, help_text="SHA-256 hash of the rendered context.")
     after_sequence = models.BigIntegerField(
         null=True,
         blank=True,
-        help_text="Sequence number of the session's latest turn when the context was served, or −1 if there was none.",
+        help_text="Sequence number of the session's latest turn when the context was served. −1 if the "
+        "session had no turns.",
     )
     sealed = models.BinaryField(null=True, blank=True, help_text="The encrypted context.")
     created_at = models.DateTimeField(default=timezone.now, db_index=True)

@@ -30,7 +30,7 @@ class Contradiction(models.Model):
     earlier = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="+")
     later = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="contradictions")
     reason = models.CharField(
-        max_length=255, help_text="Why the platform isn't sure whether the later fact ended the earlier one."
+        max_length=255, help_text="Why it is unclear whether the later fact ended the earlier fact."
     )
     created_at = models.DateTimeField(default=timezone.now)
     decision = models.CharField(
@@ -38,7 +38,8 @@ class Contradiction(models.Model):
         choices=Decision,
         blank=True,
         default="",
-        help_text="The operator's answer. Blank if there is no answer yet.",
+        help_text="Whether an operator accepted that the later fact ended the earlier fact. Blank if no "
+        "operator has decided.",
     )
     decided_at = models.DateTimeField(null=True, blank=True)
     decided_by = models.CharField(max_length=255, blank=True, default="")
@@ -87,10 +88,12 @@ class Correction(models.Model):
         blank=True, help_text="Text of the fact after the correction. Blank if no text replaced the fact."
     )
     valid_until = models.DateTimeField(
-        null=True, blank=True, help_text="When the fact stopped being true, if the fact was ended."
+        null=True, blank=True, help_text="For a fact that was ended: when the fact stopped being true."
     )
     changes = models.JSONField(
-        default=list, encoder=DjangoJSONEncoder, help_text="Each changed text, before and after the correction."
+        default=list,
+        encoder=DjangoJSONEncoder,
+        help_text="All texts that the correction changed, each before and after the change.",
     )
     requested_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(default=timezone.now)
@@ -114,7 +117,7 @@ class CorrectedTurn(models.Model):
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="+")
     sequence = models.BigIntegerField()
     correction = models.ForeignKey(Correction, null=True, blank=True, on_delete=models.SET_NULL, related_name="turns")
-    wrong = models.TextField(help_text="The incorrect words.")
+    wrong = models.TextField(help_text="The incorrect words in the turn.")
     right = models.TextField(blank=True, help_text="The correct words. If blank, the incorrect words are removed.")
 
     class Meta:

@@ -81,21 +81,22 @@ class EmbeddingModel(models.Model):
         blank=True,
         default="",
         db_default="",
-        help_text="Prefix that is added to each query before it is embedded.",
+        help_text="Prefix for queries that are sent to the embeddings endpoint.",
     )
     document_prefix = models.CharField(
         max_length=255,
         blank=True,
         default="",
         db_default="",
-        help_text="Prefix that is added to each stored text before it is embedded.",
+        help_text="Prefix for stored texts that are sent to the embeddings endpoint.",
     )
     input_types = models.CharField(
         max_length=255,
         blank=True,
         default="",
         db_default="",
-        help_text="Values of `input_type` that are sent with queries and with stored texts.",
+        help_text="Values of the parameter `input_type` for queries and for stored texts, such as "
+        "search_query/search_document.",
     )
     is_filled = models.BooleanField(
         default=False, db_default=False, help_text="Whether every text has a vector from this model."
@@ -190,17 +191,21 @@ class Embedding(models.Model):
         UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
     said_at = models.DateTimeField(
-        help_text="Time of the message or statement. The time is copied here to speed up searches."
+        help_text="When the embedded text was said. The time is copied from the text to speed up searches."
     )
-    vector = HalfVectorField(null=True, help_text="Vector of the text. Blank if the endpoint rejects the text.")
+    vector = HalfVectorField(null=True, help_text="Vector of the text. Blank if the endpoint rejected the text.")
     refusal = models.CharField(
-        max_length=255, blank=True, default="", db_default="", help_text="Latest error from the endpoint."
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The endpoint's latest error for the text. Blank if the endpoint accepted the text.",
     )
     refusals = models.PositiveSmallIntegerField(
         default=0, db_default=0, help_text="Number of times that the endpoint has rejected the text."
     )
     ask_again_at = models.DateTimeField(
-        null=True, help_text="When a rejected text is sent again. If blank, the text is sent with the next batch."
+        null=True, help_text="When a rejected text will be sent again. If blank, the text is sent with the next batch."
     )
     created_at = models.DateTimeField(auto_now_add=True)
 

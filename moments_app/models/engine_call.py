@@ -192,22 +192,26 @@ class EngineCall(models.Model):
     error_kind = models.CharField(max_length=32, blank=True)
     error = models.TextField(blank=True)
     kept_count = models.PositiveIntegerField(
-        default=0, db_default=0, help_text="Number of sentences and items that were used from the answer."
+        default=0, db_default=0, help_text="Number of sentences and items in the engine's answer that were used."
     )
     dropped_count = models.PositiveIntegerField(
         default=0,
         db_default=0,
-        help_text="Number of sentences and items that were left out because the conversation doesn't support them.",
+        help_text="Number of sentences and items in the engine's answer that were left out, for example "
+        "because the conversation doesn't support them.",
     )
     dropped_reasons = models.JSONField(
-        default=dict, db_default={}, blank=True, help_text="Number of items that were left out, by reason."
+        default=dict,
+        db_default={},
+        blank=True,
+        help_text="For each reason: the number of sentences and items that were left out.",
     )
     is_part = models.BooleanField(
         "part of a combined call",
         default=False,
         db_default=False,
-        help_text="Whether this row records one task of a combined call. The combined call's own row has the "
-        "tokens, cost and duration.",
+        help_text="Whether this row records one task of a call that combined several tasks. The tokens, "
+        "cost and duration are in the row of the combined call.",
     )
     failure = models.ForeignKey(
         FailureGroup, null=True, blank=True, on_delete=models.SET_NULL, related_name="calls", db_index=False

@@ -63,13 +63,15 @@ class FailureGroup(models.Model):
     """Failures of one cause."""
 
     application = models.ForeignKey(Application, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
-    process = models.CharField(max_length=32, help_text="The process that failed, or the purpose of the query.")
+    process = models.CharField(
+        max_length=32, help_text="The type of job that failed. For a call without a job: the purpose of the call."
+    )
     engine = models.CharField(max_length=255, blank=True)
     kind = models.CharField(max_length=32)
     place = models.CharField(
         max_length=PLACE_MAX,
         blank=True,
-        help_text="The error that these failures have in common. Blank if an engine returned the error.",
+        help_text="The error message that these failures have in common. Blank if an engine returned the error.",
     )
     error = models.TextField(blank=True, help_text="Message of the latest error.")
     count = models.PositiveIntegerField(default=0)
@@ -82,7 +84,7 @@ class FailureGroup(models.Model):
         default=list,
         db_default=[],
         blank=True,
-        help_text="Keys of the incidents that were muted. A failure can belong to several incidents.",
+        help_text="Keys of the muted incidents that the failure belongs to.",
     )
 
     objects = FailureGroupQuerySet.as_manager()

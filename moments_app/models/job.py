@@ -460,7 +460,7 @@ class Job(models.Model):
         blank=True,
         default="",
         db_default="",  # for jobs that processes of an earlier release ask for
-        help_text="Name of the schedule or function that the job runs.",
+        help_text="Name of the schedule or function that the job runs. Blank for all other jobs.",
     )
     status = models.CharField(max_length=16, choices=Status, default=Status.QUEUED)
     force = models.BooleanField(default=False)
@@ -477,7 +477,7 @@ class Job(models.Model):
         blank=True,
         default="",
         db_default="",  # for jobs that processes of an earlier release ask for
-        help_text="What the job waits for.",
+        help_text="What the job waits for. Blank if the job isn't on hold.",
     )
     held_since = models.DateTimeField(null=True, blank=True, help_text="When the job started to wait.")
     circuit = models.ForeignKey(
@@ -487,7 +487,7 @@ class Job(models.Model):
         on_delete=models.SET_NULL,
         related_name="jobs",
         db_index=False,
-        help_text="The open circuit that holds the job.",
+        help_text="The open circuit that keeps the job on hold.",
     )
     failure = models.ForeignKey(
         "moments_app.FailureGroup",
@@ -496,7 +496,7 @@ class Job(models.Model):
         on_delete=models.SET_NULL,
         related_name="jobs",
         db_index=False,
-        help_text="The failure that ended the last attempt.",
+        help_text="The failure that ended the latest attempt.",
     )
     started_at = models.DateTimeField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
@@ -505,13 +505,13 @@ class Job(models.Model):
         blank=True,
         default="",
         db_default="",  # for jobs that processes of an earlier release ask for
-        help_text="The worker that made the latest attempt. Blank if unknown.",
+        help_text="The worker process that made the latest attempt. Blank if unknown.",
     )
     finished_at = models.DateTimeField(null=True, blank=True)
     progress_done = models.PositiveIntegerField(default=0)
     progress_total = models.PositiveIntegerField(default=0)
     result = models.JSONField(
-        default=dict, blank=True, help_text="The results of the job, or the reason why it was skipped."
+        default=dict, blank=True, help_text="Results of the job, or the reason why the job was skipped."
     )
     error = models.TextField(blank=True)
     requested_by = models.CharField(max_length=255)
@@ -522,14 +522,14 @@ class Job(models.Model):
         on_delete=models.SET_NULL,
         db_index=False,
         related_name="+",
-        help_text="The API key that queued the job.",
+        help_text="The API key that queued the job. Blank if no key queued the job.",
     )
     trace = models.CharField(
         max_length=LONGEST,
         blank=True,
         default="",
         db_default="",  # for jobs that processes of an earlier release ask for
-        help_text="W3C `traceparent` of the request that queued the job.",
+        help_text="Trace of the request or job that queued this job, as a W3C `traceparent` or a trace id.",
     )
 
     objects = JobQuerySet.as_manager()

@@ -60,7 +60,7 @@ class KnownPerson(models.Model):
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="known_people", db_index=False)
     key = models.CharField(
         max_length=KEY_MAX_LENGTH,
-        help_text="Id of the person among those of the user. Two people with the same name have two keys.",
+        help_text="Id of the person. Two people with the same name have different ids.",
     )
     name = models.CharField(max_length=255)
     aliases = ArrayField(

@@ -24,10 +24,12 @@ class ServedLine(models.Model):
     """The hash of a line that was served about a person; never its text."""
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
-    hash = models.BigIntegerField(help_text="Hash of the words in the line. See `served_text`.")
-    is_quote = models.BooleanField(help_text="Whether the line was served only as a verbatim quote from a person.")
+    hash = models.BigIntegerField(help_text="Hash of the words in the line.")
+    is_quote = models.BooleanField(help_text="Whether the line was always served as a quote from a turn.")
     served_on = models.DateField(
-        default=timezone.localdate, db_index=True, help_text="Month in which the line was last served."
+        default=timezone.localdate,
+        db_index=True,
+        help_text="Date on which the line was last served, accurate to 30 days.",
     )
 
     objects = ServedLineQuerySet.as_manager()
@@ -51,8 +53,8 @@ class OwnText(models.Model):
     places = ArrayField(
         models.PositiveIntegerField(),
         null=True,
-        help_text="Numbers of the turn's lines that the platform had served before, counted from 0. Blank if the "
-        "turn has no other text.",
+        help_text="Numbers of the turn's lines that the platform had already served. The first line has the"
+        " number 0. Blank if the turn has no other text.",
     )
 
     class Meta:

@@ -69,7 +69,7 @@ class PromptResource(models.Model):
         blank=True,
         on_delete=models.PROTECT,
         related_name="+",
-        help_text="Application that has its own version of the prompt. If blank, the prompt is site-wide.",
+        help_text="The application that the prompt belongs to. Blank if the prompt is site-wide.",
     )
     name = models.CharField(max_length=255)
     purpose = models.CharField(max_length=32, choices=Purpose)
@@ -159,7 +159,7 @@ class PromptVersion(models.Model):
         default=False,
         db_default=False,
         editable=False,
-        help_text="Whether an operator has tried the version on a sample.",
+        help_text="Whether an operator has tried the version on sample sessions or streams.",
     )
 
     class Meta:

@@ -53,7 +53,7 @@ class Release(models.Model):
     actor = models.CharField(max_length=255, help_text="The operator who released the item (operator:…).")
     note = models.CharField(max_length=2_000, blank=True)
     signature = models.CharField(
-        max_length=255, editable=False, help_text="Signature of the wording, the stream and the time of creation."
+        max_length=255, editable=False, help_text="Signature of the wording, the stream and the creation time."
     )
     narrower = models.ForeignKey(
         "self",
@@ -61,7 +61,7 @@ class Release(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="wider",
-        help_text="The release to the users of one agent that this release extends to the users of every agent.",
+        help_text="For a release to the users of every agent: the earlier release to the users of one agent.",
     )
     replaces = models.ForeignKey(
         "self",
@@ -69,7 +69,7 @@ class Release(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="replaced_by",
-        help_text="The previous release, which has different wording.",
+        help_text="The earlier release whose wording this release replaces.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True)

@@ -77,7 +77,7 @@ class Retraction(models.Model):
         on_delete=models.CASCADE,
         related_name="retractions",
         verbose_name="shard",
-        help_text="Shard of the retracted items. Blank if the items belong to a person.",
+        help_text="The shard that contained the retracted items. Blank if the retracted items belonged to a person.",
     )
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="retractions")
     sequences = ArrayField(
@@ -90,21 +90,27 @@ class Retraction(models.Model):
         models.UUIDField(),
         null=True,
         blank=True,
-        help_text="Ids of the retracted items that were written directly. Blank if turns were retracted.",
+        help_text="Ids of the retracted facts and observations, which a client or operator wrote directly. "
+        "Blank if turns were retracted.",
     )
     entity_ids = ArrayField(
-        models.UUIDField(), null=True, blank=True, help_text="Ids of the retracted tasks, goals and problems."
+        models.UUIDField(),
+        null=True,
+        blank=True,
+        help_text="Ids of the retracted tasks, goals and problems. Blank if turns were retracted.",
     )
     reason = models.TextField()
     requested_by = models.CharField(max_length=255)
     result = models.JSONField(
-        default=dict, help_text="Number of retracted turns, and number of withdrawn rows by kind."
+        default=dict, help_text="Number of retracted turns, and number of withdrawn rows of each kind."
     )
     waiting = models.JSONField(
-        default=dict, help_text="Rebuilds that were already waiting at the time of the retraction, by process."
+        default=dict,
+        help_text="For each process: parameters of rebuild jobs that were unfinished at the time of the retraction.",
     )
     created_at = models.DateTimeField(
-        default=timezone.now, help_text="When the retraction was made, which is also the `retracted_at` of its turns."
+        default=timezone.now,
+        help_text="When the retraction was made. Retracted turns have the same time in `retracted_at`.",
     )
     undone_at = models.DateTimeField(null=True, blank=True)
 
@@ -194,12 +200,13 @@ class RetractedItem(models.Model):
         null=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="The person whose memory the row belongs to. Blank if the row belongs to a shard.",
+        help_text="The person to whom the row belongs. Blank if the row belongs to a shard.",
     )
-    model = models.CharField(max_length=64, help_text="Label of the row's model.")
+    model = models.CharField(max_length=64, help_text="The Django model of the row, such as moments_app.moment.")
     object_pk = models.BigIntegerField()
     is_rewritten = models.BooleanField(
-        default=False, help_text="Whether the row was kept and rewritten without the withdrawn parts."
+        default=False,
+        help_text="Whether the row was rewritten without the withdrawn parts. If not, the row was removed.",
     )
     data = models.JSONField(encoder=ExactEncoder)
 

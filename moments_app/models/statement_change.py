@@ -89,17 +89,21 @@ class StatementChange(models.Model):
         blank=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="The person whose memory the statement belongs to. Blank if it belongs to a shard.",
+        help_text="The person to whom the statement belongs. Blank if the statement belongs to a shard.",
     )
     action = models.CharField(max_length=16, choices=Action)
     before = models.JSONField(
-        default=dict, encoder=ExactEncoder, help_text="The columns that changed, with their values before the change."
+        default=dict, encoder=ExactEncoder, help_text="Names of the changed columns, with the values before the change."
     )
-    actor = models.CharField(max_length=255, help_text="Who changed the statement, such as key:…, operator:… or job:….")
+    actor = models.CharField(
+        max_length=255,
+        help_text="What changed the statement, such as an API key (key:…), an operator (operator:…) or a job (job:…).",
+    )
     reason = models.CharField(
         max_length=255,
         blank=True,
-        help_text="Why the statement changed, such as correction:… or retraction:…. Blank if the action says it all.",
+        help_text="Why the statement changed, such as a correction (correction:…) or a retraction "
+        "(retraction:…). Blank if the action is the only reason.",
     )
     created_at = models.DateTimeField(default=timezone.now)
 

@@ -203,14 +203,16 @@ class MemoryStream(models.Model):
         on_delete=models.PROTECT,
         related_name="+",
         db_index=False,
-        help_text="Application that owns the shard. A personal stream belongs to the application of its person.",
+        help_text="The application that owns the shard. Blank if the stream is not a shard.",
     )
     agent_id = models.CharField(
-        max_length=255, blank=True, help_text="Agent that uses the stream. If blank, every agent uses the stream."
+        max_length=255, blank=True, help_text="The agent that uses the stream. If blank, every agent uses the stream."
     )
     user = models.ForeignKey(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="streams")
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.CASCADE, related_name="streams")
-    name = models.CharField(max_length=64, blank=True, help_text="Name of the shard. Other streams have no name.")
+    name = models.CharField(
+        max_length=64, blank=True, help_text="Name of the shard. Blank if the stream is not a shard."
+    )
     is_active = models.BooleanField(default=True)
 
     extraction_prompt = models.TextField(help_text="Prompt that tells the engine what to remember in this stream.")
@@ -218,29 +220,31 @@ class MemoryStream(models.Model):
     extracts_facts = models.BooleanField(default=True)
     observation_min = models.PositiveSmallIntegerField(default=0)
     observation_max = models.PositiveSmallIntegerField(default=5)
-    observation_max_words = models.PositiveSmallIntegerField(default=25)
+    observation_max_words = models.PositiveSmallIntegerField("maximum words in an observation", default=25)
     fact_min = models.PositiveSmallIntegerField(default=0)
     fact_max = models.PositiveSmallIntegerField(default=5)
-    fact_max_words = models.PositiveSmallIntegerField(default=50)
+    fact_max_words = models.PositiveSmallIntegerField("maximum words in a fact", default=50)
     extraction_model = models.CharField(
         max_length=255,
         blank=True,
         default="",
         db_default="",
-        help_text="Model that extracts facts and observations: one of MEMORY_FORMATION__STREAM_MODELS. If blank, "
-        "ENGINE__MODEL is used.",
+        help_text="Model that extracts facts and observations. The model must be listed in "
+        "MEMORY_FORMATION__STREAM_MODELS. If blank, ENGINE__MODEL is used.",
     )
     consolidation_prompt = models.TextField(
         blank=True,
-        help_text="Prompt that tells the engine how to merge observations into the text. If blank, observations "
-        "are never consolidated.",
+        help_text="Prompt that tells the engine how to merge observations into the stream's text. If blank,"
+        " observations are never consolidated.",
     )
     consolidation_trigger = models.PositiveSmallIntegerField(
-        default=5, help_text="Number of new waiting observations that starts a consolidation."
+        default=5, help_text="Number of new observations after which a consolidation starts."
     )
-    consolidated_max_words = models.PositiveSmallIntegerField(default=400)
+    consolidated_max_words = models.PositiveSmallIntegerField("maximum words in the consolidated text", default=400)
     fact_buffer_max = models.PositiveSmallIntegerField(
-        default=100, help_text="Maximum number of facts in a context, newest first. Searches find all facts."
+        "maximum facts in a context",
+        default=100,
+        help_text="Maximum number of facts that a context includes, newest first. Searches find all facts.",
     )
 
     consolidation_model = models.CharField(
@@ -250,9 +254,11 @@ class MemoryStream(models.Model):
     )
 
     pinned_content = models.TextField(
-        blank=True, help_text="Text that is kept word for word and placed before the consolidated text."
+        blank=True, help_text="Text that is placed before the consolidated text. Consolidations don't change this text."
     )
-    consolidated_content = models.TextField(blank=True, help_text="Each consolidation rewrites this text.")
+    consolidated_content = models.TextField(
+        blank=True, help_text="Text into which observations were merged. Each consolidation rewrites this text."
+    )
     last_updated_at = models.DateTimeField(default=timezone.now)
 
     objects = MemoryStreamQuerySet.as_manager()

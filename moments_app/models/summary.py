@@ -123,7 +123,10 @@ class Summary(models.Model):
     base = models.ForeignKey("self", null=True, blank=True, on_delete=models.RESTRICT, related_name="successors")
     text = models.TextField(blank=True)
     facts = models.JSONField(
-        default=list, blank=True, help_text="List of objects with the keys `fact` and `message_indexes`."
+        default=list,
+        blank=True,
+        help_text="Facts in the summary. Each fact has a text (`fact`) and the sequence numbers of the "
+        "source turns (`message_indexes`).",
     )
     source_message_ids = ArrayField(
         models.BigIntegerField(), default=list, blank=True, help_text="Primary keys of the source turns."

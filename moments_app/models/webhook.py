@@ -84,16 +84,16 @@ class WebhookEndpoint(models.Model):
         "address",
         max_length=2000,
         validators=[RegexValidator(r"^https?://[^\s/]+", "Enter a URL that starts with https:// and has no spaces.")],
-        help_text="URL to which events are sent.",
+        help_text="The URL that receives the events.",
     )
     events = ArrayField(models.CharField(max_length=32, choices=Occasion))
     sealed_secret = models.BinaryField(editable=False)
     is_active = models.BooleanField("active", default=True, help_text="Whether events are sent to this webhook.")
     failures = models.PositiveIntegerField(
-        default=0, editable=False, help_text="Number of consecutive failed attempts."
+        default=0, editable=False, help_text="Number of consecutive attempts that failed."
     )
     waits_until = models.DateTimeField(
-        null=True, editable=False, help_text="Earliest time of the next attempt to send an event."
+        null=True, editable=False, help_text="No event is sent before this time. Blank if events are sent at once."
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -193,11 +193,14 @@ class WebhookDelivery(models.Model):
     due_at = models.DateTimeField(
         null=True,
         default=timezone.now,
-        help_text="Earliest time of the next attempt. Blank if the event was sent, or if no further attempt is made.",
+        help_text="Earliest time of the next attempt to send the event. Blank if the event was sent, or if "
+        "no more attempts will be made.",
     )
     attempts = models.PositiveIntegerField(default=0)
     sent_at = models.DateTimeField(null=True)
-    error = models.CharField(max_length=255, blank=True, help_text="Error of the last attempt.")
+    error = models.CharField(
+        max_length=255, blank=True, help_text="Error of the latest attempt. Blank if the event was sent."
+    )
 
     objects = WebhookDeliveryQuerySet.as_manager()
 

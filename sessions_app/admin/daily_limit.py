@@ -16,9 +16,9 @@ from sessions_app.models import ApiKey, DailyLimit
 from sessions_app.models.daily_limit import UNITS
 
 HELP = {
-    "requests": "When the limit is reached, further requests get status 429.",
-    "model_calls": "When the limit is reached, further work waits for the next day.",
-    "usd": "Counts models with known prices. When the limit is reached, further work waits for the next day.",
+    "requests": "After the limit is reached, requests get status 429.",
+    "model_calls": "After the limit is reached, jobs wait until the next day.",
+    "usd": "Only models with a known price count. After the limit is reached, jobs wait until the next day.",
 }
 
 

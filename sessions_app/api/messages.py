@@ -84,13 +84,16 @@ class MessageInput(StrictSerializer):
     content = ContentField(
         allow_blank=True,
         default="",
-        help_text="A text of at most `MESSAGE_MAX_CHARS` characters, or a list of parts in the format of chat "
-        "models. Texts of parts become the content, one per line. Other parts are stored as `parts` "
-        "of the payload, without the data of images and files.",
+        help_text="A text of at most `MESSAGE_MAX_CHARS` characters, or a list of parts in the format of "
+        "chat models. The texts of the parts become the content, one text per line. Other parts "
+        "are stored in the payload as `parts`, without the data of images and files.",
     )
     tool_name = TextField(allow_blank=True, max_length=255, default="")
     name = TextField(
-        allow_blank=True, max_length=255, default="", help_text="Name of the speaker, if there are several people."
+        allow_blank=True,
+        max_length=255,
+        default="",
+        help_text="Name of the speaker in a session with several people or agents.",
     )
     payload = JsonField(required=False, allow_null=True, default=None)
     created_at = AwareDateTimeField(required=False, allow_null=True, default=None)
@@ -144,8 +147,8 @@ class AppendInput(PersonQuery):
         required=False,
         allow_null=True,
         default=None,
-        help_text="The id of the context that the model received, as returned with the context. It is stored "
-        "with the assistant's message, so operators can see what the model saw.",
+        help_text="The `context_id` of the context that the model received. The id is stored with the "
+        "assistant's message, so operators can see what the model received.",
     )
     messages: serializers.ListSerializer[Any] = serializers.ListSerializer(
         child=MessageInput(), min_length=1, max_length=BATCH_MAX
@@ -166,13 +169,14 @@ class MessagesQuery(PersonQuery):
     view = serializers.ChoiceField(
         choices=["live", "all"],
         required=False,
-        help_text="Default: `all` with `after` or `before`, otherwise `live`.",
+        help_text="`live`: messages to send to a model. `all`: a page of the whole transcript. Default: `all` if "
+        "`after` or `before` is set, otherwise `live`.",
     )
     limit = IntegerField(
         min_value=1,
         max_value=1000,
         required=False,
-        help_text=f"Maximum number of turns. With `view=all`, it can be at most {PAGE_MAX}.",
+        help_text=f"Maximum number of turns. With `view=all`, the limit can be at most {PAGE_MAX}.",
     )
     after = IntegerField(min_value=-1, max_value=SEQUENCE_MAX, required=False)
     before = IntegerField(min_value=0, max_value=SEQUENCE_MAX, required=False)
@@ -209,7 +213,9 @@ class MessageAnswer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     external_id = serializers.CharField(allow_null=True)
     moment_key = serializers.CharField(allow_null=True)
-    retracted_at = serializers.DateTimeField(allow_null=True, help_text="When the turn was retracted.")
+    retracted_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the turn was retracted. Null if the turn was not retracted."
+    )
     metadata = serializers.JSONField()
 
 
@@ -224,7 +230,10 @@ class OmittedAnswer(serializers.Serializer[Any]):
 class LiveMessages(serializers.Serializer[Any]):
     messages = MessageAnswer(many=True)
     has_partition_event = serializers.BooleanField()
-    omitted = OmittedAnswer(allow_null=True, help_text="Null: no turn after the boundary was left out.")
+    omitted = OmittedAnswer(
+        allow_null=True,
+        help_text="Live turns that were left out because of the limit. Null if all live turns were returned.",
+    )
     live_from_sequence = serializers.IntegerField()
     message_count = serializers.IntegerField()
 
@@ -239,7 +248,9 @@ class PlacedMessage(serializers.Serializer[Any]):
     external_id = serializers.CharField(allow_null=True)
     created_at = serializers.DateTimeField()
     tokens = serializers.IntegerField()
-    created = serializers.BooleanField(help_text="Whether the message is new. False: it was already stored.")
+    created = serializers.BooleanField(
+        help_text="Whether the message was added. False if the message was already stored."
+    )
 
 
 class DueJobAnswer(serializers.Serializer[Any]):

@@ -28,7 +28,8 @@ class SessionInput(PersonQuery):
     compact_on_request = BooleanField(
         default=None,
         allow_null=True,
-        help_text="Whether to compact the session before a load or context. Null: use the setting.",
+        help_text="Whether the platform compacts the session when a client loads the messages or requests a"
+        " context. If null, the setting SESSION_COMPACTION__ON_REQUEST decides.",
     )
 
 
@@ -36,7 +37,7 @@ class SessionsQuery(PageQuery):
     """A page of a list of sessions."""
 
     after = PublicIdField(
-        required=False, help_text="The id of the last session of the previous page. Use it instead of `offset`."
+        required=False, help_text="Id of the last session on the previous page. `after` is an alternative to `offset`."
     )
 
 
@@ -45,13 +46,16 @@ class SessionPatch(PersonQuery):
 
     title = TextField(allow_blank=True, max_length=255, required=False)
     legal_hold = BooleanField(
-        required=False, help_text="Whether to keep the session from being archived or deleted. Needs the scope admin."
+        required=False,
+        help_text="Whether the session is on legal hold. On legal hold, the session and its turns can't be "
+        "archived or deleted. Changes need the scope `admin`.",
     )
     metadata = JsonObjectField(required=False)
     compact_on_request = BooleanField(
         required=False,
         allow_null=True,
-        help_text="Whether to compact the session before a load or context. Null: use the setting.",
+        help_text="Whether the platform compacts the session when a client loads the messages or requests a"
+        " context. If null, the setting SESSION_COMPACTION__ON_REQUEST decides.",
     )
 
 
@@ -100,8 +104,8 @@ def session_or_404(person: UserProfile | None, session_id: str) -> Session:
     list=extend_schema(description="Return the sessions of a person, latest activity first."),
     retrieve=extend_schema(description="Return a session with its counters."),
     destroy=extend_schema(
-        description="Delete a session with its transcript and archives. Moments derived from it stay. Returns 409 "
-        "under legal hold."
+        description="Delete a session with its transcript and archives. Moments built from the session stay. Returns "
+        "409 if the session is on legal hold."
     ),
 )
 class SessionViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Session]):

@@ -32,16 +32,20 @@ class UsdAnswer(serializers.Serializer[Any]):
 class StandingAnswer(serializers.Serializer[Any]):
     """Today's usage and the limits."""
 
-    requests = AmountAnswer(help_text="When the limit is reached, further requests get status 429.")
-    model_calls = AmountAnswer(help_text="When the limit is reached, further work waits for the next day.")
-    usd = UsdAnswer(help_text="When the limit is reached, further work waits for the next day.")
+    requests = AmountAnswer(help_text="Today's requests. After the limit is reached, requests get status 429.")
+    model_calls = AmountAnswer(
+        help_text="Today's model calls. After the limit is reached, jobs wait until the next day."
+    )
+    usd = UsdAnswer(help_text="Today's cost of model calls. After the limit is reached, jobs wait until the next day.")
 
 
 class UsageAnswer(serializers.Serializer[Any]):
     day = serializers.DateField(help_text="Day in UTC.")
     ends_at = serializers.DateTimeField()
     key = StandingAnswer()
-    application = StandingAnswer(allow_null=True, help_text="Usage of the application. Null for a user's key.")
+    application = StandingAnswer(
+        allow_null=True, help_text="Usage of the application. Null if the key belongs to a user."
+    )
 
 
 class UsageViewSet(PersonViewSet[Any]):

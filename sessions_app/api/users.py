@@ -73,10 +73,11 @@ class ProfileAnswer(serializers.ModelSerializer[UserProfile]):
 class ErasedAnswer(serializers.Serializer[Any]):
     """The result of an erasure."""
 
-    erasure_id = serializers.UUIDField(help_text="Id of the entry in the event log.")
-    rows = serializers.DictField(child=serializers.IntegerField(), help_text="Number of erased rows by kind.")
+    erasure_id = serializers.UUIDField(help_text="Id of the erasure in the event log.")
+    rows = serializers.DictField(child=serializers.IntegerField(), help_text="Number of erased rows of each kind.")
     has_files_left = serializers.BooleanField(
-        help_text="Whether the archive storage failed. The files are deleted when it is available again."
+        help_text="Whether some archive files are not deleted yet, because the archive storage failed. The "
+        "platform deletes the files when the storage is available again."
     )
 
 

@@ -118,14 +118,16 @@ class ApiKey(models.Model):
         null=True,
         blank=True,
         on_delete=models.CASCADE,
-        help_text="Limits the key to one user. If blank, the key is a service key, which is valid for all users of"
-        " its application.",
+        help_text="The only user that the key gives access to. Blank for a service key, which gives access "
+        "to all users of the application.",
     )
     scope = models.CharField(max_length=8, choices=Scope, default=Scope.WRITE)
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
-    last_used_at = models.DateTimeField(null=True, blank=True, help_text="When the key was last used, to the minute.")
+    last_used_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the key was last used. Updated at most once a minute."
+    )
 
     objects = ApiKeyManager()
 

@@ -46,7 +46,7 @@ class Application(models.Model):
         max_length=64,
         unique=True,
         validators=[RegexValidator(NAME, "Use lower-case letters, digits and hyphens.")],
-        help_text="Lower-case letters, digits and hyphens.",
+        help_text="The name can contain lower-case letters, digits and hyphens.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -16,23 +16,26 @@ class Archive(models.Model):
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="archives", db_index=False)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="archives")
-    month = models.DateField(help_text="First day of the month, in UTC.")
+    month = models.DateField(help_text="First day of the month in which the turns were sent (UTC).")
     name = models.CharField(max_length=255, help_text="Name of the file in the archive storage.")
     byte_offset = models.BigIntegerField(
-        default=0, db_default=0, help_text="Position of the first byte of the turns in the file."
+        default=0, db_default=0, help_text="Byte position at which the turns start in the file."
     )
     first_sequence = models.BigIntegerField()
     last_sequence = models.BigIntegerField()
     turn_count = models.PositiveBigIntegerField()
-    byte_count = models.PositiveBigIntegerField(help_text="Number of bytes that the turns take up in the file.")
-    sha256 = models.CharField(max_length=64, help_text="SHA-256 hash of the bytes of the turns.")
+    byte_count = models.PositiveBigIntegerField(help_text="Size of the turns in the file, in bytes.")
+    sha256 = models.CharField(max_length=64, help_text="SHA-256 hash of the turns as stored in the file.")
     block_sequences = ArrayField(
         models.BigIntegerField(),
         default=list,
-        help_text="Sequence number of the first turn in each block. Blocks can be read separately.",
+        help_text="Sequence number of the first turn in each block. A block is a part of the file that can "
+        "be read separately.",
     )
     block_offsets = ArrayField(
-        models.BigIntegerField(), default=list, help_text="Position of each block, relative to the first block."
+        models.BigIntegerField(),
+        default=list,
+        help_text="Byte position of each block, counted from the start of the first block.",
     )
     created_at = models.DateTimeField(default=timezone.now)
 

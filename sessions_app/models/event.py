@@ -73,7 +73,10 @@ class Event(models.Model):
     """One event. People and sessions are plain ids, so that an erasure can blank them and keep the log."""
 
     type = models.CharField(max_length=64)
-    actor = models.CharField(max_length=255, help_text="Who caused the event: key:…, operator:… or job:….")
+    actor = models.CharField(
+        max_length=255,
+        help_text="What caused the event, such as an API key (key:…), an operator (operator:…) or a job (job:…).",
+    )
     application = models.ForeignKey(
         Application,
         null=True,
@@ -81,8 +84,7 @@ class Event(models.Model):
         on_delete=models.PROTECT,
         related_name="+",
         db_index=False,
-        help_text="Application of an event that isn't about a person. Blank if the event is about a person or is "
-        "site-wide.",
+        help_text="The application that the event belongs to. Blank if the event is about a person, or is site-wide.",
     )
     user_pk = models.BigIntegerField(null=True, blank=True)
     session_pk = models.BigIntegerField(null=True, blank=True)

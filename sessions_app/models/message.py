@@ -162,7 +162,7 @@ class Message(Searched):
         blank=True,
         default="",
         db_default="",
-        help_text="Name of the speaker, if several people or agents take part.",
+        help_text="Name of the speaker in a session with several people or agents.",
     )
     content = models.TextField(blank=True)
     payload = models.JSONField(
@@ -170,7 +170,10 @@ class Message(Searched):
     )
     tokens = models.PositiveIntegerField(default=0, help_text="Estimated number of tokens.")
     external_id = models.CharField(  # noqa: DJ001 (unique where it is set)
-        max_length=255, null=True, blank=True, help_text="The client's own id for the message."
+        max_length=255,
+        null=True,
+        blank=True,
+        help_text="The client's own id for the message. Blank if the client gave none.",
     )
     moment = models.ForeignKey(
         "moments_app.Moment", null=True, blank=True, on_delete=models.SET_NULL, related_name="messages", db_index=False
@@ -178,8 +181,8 @@ class Message(Searched):
     retracted_at = models.DateTimeField(
         null=True,
         blank=True,
-        help_text="When the turn was retracted. A retracted turn stays in the transcript, but is no longer sent to"
-        " engines or included in contexts.",
+        help_text="When the turn was retracted. A retracted turn stays in the transcript, but is no longer "
+        "sent to engines or included in contexts.",
     )
     created_at = models.DateTimeField(
         default=timezone.now, help_text="When the message was sent, according to the client."
@@ -193,8 +196,8 @@ class Message(Searched):
     said_hash = models.BinaryField(
         null=True,
         editable=False,
-        help_text="Hash of an archived turn that has an external_id. The hash is compared with messages that a "
-        "client sends again.",
+        help_text="For an archived turn with an external_id: hash of the turn's content. The platform uses "
+        "the hash to recognize a message that a client sends again.",
     )
 
     notes: dict[str, Any]  # findings in the text of a message that is being appended; not a column

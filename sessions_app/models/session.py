@@ -138,7 +138,7 @@ class Session(models.Model):
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="sessions", db_index=False)
     session_id = models.CharField(
-        max_length=255, help_text="The application's own id for the session. The id is unique per user."
+        max_length=255, help_text="The application's own id for the session. The id must be unique for the user."
     )
     agent_id = models.CharField(max_length=255, default=DEFAULT_AGENT)
     source = models.CharField(
@@ -146,10 +146,12 @@ class Session(models.Model):
     )
     title = models.CharField(max_length=255, blank=True)
     status = models.CharField(max_length=16, choices=Status, default=Status.ACTIVE)
-    message_count = models.PositiveBigIntegerField(default=0, help_text="Number of turns, not counting boundaries.")
+    message_count = models.PositiveBigIntegerField(
+        default=0, help_text="Number of turns, including archived and deleted turns. Partition events don't count."
+    )
     total_tokens = models.PositiveBigIntegerField(default=0)
     last_sequence = models.BigIntegerField(
-        default=-1, help_text="Sequence number of the latest turn, or −1 if there is none."
+        default=-1, help_text="Sequence number of the latest turn. −1 if the session has no turns."
     )
     last_activity_at = models.DateTimeField(
         default=timezone.now, help_text="Time of the latest message, according to the client."
@@ -157,19 +159,28 @@ class Session(models.Model):
     last_arrived_at = models.DateTimeField(
         default=timezone.now,
         db_default=Now(),
-        help_text="When the platform last received a message. The idle time starts at this time.",
+        help_text="When the platform last received a message. The session is idle from this time on.",
     )
     last_moment_message_idx = models.BigIntegerField(
-        null=True, blank=True, help_text="Sequence number of the last turn that belongs to a moment."
+        "last turn in a moment",
+        null=True,
+        blank=True,
+        help_text="Sequence number of the last turn that belongs to a moment.",
     )
     built_message_count = models.PositiveBigIntegerField(
+        "turns at the last build",
         default=0,
-        help_text="Number of turns when moments were last built. Only later turns count toward the next build.",
+        help_text="Number of turns in the session when moments were last built. Only later turns count "
+        "toward the next build.",
     )
     built_total_tokens = models.PositiveBigIntegerField(
-        default=0, help_text="Number of tokens when moments were last built."
+        "tokens at the last build", default=0, help_text="Number of tokens in the session when moments were last built."
     )
-    weighted_tokens = models.FloatField(default=0, help_text="Number of tokens, weighted by the role of each turn.")
+    weighted_tokens = models.FloatField(
+        default=0,
+        help_text="Number of tokens in the session. Tokens of assistant, tool and system turns count less "
+        "than tokens of user turns.",
+    )
     last_formation_sequence = models.BigIntegerField(
         null=True,
         blank=True,
@@ -180,35 +191,49 @@ class Session(models.Model):
     )
     formed_weighted_tokens = models.FloatField(
         default=0,
-        help_text="Number of weighted tokens in the turns that were already searched for facts and observations.",
+        help_text="Number of weighted tokens in turns that were already searched for facts and observations.",
     )
     counted_message_count = models.PositiveBigIntegerField(
-        default=0, help_text="Number of turns in the session when the person's words were last counted."
+        default=0, help_text="Number of turns in the session when the person's vocabulary was last counted."
     )
     embedded_sequence = models.BigIntegerField(
         default=-1,
-        help_text="Sequence number of the last turn that has a vector or doesn't need one, or −1 if there is none.",
+        help_text="Sequence number of the last turn that was processed for searches by meaning. −1 if no "
+        "turn was processed.",
     )
     summarised_sequence = models.BigIntegerField(
-        null=True, blank=True, help_text="Sequence number of the last turn that a summary covers."
+        "last summarized turn",
+        null=True,
+        blank=True,
+        help_text="Sequence number of the last turn that a summary covers.",
     )
-    live_from_sequence = models.BigIntegerField(default=0, help_text="Sequence number of the first live turn.")
+    live_from_sequence = models.BigIntegerField(
+        "first live turn",
+        default=0,
+        help_text="Sequence number of the first live turn. Models receive live turns word for word.",
+    )
     live_tokens = models.PositiveBigIntegerField(default=0)
     kept_from_sequence = models.BigIntegerField(
-        default=0, help_text="Sequence number of the first turn that is neither archived nor deleted."
+        "first stored turn",
+        default=0,
+        help_text="Sequence number of the first turn that is neither archived nor deleted.",
     )
     restored_at = models.DateTimeField(null=True, blank=True, help_text="When archived turns were last restored.")
-    legal_hold = models.BooleanField(default=False, help_text="Whether the session's turns are exempt from retention.")
+    legal_hold = models.BooleanField(
+        default=False,
+        help_text="Whether the session is on legal hold. On legal hold, the session and its turns can't be "
+        "archived or deleted.",
+    )
     compact_on_request = models.BooleanField(
         null=True,
         blank=True,
-        help_text="Whether to compact the session before its messages are loaded or a context is built. If blank, "
-        "SESSION_COMPACTION__ON_REQUEST applies.",
+        help_text="Whether the platform compacts the session when a client loads the messages or requests a"
+        " context. If blank, the setting SESSION_COMPACTION__ON_REQUEST decides.",
     )
     retraction_count = models.PositiveIntegerField(
         default=0,
-        help_text="Number of retractions in the session, and of retractions that were undone. Jobs that started "
-        "before the latest change run again.",
+        help_text="Number of retractions in the session, plus the number of times that a retraction was undone. If "
+        "this number changes while a job runs, the job runs again.",
     )
     metadata = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)

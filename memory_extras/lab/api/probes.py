@@ -30,7 +30,9 @@ class ProbesQuery(PageQuery):
     """Filters of a list of probes."""
 
     session_id = PublicIdField(required=False, help_text="The session in which the question is asked.")
-    is_met = BooleanField(required=False, help_text="Filter by the latest result.")
+    is_met = BooleanField(
+        required=False, help_text="Return only probes whose latest result was met (`true`) or missed (`false`)."
+    )
 
 
 class ProbePatch(PersonQuery):
@@ -39,13 +41,14 @@ class ProbePatch(PersonQuery):
     expected = WordsField(max_length=EXPECTED_MAX_CHARS, required=False, error_messages=BLANK)
     evidence_session_id = PublicIdField(
         required=False,
-        help_text="The session of the evidence. Default: unchanged, or the session in which the question is asked.",
+        help_text="The session whose turns contain the answer. Default for a new probe: the session in "
+        "which the question is asked.",
     )
     evidence_sequences = serializers.ListField(
         child=IntegerField(min_value=0, max_value=SEQUENCE_MAX),
         required=False,
         max_length=EVIDENCE_MOST,
-        help_text="Sequences of the turns that say the answer.",
+        help_text="Sequence numbers of the turns that contain the answer.",
     )
 
 
@@ -90,9 +93,9 @@ class ProbeResultAnswer(serializers.ModelSerializer[ProbeResult]):
     probe_id = serializers.UUIDField(source="probe.probe_id")
     refs = serializers.DictField(
         child=serializers.ListField(child=serializers.CharField()),
-        help_text="Addresses of the items of the context, by layer.",
+        help_text="Addresses of the items in the context, grouped by layer.",
     )
-    setup = serializers.DictField(help_text="Active prompt versions and relevant settings.")
+    setup = serializers.DictField(help_text="The prompt versions and settings with which the context was built.")
 
     class Meta:
         model = ProbeResult
@@ -116,7 +119,9 @@ class ProbeResultAnswer(serializers.ModelSerializer[ProbeResult]):
 class RunInput(PersonQuery):
     """The probes to run."""
 
-    session_id = PublicIdField(required=False, help_text="Only the probes asked in this session. Default: all.")
+    session_id = PublicIdField(
+        required=False, help_text="Run only probes whose question is asked in this session. Default: all probes."
+    )
 
 
 @extend_schema_view(

@@ -25,15 +25,20 @@ from sessions_app.models import Session
 class TryInput(PersonQuery):
     """A prompt text, and the session or stream to try it on."""
 
-    version = IntegerField(min_value=1, max_value=NUMBER_MAX, required=False, help_text="Number of a saved version.")
+    version = IntegerField(
+        min_value=1, max_value=NUMBER_MAX, required=False, help_text="Number of the saved version to try."
+    )
     content = WordsField(
         max_length=MAX_CHARS,
         required=False,
         error_messages={"blank": NO_WORD},
-        help_text="An unsaved text, instead of a version.",
+        help_text="Text to try, if the text is not saved as a version.",
     )
     session_id = PublicIdField(required=False)
-    stream_id = UUIDField(required=False, help_text="The stream, for consolidation prompts, instead of a session.")
+    stream_id = UUIDField(
+        required=False,
+        help_text="The stream on which a consolidation prompt is tried. Other prompts are tried on a session.",
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check that one text is named, and one thing to try it on."""
@@ -55,10 +60,10 @@ class SideAnswer(serializers.Serializer[Any]):
     """The result with one prompt text."""
 
     version = serializers.IntegerField(
-        source="version.number", allow_null=True, help_text="Number of the version. Null: the text is not saved."
+        source="version.number", allow_null=True, help_text="Number of the version. Null if the text is not saved."
     )
-    is_active = serializers.BooleanField(help_text="Whether the version is active.")
-    error = serializers.CharField(help_text="Why it failed. Blank if it succeeded.")
+    is_active = serializers.BooleanField(help_text="Whether jobs currently use this version.")
+    error = serializers.CharField(help_text="Why the trial failed. Blank if the trial succeeded.")
     seconds = serializers.FloatField()
     tokens = serializers.IntegerField()
     parts = PartAnswer(many=True)
@@ -68,11 +73,15 @@ class TrialAnswer(serializers.Serializer[Any]):
     """The result of a trial. It is not stored."""
 
     process = serializers.CharField()
-    given = serializers.CharField(help_text="The input of the engine.")
+    given = serializers.CharField(help_text="Input of the engine.")
     is_again = serializers.BooleanField(
-        help_text="Whether the trial repeated the latest work, because no work was waiting."
+        help_text="Whether the trial repeated the latest work, because no new work was waiting."
     )
-    sides = SideAnswer(many=True, help_text="The active version first. Only one side if the texts are the same.")
+    sides = SideAnswer(
+        many=True,
+        help_text="The first result is from the active version, the second from the new text. "
+        "If both texts are the same, there is only one result.",
+    )
 
 
 class PromptTrialViewSet(PersonViewSet[PromptResource], OfPromptViewSet[PromptResource]):

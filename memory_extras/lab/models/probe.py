@@ -56,14 +56,15 @@ class Probe(models.Model):
         blank=True,
         on_delete=models.CASCADE,
         related_name="probes",
-        help_text="Session in which the question is asked. If blank, it is asked in the person's latest session.",
+        help_text="The session in which the question is asked. If blank, the question is asked in the "
+        "person's latest session.",
     )
-    question = models.TextField(max_length=QUESTION_MAX_CHARS, help_text="Question to ask.")
+    question = models.TextField(max_length=QUESTION_MAX_CHARS)
     question_hash = models.CharField(max_length=64, editable=False)
     expected = models.TextField(
         "expected answer",
         max_length=EXPECTED_MAX_CHARS,
-        help_text="The expected answer. A run searches the context for these words.",
+        help_text="The answer that the context should contain. A run searches the context for the words of the answer.",
     )
     source_session = models.ForeignKey(
         Session,
@@ -71,7 +72,7 @@ class Probe(models.Model):
         blank=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="Session that contains the turns with the answer.",
+        help_text="The session whose turns contain the answer.",
     )
     evidence_sequences = ArrayField(
         models.BigIntegerField(),
@@ -127,11 +128,13 @@ class ProbeResultQuerySet(models.QuerySet["ProbeResult"]):
 class ProbeResult(models.Model):
     """What of a probe's answer stood in the context that it got, under which prompts and settings."""
 
-    run_id = models.UUIDField(help_text="Id of the run.")
+    run_id = models.UUIDField(help_text="Id of the run. All results of a run have the same id.")
     probe = models.ForeignKey(Probe, on_delete=models.CASCADE, related_name="results", db_index=False)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     is_met = models.BooleanField(
-        "met", help_text="Whether the context contained enough words of the answer, and any turns named as evidence."
+        "met",
+        help_text="Whether the context contained at least half of the answer's words. If the probe names "
+        "turns as evidence, the context must also contain at least one of these turns.",
     )
     words_found = models.PositiveSmallIntegerField(default=0)
     words_count = models.PositiveSmallIntegerField(default=0)
@@ -139,9 +142,13 @@ class ProbeResult(models.Model):
     evidence_found = models.PositiveSmallIntegerField(default=0)
     evidence_count = models.PositiveSmallIntegerField(default=0)
     tokens = models.PositiveIntegerField(default=0, help_text="Estimated number of tokens in the context.")
-    refs = models.JSONField(default=dict, help_text="Addresses of the items in the context, by layer.")
-    setup = models.JSONField(default=dict, help_text="Prompt versions that were active, and the relevant settings.")
-    problem = models.CharField(max_length=255, blank=True, help_text="Why no context could be built.")
+    refs = models.JSONField(default=dict, help_text="Addresses of the items in the context, grouped by layer.")
+    setup = models.JSONField(
+        default=dict, help_text="The prompt versions and settings with which the context was built."
+    )
+    problem = models.CharField(
+        max_length=255, blank=True, help_text="Why no context could be built. Blank if a context was built."
+    )
     requested_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 

@@ -21,8 +21,12 @@ class PromptTrial(models.Model):
 
     version = models.ForeignKey(PromptVersion, on_delete=models.CASCADE, related_name="trials")
     size = models.PositiveIntegerField(help_text="Number of sessions or streams in the sample.")
-    tried = models.PositiveIntegerField(default=0, help_text="Number of completed trials.")
-    differing = models.PositiveIntegerField(default=0, help_text="Number of trials with different results.")
+    tried = models.PositiveIntegerField(
+        default=0, help_text="Number of sessions or streams on which the version was tried."
+    )
+    differing = models.PositiveIntegerField(
+        default=0, help_text="Number of sessions or streams for which the two versions had different results."
+    )
     requested_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -46,7 +50,9 @@ class TrialSide(models.Model):
     trial = models.ForeignKey(PromptTrial, on_delete=models.CASCADE, related_name="sides")
     version = models.ForeignKey(PromptVersion, on_delete=models.CASCADE, related_name="+")
     calls = models.PositiveIntegerField(default=0)
-    failed = models.PositiveIntegerField(default=0, help_text="Number of failed trials.")
+    failed = models.PositiveIntegerField(
+        default=0, help_text="Number of sessions or streams for which the version failed."
+    )
     milliseconds = models.PositiveBigIntegerField(default=0)
     tokens = models.PositiveBigIntegerField(default=0)
     usd = models.DecimalField(max_digits=12, decimal_places=6, default=0)

@@ -29,7 +29,7 @@ class AtomsQuery(PageQuery):
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices, required=False)
     state = serializers.ChoiceField(choices=MemoryAtom.State.choices, default=MemoryAtom.State.ACTIVE)
     related_user = PublicIdField(
-        required=False, help_text="Only items of this person that are about this other person."
+        required=False, help_text="Return only the person's items that are about this other person (`user_id`)."
     )
 
 
@@ -39,18 +39,19 @@ class AtomInput(PersonQuery):
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices)
     content = TextField(max_length=4_000)
     external_id = ExternalIdField(
-        help_text="Your own id of the item. It makes retries idempotent.",
+        help_text="Your own id for the item. If a request is repeated with the same id, the item is not added again.",
     )
     formed_at = AwareDateTimeField(required=False)
     is_pinned = BooleanField(
-        default=False, help_text="Whether the item is never consolidated, and included in every context."
+        default=False,
+        help_text="Pin the item. Jobs never change or consolidate a pinned item. Every context includes a pinned item.",
     )
     related_users = serializers.ListField(
         child=PublicIdField(),
         required=False,
         max_length=RELATED_MOST,
-        help_text="`user_id`s of other people that the item is about. They can't see the item because of it. "
-        "Shared items can't name people.",
+        help_text="The `user_id`s of other people whom the item is about. These people don't get access to "
+        "the item. A shared item can't have `related_users`.",
     )
 
 
@@ -58,10 +59,10 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
     """A fact or observation."""
 
     session_id = serializers.CharField(source="source_session.session_id", default=None, allow_null=True)
-    rag_indexed = serializers.BooleanField(default=False, help_text="Whether searches by meaning find it.")
+    rag_indexed = serializers.BooleanField(default=False, help_text="Whether searches by meaning can find the item.")
     is_shared = serializers.SerializerMethodField(
-        help_text="Whether all users of the shard see the item. If false, only this person does, until an "
-        "operator releases it."
+        help_text="Whether all users of the shard can see the item. If false, only this person can see the "
+        "item until an operator releases it."
     )
 
     class Meta:

@@ -28,34 +28,46 @@ from sessions_app.models.session import DEFAULT_AGENT
 class ContextInput(PersonQuery):
     """The subject and the size of a context."""
 
-    session_id = PublicIdField(help_text="The session, which may be new. `chat_id` is accepted too.")
-    agent_id = PublicIdField(
-        default=DEFAULT_AGENT, help_text="The agent of a new session. Existing sessions use their own agent."
+    session_id = PublicIdField(
+        help_text="The session to build the context for. The session doesn't have to exist yet. The name "
+        "`chat_id` is also accepted."
     )
-    query = TextField(max_length=QUERY_MAX_CHARS, allow_blank=True, default="", help_text="The current message.")
+    agent_id = PublicIdField(
+        default=DEFAULT_AGENT,
+        help_text="The agent, for a session that doesn't exist yet. An existing session uses its own agent.",
+    )
+    query = TextField(
+        max_length=QUERY_MAX_CHARS,
+        allow_blank=True,
+        default="",
+        help_text="The message that the model should answer next.",
+    )
     max_tokens = IntegerField(
         min_value=1,
         max_value=1_000_000_000,
         required=False,
-        help_text="Token budget. Limited by MEMORY_CONTEXT__MAX_TOKENS.",
+        help_text="Maximum number of tokens in the context. MEMORY_CONTEXT__MAX_TOKENS is the default and "
+        "the upper limit.",
     )
     format = serializers.ChoiceField(choices=sorted(FORMATS), default="xml")
     layers = serializers.ListField(
         child=serializers.ChoiceField(choices=ORDER),
         default=list(DEFAULT),
-        help_text="The layers to include. In a query string, separate them by commas.",
+        help_text="The layers to include. In a query string, separate the layers by commas.",
     )
     refresh = BooleanField(default=False, help_text="Rebuild the cached parts of the context.")
     retrieval = serializers.ChoiceField(
         choices=RETRIEVAL,
         default="query",
-        help_text="`query`: search memory for the query. `auto`: an engine writes the search. `off`: don't search.",
+        help_text="`query`: search memory for the query. `auto`: an engine writes a search from the query. "
+        "`off`: don't search.",
     )
     plan = serializers.ChoiceField(
         choices=PLANS,
         default="query",
-        help_text="`query`: search results get at least half of the budget. `stable`: memory is not searched, "
-        "and the text stays the same until memory changes, so providers can cache the prompt.",
+        help_text="`query`: search results get at least half of the budget. `stable`: memory is not "
+        "searched. The text stays the same until memory changes, so model providers can cache the"
+        " prompt.",
     )
 
     as_of = AsOfField(
@@ -88,7 +100,7 @@ class ContextItem(serializers.Serializer[Any]):
     ref = serializers.CharField()
     sequence_range = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
     time = serializers.DateTimeField(allow_null=True)
-    role = serializers.CharField(required=False, help_text="Role of the turn.")
+    role = serializers.CharField(required=False, help_text="For a turn: the role of the speaker.")
 
 
 class ContextLayer(serializers.Serializer[Any]):
@@ -121,14 +133,14 @@ class ContextAnswer(serializers.Serializer[Any]):
 
     context_id = serializers.UUIDField()
     budget = ContextBudget()
-    sources = serializers.DictField(child=serializers.IntegerField(), help_text="Included items by layer.")
+    sources = serializers.DictField(child=serializers.IntegerField(), help_text="Number of included items, by layer.")
     trimmed = ContextTrimmed(many=True)
     layers = ContextLayer(many=True)
     has_partition_event = serializers.BooleanField()
     cached = serializers.BooleanField()
     degraded = serializers.BooleanField()
     context = serializers.JSONField(  # type: ignore[assignment]  # a field of that name hides one of the base's
-        help_text="The text. For `messages`, a list of messages; for `json`, blank."
+        help_text="The context as text. With the format `messages`, a list of messages. With the format `json`, blank."
     )
 
 

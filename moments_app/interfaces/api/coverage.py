@@ -16,16 +16,16 @@ class CoverageAnswer(serializers.Serializer[Any]):
     in_moments = serializers.IntegerField()
     live = serializers.IntegerField()
     digested = serializers.IntegerField(
-        help_text="Turns that a session summary has replaced. The next build includes them in moments."
+        help_text="Number of turns that a session summary has replaced. The next build adds these turns to moments."
     )
     queued = serializers.IntegerField()
-    held = serializers.IntegerField(help_text="Turns in a job that waits for a retry or for its engine.")
+    held = serializers.IntegerField(help_text="Number of turns whose job waits for a retry or for the engine.")
     failed = serializers.IntegerField()
-    left_out = serializers.IntegerField(help_text="Turns in a deleted moment.")
+    left_out = serializers.IntegerField(help_text="Number of turns whose moment was deleted.")
     archived = serializers.IntegerField()
     retracted = serializers.IntegerField()
-    missing = serializers.IntegerField(help_text="Turns that are in none of these states. This must be 0.")
-    miscounted = serializers.IntegerField(help_text="Number of sessions with wrong counters. This must be 0.")
+    missing = serializers.IntegerField(help_text="Number of turns that are in none of the other states. Must be 0.")
+    miscounted = serializers.IntegerField(help_text="Number of sessions with wrong counters. Must be 0.")
     oldest_waiting = serializers.DateTimeField(allow_null=True)
     jobs_with_nothing = serializers.IntegerField()
 

@@ -33,7 +33,7 @@ class EntitiesQuery(PageQuery):
 
     kind = serializers.ChoiceField(choices=Entity.Kind.choices, required=False)
     status = serializers.ChoiceField(choices=Entity.Status.choices, required=False)
-    text = TextField(max_length=1000, required=False, help_text="Words from the title or body.")
+    text = TextField(max_length=1000, required=False, help_text="Words to search for in the title and the body.")
 
 
 class EntityPatch(PersonQuery):
@@ -52,7 +52,8 @@ class EntityInput(EntityPatch):
     kind = serializers.ChoiceField(choices=Entity.Kind.choices)
     title = TextField(max_length=255)
     external_id = ExternalIdField(
-        help_text="Your own id of the entity. It makes retries idempotent.",
+        help_text="Your own id for the entity. If a request is repeated with the same id, the entity is not"
+        " added again.",
     )
     session_id = PublicIdField(required=False, help_text="The session in which the entity was mentioned.")
 
@@ -83,7 +84,7 @@ class EntityAnswer(serializers.ModelSerializer[Entity]):
 class LinkQuery(PersonQuery):
     """Identifies a link of an entity."""
 
-    to = UUIDField(help_text="The other entity.")
+    to = UUIDField(help_text="The entity at the other end of the link.")
     relation = serializers.ChoiceField(choices=EntityLink.Relation.choices, default=EntityLink.Relation.RELATES_TO)
 
 

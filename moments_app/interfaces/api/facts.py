@@ -52,8 +52,8 @@ class AboutField(PublicIdField):
     """The person whom facts are about."""
 
     def __init__(self) -> None:
-        whom = f"`{SELF}` for the user, or the `key` of another person (`GET users/{{user_id}}/people`)."
-        super().__init__(required=False, help_text=f"Only facts about this person: {whom}")
+        whom = f"Send `{SELF}` for the user, or the `key` of another person (`GET users/{{user_id}}/people`)."
+        super().__init__(required=False, help_text=f"Return only facts about this person. {whom}")
 
 
 class FactsQuery(PersonQuery):
@@ -62,29 +62,31 @@ class FactsQuery(PersonQuery):
     state = serializers.ChoiceField(
         choices=(HOLDING, ENDED, ALL),
         default=HOLDING,
-        help_text="Ignored if `as_of` is set.",
+        help_text="`holding`: facts that are still true. `ended`: facts that are no longer true. `all`: "
+        "both. Ignored if `as_of` is set.",
     )
     as_of = AsOfField(
         required=False,
-        help_text="Return the facts known to be true at this time. A date means the end of that day.",
+        help_text="Return the facts that were known to be true at this time. A date means the end of that day.",
     )
     atom_type = serializers.ChoiceField(
         choices=MemoryAtom.Type.choices,
         required=False,
-        help_text="Default: facts, and observations that wait or were consolidated.",
+        help_text="Default: all facts, and observations that are waiting or were consolidated.",
     )
     kind = serializers.ChoiceField(
         choices=MemoryAtom.Kind.choices, required=False, help_text="What kind of information the fact contains."
     )
     about = AboutField()
-    subject = TextField(max_length=255, required=False, help_text="The person or thing that has the attribute.")
+    subject = TextField(max_length=255, required=False, help_text="The person or thing that the fact describes.")
     attribute = TextField(
         max_length=64,
         required=False,
-        help_text="For example `home`, `work`, `name`, `age`, `relationship` or `daughter`.",
+        help_text="The attribute that the fact states, such as `home`, `work`, `name`, `age`, "
+        "`relationship` or `daughter`.",
     )
     limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
-    after = UUIDField(required=False, help_text="The id of the last fact of the previous page.")
+    after = UUIDField(required=False, help_text="Id of the last fact on the previous page.")
 
 
 class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
@@ -92,12 +94,18 @@ class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
 
     fact_id = serializers.UUIDField(source="atom_id")
     about = serializers.CharField(
-        source="about.key", default=None, allow_null=True, help_text="The key of the other person that it is about."
+        source="about.key",
+        default=None,
+        allow_null=True,
+        help_text="The `key` of the known person whom the fact is about. Null if the fact is not about a known person.",
     )
     said_at = serializers.DateTimeField(source="formed_at")
     session_id = serializers.CharField(source="source_session.session_id", default=None, allow_null=True)
     replaced_by = serializers.UUIDField(
-        source="replaced_by.atom_id", default=None, allow_null=True, help_text="The fact that replaced it."
+        source="replaced_by.atom_id",
+        default=None,
+        allow_null=True,
+        help_text="The id of the fact that replaced this fact.",
     )
     sources = serializers.IntegerField(source="source_count", help_text="Number of source turns.")
 
@@ -130,9 +138,11 @@ class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
             "created_at",
         )
         extra_kwargs = {
-            "is_wrong": {"help_text": "Whether the fact was corrected, because it was never true."},
-            "corrected_at": {"help_text": "When this fact replaced a fact that was never true."},
-            "ended_at": {"help_text": "Time of the statement or decision that ended the fact."},
+            "is_wrong": {"help_text": "Whether the fact was corrected because it had never been true."},
+            "corrected_at": {
+                "help_text": "When this fact replaced a wrong fact. Null if this fact is not a correction."
+            },
+            "ended_at": {"help_text": "When it became known that the fact had ended. Null if the fact has not ended."},
         }
 
 
@@ -159,13 +169,13 @@ class HistoryQuery(PersonQuery):
     """A page of the history of a fact."""
 
     limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
-    after = UUIDField(required=False, help_text="The id of the last change of the previous page.")
+    after = UUIDField(required=False, help_text="Id of the last change on the previous page.")
 
 
 class ChangeOfFact(serializers.ModelSerializer[StatementChange]):
     """A change of a fact."""
 
-    before = serializers.JSONField(source="shown", help_text="The values that changed, as they were before.")
+    before = serializers.JSONField(source="shown", help_text="Old values of the changed fields.")
 
     class Meta:
         model = StatementChange
@@ -218,17 +228,19 @@ def fact_or_404(user: UserProfile | None, fact_id: uuid.UUID) -> MemoryAtom:
 class FactPatch(PersonQuery):
     """A correction or the end of a fact."""
 
-    content = TextField(max_length=4_000, required=False, help_text="The correct text. The old text was never true.")
+    content = TextField(max_length=4_000, required=False, help_text="The correct text, if the old text was never true.")
     state = serializers.ChoiceField(
-        choices=(ENDED,), required=False, help_text="Send `ended` if the fact was true and no longer is."
+        choices=(ENDED,), required=False, help_text="Send `ended` if the fact was true and is no longer true."
     )
-    valid_until = AwareDateTimeField(required=False, help_text="When the fact ended. Default: now.")
-    preview = BooleanField(default=False, help_text="Only return the matching items. Nothing is changed.")
+    valid_until = AwareDateTimeField(required=False, help_text="When the fact stopped being true. Default: now.")
+    preview = BooleanField(
+        default=False, help_text="If true, nothing is changed. The response lists the matching items."
+    )
     leave = serializers.ListField(
         child=TextField(max_length=1_000),
         default=list,
         max_length=500,
-        help_text="Addresses (`ref`) of matching items that should stay unchanged.",
+        help_text="Addresses (`ref`) of matching items that should not be changed.",
     )
 
     def validate(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -243,7 +255,9 @@ class FactPatch(PersonQuery):
 class WithdrawQuery(PersonQuery):
     """How a fact is withdrawn."""
 
-    preview = BooleanField(default=False, help_text="Only return the matching items. Nothing is changed.")
+    preview = BooleanField(
+        default=False, help_text="If true, nothing is changed. The response lists the matching items."
+    )
 
 
 class ChangeAnswer(serializers.Serializer[Any]):
@@ -252,8 +266,10 @@ class ChangeAnswer(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(choices=CHANGED)
     ref = serializers.CharField()
     field = serializers.CharField()
-    before = serializers.JSONField(help_text="The text. For a turn: the wrong words.")
-    after = serializers.JSONField(help_text="The new text. Blank if nothing is left or the fact has ended.")
+    before = serializers.JSONField(help_text="The text before the change. For a turn: the incorrect words.")
+    after = serializers.JSONField(
+        help_text="The text after the change. Blank if no text is left, or if the fact has ended."
+    )
 
 
 class CorrectionAnswer(serializers.ModelSerializer[Correction]):
@@ -323,8 +339,8 @@ def _previewed(fact: MemoryAtom, order: Order) -> dict[str, Any]:
 
 
 @extend_schema_view(
-    list=extend_schema(description="Corrections, ends and withdrawals of facts, newest first."),
-    retrieve=extend_schema(description="The correction with its changes."),
+    list=extend_schema(description="Return corrections, ends and withdrawals of facts, newest first."),
+    retrieve=extend_schema(description="Return a correction with its changes."),
 )
 class CorrectionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Correction]):
     """A person's corrections."""

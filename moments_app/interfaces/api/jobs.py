@@ -26,7 +26,7 @@ class JobsQuery(PageQuery):
     process = TextField(max_length=32, required=False)
     status = serializers.ChoiceField(choices=Job.Status.choices, required=False)
     after = UUIDField(
-        required=False, help_text="The id of the last job of the previous page. Use it instead of `offset`."
+        required=False, help_text="Id of the last job on the previous page. `after` is an alternative to `offset`."
     )
 
 

@@ -42,8 +42,10 @@ class BuildInput(PersonQuery):
     rules = {"dependentSchemas": {"lag": {"required": ["force"], "properties": {"force": {"const": True}}}}}
 
     session_id = PublicIdField()
-    force = BooleanField(default=False, help_text="Build regardless of the thresholds.")
-    lag = IntegerField(min_value=0, max_value=1_000_000, required=False, help_text="Number of turns to keep live.")
+    force = BooleanField(default=False, help_text="Build moments even if the thresholds are not reached.")
+    lag = IntegerField(
+        min_value=0, max_value=1_000_000, required=False, help_text="Number of turns that stay live. Needs `force`."
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if "lag" in attrs and not attrs["force"]:
@@ -57,11 +59,11 @@ class MomentsQuery(PageQuery):
     category = TextField(max_length=64, required=False)
     session_id = PublicIdField(required=False)
     topic = TextField(max_length=255, required=False)
-    since = AwareDateTimeField(required=False, help_text="Moments that end at this time or later.")
-    until = AwareDateTimeField(required=False, help_text="Moments that start at this time or earlier.")
-    text = TextField(max_length=1000, required=False, help_text="Words from the name, summary or detail.")
+    since = AwareDateTimeField(required=False, help_text="Return moments that end at this time or later.")
+    until = AwareDateTimeField(required=False, help_text="Return moments that start at this time or earlier.")
+    text = TextField(max_length=1000, required=False, help_text="Words to search for in the name, summary and detail.")
     after = PublicIdField(
-        required=False, help_text="The key of the last moment of the previous page. Use it instead of `offset`."
+        required=False, help_text="Key of the last moment on the previous page. `after` is an alternative to `offset`."
     )
 
 

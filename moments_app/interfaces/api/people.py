@@ -22,9 +22,10 @@ class PeopleQuery(PageQuery):
     name = TextField(
         max_length=255,
         required=False,
-        help_text="Only people with this name or alias, in any case, also its first or last word.",
+        help_text="Return only people with this name or alias, or with this first or last name. Upper and "
+        "lower case don't matter.",
     )
-    after = PublicIdField(required=False, help_text="The key of the last person of the previous page.")
+    after = PublicIdField(required=False, help_text="Key of the last person on the previous page.")
 
 
 class KnownPersonRow(serializers.ModelSerializer[KnownPerson]):

@@ -67,27 +67,33 @@ class VersionInput(StrictSerializer):
         min_value=0,
         max_value=NUMBER_MAX,
         required=False,
-        help_text="The latest version that the author has seen. If there is a newer one, the request fails with "
-        "409 (`newer_version`).",
+        help_text="Number of the latest version that the author has seen. If a newer version exists, the "
+        "request fails with 409 (`newer_version`).",
     )
-    activate = BooleanField(default=False, help_text="Whether to activate the version now.")
+    activate = BooleanField(default=False, help_text="Activate the version at once.")
 
 
 class PromptInput(StrictSerializer):
     """A new prompt with its first version."""
 
-    name = PublicIdField(max_length=NAME_MAX, help_text="Name of the prompt. Its address is `rem://prompts/{name}`.")
+    name = PublicIdField(
+        max_length=NAME_MAX, help_text="Name of the prompt, which is part of the address `rem://prompts/{name}`."
+    )
     purpose = serializers.ChoiceField(
         choices=PromptResource.Purpose.choices,
         required=False,
-        help_text="Default: the purpose of the site-wide prompt with this name, or the name itself.",
+        help_text="What the prompt is used for. Default: the purpose of the site-wide prompt "
+        "with the same name, or else the name itself.",
     )
     title = TextField(
-        max_length=255, required=False, help_text="Default: the title of the site-wide prompt, or the name."
+        max_length=255,
+        required=False,
+        help_text="Title of the prompt. Default: the title of the site-wide prompt with the "
+        "same name, or else the name itself.",
     )
     content = WordsField(max_length=MAX_CHARS, error_messages={"blank": NO_WORD})
     note = TextField(max_length=255, allow_blank=True, default="", help_text="Why this version was written.")
-    activate = BooleanField(default=False, help_text="Whether to activate the version now.")
+    activate = BooleanField(default=False, help_text="Activate the version at once.")
 
 
 class ActivateInput(StrictSerializer):
@@ -102,19 +108,21 @@ class PromptAnswer(serializers.ModelSerializer[PromptResource]):
     name = serializers.SerializerMethodField()
     title = serializers.CharField(source="name")
     is_site = serializers.SerializerMethodField(
-        help_text="Whether the prompt is site-wide. It is used by applications without their own."
+        help_text="Whether the prompt is site-wide. A site-wide prompt applies to all applications without "
+        "their own prompt."
     )
     active_version = serializers.IntegerField(
         source="active_version.number",
         default=None,
         allow_null=True,
-        help_text="Number of the active version. Null: none, so the site-wide prompt is used.",
+        help_text="Number of the active version. Null if no version is active. In this case, "
+        "the site-wide prompt is used.",
     )
     previous_version = serializers.IntegerField(
         source="previous_version.number",
         default=None,
         allow_null=True,
-        help_text="The version that was active before. Activate it to roll back.",
+        help_text="Number of the version that was active before. To roll back, activate this version.",
     )
 
     class Meta:
@@ -144,7 +152,7 @@ class PromptDetail(PromptAnswer):
         source="active_version.content",
         default=None,
         allow_null=True,
-        help_text="Text of the active version. Null: none is active.",
+        help_text="Text of the active version. Null if no version is active.",
     )
     newest_version = serializers.SerializerMethodField()
 
@@ -160,8 +168,10 @@ class VersionRow(serializers.ModelSerializer[PromptVersion]):
     """A version without its text."""
 
     version = serializers.IntegerField(source="number")
-    is_active = serializers.SerializerMethodField(help_text="Whether the version is active.")
-    is_tried = serializers.BooleanField(help_text="Whether an operator tried the version on a sample.")
+    is_active = serializers.SerializerMethodField(help_text="Whether jobs currently use this version.")
+    is_tried = serializers.BooleanField(
+        help_text="Whether an operator has tried the version on sample sessions or streams."
+    )
 
     class Meta:
         model = PromptVersion
@@ -224,8 +234,8 @@ class OfPromptViewSet(ApiViewSet[M]):
 
 @extend_schema_view(
     list=extend_schema(
-        description="Return the prompts of the key's application, ordered by address. Site-wide prompts fill in "
-        "for missing ones."
+        description="Return the prompts of the key's application, ordered by address. If the application has no "
+        "prompt for an address, the site-wide prompt is returned."
     ),
     retrieve=extend_schema(description="Return a prompt with its active text."),
 )

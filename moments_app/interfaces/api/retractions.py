@@ -50,36 +50,38 @@ class RetractionInput(PersonQuery):
         required=False,
         allow_null=True,
         default=None,
-        help_text="Sequences of the turns. Default: all turns of the session.",
+        help_text="Sequence numbers of the turns to retract. Default: all turns of the session.",
     )
     atom_ids = serializers.ListField(
         child=UUIDField(),
         min_length=1,
         max_length=MOST_TURNS,
         required=False,
-        help_text="Directly written items, instead of turns.",
+        help_text="Ids of facts and observations to retract. Only items that were written directly can be retracted.",
     )
     entity_ids = serializers.ListField(
         child=UUIDField(),
         min_length=1,
         max_length=MOST_TURNS,
         required=False,
-        help_text="Tasks, goals and problems, instead of turns.",
+        help_text="Ids of tasks, goals and problems to retract.",
     )
     written_by = PublicIdField(
         required=False,
-        help_text="Retract everything that this key or operator wrote directly, instead of turns. Use the value "
-        "of `written_by`.",
+        help_text="An API key or operator, as in the field `written_by` of an item. All items that this key"
+        " or operator wrote directly are retracted.",
     )
-    reason = TextField(max_length=2_000, help_text="Reason for the retraction.")
+    reason = TextField(max_length=2_000)
     leave = serializers.ListField(
         child=TextField(max_length=1_000),
         max_length=MOST_TURNS,
         required=False,
         default=list,
-        help_text="Addresses of answers that are not retracted, although they repeat the turns or items.",
+        help_text="Addresses of answers to keep in memory. These answers repeat retracted turns or items.",
     )
-    preview = BooleanField(default=False, help_text="Change nothing, and return the memory that would be removed.")
+    preview = BooleanField(
+        default=False, help_text="If true, nothing is changed. The response lists the memory that would be removed."
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check that one thing is named: turns, items or their writer."""
@@ -95,7 +97,10 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
 
     user_id = serializers.CharField(source="user.user_id", default=None, allow_null=True)
     stream_id = serializers.UUIDField(
-        source="stream.stream_id", default=None, allow_null=True, help_text="The shard of the shared items."
+        source="stream.stream_id",
+        default=None,
+        allow_null=True,
+        help_text="The shard that contained the retracted items. Null if the retracted items belonged to a person.",
     )
     session_id = serializers.CharField(source="session.session_id", default=None, allow_null=True)
     atom_ids = serializers.ListField(source="item_ids", child=serializers.UUIDField(), allow_null=True)
@@ -103,7 +108,8 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
     turns = serializers.IntegerField(source="result.turns")
     withdrawn = serializers.DictField(source="result.withdrawn", child=serializers.IntegerField())
     cause_id = serializers.CharField(
-        help_text="The retraction of the turns or items that these turns repeat. Empty if they were named."
+        help_text="For a retraction of answers that repeat other retracted turns or items: the id of the "
+        "original retraction. Otherwise empty."
     )
 
     class Meta:
@@ -131,16 +137,20 @@ class RepeatedAnswer(serializers.Serializer[Any]):
 
     ref = serializers.CharField()
     content = serializers.CharField(source="turn.content")
-    problem = serializers.CharField(help_text="Why the answer can't be retracted. Empty if it would be retracted.")
+    problem = serializers.CharField(
+        help_text="Why the answer can't be retracted. Empty if the answer can be retracted."
+    )
 
 
 class RetractionPreview(serializers.Serializer[Any]):
     """What a retraction would withdraw, and the estimated cost of rebuilding the rest."""
 
-    turns = serializers.IntegerField(help_text="Number of turns, with the answers that repeat them.")
-    items = serializers.IntegerField(help_text="Number of directly written items.")
+    turns = serializers.IntegerField(help_text="Number of turns, including answers that repeat the turns.")
+    items = serializers.IntegerField(help_text="Number of items that were written directly.")
     moment_keys = serializers.ListField(child=serializers.CharField())
-    withdrawn = serializers.DictField(child=serializers.IntegerField(), help_text="Number of withdrawn rows by kind.")
+    withdrawn = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Number of withdrawn rows of each kind."
+    )
     engine_calls = serializers.IntegerField()
     answers = RepeatedAnswer(many=True)
 

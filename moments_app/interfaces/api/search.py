@@ -31,25 +31,31 @@ MATCH_COUNT_MAX = 100
 class SearchInput(PersonQuery):
     """A search."""
 
-    agent_id = PublicIdField(required=False, help_text="The agent whose shards are searched too. Default: every agent.")
+    agent_id = PublicIdField(
+        required=False, help_text="The agent whose shards are also searched. Default: the shards of every agent."
+    )
     query = WordsField(max_length=QUERY_MAX_CHARS)
     kinds = serializers.ListField(
-        child=serializers.ChoiceField(choices=KINDS), default=list(KINDS), min_length=1, help_text="Default: all kinds."
+        child=serializers.ChoiceField(choices=KINDS),
+        default=list(KINDS),
+        min_length=1,
+        help_text="Kinds of results to return. Default: all kinds.",
     )
     match_count = IntegerField(
-        min_value=1, max_value=MATCH_COUNT_MAX, required=False, help_text="Number of results. Default: 5."
+        min_value=1, max_value=MATCH_COUNT_MAX, required=False, help_text="Maximum number of results. Default: 5."
     )
     mode = serializers.ChoiceField(
         choices=MODES,
         default="hybrid",
-        help_text="Search by words (`text`), by meaning (`semantic`), or by both (`hybrid`).",
+        help_text="`text`: search by words. `semantic`: search by meaning. `hybrid`: search by both.",
     )
     about = AboutField()
-    since = AwareDateTimeField(required=False, help_text="Only results from this time or later.")
-    until = AwareDateTimeField(required=False, help_text="Only results before this time.")
+    since = AwareDateTimeField(required=False, help_text="Return only results from this time or later.")
+    until = AwareDateTimeField(required=False, help_text="Return only results from before this time.")
     as_of = AsOfField(
         required=False,
-        help_text="Only results up to this time, and facts known to be true then. A date means the end of that day.",
+        help_text="Return only results up to this time, and facts that were known to be true at this time. "
+        "A date means the end of that day.",
     )
 
 
@@ -65,16 +71,19 @@ class SearchResult(serializers.Serializer[Any]):
 
     kind = serializers.ChoiceField(choices=KINDS)
     ref = serializers.CharField()
-    content = serializers.CharField(help_text="The text, shortened if it is long.")
+    content = serializers.CharField(help_text="Text of the result. A long text is shortened.")
     session_id = serializers.CharField(allow_null=True)
     sequence = serializers.IntegerField(
-        allow_null=True, help_text="Sequence of the turn, or of the first turn of a moment."
+        allow_null=True, help_text="Sequence number of the turn. For a moment: the sequence number of the first turn."
     )
-    role = serializers.CharField(help_text="Role of the turn. Blank for other kinds.")
+    role = serializers.CharField(help_text="For a turn: the role of the speaker. Blank for other results.")
     time = serializers.DateTimeField()
-    valid_from = serializers.DateTimeField(allow_null=True, help_text="For a fact: when it became true, if known.")
+    valid_from = serializers.DateTimeField(
+        allow_null=True, help_text="For a fact: when the fact became true. Null if unknown."
+    )
     valid_until = serializers.DateTimeField(
-        allow_null=True, help_text="For a fact: when it ended. Null: it is still true, as far as is known."
+        allow_null=True,
+        help_text="For a fact: the time until which the fact is true. Null if no end is known.",
     )
     score = serializers.FloatField()
     ranks = SearchRanks()
@@ -93,11 +102,14 @@ class SearchAnswer(serializers.Serializer[Any]):
     results = SearchResult(many=True)
     span = SearchSpan(
         allow_null=True,
-        help_text="`since` and `until`, if given. Otherwise the time that the query names, in the person's time zone; "
-        "results from that time come first.",
+        help_text="The values of `since` and `until`, if the request has them. Otherwise the time that the "
+        "query names, in the person's time zone. Results from that time come first. Null if the "
+        "query names no time.",
     )
     mode = serializers.ChoiceField(choices=MODES, help_text="The search mode that was used.")
-    degraded = serializers.BooleanField(help_text="True if the search used words only, although meaning was requested.")
+    degraded = serializers.BooleanField(
+        help_text="True if a search by meaning was requested, but only words were searched."
+    )
 
 
 class SearchViewSet(PersonViewSet[Any]):

@@ -30,13 +30,21 @@ class ShardRetractionInput(StrictSerializer):
     """The shared items to retract."""
 
     atom_ids = serializers.ListField(
-        child=UUIDField(), min_length=1, max_length=MOST_TURNS, required=False, help_text="Shared items."
+        child=UUIDField(),
+        min_length=1,
+        max_length=MOST_TURNS,
+        required=False,
+        help_text="Ids of the shared items to retract.",
     )
     written_by = PublicIdField(
-        required=False, help_text="Retract everything that this key or operator wrote directly into the shard."
+        required=False,
+        help_text="An API key or operator. All items that this key or operator wrote directly into the "
+        "shard are retracted.",
     )
-    reason = TextField(max_length=2_000, help_text="Reason for the retraction.")
-    preview = BooleanField(default=False, help_text="Change nothing, and return the memory that would be removed.")
+    reason = TextField(max_length=2_000)
+    preview = BooleanField(
+        default=False, help_text="If true, nothing is changed. The response lists the memory that would be removed."
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check that one thing is named: items or their writer."""
@@ -45,7 +53,7 @@ class ShardRetractionInput(StrictSerializer):
         return attrs
 
 
-@extend_schema_view(list=extend_schema(description="Return the retractions of shared items of a shard, newest first."))
+@extend_schema_view(list=extend_schema(description="Return the retractions of a shard's items, newest first."))
 class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
     """The retractions of a shard of the key's application. A shard belongs to no person."""
 

@@ -60,9 +60,9 @@ STREAM_FIELDS = (
 
 
 IGNORED = ("observation_min", "observation_max", "fact_min", "fact_max")
-NO_LIMIT = "Deprecated and ignored. The engine keeps everything that might be asked for later."
+NO_LIMIT = "Deprecated and ignored. The engine extracts all items that may be useful later."
 PROMPTS = ("extraction_prompt", "consolidation_prompt")
-HIDDEN = "Null for a shard if the key belongs to a user."
+HIDDEN = "Null if the stream is a shard and the key belongs to a user."
 
 
 class StreamsQuery(PageQuery):
@@ -98,8 +98,8 @@ class StreamPatch(PersonQuery):
         max_length=255,
         allow_blank=True,
         required=False,
-        help_text="Model that extracts facts and observations: one of MEMORY_FORMATION__STREAM_MODELS. If blank, "
-        "ENGINE__MODEL is used.",
+        help_text="Model that extracts facts and observations. The model must be listed in "
+        "MEMORY_FORMATION__STREAM_MODELS. If blank, ENGINE__MODEL is used.",
     )
     consolidation_prompt = TextField(max_length=10_000, allow_blank=True, required=False)
     consolidation_trigger = Count()
@@ -115,7 +115,9 @@ class ShardInput(StreamPatch):
     """A new shard."""
 
     name = TextField(max_length=64)
-    agent_id = PublicIdField(required=False, help_text="The agent of the shard. Default: every agent.")
+    agent_id = PublicIdField(
+        required=False, help_text="The agent that uses the shard. Default: every agent uses the shard."
+    )
     extraction_prompt = TextField(max_length=10_000)
 
 
@@ -156,10 +158,10 @@ class StreamLine(serializers.Serializer[Any]):
 
     text = serializers.CharField()
     is_by_hand = serializers.BooleanField(
-        help_text="Whether the line was written by hand. Consolidations keep such lines word for word."
+        help_text="Whether the line was written by hand. Consolidations don't change such a line."
     )
     observations = serializers.ListField(
-        child=serializers.CharField(), help_text="Addresses of the observations in the line."
+        child=serializers.CharField(), help_text="Addresses of the observations that were merged into the line."
     )
 
 
@@ -239,7 +241,7 @@ class OfStreamViewSet(PersonViewSet[M]):
         description="Return the streams of a person and the shards of all agents, most recently changed first."
     ),
     retrieve=extend_schema(
-        description="Return a stream with its settings, its text, and the sources of each line of the text."
+        description="Return a stream with its settings, and the lines of its text with their sources."
     ),
 )
 class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemoryStream]):

@@ -23,7 +23,7 @@ class SummaryFact(serializers.Serializer[Any]):
 
     fact = serializers.CharField()
     message_indexes = serializers.ListField(
-        child=serializers.IntegerField(), help_text="Sequences of the source turns."
+        child=serializers.IntegerField(), help_text="Sequence numbers of the source turns."
     )
 
 
@@ -32,13 +32,13 @@ class SummaryRow(serializers.ModelSerializer[Summary]):
 
     facts = SummaryFact(many=True)
     source_sequences = serializers.ListField(
-        child=serializers.IntegerField(), help_text="Sequences of the source turns that still exist."
+        child=serializers.IntegerField(), help_text="Sequence numbers of the source turns, except deleted turns."
     )
     base_end_sequence = serializers.IntegerField(
         source="base.end_sequence",
         default=None,
         allow_null=True,
-        help_text="Last sequence of the version that this one continues. Null for the first version.",
+        help_text="The `end_sequence` of the previous completed version. Null for the first version.",
     )
 
     class Meta:
@@ -62,7 +62,7 @@ class SummaryRow(serializers.ModelSerializer[Summary]):
 @extend_schema_view(
     list=extend_schema(
         description="Return the versions of a session's rolling summary, newest first. Each completed version "
-        "continues the one before."
+        "continues the previous completed version."
     )
 )
 class SummaryViewSet(ListModelMixin, PersonViewSet[Summary]):

@@ -40,7 +40,7 @@ class MemoryAtomAdmin(PageAdmin):
     paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("content",)
-    search_help_text = f"Words (newest {SEARCHED:,} items), or the start of a user_id"
+    search_help_text = f"Words from the newest {SEARCHED:,} items, or the start of a user_id"
     when_empty = "No facts or observations yet. They are formed from conversations."
     list_before_template = "operator/facts/of_stream.html"
     form_page = AtomForm

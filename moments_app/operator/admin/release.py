@@ -31,7 +31,7 @@ class ReleaseAdmin(ReadOnlyAdmin):
     applications = ("stream__application",)
     list_filter = (("revoked_at", admin.EmptyFieldListFilter),)
     search_fields = search_prefixes = ("wording", "actor")
-    search_help_text = "Start of the shared text, or of the operator"
+    search_help_text = "Start of the shared text, or of the operator (operator:…)"
     ordering = ("-id",)
     when_empty = "Nothing is shared with others yet. Items that could be shared wait under Pending decisions."
     list_before_template = "operator/releases/list.html"

@@ -19,8 +19,8 @@ class PlatformBlock(BaseMemoryBlock[str]):
     """See the module's text."""
 
     name: str = "LongTermMemory"
-    memory: AsyncMemory = Field(description="Of a person, in a conversation.")
-    max_tokens: int = Field(default=1500, description="The budget of a context.")
+    memory: AsyncMemory = Field(description="Memory of a person in a conversation.")
+    max_tokens: int = Field(default=1500, description="Maximum number of tokens in a context.")
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **_: Any) -> str:
         """Return the context for the newest message of the user's."""
