@@ -54,7 +54,7 @@ class SearchInput(PersonQuery):
     until = AwareDateTimeField(required=False, help_text="Return only results from before this time.")
     as_of = AsOfField(
         required=False,
-        help_text="Return only results up to this time, and facts that were known to be true at this time. "
+        help_text="Return only what was said before this time, and only the facts that were believed at this time. "
         "A date means the end of that day.",
     )
 
@@ -102,9 +102,8 @@ class SearchAnswer(serializers.Serializer[Any]):
     results = SearchResult(many=True)
     span = SearchSpan(
         allow_null=True,
-        help_text="The values of `since` and `until`, if the request has them. Otherwise the time that the "
-        "query names, in the person's time zone. Results from that time come first. Null if the "
-        "query names no time.",
+        help_text="`since` and `until` of the request. If the request has neither: the time that the query names, in "
+        "the person's time zone. Results from this time come first. Null if the query names no time either.",
     )
     mode = serializers.ChoiceField(choices=MODES, help_text="The search mode that was used.")
     degraded = serializers.BooleanField(
