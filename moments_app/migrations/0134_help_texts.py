@@ -733,8 +733,8 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="Dated headlines of the person's latest moments, this moment last. Only the last moment of each "
-                        "build has a journey.",
+                        help_text="Dated headlines of the person's latest moments, this moment last. Only the "
+                        "last moment of each build has a journey.",
                     ),
                 ),
                 migrations.AlterField(

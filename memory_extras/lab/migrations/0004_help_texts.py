@@ -54,8 +54,8 @@ class Migration(migrations.Migration):
                     model_name="proberesult",
                     name="is_met",
                     field=models.BooleanField(
-                        help_text="True if the context contained at least half of the answer's words, and at least one of the turns "
-                        "that the probe names as evidence. A probe may name no turns.",
+                        help_text="True if the context contained at least half of the answer's words, and at "
+                        "least one of the turns that the probe names as evidence. A probe may name no turns.",
                         verbose_name="met",
                     ),
                 ),
