@@ -55,7 +55,7 @@ checks: .venv/installed-dev
 	SECRET_KEY=only-for-this-check-$$(date +%s)-0123456789abcdefghijklmnopqrstuvwxyz HTTPS=true \
 		.venv/bin/python manage.py check --deploy --fail-level WARNING
 	.venv/bin/python -m tests.support.chromium
-	.venv/bin/python -m pytest --quiet --durations 0 --durations-min 9 -k test_fresh_database
+	.venv/bin/python -m pytest --quiet --durations 0 --durations-min 9 tests/support/test_fresh_database.py
 
 # Builds the pages as a site, in dist/site. A link or an anchor that leads nowhere fails it.
 docs: .venv/installed-dev
