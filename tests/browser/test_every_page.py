@@ -26,12 +26,10 @@ from tests.support.planted import plant
 
 pytestmark = [pytest.mark.slow(seconds=75), pytest.mark.django_db(transaction=True)]
 
-Looks = list[tuple[ViewportSize, bool]]  # the size, and whether it is dark
-TURN_ABOUT: tuple[Looks, Looks] = [(DESKTOP, False), (PHONE, True)], [(PHONE, False), (DESKTOP, True)]
-EVERY_LOOK = TURN_ABOUT[0] + TURN_ABOUT[1]
-# A theme changes colours alone, and pages are made of the same parts: so each is judged at both sizes, by turns in the
-# one theme and the other, the next at first as the last one was in the end. `make looks` judges each in all four.
-OF_PAGES = [EVERY_LOOK] if os.environ.get("EVERY_LOOK") else TURN_ABOUT
+Look = tuple[ViewportSize, bool]  # the size, and whether it is dark
+EVERY_LOOK: list[Look] = [(DESKTOP, False), (PHONE, True), (PHONE, False), (DESKTOP, True)]
+# Pages consist of the same parts, so each page is judged in one look, by turns. `make looks` judges each in all four.
+LOOKS_OF_PAGES = [EVERY_LOOK] if os.environ.get("EVERY_LOOK") else [[look] for look in EVERY_LOOK]
 
 _SET_DARK = """is_dark => {
     document.documentElement.classList.toggle("dark", is_dark);
@@ -90,12 +88,16 @@ def different(pages: list[Address]) -> list[Address]:
     return [page for page in pages if page == first or not page.name.endswith("_history")]
 
 
-def barriers(tab: Page, looks: Looks = EVERY_LOOK, *, with_frame: bool = False) -> list[str]:
-    """Return what keeps somebody from reading or using the page as it looks in these ways.
+def barriers(tab: Page, looks: list[Look] = EVERY_LOOK, *, with_frame: bool = False) -> list[str]:
+    """Return what keeps somebody from reading or using the page: its width at each size, the rest in these looks.
 
     The frame is the same on every page, and judged on one.
     """
     found = []
+    for size in (DESKTOP, PHONE):
+        tab.set_viewport_size(size)
+        if too_wide := tab.evaluate(_TOO_WIDE):
+            found.append(f"{tab.url} {size['width']}: {too_wide} pixels too wide")
     tab.evaluate(AXE_SCRIPT)
     rules = tab.evaluate(_RULES)
     for size, is_dark in looks:
@@ -107,8 +109,6 @@ def barriers(tab: Page, looks: Looks = EVERY_LOOK, *, with_frame: bool = False) 
             for rule in tab.evaluate(_VIOLATIONS, [WITH_FRAME if with_frame else BUT_FRAME, rules])
             for node in rule["nodes"]
         ]
-        if too_wide := tab.evaluate(_TOO_WIDE):
-            found.append(f"{where}: {too_wide} pixels too wide")
     return found
 
 
@@ -126,7 +126,7 @@ def test_on_every_page_the_policy_holds_and_everybody_can_read_it(tab: Page) -> 
     furnish()
     tab.goto(reverse("admin:index"))
     found = barriers(tab, with_frame=True)
-    for url, looks in zip(urls(tab), cycle(OF_PAGES), strict=False):
+    for url, looks in zip(urls(tab), cycle(LOOKS_OF_PAGES), strict=False):
         tab.goto(url)
         found += barriers(tab, looks)
     assert not found, "\n".join(found)
