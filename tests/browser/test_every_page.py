@@ -21,6 +21,7 @@ from sessions_app.staff import invitation_to, invite
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.support.every_page import Address, every_address, every_page
 from tests.support.furnished import furnish
+from tests.support.kept_rows import KeptRows
 from tests.support.oauth import asked, let_ask
 from tests.support.planted import plant
 
@@ -63,6 +64,12 @@ _LINKS = """() => [...document.querySelectorAll("a[href]")]
 
 SMALL_DESKTOP: ViewportSize = {"width": 1300, "height": 800}
 _names: set[str] = set()  # of the pages
+
+
+@pytest.fixture
+def furnished(transactional_db: None, kept_rows: KeptRows) -> None:
+    """Rows for every page, there before anybody logs in."""
+    kept_rows.have("furnished", furnish)
 
 
 def client_of(tab: Page) -> Client:
@@ -112,8 +119,8 @@ def barriers(tab: Page, looks: list[Look] = EVERY_LOOK, *, with_frame: bool = Fa
     return found
 
 
+@pytest.mark.usefixtures("furnished")
 def test_no_list_hides_a_column_beside_the_sidebar_where_there_are_several_applications(tab: Page) -> None:
-    furnish()
     Application.objects.create(name="bicycle-shop")
     tab.set_viewport_size(SMALL_DESKTOP)
     for address in every_address():
@@ -122,8 +129,8 @@ def test_no_list_hides_a_column_beside_the_sidebar_where_there_are_several_appli
             assert not tab.evaluate(_HIDDEN_OF_LIST), address.url
 
 
+@pytest.mark.usefixtures("furnished")
 def test_on_every_page_the_policy_holds_and_everybody_can_read_it(tab: Page) -> None:
-    furnish()
     tab.goto(reverse("admin:index"))
     found = barriers(tab, with_frame=True)
     for url, looks in zip(urls(tab), cycle(LOOKS_OF_PAGES), strict=False):
@@ -157,8 +164,8 @@ def test_whoever_lets_an_assistant_in_can_read_what_for_and_is_taken_back_to_it(
     assert found == [] and ApiKey.objects.get().user == ada
 
 
+@pytest.mark.usefixtures("furnished")
 def test_row_18_scripts_planted_in_every_text_never_run(log_in: Callable[..., Page], site: str) -> None:
-    furnish()
     tab = log_in(bypass_csp=True)  # so that nothing but the escaping holds them back
     assert len(plant()) > 50
     ran: list[str] = []
@@ -171,8 +178,8 @@ def test_row_18_scripts_planted_in_every_text_never_run(log_in: Callable[..., Pa
     assert ran == []
 
 
+@pytest.mark.usefixtures("furnished")
 def test_row_18_a_viewer_finds_nothing_that_changes_anything(log_in: Callable[..., Page]) -> None:
-    furnish()
     tab = log_in(group="viewers")
     found: dict[str, Any] = {}
     links: dict[str, str] = {}  # rights go by the address: of links that differ in what they ask for, one is followed
