@@ -148,7 +148,7 @@ trust: export FUZZ ?= 2000
 trust: export EXAMPLES ?= 10
 trust: export OUTAGE ?= 30
 trust: .venv/installed-dev
-	EVERY_KILL=1 .venv/bin/python -m pytest -n0 -s tests/memoryproject/test_killed_commands.py
+	EVERY_KILL=1 .venv/bin/python -m pytest -n0 -s -k killed tests/memoryproject/test_killed_commands.py tests/sessions_app/retention
 	.venv/bin/python -m drill.trust
 
 # Writes the hashed, locked lists from the short ones in pyproject.toml.

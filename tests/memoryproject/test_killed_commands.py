@@ -29,7 +29,7 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.people.export import export_user
 from sessions_app.retention.retain import retain
 from tests.support import landed
-from tests.support.killed import COMMAND, FINISHED, KILLED, NEVER, Killed, wait_for_backends_to_end
+from tests.support.killed import COMMAND, EVERY_KILL, FINISHED, KILLED, NEVER, Killed, wait_for_backends_to_end
 from tests.support.openai_server import OpenAIServer
 from tests.support.other_database import connected_to
 from tests.support.processes import database_url
@@ -39,7 +39,6 @@ from tests.support.transcript import talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(seconds=60)]
 
-EVERY_KILL = "EVERY_KILL" in os.environ
 SAMPLES = 3  # steps of a command before which it is killed, without `EVERY_KILL`
 COMMITS = 1 if EVERY_KILL else 4  # of `migrate` between two kills
 FAILED = "1"
