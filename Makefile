@@ -55,7 +55,7 @@ checks: .venv/installed-dev
 	SECRET_KEY=only-for-this-check-$$(date +%s)-0123456789abcdefghijklmnopqrstuvwxyz HTTPS=true \
 		.venv/bin/python manage.py check --deploy --fail-level WARNING
 	.venv/bin/python -m tests.support.chromium
-	.venv/bin/python -m pytest --quiet --durations 0 --durations-min 9 -k test_fresh_database
+	.venv/bin/python -m pytest --quiet --durations 0 --durations-min 9 tests/support/test_fresh_database.py
 
 # Builds the pages as a site, in dist/site. A link or an anchor that leads nowhere fails it.
 docs: .venv/installed-dev
@@ -100,7 +100,7 @@ frameworks: .venv/installed-dev
 	FRAMEWORKS_PYTHON=dist/frameworks/bin/python .venv/bin/python -m pytest -n0 -k framework \
 		tests/moments_app/interfaces/chat/test_first_steps.py tests/clients/test_frameworks.py
 
-# Judges every page in light and dark, on a desktop and on a phone; `make test` takes two of the four by turns.
+# Judges every page in light and dark, on a desktop and on a phone; `make test` takes one of the four by turns.
 looks: .venv/installed-dev
 	.venv/bin/python -m tests.support.chromium
 	EVERY_LOOK=1 .venv/bin/python -m pytest -n0 -k everybody_can_read_it tests/browser/test_every_page.py
@@ -148,7 +148,7 @@ trust: export FUZZ ?= 2000
 trust: export EXAMPLES ?= 10
 trust: export OUTAGE ?= 30
 trust: .venv/installed-dev
-	EVERY_KILL=1 .venv/bin/python -m pytest -n0 -s tests/memoryproject/test_killed_commands.py
+	EVERY_KILL=1 .venv/bin/python -m pytest -n0 -s -k killed tests/memoryproject/test_killed_commands.py tests/sessions_app/retention
 	.venv/bin/python -m drill.trust
 
 # Writes the hashed, locked lists from the short ones in pyproject.toml.

@@ -32,6 +32,7 @@ import Stemmer
 if TYPE_CHECKING:
     from py3langid import langid
 
+LATIN_MODEL = Path(__file__).with_name("latin.npz")  # py3langid's, made smaller by tests/support/latin_model.py
 VERSION = 1  # of the stems made here: `index_words` indexes rows of an older version again
 MAX_CHARS = 50_000  # characters of a text that are indexed; a vector's own limit is a megabyte
 QUERY_MAX_CHARS = 4_000  # at every entry point
@@ -484,31 +485,11 @@ def _stemmed(language: str, word: str) -> str:
 
 @cache
 def _identifier() -> "langid.LanguageIdentifier":
-    """Return the identifier that tells languages by sequences of letters. Loading it takes most of a second."""
-    from py3langid import langid  # with numpy, which whatever indexes nothing does without
+    """Return the identifier that tells languages by sequences of letters."""
+    import numpy  # which whatever indexes nothing does without
+    from py3langid import langid
 
-    of_all = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE)
-    of_all.set_languages(list(_LATIN))
-    # One of its own, or the figures of a hundred languages would stay in memory.
-    moves, rows = _moves_of_latin(of_all)
-    figures = of_all.nb_ptc, of_all.nb_pc, of_all.nb_classes, moves, of_all.tk_output
+    with numpy.load(LATIN_MODEL) as model:
+        moves, rows = array("I", model["moves"].tobytes()), array("H", model["rows"].tobytes())
+        figures = model["figures"], model["priors"], model["languages"].tolist(), moves, model["features"].tolist()
     return langid.LanguageIdentifier(*figures, norm_probs=True, tk_row=rows)
-
-
-def _moves_of_latin(identifier: "langid.LanguageIdentifier") -> tuple["array[int]", "array[int]"]:
-    """Return the automaton's moves, and the row of each state, without the rows that no Latin text reaches."""
-    import numpy
-
-    letters = " " + "".join(filter(_LATIN_RUN.fullmatch, map(chr, range(0x2000))))
-    used = sorted({*letters.encode(), *letters.lower().encode()})
-    moves = numpy.frombuffer(identifier.tk_nextmove, numpy.uint32).reshape(-1, 256)
-    rows = numpy.frombuffer(identifier.tk_row, numpy.uint16)
-    states, kept = numpy.zeros(len(rows), bool), numpy.zeros(len(moves), bool)
-    states[0] = True
-    while (new := numpy.setdiff1d(rows[states], numpy.flatnonzero(kept))).size:
-        kept[new] = True
-        states[moves[numpy.ix_(new, used)]] = True
-    places = numpy.where(states, numpy.cumsum(kept)[rows] - 1, 0)
-    kept_moves = array("I")
-    kept_moves.frombytes(moves[kept].data.cast("B"))
-    return kept_moves, array("H", places.astype(numpy.uint16).tobytes())

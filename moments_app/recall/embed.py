@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import transaction
@@ -32,7 +32,6 @@ from django.utils import timezone
 
 from moments_app import engines
 from moments_app.engines import Caller, embedder_name, embedding_model
-from moments_app.engines.embeddings import Embedder
 from moments_app.engines.interface import EMBEDDING
 from moments_app.jobs.process import (
     Asked,
@@ -54,6 +53,9 @@ from moments_app.recall.vectors import Text, Vectors, vectors_side_by_side
 from moments_app.turns.platform_text import drop_platform_text, is_only_platform_text
 from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session, UserProfile
+
+if TYPE_CHECKING:
+    from moments_app.engines.embeddings import Embedder
 
 SWEEP = 500  # failed jobs a run, and refused texts of a kind
 REFUSALS = 5  # sentences of the endpoint about the texts of a kind
@@ -121,7 +123,7 @@ class Embed(Process[EmbedInput, Vectors]):
         size = settings.EMBEDDING.batch_size * (engines.CALLS_AT_ONCE if Circuit.objects.is_sound(caller) else 1)
         return _turns_of(job.session, model, size) if job.session else _memories_of(job, model, size)
 
-    def think(self, input: EmbedInput, engine: Embedder, progress: Progress) -> Vectors:
+    def think(self, input: EmbedInput, engine: "Embedder", progress: Progress) -> Vectors:
         """Call the endpoint; what it answers is kept even where it doesn't answer all.
 
         Raises:

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import connection
-from rapidfuzz import process
-from rapidfuzz.distance import OSA
 
 from moments_app.recall import compounds
 from moments_app.recall.pieces import pieces, tolerated_edits
@@ -105,6 +103,9 @@ def _longer(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str
 
 def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
     """Return the words of the same language that differ least; of equally near ones the most frequent."""
+    from rapidfuzz import process  # most commands search for nothing
+    from rapidfuzz.distance import OSA
+
     near: dict[str, float] = {}
     for stem in term.all_stems:
         edits = _most_edits(stem)

@@ -8,7 +8,6 @@ from django.conf import settings
 from django.db import connection
 
 from moments_app.engines.interface import EngineError
-from moments_app.engines.rerank import Reranker, reranker_name
 from moments_app.models import Circuit, EngineCall
 from moments_app.recall.query_vector import record_call
 from moments_app.recall.request import RecallRequest
@@ -51,6 +50,8 @@ def with_relevances(
 
 
 def _relevances(query: str, found: Sequence[Result]) -> Mapping[str, float]:
+    from moments_app.engines.rerank import Reranker, reranker_name  # with a client of HTTP, if there is a reranker
+
     conf = settings.RERANK
     if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.used_up():
         return {}

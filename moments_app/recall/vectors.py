@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import structlog
 from django.conf import settings
 
-from moments_app.engines.embeddings import Embedder
 from moments_app.engines.interface import CallRecord, EngineError
+
+if TYPE_CHECKING:
+    from moments_app.engines.embeddings import Embedder
 
 HARMLESS = "Good morning."
 
@@ -62,7 +65,7 @@ class Answered:
 
 
 def vectors_side_by_side(
-    texts: Sequence[Text], embedder: Embedder, progress: Callable[[int, int], object] = lambda done, total: None
+    texts: Sequence[Text], embedder: "Embedder", progress: Callable[[int, int], object] = lambda done, total: None
 ) -> Answered:
     """Return the vectors of texts, `EMBEDDING__BATCH_SIZE` in a call, several calls at a time.
 
@@ -98,7 +101,7 @@ class _Asking:
     They are daemons: a worker that has to end doesn't wait for the endpoint.
     """
 
-    def __init__(self, batches: "deque[Sequence[Text]]", embedder: Embedder) -> None:
+    def __init__(self, batches: "deque[Sequence[Text]]", embedder: "Embedder") -> None:
         self._batches, self._embedder = batches, embedder
         self._outcomes: SimpleQueue[_Outcome | None] = SimpleQueue()
         self._has_failed = threading.Event()
@@ -139,7 +142,7 @@ class _Asking:
             return _Outcome(batch, error, calls)
 
 
-def _take_in(answered: Answered, outcome: _Outcome, embedder: Embedder) -> None:
+def _take_in(answered: Answered, outcome: _Outcome, embedder: "Embedder") -> None:
     """Put the calls for a batch on record, and take its vectors.
 
     Raises:
@@ -158,7 +161,7 @@ def _take_in(answered: Answered, outcome: _Outcome, embedder: Embedder) -> None:
         answered.error = outcome.result
 
 
-def vectors_of(texts: Sequence[Text], embedder: Embedder) -> Vectors:
+def vectors_of(texts: Sequence[Text], embedder: "Embedder") -> Vectors:
     """Return the vectors of texts. A batch that is refused is halved, so that one bad text costs no good one.
 
     Raises:
@@ -180,7 +183,7 @@ def vectors_of(texts: Sequence[Text], embedder: Embedder) -> Vectors:
     return vectors_of(texts[:middle], embedder) + vectors_of(texts[middle:], embedder)
 
 
-def _takes_texts(embedder: Embedder) -> bool:
+def _takes_texts(embedder: "Embedder") -> bool:
     """Ask whether the endpoint takes a text that nobody could object to."""
     try:
         embedder.embed([HARMLESS])

@@ -21,17 +21,16 @@ from sessions_app.staff import invitation_to, invite
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.support.every_page import Address, every_address, every_page
 from tests.support.furnished import furnish
+from tests.support.kept_rows import KeptRows
 from tests.support.oauth import asked, let_ask
 from tests.support.planted import plant
 
 pytestmark = [pytest.mark.slow(seconds=75), pytest.mark.django_db(transaction=True)]
 
-Looks = list[tuple[ViewportSize, bool]]  # the size, and whether it is dark
-TURN_ABOUT: tuple[Looks, Looks] = [(DESKTOP, False), (PHONE, True)], [(PHONE, False), (DESKTOP, True)]
-EVERY_LOOK = TURN_ABOUT[0] + TURN_ABOUT[1]
-# A theme changes colours alone, and pages are made of the same parts: so each is judged at both sizes, by turns in the
-# one theme and the other, the next at first as the last one was in the end. `make looks` judges each in all four.
-OF_PAGES = [EVERY_LOOK] if os.environ.get("EVERY_LOOK") else TURN_ABOUT
+Look = tuple[ViewportSize, bool]  # the size, and whether it is dark
+EVERY_LOOK: list[Look] = [(DESKTOP, False), (PHONE, True), (PHONE, False), (DESKTOP, True)]
+# Pages consist of the same parts, so each page is judged in one look, by turns. `make looks` judges each in all four.
+LOOKS_OF_PAGES = [EVERY_LOOK] if os.environ.get("EVERY_LOOK") else [[look] for look in EVERY_LOOK]
 
 _SET_DARK = """is_dark => {
     document.documentElement.classList.toggle("dark", is_dark);
@@ -67,6 +66,12 @@ SMALL_DESKTOP: ViewportSize = {"width": 1300, "height": 800}
 _names: set[str] = set()  # of the pages
 
 
+@pytest.fixture
+def furnished(transactional_db: None, kept_rows: KeptRows) -> None:
+    """Rows for every page, there before anybody logs in."""
+    kept_rows.have("furnished", furnish)
+
+
 def client_of(tab: Page) -> Client:
     """A client that is logged in as the tab is."""
     client = Client()
@@ -90,12 +95,16 @@ def different(pages: list[Address]) -> list[Address]:
     return [page for page in pages if page == first or not page.name.endswith("_history")]
 
 
-def barriers(tab: Page, looks: Looks = EVERY_LOOK, *, with_frame: bool = False) -> list[str]:
-    """Return what keeps somebody from reading or using the page as it looks in these ways.
+def barriers(tab: Page, looks: list[Look] = EVERY_LOOK, *, with_frame: bool = False) -> list[str]:
+    """Return what keeps somebody from reading or using the page: its width at each size, the rest in these looks.
 
     The frame is the same on every page, and judged on one.
     """
     found = []
+    for size in (DESKTOP, PHONE):
+        tab.set_viewport_size(size)
+        if too_wide := tab.evaluate(_TOO_WIDE):
+            found.append(f"{tab.url} {size['width']}: {too_wide} pixels too wide")
     tab.evaluate(AXE_SCRIPT)
     rules = tab.evaluate(_RULES)
     for size, is_dark in looks:
@@ -107,13 +116,11 @@ def barriers(tab: Page, looks: Looks = EVERY_LOOK, *, with_frame: bool = False) 
             for rule in tab.evaluate(_VIOLATIONS, [WITH_FRAME if with_frame else BUT_FRAME, rules])
             for node in rule["nodes"]
         ]
-        if too_wide := tab.evaluate(_TOO_WIDE):
-            found.append(f"{where}: {too_wide} pixels too wide")
     return found
 
 
+@pytest.mark.usefixtures("furnished")
 def test_no_list_hides_a_column_beside_the_sidebar_where_there_are_several_applications(tab: Page) -> None:
-    furnish()
     Application.objects.create(name="bicycle-shop")
     tab.set_viewport_size(SMALL_DESKTOP)
     for address in every_address():
@@ -122,11 +129,11 @@ def test_no_list_hides_a_column_beside_the_sidebar_where_there_are_several_appli
             assert not tab.evaluate(_HIDDEN_OF_LIST), address.url
 
 
+@pytest.mark.usefixtures("furnished")
 def test_on_every_page_the_policy_holds_and_everybody_can_read_it(tab: Page) -> None:
-    furnish()
     tab.goto(reverse("admin:index"))
     found = barriers(tab, with_frame=True)
-    for url, looks in zip(urls(tab), cycle(OF_PAGES), strict=False):
+    for url, looks in zip(urls(tab), cycle(LOOKS_OF_PAGES), strict=False):
         tab.goto(url)
         found += barriers(tab, looks)
     assert not found, "\n".join(found)
@@ -157,8 +164,8 @@ def test_whoever_lets_an_assistant_in_can_read_what_for_and_is_taken_back_to_it(
     assert found == [] and ApiKey.objects.get().user == ada
 
 
+@pytest.mark.usefixtures("furnished")
 def test_row_18_scripts_planted_in_every_text_never_run(log_in: Callable[..., Page], site: str) -> None:
-    furnish()
     tab = log_in(bypass_csp=True)  # so that nothing but the escaping holds them back
     assert len(plant()) > 50
     ran: list[str] = []
@@ -171,8 +178,8 @@ def test_row_18_scripts_planted_in_every_text_never_run(log_in: Callable[..., Pa
     assert ran == []
 
 
+@pytest.mark.usefixtures("furnished")
 def test_row_18_a_viewer_finds_nothing_that_changes_anything(log_in: Callable[..., Page]) -> None:
-    furnish()
     tab = log_in(group="viewers")
     found: dict[str, Any] = {}
     links: dict[str, str] = {}  # rights go by the address: of links that differ in what they ask for, one is followed

@@ -16,7 +16,7 @@ from memoryproject.conf import BASE_DIR
 from tests.support import blocking_client
 from tests.support.first_steps import python_in
 from tests.support.folders import data_folder, migrated_folder
-from tests.support.running import Run, of_folder
+from tests.support.running import of_folder
 from tests.support.waiting import TIMEOUT, wait_until
 
 CLIENT = blocking_client.PACKAGE.parents[1]
@@ -36,7 +36,7 @@ def _environment(folder: Path, *paths: Path) -> dict[str, str]:
     return os.environ | own | foreign | proxy
 
 
-def _printed(code: str, folder: Path, **variables: str) -> str:
+def printed_by(code: str, folder: Path, **variables: str) -> str:
     """Run code in a process, and return what it prints."""
     ran = subprocess.run(
         [sys.executable, "-c", code],
@@ -66,33 +66,39 @@ def _using(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
         yield process, process.stdout.readline()
 
 
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A migrated folder, where the first site creates the key that later ones use. Each test ends its site."""
+    with migrated_folder() as folder:
+        yield folder
+
+
 @pytest.mark.slow(seconds=60)
 def test_the_code_of_the_page_remembers_over_two_processes_and_leaves_none_behind() -> None:
     [code] = [block for block in python_in("clients.md") if "embedded=True" in block]
     asking = MEMORY + "print(memory.context('Where do I restore kilns?')['context'])"
-    with data_folder() as folder:
-        assert "I restore kilns in Turin." in _printed(code, folder, EMBEDDING__PROVIDER="auto")
-        assert of_folder(folder) == []
-        assert "I restore kilns in Turin." in _printed(asking, folder)
-        assert of_folder(folder) == []
-        key, log = folder / "embedded.key", folder / "embedded.log"
+    with data_folder() as empty:
+        assert "I restore kilns in Turin." in printed_by(code, empty, EMBEDDING__PROVIDER="auto")
+        assert of_folder(empty) == []
+        assert "I restore kilns in Turin." in printed_by(asking, empty)
+        assert of_folder(empty) == []
+        key, log = empty / "embedded.key", empty / "embedded.log"
         assert [path.stat().st_mode & 0o777 for path in (key, log)] == [0o600, 0o600]
 
 
 @pytest.mark.slow(seconds=30)
-def test_processes_share_a_site_until_the_last_of_them_ends_however_it_does() -> None:
-    with migrated_folder() as folder:
-        with _using(folder) as (first, address), _using(folder) as (second, same):
-            assert address == same
-            first.communicate("\n")
-            assert first.returncode == 0
-            assert any("memoryproject run" in command for command in of_folder(folder))
-            second.send_signal(signal.SIGKILL)
-        wait_until(lambda: of_folder(folder) == [])
+def test_processes_share_a_site_until_the_last_of_them_ends_however_it_does(folder: Path) -> None:
+    with _using(folder) as (first, address), _using(folder) as (second, same):
+        assert address == same
+        first.communicate("\n")
+        assert first.returncode == 0
+        assert any("memoryproject run" in command for command in of_folder(folder))
+        second.send_signal(signal.SIGKILL)
+    wait_until(lambda: of_folder(folder) == [])
 
 
 @pytest.mark.slow(seconds=60)
-def test_a_forked_process_that_outlives_its_parent_uses_the_site_until_it_ends_itself() -> None:
+def test_a_forked_process_that_outlives_its_parent_uses_the_site_until_it_ends_itself(folder: Path) -> None:
     code = (
         MEMORY
         + STARTED
@@ -108,13 +114,12 @@ def test_a_forked_process_that_outlives_its_parent_uses_the_site_until_it_ends_i
             "print(memory.client._site.address()[0] == first, flush=True)\n"
         )
     )
-    with migrated_folder() as folder:
-        assert _printed(code, folder) == "True\n"
-        wait_until(lambda: of_folder(folder) == [])
+    assert printed_by(code, folder) == "True\n"
+    wait_until(lambda: of_folder(folder) == [])
 
 
 @pytest.mark.slow(seconds=30)
-def test_a_context_manager_stops_the_site_unless_it_is_used_and_it_can_be_started_again() -> None:
+def test_a_context_manager_stops_the_site_unless_it_is_used_and_it_can_be_started_again(folder: Path) -> None:
     code = MEMORY + (
         "memory.sessions()\n"
         "with Memory('nora', embedded=True) as other:\n"
@@ -124,21 +129,12 @@ def test_a_context_manager_stops_the_site_unless_it_is_used_and_it_can_be_starte
         "with Memory('nora', embedded=True) as memory:\n"
         "    print(memory.context('Where are my bees?')['context'])\n"
     )
-    with migrated_folder() as folder:
-        assert _printed(code, folder).count("I keep bees behind the workshop.") == 2
-        assert of_folder(folder) == []
+    assert printed_by(code, folder).count("I keep bees behind the workshop.") == 2
+    assert of_folder(folder) == []
 
 
 @pytest.mark.slow(seconds=20)
-def test_why_it_can_not_start_is_said() -> None:
-    with migrated_folder() as folder:
-        run = Run(folder, "--no-demo").serve()
-        assert f"{folder} is in use by process {run.process.pid} since" in _printed(MEMORY + TOLD, folder)
-        run.stop()
-
-
-@pytest.mark.slow(seconds=20)
-def test_a_start_does_not_block_the_event_loop() -> None:
+def test_a_start_does_not_block_the_event_loop(folder: Path) -> None:
     code = (
         "import asyncio\n"
         "from memory_platform.client import AsyncMemory\n"
@@ -151,23 +147,21 @@ def test_a_start_does_not_block_the_event_loop() -> None:
         "        print(await starting, ticks)\n"
         "asyncio.run(main())\n"
     )
-    with migrated_folder() as folder:
-        *_, ticks = _printed(code, folder, EXTRAS="importers,lab,oauth").split()  # as by default
-        assert int(ticks) > 10
+    *_, ticks = printed_by(code, folder, EXTRAS="importers,lab,oauth").split()  # as by default
+    assert int(ticks) > 10
 
 
 @pytest.mark.slow(seconds=30)
-def test_a_site_whose_keeper_is_killed_is_started_again_by_the_next_call() -> None:
+def test_a_site_whose_keeper_is_killed_is_started_again_by_the_next_call(folder: Path) -> None:
     code = MEMORY + (
         "import json, os, signal\n"
-        "memory.add('I keep bees behind the workshop.')\n"
+        "memory.add('I mend nets in the attic.')\n"
         "with open('embedded.site') as site:\n"
         "    os.kill(json.load(site)['keeper'], signal.SIGKILL)\n"
-        "print(memory.context('Where are my bees?')['context'])\n"
+        "print(memory.context('Where are my nets?')['context'])\n"
     )
-    with migrated_folder() as folder:
-        assert "I keep bees behind the workshop." in _printed(code, folder)
-        wait_until(lambda: of_folder(folder) == [])
+    assert "I mend nets in the attic." in printed_by(code, folder)
+    wait_until(lambda: of_folder(folder) == [])
 
 
 # --- a server that answers as a test says ---

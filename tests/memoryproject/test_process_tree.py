@@ -15,6 +15,7 @@ import pytest
 from memoryproject import process_tree
 from memoryproject.embedded import server
 from memoryproject.process_tree import MARK_FILE, STOP_SECONDS, CannotStart, Fork, Held, Tree, hold
+from tests.clients.test_embedded import MEMORY, TOLD, printed_by
 from tests.support.folders import data_folder, migrated_folder
 from tests.support.processes import manage
 from tests.support.running import Run, of_folder
@@ -72,6 +73,12 @@ def test_row_26_a_second_start_says_who_holds_the_directory_and_touches_nothing(
     on_its_port = Run(run.folder, "--no-demo", port=run.port)
     assert "is in use by process" in on_its_port.ended()
     assert run.answers()
+
+
+def test_an_embedded_client_says_who_holds_the_directory(serve: Callable[[], Run]) -> None:
+    run = serve()
+    told = printed_by(MEMORY + TOLD, run.folder)
+    assert f"{run.folder} is in use by process {run.process.pid} since" in told
 
 
 def test_row_26_a_port_in_use_is_named_before_anything_starts(folder: Path) -> None:

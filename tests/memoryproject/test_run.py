@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -17,33 +18,56 @@ from tests.support.running import Run, of_folder
 from tests.support.waiting import wait_until
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
+class Start(NamedTuple):
+    """What a site showed from its start to its end.
+
+    Args:
+        folder: its data directory.
+        metrics: after one request for the login page.
+        printed: all of it.
+        code: of its exit.
+        left: commands of processes that outlived it.
+    """
+
+    folder: Path
+    metrics: str
+    printed: str
+    code: int
+    left: list[str]
+
+
+@pytest.fixture(scope="module")
+def first() -> Iterator[Start]:
+    """The first start in an empty folder, with a proxy in the environment that isn't there."""
     with data_folder() as folder:
-        yield folder
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+            patch.delenv("NO_PROXY", raising=False)
+            run = Run(folder)
+        run.serve()
+        site = f"http://127.0.0.1:{run.port}"
+        assert status_of(f"{site}/admin/login/") == 200
+        created = manage("create_api_key", "metrics", DATA_DIR=str(folder), DATABASE_URL="")
+        headers = {"Authorization": f"Bearer {created.stdout.split()[-1]}"}
+        with urllib.request.urlopen(urllib.request.Request(f"{site}/metrics", headers=headers)) as page:
+            metrics = page.read().decode()
+        printed = run.stop()
+        yield Start(folder, metrics, printed, run.process.returncode, of_folder(folder))
 
 
 @pytest.mark.slow(seconds=30)
-def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(folder: Path) -> None:
-    run = Run(folder).serve()
-    with urllib.request.urlopen(f"http://127.0.0.1:{run.port}/admin/login/") as page:
-        assert page.status == 200
-    printed = run.stop()
-    assert run.process.returncode == 0
-    assert of_folder(folder) == []
-    assert printed.startswith("Preparing the database")
-    [first, last] = re.findall(r"operator, password (\S{16})", printed)
-    assert first == last
-    served = printed.partition("The platform is running.")[2]
-    assert last in served and "/admin/" in served and "create_api_key" in served
-    shown = printed.partition("Demonstration:")[2].partition("The platform is running.")[0]
+def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(first: Start) -> None:
+    assert (first.code, first.left) == (0, [])
+    assert first.printed.startswith("Preparing the database")
+    [told, repeated] = re.findall(r"operator, password (\S{16})", first.printed)
+    assert told == repeated
+    served = first.printed.partition("The platform is running.")[2]
+    assert repeated in served and "/admin/" in served and "create_api_key" in served
+    shown = first.printed.partition("Demonstration:")[2].partition("The platform is running.")[0]
     assert len(shown.splitlines()) <= 40
-    assert len(re.findall(r"^   \S+-202603\d\d: \w", printed, re.M)) >= 5
-    assert re.search(r"\d\d messages instead of 373", printed)
-    context = printed.partition("In a new conversation")[2]
-    assert "38 square metres" in context
-    assert "11,800 kronor a month" in context
-    again = Run(folder).serve()
+    assert len(re.findall(r"^   \S+-202603\d\d: \w", first.printed, re.M)) >= 5
+    assert re.search(r"\d\d messages instead of 373", first.printed)
+    again = Run(first.folder).serve()
     printed = again.stop()
     assert "operator, password" not in printed and "changepassword operator" in printed
     assert "demonstration" not in printed
@@ -51,18 +75,17 @@ def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(folder: Path) -> No
         urllib.request.urlopen(f"http://127.0.0.1:{again.port}/healthz")
 
 
-@pytest.mark.slow(seconds=20)
-def test_its_metrics_count_the_requests_of_this_site_and_are_removed_at_the_end() -> None:
-    with migrated_folder() as folder:
-        run = Run(folder, "--no-demo").serve()
-        created = manage("create_api_key", "metrics", DATA_DIR=str(folder), DATABASE_URL="")
-        headers = {"Authorization": f"Bearer {created.stdout.split()[-1]}"}
-        site = f"http://127.0.0.1:{run.port}"
-        assert status_of(f"{site}/admin/login/") == 200
-        with urllib.request.urlopen(urllib.request.Request(f"{site}/metrics", headers=headers)) as page:
-            assert 'memory_http_request_seconds_count{door="admin",status="200"} 1.0' in page.read().decode()
-        run.stop()
-        assert [path.name for path in (folder / "figures").iterdir()] == ["lock"]
+@pytest.mark.slow
+def test_a_proxy_of_the_environment_keeps_neither_the_start_nor_the_demonstration_from_the_site(first: Start) -> None:
+    context = first.printed.partition("In a new conversation")[2]
+    assert "38 square metres" in context
+    assert "11,800 kronor a month" in context
+
+
+@pytest.mark.slow
+def test_its_metrics_count_the_requests_of_this_site_and_are_removed_at_the_end(first: Start) -> None:
+    assert 'memory_http_request_seconds_count{door="admin",status="200"} 1.0' in first.metrics
+    assert [path.name for path in (first.folder / "figures").iterdir()] == ["lock"]
 
 
 @pytest.mark.slow(seconds=20)
@@ -76,17 +99,6 @@ def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(mo
         printed = run.stop()
     assert run.process.returncode == 0
     assert "Traceback" not in printed
-
-
-@pytest.mark.slow(seconds=20)
-def test_a_proxy_of_the_environment_keeps_neither_the_start_nor_the_demonstration_from_the_site(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with migrated_folder() as folder, monkeypatch.context() as patch:
-        patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-        patch.delenv("NO_PROXY", raising=False)
-        run = Run(folder).serve()
-        assert "In a new conversation" in run.stop()
 
 
 @pytest.mark.slow(seconds=20)

@@ -11,8 +11,8 @@ from tests.support.processes import environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
-# A quarter of a second, what only a server needs, and the pages.
-DEAR = ("numpy", "mcp", "uvicorn", "moments_app.operator.admin", "memoryproject.urls")
+# Together half a second: what only a server needs, what only some commands call, and the pages.
+DEAR = ("numpy", "mcp", "uvicorn", "httpx2", "rapidfuzz", "moments_app.operator.admin", "memoryproject.urls")
 CODE = f"import django, sys; django.setup(); print([name for name in {DEAR} if name in sys.modules])"
 # An error that only a page's own check finds.
 BROKEN_PAGE = """

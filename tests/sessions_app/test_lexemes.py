@@ -1,11 +1,13 @@
 """The stems that index texts, and the stems that a query's words are searched for under."""
 
+import numpy
 import pytest
 from django.db import connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions_app import lexemes
+from tests.support import latin_model
 
 SAMPLES = [
     ("Wie viele Töchter haben Sie?", "de"),
@@ -53,6 +55,13 @@ def test_the_identifier_judges_as_the_whole_model_does_and_takes_half_of_its_mem
     for text, _language in SAMPLES:
         runs = " ".join(lexemes._latin_runs(text))
         assert ours.rank(runs) == whole.rank(runs)
+
+
+@pytest.mark.slow
+def test_the_identifiers_file_is_of_the_installed_model() -> None:
+    with numpy.load(lexemes.LATIN_MODEL) as file:
+        for name, made in latin_model.made().items():
+            assert numpy.array_equal(file[name], made), "Run python -m tests.support.latin_model."
 
 
 def test_what_may_be_of_several_languages_is_indexed_in_each() -> None:

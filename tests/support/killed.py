@@ -27,6 +27,7 @@ from sessions_app import lexemes
 from tests.support.processes import environment
 from tests.support.waiting import TIMEOUT, wait_until
 
+EVERY_KILL = "EVERY_KILL" in os.environ  # kill before every step, as `make trust` does, instead of some of them
 FINISHED, KILLED = "0", "-9"
 COMMAND = "django.core.management.call_command"
 NEVER = 10**9

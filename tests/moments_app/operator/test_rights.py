@@ -148,8 +148,8 @@ CLOSED: dict[str, set[str]] = {
 
 
 @pytest.mark.slow
-def test_row_35_exports_contexts_keys_and_logins_take_rights_of_their_own() -> None:
-    furnish()
+def test_row_35_exports_contexts_keys_and_logins_take_rights_of_their_own(kept_rows: KeptRows) -> None:
+    kept_rows.have("furnished", furnish)
     about = [address for address in every_address() if address.name in CLOSED["viewers"]]
     assert {address.name for address in about} == CLOSED["viewers"]
     for role, closed in CLOSED.items():

@@ -17,13 +17,14 @@ from moments_app.models import MemoryAtom, MemoryStream, Release, Retraction
 from moments_app.provenance.retract import retract
 from moments_app.streams.release import release
 from sessions_app.lock_rows import lock_rows
-from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models import ApiKey, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.export import export_user
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.jobs import build, work_off
+from tests.support.kept_rows import KeptRows
 from tests.support.operator import operator
 from tests.support.streams import form, note, shard
 from tests.support.transcript import retracted
@@ -75,6 +76,18 @@ def asked(service: Api, session: str, answer: str = ANSWER) -> None:
     said(service, session, QUESTION, answer, context_id=told["context_id"])
 
 
+def plant_and_ask() -> None:
+    service = Api(ApiKey.objects.issue("earlier", scope="admin")[1])
+    said(service, "planted", PLANTED, "I see.")
+    asked(service, "asked")
+
+
+@pytest.fixture
+def answered(transactional_db: None, forming: None, engine: str, kept_rows: KeptRows) -> None:
+    """A planted turn, and a session in which the model had it in the context of its answer."""
+    kept_rows.have(engine, plant_and_ask)
+
+
 def exported(name: str) -> list[dict[str, Any]]:
     """The rows of a file of Ada's export."""
     file = BytesIO()
@@ -100,9 +113,8 @@ def assert_nowhere(service: Api, number: str = NUMBER) -> None:
     assert not [row for row in exported("atoms.jsonl") if row["state"] == "active" and number in row["content"]]
 
 
+@pytest.mark.usefixtures("answered")
 def test_row_41_an_answer_of_another_session_is_previewed_and_retracted(service: Api, ada: UserProfile) -> None:
-    said(service, "planted", PLANTED, "I see.")
-    asked(service, "asked")
     preview = service.post("retractions", order(preview=True)).json()
     assert preview["answers"] == [{"ref": "rem://sessions/asked/messages/3", "content": ANSWER, "problem": ""}]
     assert preview["turns"] == 2 and retracted() == []
@@ -122,6 +134,7 @@ def test_row_41_an_answer_in_the_same_live_window_goes_too(service: Api, ada: Us
     assert_nowhere(service)
 
 
+@pytest.mark.slow
 def test_row_41_an_answer_that_says_it_without_a_number_goes_where_it_was_served(
     service: Api, ada: UserProfile
 ) -> None:
@@ -136,9 +149,9 @@ def test_row_41_an_answer_that_says_it_without_a_number_goes_where_it_was_served
     assert [found["ref"] for found in preview["answers"]] == ["rem://sessions/asked/messages/3"]
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("answered")
 def test_row_41_answers_are_followed_to_answers(service: Api, ada: UserProfile) -> None:
-    said(service, "planted", PLANTED, "I see.")
-    asked(service, "asked")
     asked(service, "new", f"It is {NUMBER}, as I said.")
     service.post("retractions", order())
     assert Message.objects.exclude(retracted_at=None).count() == 3
@@ -146,6 +159,7 @@ def test_row_41_answers_are_followed_to_answers(service: Api, ada: UserProfile) 
     assert_nowhere(service)
 
 
+@pytest.mark.slow
 def test_an_answer_that_has_it_from_another_turn_stays(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(service, "again", f"My landlord has the account {NUMBER}.", "I see.")
@@ -188,16 +202,15 @@ def test_row_9_answers_to_others_stay(service: Api, ada: UserProfile, bo: UserPr
     assert not Message.objects.filter(user=bo).exclude(retracted_at=None).exists()
 
 
+@pytest.mark.usefixtures("answered")
 def test_an_answer_that_is_left_stays(service: Api, ada: UserProfile) -> None:
-    said(service, "planted", PLANTED, "I see.")
-    asked(service, "asked")
     service.post("retractions", order(leave=["rem://sessions/asked/messages/3"]))
     assert Message.objects.get(retracted_at__isnull=False).content == PLANTED
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("answered")
 def test_an_undo_restores_the_answers_too(service: Api, ada: UserProfile) -> None:
-    said(service, "planted", PLANTED, "I see.")
-    asked(service, "asked")
     before = set(MemoryAtom.objects.active().values_list("content", flat=True))
     made = service.post("retractions", order()).json()
     follows = Retraction.objects.exclude(retraction_id=made["retraction_id"]).get()
@@ -229,14 +242,14 @@ def test_an_undo_passes_over_an_answer_that_is_gone(service: Api, ada: UserProfi
     assert refused.status_code == 400 and gone in refused.content.decode()
 
 
+@pytest.mark.usefixtures("answered")
 def test_an_archived_answer_is_named_and_stays(service: Api, ada: UserProfile) -> None:
-    said(service, "planted", PLANTED, "I see.")
-    asked(service, "asked")
     Message.objects.turns().filter(session__session_id="asked").archive()
     preview = service.post("retractions", order(preview=True)).json()
     assert [found["problem"] for found in preview["answers"]] == ["It is archived. Restore the session first."]
 
 
+@pytest.mark.slow
 def test_row_41_an_item_that_was_written_directly_takes_its_answers_with_it(service: Api, ada: UserProfile) -> None:
     said(service, "planted", "Good morning.", "Good morning.")
     stream = ada.streams.get(stream_type="user")
@@ -303,9 +316,9 @@ class TestAdmin:
         session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
         return reverse("admin:sessions_app_session_retract", args=[session.pk])
 
+    @pytest.mark.slow
+    @pytest.mark.usefixtures("answered")
     def test_row_41_they_are_listed_and_preselected(self, service: Api, ada: UserProfile) -> None:
-        said(service, "planted", PLANTED, "I see.")
-        asked(service, "asked")
         root, ref = operator(), "rem://sessions/asked/messages/3"
         shown = root.get(self.url(), {"sequences": "0"}).content.decode()
         assert f'name="answer" value="{ref}" checked' in shown and "asked, turn 3" in shown
@@ -315,8 +328,7 @@ class TestAdmin:
         work_off()
         assert_nowhere(service)
 
+    @pytest.mark.usefixtures("answered")
     def test_one_that_is_unticked_stays(self, service: Api, ada: UserProfile) -> None:
-        said(service, "planted", PLANTED, "I see.")
-        asked(service, "asked")
         operator().post(self.url(), {"sequences": "0", "reason": "planted"})
         assert Message.objects.get(retracted_at__isnull=False).content == PLANTED

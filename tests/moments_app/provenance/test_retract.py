@@ -508,6 +508,7 @@ class TestArchived:
         work_off()
         assert facts(service) == {text for text in there if MARKER not in text} != there
 
+    @pytest.mark.slow
     def test_interests_from_them_are_there_again(self, session: Session, ada: UserProfile) -> None:
         chess = replace(turns(1, days=1)[0], content="I love chess.")
         retained(remembered(append(ada, "later", [chess, *turns(19, first=1, days=1)]).session), 20)
@@ -518,6 +519,7 @@ class TestArchived:
         ada.refresh_from_db()
         assert {"pottery", "chess"} <= set(ada.interests) == {each for each in loved if MARKER not in each}
 
+    @pytest.mark.slow
     def test_row_10_a_line_of_the_profile_that_is_made_again_names_its_turn(
         self, session: Session, ada: UserProfile
     ) -> None:
@@ -532,6 +534,7 @@ class TestArchived:
         assert "hazelnuts" in ada.summary
         assert MemoryAtom.objects.get(content__contains="hazelnuts").source_message_ids == [allergy]
 
+    @pytest.mark.slow
     def test_a_preview_tells_what_is_lost_where_turns_are_deleted(self, ada: UserProfile, settings: Settings) -> None:
         settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
         session = remembered(self.tell(ada))
@@ -554,6 +557,7 @@ class TestArchived:
         assert (formed["first_sequence"], formed["last_sequence"]) == (0, 49)
         assert with_marker() == {}
 
+    @pytest.mark.slow
     def test_row_10_a_moment_of_archived_turns_that_tells_of_a_retracted_one_goes_with_it(
         self, session: Session
     ) -> None:
@@ -569,6 +573,7 @@ class TestArchived:
         assert with_marker() == {}
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
+    @pytest.mark.slow
     def test_row_10_a_moment_whose_turns_are_deleted_goes_where_it_tells_of_a_retracted_one(
         self, ada: UserProfile, settings: Settings
     ) -> None:
@@ -592,6 +597,7 @@ class TestArchived:
         assert comparable() == before
 
     @pytest.mark.usefixtures("window")
+    @pytest.mark.slow
     def test_a_summary_that_is_rolled_again_tells_of_them(self, session: Session) -> None:
         [was] = Summary.objects.completed()
         retract(session, [40], reason="planted", requested_by="test")
@@ -626,6 +632,7 @@ class TestArchived:
             session.messages.turns().believed().order_by("sequence").values_list("pk", flat=True)
         )
 
+    @pytest.mark.slow
     def test_while_a_file_cannot_be_read_all_else_is_formed_again_and_what_it_has_later(
         self, session: Session, service: Api, archive_folder: Path
     ) -> None:
@@ -650,6 +657,7 @@ class TestArchived:
         work_off()
         assert of_ada(service) == {text for text in there if MARKER not in text} != there
 
+    @pytest.mark.slow
     def test_of_ranges_longer_than_one_formation_takes_none_is_left_out(
         self, session: Session, service: Api, archive_folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -705,6 +713,7 @@ class TestInterests:
         ada.refresh_from_db()
         assert "knitting" not in ada.interests and {"pottery", "rowing", "chess"} <= set(ada.interests)
 
+    @pytest.mark.slow
     def test_an_undone_retraction_leaves_them_as_they_were(self, session: Session, ada: UserProfile) -> None:
         def told() -> list[Any]:
             ada.refresh_from_db()

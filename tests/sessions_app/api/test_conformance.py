@@ -27,20 +27,24 @@ def test_each_call_answers_as_it_is_described(ada: UserProfile) -> None:
     load_all_checks()
     checks = [check for check in CHECKS.get_all() if check.__name__ not in REPLACED.split(",")]
     assert {accepted_or_refused_as_described, without_a_header_refused_as_described} <= {*checks}
-    descriptions = [_description(ada if person else None, scope) for person, scope in KINDS]
+    kinds = [(person, _headers(ada if person else None, scope)) for person, scope in KINDS]
+    described = {person: _described(headers) for person, headers in kinds[:2]}  # the last is as the first
     modes = list(GenerationMode)
-    for number, calls in enumerate(zip(*descriptions, strict=True)):  # in turn: each kind of key, what fits and doesn't
-        operation, headers = calls[number % len(KINDS)]
-        _ask(operation, headers, modes[number % len(modes)], checks)
+    for number in range(len(described["ada"])):  # in turn: each kind of key, what fits and doesn't
+        person, headers = kinds[number % len(kinds)]
+        _ask(described[person][number], headers, modes[number % len(modes)], checks)
 
 
-def _description(person: UserProfile | None, scope: str) -> list[tuple[Any, dict[str, str]]]:
-    """Return the calls as they are described for a key, each with its header."""
+def _headers(person: UserProfile | None, scope: str) -> dict[str, str]:
     key = ApiKey.objects.issue("conformance", user=person, scope=scope)[1]
-    headers = {"Authorization": f"Bearer {key}"}
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _described(headers: dict[str, str]) -> list[Any]:
+    """Return the calls as they are described for a key."""
     schema = schemathesis.openapi.from_wsgi("/api/v1/schema", get_wsgi_application(), headers=headers)
     found: list[Any] = list(schema.get_all_operations())
-    return [(operation.ok(), headers) for operation in found]
+    return [operation.ok() for operation in found]
 
 
 def _ask(operation: Any, headers: dict[str, str], mode: GenerationMode, checks: list[Any]) -> None:

@@ -1,0 +1,46 @@
+"""The part of py3langid's model that texts in Latin letters need: `python -m tests.support.latin_model` writes it.
+
+`sessions_app/latin.npz` takes a tenth of a second to load. To unpack the whole model, and to take this part out of it,
+takes most of a second.
+"""
+
+from typing import Any
+
+import numpy
+from py3langid import langid
+
+from sessions_app import lexemes
+
+
+def made() -> dict[str, Any]:
+    """Return the arrays of the file."""
+    whole = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE)
+    whole.set_languages(list(lexemes._LATIN))
+    letters = " " + "".join(filter(lexemes._LATIN_RUN.fullmatch, map(chr, range(0x2000))))
+    used = sorted({*letters.encode(), *letters.lower().encode()})
+    all_moves = numpy.frombuffer(whole.tk_nextmove, numpy.uint32).reshape(-1, 256)
+    all_rows = numpy.frombuffer(whole.tk_row, numpy.uint16)
+    states, kept = numpy.zeros(len(all_rows), bool), numpy.zeros(len(all_moves), bool)
+    states[0] = True
+    while (new := numpy.setdiff1d(all_rows[states], numpy.flatnonzero(kept))).size:
+        kept[new] = True
+        states[all_moves[numpy.ix_(new, used)]] = True
+    # What no text reaches is 0, which takes no room in the file.
+    moves = numpy.zeros_like(all_moves[kept])
+    moves[:, used] = all_moves[kept][:, used]
+    features = numpy.where(states, numpy.asarray(whole.tk_output, numpy.int32), -1)
+    figures = numpy.zeros_like(whole.nb_ptc)
+    seen = features[features >= 0]
+    figures[seen] = whole.nb_ptc[seen]
+    return {
+        "languages": numpy.array(whole.nb_classes),
+        "priors": whole.nb_pc,
+        "figures": figures,
+        "features": features,
+        "rows": numpy.where(states, numpy.cumsum(kept)[all_rows] - 1, 0).astype(numpy.uint16),
+        "moves": moves.ravel(),
+    }
+
+
+if __name__ == "__main__":
+    numpy.savez_compressed(lexemes.LATIN_MODEL, **made())
