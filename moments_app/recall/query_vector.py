@@ -18,11 +18,12 @@ from sessions_app.rows import columns, first
 SECONDS = 2.0  # for the endpoint to embed a query; after that the search is by words alone
 KEPT_SECONDS = 300  # an application asks for the context and then searches for the same
 
-# With the model, whether a circuit of it is open or has counted failures.
+# With the model, whether a circuit of it is open, or has counted failures of queries.
 _ACTIVE_SQL = """
 SELECT {columns}, EXISTS (
     SELECT FROM moments_app_circuit circuit
-    WHERE circuit.engine = %s || model.name AND (circuit.state <> 'closed' OR circuit.failures > 0)
+    WHERE circuit.engine = %s || model.name
+      AND (circuit.state = 'open' OR (circuit.work = 'query' AND circuit.failures > 0))
 ) FROM moments_app_embeddingmodel model WHERE model.is_active
 """
 
