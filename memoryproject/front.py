@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from itertools import chain
 from typing import IO, Any, cast
 from urllib.parse import parse_qs
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -88,18 +89,21 @@ class Threads:
             Refused: no thread became free in time.
         """
         # The session comes first: a request that waits for it must not occupy a place of the person's other sessions.
-        async with (
-            self._place(self._share(session, self._of_a_session)),
-            self._place(self._share(person, self._of_a_person)),
-            self._places(caller),
-            self._place(self._free),
-        ):
+        own = [self._share(session, self._of_a_session), self._share(person, self._of_a_person)]
+        taken: list[asyncio.Semaphore] = []
+        try:
+            for share in chain(own, self._shares_of(caller), [self._free]):
+                await self._acquire(share)
+                taken.append(share)
             self._moved_at = time.monotonic()
             try:
                 async with in_thread_of_caller():
                     yield
             finally:
                 self._moved_at = time.monotonic()
+        finally:
+            for share in reversed(taken):
+                share.release()
 
     @asynccontextmanager
     async def share_of(self, caller: Caller) -> AsyncIterator[None]:
@@ -107,13 +111,6 @@ class Threads:
         async with AsyncExitStack() as stack:
             for share in self._shares_of(caller):
                 await stack.enter_async_context(share)
-            yield
-
-    @asynccontextmanager
-    async def _places(self, caller: Caller) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            for share in self._shares_of(caller):
-                await stack.enter_async_context(self._place(share))
             yield
 
     def _shares_of(self, caller: Caller) -> Iterator[asyncio.Semaphore]:
@@ -125,14 +122,6 @@ class Threads:
     def _share(self, subject: str, most: int) -> asyncio.Semaphore:
         share = asyncio.Semaphore(most)
         return self._shares.setdefault(subject, share) if subject else share
-
-    @asynccontextmanager
-    async def _place(self, semaphore: asyncio.Semaphore) -> AsyncIterator[None]:
-        await self._acquire(semaphore)
-        try:
-            yield
-        finally:
-            semaphore.release()
 
     async def _acquire(self, semaphore: asyncio.Semaphore) -> None:
         """Wait up to `WAIT_SECONDS` for a place, less if no thread becomes free at all, and never past the deadline."""

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, tzinfo
-from functools import cached_property
 from typing import Any, Self
+
+from django.utils.functional import cached_property
 
 from moments_app.engines.words import words_of
 from moments_app.turns.words import told_words

@@ -229,12 +229,15 @@ class _Budget:
                     self._take_standing(group, self.left - end, cuts=True)
 
     def _take_standing(self, group: ItemGroup, room: int, *, cuts: bool) -> None:
-        ceiling = int(CEILINGS[group.layer] * self._applied) - self._wrapped_tokens(group.layer)
         if self._is_said(group):
             self._passed_over.add((group.layer, group.place))
-        elif not self._take(group, min(room, ceiling)) and cuts and not self._taken[group.layer]:
+            return
+        ceiling = int(CEILINGS[group.layer] * self._applied) - self._wrapped_tokens(group.layer)
+        most = min(room, ceiling)
+        is_taken = group.tokens <= most and self._take(group, most)  # most groups of a full layer are too long
+        if not is_taken and cuts and not self._taken[group.layer]:
             wrapping = self._form.wrapping_tokens(group.layer)
-            if shorter := shortened(group.items[0], group.layer, self._form, min(room, ceiling) - wrapping):
+            if shorter := shortened(group.items[0], group.layer, self._form, most - wrapping):
                 self._take(group_of_one(group.layer, group.place, shorter), room)
 
     def take_recalled(self) -> bool:
@@ -285,10 +288,14 @@ class _Budget:
         return self.tokens_of(name) + (self._form.wrapping_tokens(name) if self._taken[name] else 0)
 
     def _cost(self, group: ItemGroup) -> int:
-        """Return what a group would take now: with the wrapping of its layer if it is the first, and with its day."""
+        """Return what a group would take now."""
+        return group.tokens + sum(self._around(group))
+
+    def _around(self, group: ItemGroup) -> tuple[int, int]:
+        """Return the tokens of what a group would add around it: the wrapping of its layer, and its day."""
         wrapping = 0 if self._taken[group.layer] else self._form.wrapping_tokens(group.layer)
         day = day_of(group.layer, group.first)
-        return group.tokens + wrapping + (self._headings.cost(day, is_of_span=group.first.is_of_span) if day else 0)
+        return wrapping, self._headings.cost(day, is_of_span=group.first.is_of_span) if day else 0
 
     def _cost_in_all(self, groups: Iterable[ItemGroup]) -> dict[str, int]:
         """Return what groups would take together, by layer."""
@@ -300,13 +307,14 @@ class _Budget:
 
     def _take(self, group: ItemGroup, room: int, *, why: str = "") -> bool:
         """Take a group in if there is room."""
-        cost = self._cost(group)
-        if cost > min(room, self.left):
+        wrapping, heading = self._around(group)
+        tokens = group.tokens + heading
+        if wrapping + tokens > min(room, self.left):
             return False
-        self.left -= cost
-        day = day_of(group.layer, group.first)
-        heading = self._headings.add(day, is_of_span=group.first.is_of_span) if day else 0
-        self._tokens[group.layer] += group.tokens + heading
+        self.left -= wrapping + tokens
+        self._tokens[group.layer] += tokens
+        if heading and (day := day_of(group.layer, group.first)):
+            self._headings.add(day, is_of_span=group.first.is_of_span)
         if why:
             group = group._replace(items=[one._replace(why=why) for one in group.items])
         self._taken[group.layer][group.place] = group

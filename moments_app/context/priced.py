@@ -136,12 +136,10 @@ class DayHeadings:
         has_year = (is_of_span, day.year) in self._years
         return self._form.day_tokens(day) + (0 if has_year else self._form.year_tokens(day))
 
-    def add(self, day: date, *, is_of_span: bool) -> int:
-        """Note an item of a day, and return what its heading takes."""
-        cost = self.cost(day, is_of_span=is_of_span)
+    def add(self, day: date, *, is_of_span: bool) -> None:
+        """Note a day that has its heading."""
         self._days.add((is_of_span, day))
         self._years.add((is_of_span, day.year))
-        return cost
 
 
 def _says(turn: frozenset[str], own: frozenset[str]) -> bool:

@@ -144,18 +144,21 @@ class Endpoint:
     def _answered(self, body: dict[str, Any] | None, seconds: float) -> bytes:
         """Return what the endpoint answers, whatever it is."""
         base_url, model = self.address
-        transport = BoundedTransport(timeout=seconds, max_bytes=self._max_response_bytes)
-        # A client for each call: none is shared by threads or outlives a fork.
+        request = httpx2.Request(
+            "GET" if body is None else "POST",
+            base_url.rstrip("/") + self._path,
+            headers={"Authorization": f"Bearer {self._api_key or 'none'}", "User-Agent": "memory-platform"},
+            json=None if body is None else {"model": model} | body,
+        )
+        # A transport for each call: none is shared by threads or outlives a fork. No client around it: redirects and
+        # cookies, which it adds, take as much CPU time as the call.
         with (
             span(f"model call {self._path}", **{"gen_ai.request.model": model}),
-            httpx2.Client(transport=transport, timeout=seconds) as client,
+            BoundedTransport(timeout=seconds, max_bytes=self._max_response_bytes) as transport,
         ):
-            response = client.request(
-                "GET" if body is None else "POST",
-                base_url.rstrip("/") + self._path,
-                headers={"Authorization": f"Bearer {self._api_key or 'none'}"},
-                json=None if body is None else {"model": model} | body,
-            )
+            response = transport.handle_request(request)
+            response.request = request
+            response.read()
             return response.raise_for_status().content
 
     def _translated(self, error: Exception, seconds: float) -> EngineError:

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 _DOZEN, _HUNDRED, _THOUSAND = 12, 100, 1000
@@ -172,7 +172,8 @@ def _chinese(digits: str) -> int:
     return total + section + current
 
 
-def _values(languages: Iterable[str]) -> dict[str, int]:
+@lru_cache(maxsize=64)
+def _values(languages: tuple[str, ...]) -> dict[str, int]:
     known = _words()
     return {word: value for language in languages for word, value in known.get(language, {}).items()}
 

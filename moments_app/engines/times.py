@@ -6,10 +6,11 @@ The words stand in `times.txt`, in 29 languages. A month or a weekday counts onl
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 
 from moments_app.engines.numbers import in_digits, placed_digits, plain
@@ -40,6 +41,7 @@ UNCUT = UNSPACED | {"ko"}  # languages whose words may be inside others
 _OF_WEEKS = frozenset("zh ja ko".split())  # "last Friday" is that of the week before
 LATIN_SHORTEST = 5  # minimum characters of a match in a language that the text is probably not in
 _BEGINNING = 4  # characters by which words of languages that add endings are looked up
+_GROUP_NAME = re.compile(r"\(\?P<\w+>")
 _STEPS = {"last": -1, "this": 0, "next": 1}
 _WORD = re.compile(r"[^\W\d_]+")
 _SATURDAY = 5
@@ -110,7 +112,7 @@ class _Pattern:
     read: Reader | None  # None: it is no time
 
 
-def times_in(digits: str, languages: Iterable[str], kinds: Collection[str], today: date) -> Iterator[Found]:
+def times_in(digits: str, languages: Iterable[str], kinds: tuple[str, ...], today: date) -> Iterator[Found]:
     """Yield the times that a text may name, in any order; some may overlap.
 
     Args:
@@ -122,6 +124,8 @@ def times_in(digits: str, languages: Iterable[str], kinds: Collection[str], toda
     if ABSOLUTE in kinds:
         yield from _found("", _Pattern(ABSOLUTE, _NUMERIC, _numeric), digits, today)
     for language in languages:
+        if not _any_pattern(language, kinds).search(digits):
+            continue
         for pattern in _patterns(language):
             if pattern.kind in kinds:
                 yield from _found(language, pattern, digits, today)
@@ -168,6 +172,8 @@ def likely_languages(text: str) -> tuple[str, ...]:
 
 
 def _of_script(text: str) -> list[str]:
+    if text.isascii():
+        return []
     return [language for languages, letters in _BY_SCRIPT if letters.search(text) for language in languages]
 
 
@@ -257,8 +263,9 @@ def _candidates(text: str) -> list[str]:
     """Return the languages in which a text may name a relative time, as a glance at its words tells."""
     said = plain(text)
     groups: dict[str, set[str]] = defaultdict(set)
-    for word in set(_WORD.findall(said)):
-        for language, group in (*_keys().get(word, ()), *_keys().get(f"{word[:_BEGINNING]}*", ())):
+    words = set(_WORD.findall(said))
+    for key in _keys().keys() & words.union([f"{word[:_BEGINNING]}*" for word in words]):
+        for language, group in _keys()[key]:
             groups[language].add(group)
     for language in _of_script(said):
         if language in UNCUT:
@@ -301,9 +308,19 @@ def _parts_of(language: str) -> list[tuple[str, str]]:
 @cache
 def _patterns(language: str) -> tuple[_Pattern, ...]:
     """Return the patterns of a language's times."""
+    return tuple(_Pattern(kind, _compiled(pattern, language), read) for kind, pattern, read in _raw(language))
+
+
+@cache
+def _any_pattern(language: str, kinds: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern that matches if any pattern of some kinds does: most texts name no time, as one search tells."""
+    named = [pattern for kind, pattern, _ in _raw(language) if kind in kinds]
+    return _compiled("|".join(_GROUP_NAME.sub("(", pattern) for pattern in named) or "(?!)", language)
+
+
+def _raw(language: str) -> "Iterator[Raw]":
     words = _words().get(language, {})
-    found = (*_counted(words), *_named(words, language), *_dates(words, language))
-    return tuple(_Pattern(kind, _compiled(pattern, language), read) for kind, pattern, read in found)
+    return chain(_counted(words), _named(words, language), _dates(words, language))
 
 
 def _compiled(pattern: str, language: str) -> re.Pattern[str]:

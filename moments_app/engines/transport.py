@@ -33,11 +33,9 @@ class BoundedTransport(httpx2.HTTPTransport):
     """
 
     def __init__(self, *, timeout: float, max_bytes: int, public_only: bool = False) -> None:
-        context = _tls()
-        super().__init__(verify=context)
-        # The transport has no parameter for the network below it, the pool has.
+        # A transport is its pool. Its own `__init__` has no parameter for the network below.
         self._pool = httpcore2.ConnectionPool(
-            ssl_context=context, network_backend=_BoundedBackend(_Budget(timeout, max_bytes), public_only)
+            ssl_context=_tls(), network_backend=_BoundedBackend(_Budget(timeout, max_bytes), public_only)
         )
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:

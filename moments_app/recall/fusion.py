@@ -58,17 +58,21 @@ def turn_scores(words: Mapping[Place, float], near: Mapping[Place, float]) -> di
     A session at most doubles the score of a turn, so it adds nothing where nothing was found. Some of the places may
     lie beyond the end of their session.
     """
-    scores: dict[Place, float] = defaultdict(float)
-    for session, sequence in {**words, **near}:
-        said, meant = words.get((session, sequence), 0.0), near.get((session, sequence), 0.0)
-        scores[session, sequence] += said + meant
+    sessions: dict[int, dict[int, float]] = defaultdict(dict)
+    for place in words | near:
+        said, meant = words.get(place, 0.0), near.get(place, 0.0)
+        session, sequence = place
+        scores = sessions[session]
+        scores[sequence] = scores.get(sequence, 0.0) + (said + meant)
         shared = said + NEAR_PART * meant
         for distance, to_later, to_earlier in SHARES:
-            scores[session, sequence + distance] += to_later * shared
-            if distance <= sequence:
-                scores[session, sequence - distance] += to_earlier * shared
-    by_session: dict[int, list[float]] = defaultdict(list)
-    for (session, _sequence), score in scores.items():
-        by_session[session].append(score)
-    bonus = {session: SESSION_SHARE * fmean(nlargest(SESSION_BEST, own)) for session, own in by_session.items()}
-    return {place: score + min(score, bonus[place[0]]) for place, score in scores.items()}
+            later, earlier = sequence + distance, sequence - distance
+            scores[later] = scores.get(later, 0.0) + to_later * shared
+            if earlier >= 0:
+                scores[earlier] = scores.get(earlier, 0.0) + to_earlier * shared
+    together: dict[Place, float] = {}
+    for session, scores in sessions.items():
+        bonus = SESSION_SHARE * fmean(sorted(scores.values())[-SESSION_BEST:])
+        for sequence, score in scores.items():
+            together[session, sequence] = score + (score if score < bonus else bonus)
+    return together

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
+from struct import pack, unpack
 
 from django.utils import timezone
 
@@ -31,6 +33,12 @@ class Vector:
     model: int
     dimensions: int
     numbers: list[float]
+
+    @cached_property
+    def text(self) -> str:
+        """The numbers as a `halfvec`. Five digits tell one half-precision number from the next."""
+        form = f"{len(self.numbers)}e"
+        return f"[{','.join([f'{number:.5g}' for number in unpack(form, pack(form, *self.numbers))])}]"
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,8 @@ def read_found(
     with connection.cursor() as cursor:
         cursor.execute(_reading(frozenset([kind for kind, _place in keys])), parameters)
         rows = _with_texts(user, cursor.fetchall())
-    return dict(_found(row, user.zone) for row in rows)
+    zone = user.zone
+    return dict([_found(row, zone) for row in rows])
 
 
 @cache

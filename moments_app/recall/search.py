@@ -144,7 +144,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
             parameters += [array_of(lookup.weights), lookup.average, request.since, *limits, *whom]
         if request.used_mode != "text" and (vector := request.vector):
             searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind] + then, limits=places) + about)
-            parameters += [kind, user.pk, array_of(words.shards), vector.model, vector.dimensions, str(vector.numbers)]
+            parameters += [kind, user.pk, array_of(words.shards), vector.model, vector.dimensions, vector.text]
             parameters += [request.since, *limits, *whom]
     if not searches:
         return hits

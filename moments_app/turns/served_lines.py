@@ -59,8 +59,12 @@ class WrittenLines:
 
     def have(self, one: ServedTexts) -> bool:
         """Return True if all that was served is written, as far as this process knows."""
-        known = self._people.get(one.user) or {}
-        return all(line in known and known[line] <= is_quote for line, is_quote in one.hashes.items())
+        return not self.others(one.user, one.hashes)
+
+    def others(self, user: int, lines: Mapping[int, bool]) -> dict[int, bool]:
+        """Return the lines that are not known to be written."""
+        known = self._people.get(user) or {}
+        return {line: is_quote for line, is_quote in lines.items() if line not in known or known[line] > is_quote}
 
     def add(self, by_user: Mapping[int, Mapping[int, bool]]) -> None:
         """Note lines as written."""
@@ -112,7 +116,8 @@ def write(batch: Sequence[ServedTexts]) -> None:
     for one in batch:
         if one.user in there:
             _add(by_user.setdefault(one.user, {}), one)
-    rows = [(user, line, is_quote) for user, lines in by_user.items() for line, is_quote in lines.items()]
+    new = {user: written.others(user, lines) for user, lines in by_user.items()}
+    rows = [(user, line, is_quote) for user, lines in new.items() for line, is_quote in lines.items()]
     if rows:
         users, hashes, quotes = (array_of(map(int, column)) for column in zip(*rows, strict=True))
         today = timezone.localdate()

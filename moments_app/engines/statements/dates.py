@@ -1,9 +1,12 @@
 """Days that a sentence names: relative ones get a date in brackets, others say since when it holds, or until when."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, tzinfo
 from functools import lru_cache
+from threading import Lock
+
+from cachetools import LRUCache, cached
 
 from moments_app.engines import times
 from moments_app.engines.numbers import in_digits
@@ -12,15 +15,23 @@ from moments_app.engines.times import Found, Time
 from sessions_app.lexemes import DEFAULT
 
 ANY_DAY = date(2001, 6, 1)
+KNOWN = 20_000  # texts
 
 
 def with_dates(text: str, said_on: date) -> str:
     """Return a text with the date in brackets behind each time that is relative to the day it was said on."""
     result, end = "", 0
-    for found in times.relative_times(text, said_on):
-        result += f"{text[end : found.end]} [{_written(found)}]"
-        end = found.end
+    for place, written in _dates(text, said_on):
+        result += f"{text[end:place]} [{written}]"
+        end = place
     return result + text[end:]
+
+
+# By Python's own hash, so that no text is kept. The contexts of a person have many turns in common.
+@cached(LRUCache(KNOWN), key=lambda *pair: hash(pair), lock=Lock())
+def _dates(text: str, said_on: date) -> Sequence[tuple[int, str]]:
+    """Return the dates of a text's relative times, and where they are written."""
+    return [(found.end, _written(found)) for found in times.relative_times(text, said_on)]
 
 
 def is_dated(text: str) -> bool:

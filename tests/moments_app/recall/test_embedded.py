@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
 from memoryproject.apps import finish_upgrade
@@ -56,6 +57,19 @@ def test_what_was_said_is_found_by_its_meaning_and_counts_under_no_limit(
     assert not request.degraded
     assert recall(ada, "", request)[0].content == "An automobile"
     assert not EngineCall.objects.exists()
+
+
+def test_a_query_takes_one_statement_for_its_vector_while_no_call_fails(
+    tmp_path: Path, model_folder: str, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    EmbeddingModel.objects.ensure("small", WIDTH)
+    with serving(tmp_path, model_folder):
+        with django_assert_num_queries(1):
+            assert not with_vector(RecallRequest("car")).degraded
+        circuit = Circuit.objects.create(engine="embedded:small", work=Circuit.Work.QUERY, failures=1)
+        assert not with_vector(RecallRequest("piano")).degraded
+    circuit.refresh_from_db()
+    assert circuit.failures == 0
 
 
 def test_while_the_server_is_away_search_is_by_words_and_vectors_follow_when_it_is_back(
