@@ -490,13 +490,16 @@ def _identifier() -> "langid.LanguageIdentifier":
     of_all = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE)
     of_all.set_languages(list(_LATIN))
     # One of its own, or the figures of a hundred languages would stay in memory.
-    moves, rows = _moves_of_latin(of_all)
-    figures = of_all.nb_ptc, of_all.nb_pc, of_all.nb_classes, moves, of_all.tk_output
+    moves, rows, output = _automaton_of_latin(of_all)
+    figures = of_all.nb_ptc, of_all.nb_pc, of_all.nb_classes, moves, output
     return langid.LanguageIdentifier(*figures, norm_probs=True, tk_row=rows)
 
 
-def _moves_of_latin(identifier: "langid.LanguageIdentifier") -> tuple["array[int]", "array[int]"]:
-    """Return the automaton's moves, and the row of each state, without the rows that no Latin text reaches."""
+def _automaton_of_latin(identifier: "langid.LanguageIdentifier") -> tuple["array[int]", "array[int]", list[int]]:
+    """Return the automaton's moves, and the row and output of each state, without states that no Latin text reaches.
+
+    The other states are numbered again, because their numbers fit into 16 bits.
+    """
     import numpy
 
     letters = " " + "".join(filter(_LATIN_RUN.fullmatch, map(chr, range(0x2000))))
@@ -508,7 +511,8 @@ def _moves_of_latin(identifier: "langid.LanguageIdentifier") -> tuple["array[int
     while (new := numpy.setdiff1d(rows[states], numpy.flatnonzero(kept))).size:
         kept[new] = True
         states[moves[numpy.ix_(new, used)]] = True
-    places = numpy.where(states, numpy.cumsum(kept)[rows] - 1, 0)
-    kept_moves = array("I")
-    kept_moves.frombytes(moves[kept].data.cast("B"))
-    return kept_moves, array("H", places.astype(numpy.uint16).tobytes())
+    numbers, places = (numpy.cumsum(each) - 1 for each in (states, kept))
+    kept_moves = numpy.zeros((kept.sum(), 256), numpy.uint16)
+    kept_moves[:, used] = numbers[moves[kept][:, used]]
+    output = numpy.array(identifier.tk_output)[states].tolist()
+    return array("H", kept_moves.tobytes()), array("H", places[rows[states]].astype(numpy.uint16).tobytes()), output
