@@ -21,7 +21,7 @@ os.environ["MEMORY_PROCESS"] = "web"
 from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 from uvicorn_worker import UvicornWorker
 
-from memoryproject.quiet_server import QuietServer
+from memoryproject.quiet_server import TICK, QuietServer
 from memoryproject.settings import CONF, FIGURES_DIR
 
 os.environ[figures_folder.VARIABLE] = str(FIGURES_DIR)
@@ -53,8 +53,10 @@ control_socket_disable = True
 preload_app = True  # the workers share its memory
 
 
-def on_starting(_server: Any) -> None:
+def on_starting(server: Any) -> None:
     """Create the metrics folder, in the temporary directory if `DATA_DIR` is not writable."""
+    wait = server.wait_for_signals
+    server.wait_for_signals = lambda timeout: wait(TICK)  # a signal, such as that a worker died, ends the wait
     try:
         figures_folder.make(FIGURES_DIR)
     except OSError as error:
