@@ -73,11 +73,13 @@ def post_fork(_server: Any, worker: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Stop the server if the data is of a newer version. Only the first worker checks.
+    """Stop the server if the data is of a newer version. Only the first worker checks, and not under `manage.py run`.
 
     Later workers don't check: during a rollout, this release keeps serving while the next one migrates.
     """
-    if worker.age > 1:
+    from memoryproject import checks
+
+    if worker.age > 1 or checks.fits:
         return
     from django.core.management.base import CommandError
     from django.db import connection

@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from memoryproject import embeddings, forks
+from memoryproject import checks, embeddings, forks
 from memoryproject.demo import Demonstration, StepFailed
 from memoryproject.embedded import server
 from memoryproject.own_site import open_url
@@ -70,6 +70,7 @@ class Command(BaseCommand):
         with _database():
             self._say("Preparing the database. The first start takes about half a minute …")
             password, is_new = in_fork(self._prepare)
+            checks.note_fit()
             with marked(settings.DATA_DIR) as left:
                 self._note_killed(left)
                 self._say_how_it_finds()
