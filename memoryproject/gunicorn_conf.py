@@ -10,7 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httptools  # noqa: F401 (the workers share it)
 import structlog
+import uvloop  # noqa: F401 (likewise)
 
 from memoryproject import figures_folder
 from memoryproject.process_tree import call_itself, die_with

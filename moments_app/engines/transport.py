@@ -33,7 +33,7 @@ class BoundedTransport(httpx2.HTTPTransport):
     """
 
     def __init__(self, *, timeout: float, max_bytes: int, public_only: bool = False) -> None:
-        context = _tls()
+        context = tls()
         super().__init__(verify=context)
         # The transport has no parameter for the network below it, the pool has.
         self._pool = httpcore2.ConnectionPool(
@@ -49,7 +49,7 @@ class BoundedTransport(httpx2.HTTPTransport):
 
 
 @cache
-def _tls() -> ssl.SSLContext:
+def tls() -> ssl.SSLContext:
     """Return one context for the whole process: reading the certificates takes longer than many a call."""
     return httpx2.create_ssl_context()
 
