@@ -43,7 +43,7 @@ PURPOSES = {
     r"^postgres ": "PostgreSQL, its own processes",
     r"^Worker ": "worker",
     r"^The watchdog": "watchdog",
-    r"^embeddings ": "embeddings server",
+    r"^The embeddings": "embeddings server",
     r"^Web worker": "web process",
     r"^The web server": "supervisor of web processes",
     r"manage\.py run": "supervisor",

@@ -11,19 +11,15 @@ import multiprocessing
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import TextIO, TypeVar, cast
-
-from memoryproject.conf import HOME
 
 T = TypeVar("T")
 
@@ -170,41 +166,46 @@ def call_itself(name: str) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
-class Child(ABC):
-    """One process of the tree.
+class Fork:
+    """A child that is a copy of its root and calls a function: it starts at once and shares the root's memory.
+
+    The root must have neither threads nor connections.
 
     Args:
         name: as people call it: "The web server".
+        function: called in the child, without arguments.
+        dies_by: the signal that the child receives when its root dies.
         is_required: the tree isn't ready without it.
     """
 
-    def __init__(self, name: str, *, is_required: bool = True) -> None:
+    def __init__(
+        self, name: str, function: Callable[[], None], *, dies_by: int = signal.SIGKILL, is_required: bool = True
+    ) -> None:
         self.name, self.is_required = name, is_required
+        self._function, self._dies_by = function, dies_by
         self.was_started = False
         self.due_at = 0.0
         self._started_at = 0.0
         self._deaths = 0  # in a row
 
     @property
-    @abstractmethod
     def pid(self) -> int:
-        """Its process id."""
+        assert self._process.pid is not None  # it was started
+        return self._process.pid
 
-    @abstractmethod
     def poll(self) -> int | None:
         """Return the status it ended with; None while it runs."""
+        return self._process.exitcode
 
-    @abstractmethod
     def wait(self, seconds: float) -> None:
         """Wait for its end, at most so long."""
-
-    @abstractmethod
-    def _spawn(self) -> None:
-        """Start the process, in a session of its own: Ctrl-C reaches the root alone."""
+        self._process.join(seconds)
 
     def start(self) -> None:
-        """Start it."""
-        self._spawn()
+        """Start it, in a session of its own: Ctrl-C reaches the root alone."""
+        arguments = self._function, os.getpid(), self._dies_by
+        self._process = _FORK.Process(target=_run, args=arguments, name=self.name)
+        self._process.start()
         self.was_started, self._started_at = True, time.monotonic()
 
     @property
@@ -222,78 +223,6 @@ class Child(ABC):
         self._deaths = 1 if steady else self._deaths + 1
         pause = 0.0 if self._deaths == 1 else min(2.0 ** (self._deaths - 2), LONGEST_PAUSE)
         self.was_started, self.due_at = False, time.monotonic() + pause
-
-
-class Program(Child):
-    """A child with a program of its own.
-
-    Args:
-        name: as people call it.
-        command: arguments of the Python interpreter.
-        environment: variables in addition to those of the root.
-        is_required: the tree isn't ready without it.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        environment: Mapping[str, str] | None = None,
-        *,
-        is_required: bool = True,
-    ) -> None:
-        super().__init__(name, is_required=is_required)
-        self._command, self._environment = command, environment or {}
-
-    def _spawn(self) -> None:
-        environment = {**os.environ, **self._environment, PARENT: str(os.getpid())}
-        command = [sys.executable, *self._command]
-        self._process = subprocess.Popen(  # noqa: S603 (our own programs)
-            command, cwd=HOME, env=environment, start_new_session=True
-        )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def poll(self) -> int | None:
-        return self._process.poll()
-
-    def wait(self, seconds: float) -> None:
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
-
-
-class Fork(Child):
-    """A child that is a copy of its root and calls a function: it starts at once and shares the root's memory.
-
-    The root must have neither threads nor connections.
-
-    Args:
-        name: as people call it.
-        function: called in the child, without arguments.
-        dies_by: the signal that the child receives when its root dies.
-    """
-
-    def __init__(self, name: str, function: Callable[[], None], *, dies_by: int = signal.SIGKILL) -> None:
-        super().__init__(name)
-        self._function, self._dies_by = function, dies_by
-
-    def _spawn(self) -> None:
-        arguments = self._function, os.getpid(), self._dies_by
-        self._process = _FORK.Process(target=_run, args=arguments, name=self.name)
-        self._process.start()
-
-    @property
-    def pid(self) -> int:
-        assert self._process.pid is not None  # it was started
-        return self._process.pid
-
-    def poll(self) -> int | None:
-        return self._process.exitcode
-
-    def wait(self, seconds: float) -> None:
-        self._process.join(seconds)
 
 
 def _run(function: Callable[[], None], parent: int, dies_by: int = signal.SIGKILL) -> None:
@@ -374,7 +303,7 @@ class Tree:
         told: called with a sentence for each child that died.
     """
 
-    def __init__(self, children: Sequence[Child], told: Callable[[str], None]) -> None:
+    def __init__(self, children: Sequence[Fork], told: Callable[[str], None]) -> None:
         self.children = list(children)
         self._told = told
 

@@ -22,9 +22,8 @@ from memoryproject.embedded import server
 from memoryproject.own_site import open_url
 from memoryproject.process_tree import (
     CannotStart,
-    Child,
+    Fork,
     Held,
-    Program,
     Tree,
     apart,
     die_with_parent,
@@ -209,11 +208,10 @@ def _stop_database() -> None:
         server.stop(settings.EMBEDDED_DATABASE_DIR)
 
 
-def _children(port: int) -> list[Child]:
+def _children(port: int) -> list[Fork]:
     children = [*forks.background(stops_database=settings.DATABASE_IS_EMBEDDED), forks.web_server(port)]
     if settings.EMBEDDING.is_embedded:
-        command = embeddings.command(settings.DATA_DIR, settings.EMBEDDING.model_folder)
-        children.insert(0, Program("The embeddings server", command, is_required=False))
+        children.insert(0, forks.embeddings_server())
     return children
 
 
