@@ -14,7 +14,7 @@ from django.db import connections
 
 from memoryproject import watch
 from memoryproject.conf import HOME
-from memoryproject.process_tree import Fork
+from memoryproject.process_tree import Fork, free_unused_memory
 from memoryproject.settings import database_of
 from memoryproject.telemetry import sending
 from moments_app import engines
@@ -39,6 +39,7 @@ def load() -> None:
     connections.close_all()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy the pages of all objects that it looks at
+    free_unused_memory()
 
 
 def background(*, stops_database: bool = False) -> list[Fork]:
