@@ -19,25 +19,29 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import timedelta
 from types import FrameType
 
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, connection
+from django.db.models.functions import Now
 from django_q.scheduler import scheduler
 from opentelemetry.trace import Span, SpanKind
 
 from memoryproject.process_tree import signals_as_bytes
-from moments_app.jobs.process import Lane, names_in
+from moments_app.jobs.process import Lane, names_in, processes
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import Stopped, TookTooLong, run_taken
 from moments_app.jobs.scheduled import next_schedule
 from moments_app.jobs.whereabouts import this_process
 from moments_app.models import Circuit, Job
 from sessions_app.trace import HEADER, continued
-from sessions_app.wake import IDLE, Bell, Channel
+from sessions_app.wake import IDLE, Bell, Channel, wake
 
+LOOK = 600.0  # maximum seconds between two looks of an idle worker
 RECOVERY = 5.0  # seconds between two looks of the watchdog for jobs that nobody works on, and at the schedules
+WAITS = timedelta(seconds=1)  # after which a due job is not being taken by a worker that was notified
 PROBES = 1.0  # seconds between two looks at open circuits
 AWAY = 2.0  # seconds before the next try when the database doesn't answer
 GRACE = 20  # seconds that a job may go on when the worker is asked to end
@@ -98,7 +102,7 @@ class Worker:
         while not self._ending.is_set():
             try:
                 if not self._step():
-                    bell.wait(Job.objects.next_due(within=IDLE))
+                    bell.wait(Job.objects.next_due(within=LOOK))
             except DatabaseError as error:
                 logger.warning("the database does not answer", error=type(error).__name__)
                 connection.close()
@@ -159,7 +163,7 @@ def serve(number: int, workers: int) -> None:
 
 
 def keep_time(ending: threading.Event) -> None:
-    """Queue what is due by the schedules, recover jobs and probe engines, until asked to end.
+    """Queue what is due by the schedules, recover jobs, probe engines and wake workers, until asked to end.
 
     It looks every `RECOVERY` seconds while there are notifications, otherwise every `IDLE` seconds and at the next
     schedule.
@@ -170,6 +174,7 @@ def keep_time(ending: threading.Event) -> None:
         scheduler()  # logs its errors itself
         try:
             recover_jobs()
+            _wake_for_due_jobs()
             is_open = Circuit.objects.send_probes()
             if not is_open:
                 bell.wait(next_schedule(within=IDLE))
@@ -181,3 +186,11 @@ def keep_time(ending: threading.Event) -> None:
             pause = PROBES if is_open else RECOVERY
             ending.wait(max(looked_at + pause - time.monotonic(), 0.0))
     connection.close()
+
+
+def _wake_for_due_jobs() -> None:
+    """Wake the workers if a job waits, because its notification may be lost."""
+    known = [process.name for process in processes()]
+    if Job.objects.due().filter(process__in=known, run_after__lt=Now() - WAITS).exists():
+        for channel in (Channel.JOBS, Channel.TASKS):
+            wake(channel)
