@@ -51,8 +51,12 @@ def background(*, stops_database: bool = False) -> list[Fork]:
     number = settings.JOBS.workers
     watchdog = partial(_as_worker, partial(watch.serve, stops_database=stops_database))
     dies_by = signal.SIGTERM if stops_database else signal.SIGKILL
-    workers = [Fork(f"Worker {n}", partial(_as_worker, partial(worker.serve, n, number))) for n in range(number)]
-    return [Fork("The watchdog", watchdog, dies_by=dies_by), *workers]
+    return [Fork("The watchdog", watchdog, dies_by=dies_by), *(_worker(n, number) for n in range(number))]
+
+
+def _worker(number: int, workers: int) -> Fork:
+    work = partial(_as_worker, partial(worker.serve, number, workers))
+    return Fork(f"Worker {number}", work, may_rest=worker.may_rest(number, workers))
 
 
 def web_server(port: int) -> Fork:

@@ -28,6 +28,8 @@ LOCK_FILE, MARK_FILE = "run.lock", "run.mark"
 STOP_SECONDS = 30  # that a child may take to end
 LONGEST_PAUSE = 30.0  # seconds before a child that dies at once is started again
 STEADY_SECONDS = 20  # after which a child counts as well: it did not die of its start
+WAKE = signal.SIGURG  # to the root: start the children that rest. Other processes ignore this signal
+WAKEFUL_SECONDS = 5  # after `WAKE`, in which no child rests: it may have ended before it saw the work
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # prctl(2)
 _FORK = multiprocessing.get_context("fork")
 
@@ -182,12 +184,19 @@ class Fork:
         function: called in the child, without arguments.
         dies_by: the signal that the child receives when its root dies.
         is_required: the tree isn't ready without it.
+        may_rest: it ends with status 0 when there is nothing to do, and is started again after `WAKE`.
     """
 
     def __init__(
-        self, name: str, function: Callable[[], None], *, dies_by: int = signal.SIGKILL, is_required: bool = True
+        self,
+        name: str,
+        function: Callable[[], None],
+        *,
+        dies_by: int = signal.SIGKILL,
+        is_required: bool = True,
+        may_rest: bool = False,
     ) -> None:
-        self.name, self.is_required = name, is_required
+        self.name, self.is_required, self.may_rest = name, is_required, may_rest
         self._function, self._dies_by = function, dies_by
         self.was_started = False
         self.due_at = 0.0
@@ -222,6 +231,11 @@ class Fork:
         """Send it a signal, if it is there."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
+
+    @property
+    def rests(self) -> bool:
+        """True if it has ended because there was nothing to do."""
+        return self.may_rest and self.was_started and self.poll() == 0
 
     def note_death(self) -> None:
         """Count a death, and say when to start again: at once, later the more often it dies without having run."""
@@ -312,6 +326,7 @@ class Tree:
     def __init__(self, children: Sequence[Fork], told: Callable[[str], None]) -> None:
         self.children = list(children)
         self._told = told
+        self._woken_at = 0.0
 
     def start(self) -> None:
         """Start all children."""
@@ -325,18 +340,24 @@ class Tree:
             CannotStart: one has ended; names it and its status.
         """
         for child in self.children:
-            if child.is_required and not child.is_alive:
+            if child.is_required and not child.is_alive and not child.rests:
                 raise CannotStart(f"{child.name} did not start (status {child.poll()}).")
 
     def keep_until_asked(self) -> None:
         """Look after the children until Ctrl-C, which is raised."""
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # one that is ignored wakes nobody
+        for number in (signal.SIGCHLD, WAKE):
+            signal.signal(number, lambda *_: None)  # one that is ignored wakes nobody
         with signals_as_bytes() as signals:
             while True:
                 self.keep()
                 select.select([signals], [], [], self._pause())
                 with suppress(BlockingIOError):
-                    os.read(signals, 1024)
+                    if WAKE in os.read(signals, 1024):
+                        self.wake()
+
+    def wake(self) -> None:
+        """Have `keep` start the children that rest."""
+        self._woken_at = time.monotonic()
 
     def _pause(self) -> float | None:
         """Return the seconds until a child is to be started; None if all are running."""
@@ -346,7 +367,12 @@ class Tree:
     def keep(self) -> None:
         """Look after the children once: start again what died."""
         multiprocessing.active_children()  # buries what `apart` left
+        is_woken = time.monotonic() - self._woken_at < WAKEFUL_SECONDS
         for child in self.children:
+            if child.rests:
+                if is_woken:
+                    child.start()
+                continue
             if child.was_started and not child.is_alive:
                 status = child.poll()
                 child.note_death()
