@@ -136,7 +136,7 @@ bench-answers: .venv/installed-dev
 		--out "$${OUT:?names a folder for the results: make bench-answers OUT=…}" \
 		$(if $(LIMIT),--limit $(LIMIT)) $(if $(CONTEXTS_ONLY),--contexts-only)
 
-# CPU and memory of each process of an idle site, in five minutes; KEEP=1 compares later runs with this one.
+# CPU and memory of each process of an idle site, in eight minutes; KEEP=1 compares later runs with this one.
 lean: .venv/installed-dev
 	.venv/bin/python -m benchmarks.lean $(if $(KEEP),--keep)
 

@@ -26,7 +26,7 @@ from benchmarks.site import ROOT, SETTINGS, end, free_port, wait_until_ready
 KEPT = Path(__file__).parent / "kept_lean.json"
 PROC = Path("/proc")
 TICKS = os.sysconf("SC_CLK_TCK")
-REST = 60  # seconds until the jobs of the start, or of the calls, are done
+REST = 150  # seconds until the jobs of the start, or of the calls, are done, and workers have ended
 SECONDS = 60  # that a measurement takes
 CALLS = 20  # of each kind
 STARTED, USED = "just started", "after calls"
@@ -43,7 +43,7 @@ PURPOSES = {
     r"^postgres ": "PostgreSQL, its own processes",
     r"^Worker ": "worker",
     r"^The watchdog": "watchdog",
-    r"^embeddings ": "embeddings server",
+    r"^The embeddings": "embeddings server",
     r"^Web worker": "web process",
     r"^The web server": "supervisor of web processes",
     r"manage\.py run": "supervisor",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self, TextIO
 
 from memoryproject.own_site import open_url
+from tests.support.embeddings import command
 from tests.support.fresh_database import FreshDatabase
 from tests.support.memory import peak_memory
 from tests.support.openai_server import OpenAIServer
@@ -129,14 +130,12 @@ def run_command(*arguments: str) -> tuple[float, int]:
 
 
 def _serve_embeddings(folder: Path, stack: ExitStack) -> None:
-    """Start the embeddings server, as `manage.py run` does, if the site has one."""
+    """Start the embeddings server, if the site has one."""
     from django.conf import settings
 
-    from memoryproject import embeddings
-
     if settings.EMBEDDING.is_embedded:
-        command = embeddings.command(folder, settings.EMBEDDING.model_folder)
-        stack.callback(end, subprocess.Popen([sys.executable, *command], cwd=ROOT))
+        arguments = command(folder, settings.EMBEDDING.model_folder)
+        stack.callback(end, subprocess.Popen([sys.executable, *arguments], cwd=ROOT))
 
 
 def _prepare_database() -> None:

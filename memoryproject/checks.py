@@ -31,7 +31,7 @@ MANY_RESTARTS = 3
 CHANGES = 8  # of the state that are read
 SCHEDULES = "admin:django_q_schedule_changelist"
 
-_fits = False
+fits = False
 
 
 class Level(StrEnum):
@@ -111,11 +111,17 @@ def _misfit() -> str:
     After a process found that they fit, it doesn't ask again: during a rollout the next release migrates while this one
     still serves.
     """
-    global _fits
+    global fits
     with taking(None):  # before the first `migrate`, the login's own role is the only one
-        wrong = "" if _fits else misfit()
-    _fits = not wrong
+        wrong = "" if fits else misfit()
+    fits = not wrong
     return wrong
+
+
+def note_fit() -> None:
+    """Note that the tables fit, in a process that has just migrated them, so its forks don't load all migrations."""
+    global fits
+    fits = True
 
 
 def _queue(_: Facts) -> Findings:

@@ -13,7 +13,8 @@ from django.conf import settings
 from django.db import connections
 
 from memoryproject import watch
-from memoryproject.process_tree import Child, Fork
+from memoryproject.conf import HOME
+from memoryproject.process_tree import Fork, free_unused_memory
 from memoryproject.settings import database_of
 from memoryproject.telemetry import sending
 from moments_app import engines
@@ -27,6 +28,9 @@ def load_web() -> None:
     from moments_app.interfaces.chat import endpoint as chat  # noqa: F401
     from moments_app.interfaces.mcp import endpoint as mcp  # noqa: F401
 
+    if settings.EMBEDDING.is_embedded:
+        from memoryproject.embeddings import serve  # noqa: F401
+
 
 def load() -> None:
     """Import what workers and the watchdog use, and prepare to fork."""
@@ -35,9 +39,10 @@ def load() -> None:
     connections.close_all()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy the pages of all objects that it looks at
+    free_unused_memory()
 
 
-def background(*, stops_database: bool = False) -> list[Child]:
+def background(*, stops_database: bool = False) -> list[Fork]:
     """Return the workers and the watchdog.
 
     Args:
@@ -46,13 +51,29 @@ def background(*, stops_database: bool = False) -> list[Child]:
     number = settings.JOBS.workers
     watchdog = partial(_as_worker, partial(watch.serve, stops_database=stops_database))
     dies_by = signal.SIGTERM if stops_database else signal.SIGKILL
-    workers = [Fork(f"Worker {n}", partial(_as_worker, partial(worker.serve, n, number))) for n in range(number)]
-    return [Fork("The watchdog", watchdog, dies_by=dies_by), *workers]
+    return [Fork("The watchdog", watchdog, dies_by=dies_by), *(_worker(n, number) for n in range(number))]
 
 
-def web_server(port: int) -> Child:
+def _worker(number: int, workers: int) -> Fork:
+    work = partial(_as_worker, partial(worker.serve, number, workers))
+    return Fork(f"Worker {number}", work, may_rest=worker.may_rest(number, workers))
+
+
+def web_server(port: int) -> Fork:
     """Return the web server for a port of this host."""
     return Fork("The web server", partial(_serve, port))
+
+
+def embeddings_server() -> Fork:
+    """Return the embeddings server of this host's data directory. The site also starts without it."""
+    return Fork("The embeddings server", _serve_embeddings, is_required=False)
+
+
+def _serve_embeddings() -> None:
+    from memoryproject.embeddings.serve import serve
+
+    folder = settings.EMBEDDING.model_folder
+    serve("127.0.0.1", 0, HOME / folder if folder else None, settings.DATA_DIR)
 
 
 def _as_worker(function: Callable[[], None]) -> None:

@@ -10,7 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httptools  # noqa: F401 (the workers share it)
 import structlog
+import uvloop  # noqa: F401 (likewise)
 
 from memoryproject import figures_folder
 from memoryproject.process_tree import call_itself, die_with
@@ -21,7 +23,7 @@ os.environ["MEMORY_PROCESS"] = "web"
 from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 from uvicorn_worker import UvicornWorker
 
-from memoryproject.quiet_server import QuietServer
+from memoryproject.quiet_server import TICK, QuietServer
 from memoryproject.settings import CONF, FIGURES_DIR
 
 os.environ[figures_folder.VARIABLE] = str(FIGURES_DIR)
@@ -53,8 +55,10 @@ control_socket_disable = True
 preload_app = True  # the workers share its memory
 
 
-def on_starting(_server: Any) -> None:
+def on_starting(server: Any) -> None:
     """Create the metrics folder, in the temporary directory if `DATA_DIR` is not writable."""
+    wait = server.wait_for_signals
+    server.wait_for_signals = lambda timeout: wait(TICK)  # a signal, such as that a worker died, ends the wait
     try:
         figures_folder.make(FIGURES_DIR)
     except OSError as error:
@@ -71,11 +75,13 @@ def post_fork(_server: Any, worker: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Stop the server if the data is of a newer version. Only the first worker checks.
+    """Stop the server if the data is of a newer version. Only the first worker checks, and not under `manage.py run`.
 
     Later workers don't check: during a rollout, this release keeps serving while the next one migrates.
     """
-    if worker.age > 1:
+    from memoryproject import checks
+
+    if worker.age > 1 or checks.fits:
         return
     from django.core.management.base import CommandError
     from django.db import connection

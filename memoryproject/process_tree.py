@@ -11,19 +11,15 @@ import multiprocessing
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import TextIO, TypeVar, cast
-
-from memoryproject.conf import HOME
 
 T = TypeVar("T")
 
@@ -32,6 +28,8 @@ LOCK_FILE, MARK_FILE = "run.lock", "run.mark"
 STOP_SECONDS = 30  # that a child may take to end
 LONGEST_PAUSE = 30.0  # seconds before a child that dies at once is started again
 STEADY_SECONDS = 20  # after which a child counts as well: it did not die of its start
+WAKE = signal.SIGURG  # to the root: start the children that rest. Other processes ignore this signal
+WAKEFUL_SECONDS = 5  # after `WAKE`, in which no child rests: it may have ended before it saw the work
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # prctl(2)
 _FORK = multiprocessing.get_context("fork")
 
@@ -170,41 +168,59 @@ def call_itself(name: str) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
-class Child(ABC):
-    """One process of the tree.
+def free_unused_memory() -> None:
+    """Return freed memory to the kernel, where the C library can. By itself, it keeps much of it."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+class Fork:
+    """A child that is a copy of its root and calls a function: it starts at once and shares the root's memory.
+
+    The root must have neither threads nor connections.
 
     Args:
         name: as people call it: "The web server".
+        function: called in the child, without arguments.
+        dies_by: the signal that the child receives when its root dies.
         is_required: the tree isn't ready without it.
+        may_rest: it ends with status 0 when there is nothing to do, and is started again after `WAKE`.
     """
 
-    def __init__(self, name: str, *, is_required: bool = True) -> None:
-        self.name, self.is_required = name, is_required
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[], None],
+        *,
+        dies_by: int = signal.SIGKILL,
+        is_required: bool = True,
+        may_rest: bool = False,
+    ) -> None:
+        self.name, self.is_required, self.may_rest = name, is_required, may_rest
+        self._function, self._dies_by = function, dies_by
         self.was_started = False
         self.due_at = 0.0
         self._started_at = 0.0
         self._deaths = 0  # in a row
 
     @property
-    @abstractmethod
     def pid(self) -> int:
-        """Its process id."""
+        assert self._process.pid is not None  # it was started
+        return self._process.pid
 
-    @abstractmethod
     def poll(self) -> int | None:
         """Return the status it ended with; None while it runs."""
+        return self._process.exitcode
 
-    @abstractmethod
     def wait(self, seconds: float) -> None:
         """Wait for its end, at most so long."""
-
-    @abstractmethod
-    def _spawn(self) -> None:
-        """Start the process, in a session of its own: Ctrl-C reaches the root alone."""
+        self._process.join(seconds)
 
     def start(self) -> None:
-        """Start it."""
-        self._spawn()
+        """Start it, in a session of its own: Ctrl-C reaches the root alone."""
+        arguments = self._function, os.getpid(), self._dies_by
+        self._process = _FORK.Process(target=_run, args=arguments, name=self.name)
+        self._process.start()
         self.was_started, self._started_at = True, time.monotonic()
 
     @property
@@ -216,84 +232,17 @@ class Child(ABC):
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
+    @property
+    def rests(self) -> bool:
+        """True if it has ended because there was nothing to do."""
+        return self.may_rest and self.was_started and self.poll() == 0
+
     def note_death(self) -> None:
         """Count a death, and say when to start again: at once, later the more often it dies without having run."""
         steady = time.monotonic() - self._started_at > STEADY_SECONDS
         self._deaths = 1 if steady else self._deaths + 1
         pause = 0.0 if self._deaths == 1 else min(2.0 ** (self._deaths - 2), LONGEST_PAUSE)
         self.was_started, self.due_at = False, time.monotonic() + pause
-
-
-class Program(Child):
-    """A child with a program of its own.
-
-    Args:
-        name: as people call it.
-        command: arguments of the Python interpreter.
-        environment: variables in addition to those of the root.
-        is_required: the tree isn't ready without it.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        environment: Mapping[str, str] | None = None,
-        *,
-        is_required: bool = True,
-    ) -> None:
-        super().__init__(name, is_required=is_required)
-        self._command, self._environment = command, environment or {}
-
-    def _spawn(self) -> None:
-        environment = {**os.environ, **self._environment, PARENT: str(os.getpid())}
-        command = [sys.executable, *self._command]
-        self._process = subprocess.Popen(  # noqa: S603 (our own programs)
-            command, cwd=HOME, env=environment, start_new_session=True
-        )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def poll(self) -> int | None:
-        return self._process.poll()
-
-    def wait(self, seconds: float) -> None:
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
-
-
-class Fork(Child):
-    """A child that is a copy of its root and calls a function: it starts at once and shares the root's memory.
-
-    The root must have neither threads nor connections.
-
-    Args:
-        name: as people call it.
-        function: called in the child, without arguments.
-        dies_by: the signal that the child receives when its root dies.
-    """
-
-    def __init__(self, name: str, function: Callable[[], None], *, dies_by: int = signal.SIGKILL) -> None:
-        super().__init__(name)
-        self._function, self._dies_by = function, dies_by
-
-    def _spawn(self) -> None:
-        arguments = self._function, os.getpid(), self._dies_by
-        self._process = _FORK.Process(target=_run, args=arguments, name=self.name)
-        self._process.start()
-
-    @property
-    def pid(self) -> int:
-        assert self._process.pid is not None  # it was started
-        return self._process.pid
-
-    def poll(self) -> int | None:
-        return self._process.exitcode
-
-    def wait(self, seconds: float) -> None:
-        self._process.join(seconds)
 
 
 def _run(function: Callable[[], None], parent: int, dies_by: int = signal.SIGKILL) -> None:
@@ -374,9 +323,10 @@ class Tree:
         told: called with a sentence for each child that died.
     """
 
-    def __init__(self, children: Sequence[Child], told: Callable[[str], None]) -> None:
+    def __init__(self, children: Sequence[Fork], told: Callable[[str], None]) -> None:
         self.children = list(children)
         self._told = told
+        self._woken_at = 0.0
 
     def start(self) -> None:
         """Start all children."""
@@ -390,18 +340,24 @@ class Tree:
             CannotStart: one has ended; names it and its status.
         """
         for child in self.children:
-            if child.is_required and not child.is_alive:
+            if child.is_required and not child.is_alive and not child.rests:
                 raise CannotStart(f"{child.name} did not start (status {child.poll()}).")
 
     def keep_until_asked(self) -> None:
         """Look after the children until Ctrl-C, which is raised."""
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # one that is ignored wakes nobody
+        for number in (signal.SIGCHLD, WAKE):
+            signal.signal(number, lambda *_: None)  # one that is ignored wakes nobody
         with signals_as_bytes() as signals:
             while True:
                 self.keep()
                 select.select([signals], [], [], self._pause())
                 with suppress(BlockingIOError):
-                    os.read(signals, 1024)
+                    if WAKE in os.read(signals, 1024):
+                        self.wake()
+
+    def wake(self) -> None:
+        """Have `keep` start the children that rest."""
+        self._woken_at = time.monotonic()
 
     def _pause(self) -> float | None:
         """Return the seconds until a child is to be started; None if all are running."""
@@ -411,7 +367,12 @@ class Tree:
     def keep(self) -> None:
         """Look after the children once: start again what died."""
         multiprocessing.active_children()  # buries what `apart` left
+        is_woken = time.monotonic() - self._woken_at < WAKEFUL_SECONDS
         for child in self.children:
+            if child.rests:
+                if is_woken:
+                    child.start()
+                continue
             if child.was_started and not child.is_alive:
                 status = child.poll()
                 child.note_death()

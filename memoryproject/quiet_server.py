@@ -1,17 +1,33 @@
 """Uvicorn's server, changed in two ways.
 
-While idle, it wakes up once a second instead of ten times. After a signal, it returns. Uvicorn would raise the signal
-again, which ends the process before it has written and sent pending data.
+While idle, it wakes up every few seconds instead of ten times a second. After a signal, it returns. Uvicorn would raise
+the signal again, which ends the process before it has written and sent pending data.
 """
 
 import asyncio
 import signal
 from contextlib import suppress
+from email.utils import formatdate
 from types import FrameType
 
 from uvicorn import Config, Server
+from uvicorn.server import ServerState
 
-TICK = 1.0  # seconds between two updates of the header `Date`
+TICK = 10.0  # seconds between two wake-ups; gunicorn expects a heartbeat within 60 seconds
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class _State(ServerState):
+    """A state that makes the header `Date` for each response, so no timer has to update it."""
+
+    @property
+    def default_headers(self) -> Headers:
+        return [(b"date", formatdate(usegmt=True).encode()), *self._others]
+
+    @default_headers.setter
+    def default_headers(self, others: Headers) -> None:
+        self._others = others
 
 
 class QuietServer(Server):
@@ -23,6 +39,8 @@ class QuietServer(Server):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
+        config.date_header = False
+        self.server_state = _State()
         self._exits = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 

@@ -490,6 +490,6 @@ def _identifier() -> "langid.LanguageIdentifier":
     from py3langid import langid
 
     with numpy.load(LATIN_MODEL) as model:
-        moves, rows = array("I", model["moves"].tobytes()), array("H", model["rows"].tobytes())
+        moves, rows = (array("H", model[name].tobytes()) for name in ("moves", "rows"))
         figures = model["figures"], model["priors"], model["languages"].tolist(), moves, model["features"].tolist()
     return langid.LanguageIdentifier(*figures, norm_probs=True, tk_row=rows)

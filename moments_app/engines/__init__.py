@@ -23,6 +23,7 @@ MAX_RESPONSE_BYTES = 1_000_000  # of an answer to a call; larger ones are refuse
 
 def load() -> None:
     """Import the clients of what the settings name, so that no call waits for it."""
+    import_module("moments_app.engines.transport").tls()
     if settings.ENGINE.uses_model:
         import_module("moments_app.engines.model")
     if settings.EMBEDDING.is_on:

@@ -35,7 +35,7 @@ class BoundedTransport(httpx2.HTTPTransport):
     def __init__(self, *, timeout: float, max_bytes: int, public_only: bool = False) -> None:
         # A transport is its pool. Its own `__init__` has no parameter for the network below.
         self._pool = httpcore2.ConnectionPool(
-            ssl_context=_tls(), network_backend=_BoundedBackend(_Budget(timeout, max_bytes), public_only)
+            ssl_context=tls(), network_backend=_BoundedBackend(_Budget(timeout, max_bytes), public_only)
         )
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -47,7 +47,7 @@ class BoundedTransport(httpx2.HTTPTransport):
 
 
 @cache
-def _tls() -> ssl.SSLContext:
+def tls() -> ssl.SSLContext:
     """Return one context for the whole process: reading the certificates takes longer than many a call."""
     return httpx2.create_ssl_context()
 

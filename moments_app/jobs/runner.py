@@ -175,7 +175,7 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
             return
         caller = process.caller(job)
         engine = caller.open(recorder(job, input.prompt_for, caller.work)) if caller else None
-        if caller is None or caller.is_model:
+        if caller and caller.is_model:
             # No connection is held while the engine thinks: a slow model must not use up the database's. Without a
             # model nothing is waited for, and a new connection costs as much as all the statements of a small job.
             connection.close()

@@ -9,35 +9,46 @@ ones, never in less urgent ones: a summary that somebody waits for stands behind
 embedding or bulk work is under way. Where there are fewer workers than lanes, the last one takes several. A worker that
 runs schedules takes them first: few are due at a time, as at most one job of each is open.
 
+**Rest.** On an idle site, only the last worker runs. The others start when it has been busy for `BUSY` seconds, or
+when the watchdog finds due jobs. They end after `REST` seconds without a job.
+
 **In turn.** Within a lane a worker goes on with the next person who has something due, and nobody has two jobs running
 at a time. So it takes the most urgent of that person's jobs, of whatever lane: the worker of a more urgent lane would
 find the person busy each time it looks.
 """
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import timedelta
 from types import FrameType
 
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, connection
+from django.db.models.functions import Now
 from django_q.scheduler import scheduler
 from opentelemetry.trace import Span, SpanKind
 
-from memoryproject.process_tree import signals_as_bytes
-from moments_app.jobs.process import Lane, names_in
+from memoryproject.process_tree import WAKE, signals_as_bytes
+from moments_app.jobs.process import Lane, names_in, processes
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import Stopped, TookTooLong, run_taken
 from moments_app.jobs.scheduled import next_schedule
 from moments_app.jobs.whereabouts import this_process
 from moments_app.models import Circuit, Job
+from moments_app.models.job import TASK
 from sessions_app.trace import HEADER, continued
-from sessions_app.wake import IDLE, Bell, Channel
+from sessions_app.wake import IDLE, Bell, Channel, wake
 
+LOOK = 600.0  # maximum seconds between two looks of an idle worker
+REST = 60.0  # seconds without a job after which a worker other than the last ends, until there is more to do
+BUSY = 0.2  # seconds that the last worker works alone before the others are started
 RECOVERY = 5.0  # seconds between two looks of the watchdog for jobs that nobody works on, and at the schedules
+WAITS = timedelta(seconds=1)  # after which a due job is not being taken by a worker that was notified
 PROBES = 1.0  # seconds between two looks at open circuits
 AWAY = 2.0  # seconds before the next try when the database doesn't answer
 GRACE = 20  # seconds that a job may go on when the worker is asked to end
@@ -68,9 +79,13 @@ class Worker:
 
     Args:
         lanes: whose jobs it takes, its own first.
+        may_rest: it ends after `REST` seconds without a job. One that may not has the others started.
     """
 
-    def __init__(self, lanes: list[Lane]) -> None:
+    def __init__(self, lanes: list[Lane], *, may_rest: bool = False) -> None:
+        self._may_rest = may_rest
+        self._woken_at = self._worked_at = time.monotonic()
+        self._is_alone = False  # as far as it knows
         self._runs_schedules = Lane.SCHEDULED in lanes
         self._channels = [Channel.JOBS] if lanes != [Lane.SCHEDULED] else []
         self._channels += [Channel.TASKS] if self._runs_schedules else []
@@ -93,12 +108,18 @@ class Worker:
                 signal.alarm(0)  # which would end whatever this process does next
 
     def _work_off(self, bell: Bell) -> None:
-        with suppress(DatabaseError):
-            Job.objects.take_up()  # settings may have changed that held it
+        if not self._may_rest:  # it starts with the site
+            with suppress(DatabaseError):
+                Job.objects.take_up()  # settings may have changed that held it
         while not self._ending.is_set():
             try:
-                if not self._step():
-                    bell.wait(Job.objects.next_due(within=IDLE))
+                if self._step():
+                    self._worked_at = time.monotonic()
+                elif self._may_rest and time.monotonic() - self._worked_at > REST:
+                    return
+                else:
+                    bell.wait(Job.objects.next_due(within=REST if self._may_rest else LOOK))
+                    self._woken_at = time.monotonic()
             except DatabaseError as error:
                 logger.warning("the database does not answer", error=type(error).__name__)
                 connection.close()
@@ -123,15 +144,16 @@ class Worker:
     def _run(self, job: Job | None) -> bool:
         if job is None:
             return False
-        with self._limited(), _traced(job):
+        with self._limited(has_help=self._may_rest or job.process == TASK), _traced(job):
             run_taken(job)
         return True
 
-    @staticmethod
     @contextmanager
-    def _limited() -> Iterator[None]:
-        """Break off what goes on for longer than a job or a task may."""
-        signal.alarm(settings.JOB_SECONDS)
+    def _limited(self, *, has_help: bool) -> Iterator[None]:
+        """Break off what goes on for longer than a job or a task may; start the other workers before, if that helps."""
+        self._is_alone = not has_help
+        alone, limit = max(self._woken_at + BUSY - time.monotonic(), 0.001), settings.JOB_SECONDS
+        signal.setitimer(signal.ITIMER_REAL, alone if self._is_alone else limit, limit)
         try:
             yield
         finally:
@@ -144,7 +166,11 @@ class Worker:
     def _alarm(self, _number: int, _frame: FrameType | None) -> None:
         if self._ending.is_set():
             raise Stopped
-        raise TookTooLong(f"It took longer than {settings.JOB_SECONDS} s.")
+        if self._is_alone:
+            self._is_alone = False
+            os.kill(os.getppid(), WAKE)
+        else:
+            raise TookTooLong(f"It took longer than {settings.JOB_SECONDS} s.")
 
 
 def _traced(job: Job) -> AbstractContextManager[Span]:
@@ -155,11 +181,16 @@ def _traced(job: Job) -> AbstractContextManager[Span]:
 
 def serve(number: int, workers: int) -> None:
     """Be one of some workers, until asked to end."""
-    Worker(lanes_of(number, workers)).serve()
+    Worker(lanes_of(number, workers), may_rest=may_rest(number, workers)).serve()
+
+
+def may_rest(number: int, workers: int) -> bool:
+    """Return whether a worker may end when it has nothing to do: all but the last, which takes jobs of all lanes."""
+    return number < workers - 1
 
 
 def keep_time(ending: threading.Event) -> None:
-    """Queue what is due by the schedules, recover jobs and probe engines, until asked to end.
+    """Queue what is due by the schedules, recover jobs, probe engines and wake workers, until asked to end.
 
     It looks every `RECOVERY` seconds while there are notifications, otherwise every `IDLE` seconds and at the next
     schedule.
@@ -170,6 +201,7 @@ def keep_time(ending: threading.Event) -> None:
         scheduler()  # logs its errors itself
         try:
             recover_jobs()
+            _wake_for_due_jobs()
             is_open = Circuit.objects.send_probes()
             if not is_open:
                 bell.wait(next_schedule(within=IDLE))
@@ -181,3 +213,12 @@ def keep_time(ending: threading.Event) -> None:
             pause = PROBES if is_open else RECOVERY
             ending.wait(max(looked_at + pause - time.monotonic(), 0.0))
     connection.close()
+
+
+def _wake_for_due_jobs() -> None:
+    """Wake the workers, and start those that rest, if a job waits: its notification may be lost."""
+    known = [process.name for process in processes()]
+    if Job.objects.due().filter(process__in=known, run_after__lt=Now() - WAITS).exists():
+        os.kill(os.getppid(), WAKE)
+        for channel in (Channel.JOBS, Channel.TASKS):
+            wake(channel)

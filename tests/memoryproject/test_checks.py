@@ -62,7 +62,7 @@ def test_checks_of_one_page_share_what_they_read(ada: UserProfile) -> None:
 
 
 def test_a_check_that_finds_the_site_down_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memoryproject.checks._fits", False)
+    monkeypatch.setattr("memoryproject.checks.fits", False)
     with newer_version():
         assert [(finding.name, finding.level) for finding in findings(SHOWN, Facts())] == [("migrations", Level.DOWN)]
 

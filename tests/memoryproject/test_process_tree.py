@@ -14,7 +14,7 @@ import pytest
 
 from memoryproject import process_tree
 from memoryproject.embedded import server
-from memoryproject.process_tree import MARK_FILE, STOP_SECONDS, CannotStart, Fork, Held, Tree, hold
+from memoryproject.process_tree import MARK_FILE, STOP_SECONDS, WAKE, CannotStart, Fork, Held, Tree, hold
 from tests.clients.test_embedded import MEMORY, TOLD, printed_by
 from tests.support.folders import data_folder, migrated_folder
 from tests.support.processes import manage
@@ -206,6 +206,43 @@ def test_a_child_that_had_run_for_a_while_is_started_again_at_once(monkeypatch: 
     wait_until(has_died_again)
     tree.end()
     assert all(is_due)
+
+
+def test_a_child_that_rests_is_started_again_only_when_there_is_work() -> None:
+    told: list[str] = []
+    child = Fork("The tired one", lambda: None, may_rest=True)
+    tree = Tree([child], told.append)
+    tree.start()
+    first = child.pid
+    wait_until(lambda: child.rests)
+    tree.require()
+    tree.keep()
+    assert child.pid == first
+    tree.wake()
+    tree.keep()
+    assert child.pid != first
+    tree.end()
+    assert told == []
+
+
+def test_a_signal_wakes_the_children_that_rest(tmp_path: Path) -> None:
+    root = Fork("The root", lambda: _rest_and_note_starts(tmp_path))
+    root.start()
+    try:
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 1)
+        time.sleep(0.3)
+        assert len(list(tmp_path.iterdir())) == 1
+        root.signal(WAKE)
+        wait_until(lambda: len(list(tmp_path.iterdir())) > 1)
+    finally:
+        root.signal(signal.SIGKILL)
+        root.wait(TIMEOUT)
+
+
+def _rest_and_note_starts(folder: Path) -> None:
+    tree = Tree([Fork("A child", lambda: (folder / str(os.getpid())).touch(), may_rest=True)], lambda _: None)
+    tree.start()
+    tree.keep_until_asked()
 
 
 def test_a_fork_is_seen_under_its_name() -> None:

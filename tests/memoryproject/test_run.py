@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
 
 from memoryproject.embeddings import address
@@ -107,7 +108,7 @@ def test_the_embeddings_server_is_started_again_and_ends_with_the_site(monkeypat
     with migrated_folder() as folder:
         run = Run(folder, "--no-demo").serve()
         wait_until(lambda: _answers(folder))
-        [first] = [process for process in run.members() if "memoryproject.embeddings" in process.cmdline()]
+        [first] = _embeddings_servers(run)
         first.kill()
         wait_until(lambda: "The embeddings server exited with status -9 and is being restarted." in run.printed)
         assert run.answers()
@@ -115,6 +116,10 @@ def test_the_embeddings_server_is_started_again_and_ends_with_the_site(monkeypat
         run.stop()
         assert of_folder(folder) == []
         assert address.read(folder) == address.NOWHERE
+
+
+def _embeddings_servers(run: Run) -> list[psutil.Process]:
+    return [process for process in run.members() if process.name().startswith("The embeddings")]
 
 
 def _answers(folder: Path) -> bool:
@@ -133,5 +138,5 @@ def test_without_a_model_it_says_that_memory_is_found_by_its_words(monkeypatch: 
         monkeypatch.setenv("EMBEDDING__PROVIDER", "auto")
         monkeypatch.setenv("PYTHONPATH", str(folder))
         run = Run(folder, "--no-demo").serve()
-        assert not any("memoryproject.embeddings" in process.cmdline() for process in run.members())
+        assert not _embeddings_servers(run)
         assert "Searches use words only" in run.stop()

@@ -251,7 +251,7 @@ def test_processes_that_die_again_and_again_and_refused_keys_degrade_the_site(
 def test_migrations_of_a_newer_version_take_the_site_down(
     watched: Watched, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "_fits", False)  # as in a process that starts now
+    monkeypatch.setattr(checks, "fits", False)  # as in a process that starts now
     with newer_version():
         watched.look(AFTER + 5)
     assert receiver.told[0]["state"] == "down"

@@ -38,14 +38,14 @@ def test_a_language_is_told_by_its_letters(text: str, language: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_identifier_judges_as_the_whole_model_does_and_takes_half_of_its_memory() -> None:
+def test_the_identifier_judges_as_the_whole_model_does_and_takes_a_third_of_its_memory() -> None:
     from py3langid import langid
 
     whole = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
     whole.set_languages(list(lexemes._LATIN))
     ours = lexemes._identifier()
-    assert len(ours.tk_nextmove) < 0.6 * len(whole.tk_nextmove)
-    latin = st.text(st.characters(max_codepoint=0x1EFF).filter(lexemes._LATIN_RUN.fullmatch))
+    assert len(ours.tk_nextmove.tobytes()) < 0.3 * len(whole.tk_nextmove.tobytes())
+    latin = st.text(st.sampled_from(list(filter(lexemes._LATIN_RUN.fullmatch, map(chr, range(0x1F00))))))
 
     @given(st.lists(latin, max_size=30))
     def judge_alike(runs: list[str]) -> None:

@@ -14,6 +14,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.process_tree import signals_as_bytes
 from moments_app.jobs.retry_all import retry_all
+from moments_app.jobs.worker import keep_time
 from moments_app.models import Job
 from sessions_app import wake
 from sessions_app.models import UserProfile
@@ -90,6 +91,20 @@ def test_what_may_make_a_job_due_wakes_workers(
     with listening() as woken:
         change(ada)
         wait_until(woken.is_set)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("channel", [Channel.JOBS, Channel.TASKS])
+def test_the_watchdog_wakes_workers_whose_notification_was_lost(ada: UserProfile, channel: Channel) -> None:
+    earlier = timezone.now() - timedelta(minutes=1)
+    Job.objects.bulk_create([Job(process="embed", user=ada, requested_by="test", run_after=earlier)])
+    ending = threading.Event()
+    watchdog = threading.Thread(target=keep_time, args=[ending])
+    with listening(channel) as woken:
+        watchdog.start()
+        wait_until(woken.is_set)
+        ending.set()
+        watchdog.join()
 
 
 @pytest.mark.slow

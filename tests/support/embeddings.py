@@ -1,4 +1,4 @@
-"""The embedded embeddings server, started as `manage.py run` does."""
+"""The embedded embeddings server as a program of its own, which writes its address as under `manage.py run`."""
 
 import json
 import os
@@ -12,9 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from memoryproject.conf import BASE_DIR
-from memoryproject.embeddings import address, command
+from memoryproject.embeddings import address
 from memoryproject.process_tree import PARENT
 from tests.support.waiting import wait_until
+
+
+def command(data_dir: Path, model_folder: str = "") -> list[str]:
+    """Return the arguments of the Python interpreter that serve a data directory.
+
+    Args:
+        data_dir: where the server writes its address.
+        model_folder: of an ONNX model; blank for the packaged one.
+    """
+    of_folder = ["--model-folder", model_folder] if model_folder else []
+    return ["-m", "memoryproject.embeddings", "--data-dir", str(data_dir), *of_folder]
 
 
 @contextmanager

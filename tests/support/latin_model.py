@@ -25,10 +25,11 @@ def made() -> dict[str, Any]:
     while (new := numpy.setdiff1d(all_rows[states], numpy.flatnonzero(kept))).size:
         kept[new] = True
         states[all_moves[numpy.ix_(new, used)]] = True
-    # What no text reaches is 0, which takes no room in the file.
-    moves = numpy.zeros_like(all_moves[kept])
-    moves[:, used] = all_moves[kept][:, used]
-    features = numpy.where(states, numpy.asarray(whole.tk_output, numpy.int32), -1)
+    # The states and rows that are left are numbered again, because their numbers fit into 16 bits.
+    numbers, places = (numpy.cumsum(each) - 1 for each in (states, kept))
+    moves = numpy.zeros((kept.sum(), 256), numpy.uint16)
+    moves[:, used] = numbers[all_moves[kept][:, used]]
+    features = numpy.asarray(whole.tk_output, numpy.int32)[states]
     figures = numpy.zeros_like(whole.nb_ptc)
     seen = features[features >= 0]
     figures[seen] = whole.nb_ptc[seen]
@@ -37,7 +38,7 @@ def made() -> dict[str, Any]:
         "priors": whole.nb_pc,
         "figures": figures,
         "features": features,
-        "rows": numpy.where(states, numpy.cumsum(kept)[all_rows] - 1, 0).astype(numpy.uint16),
+        "rows": places[all_rows[states]].astype(numpy.uint16),
         "moves": moves.ravel(),
     }
 

@@ -16,15 +16,14 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from memoryproject import embeddings, forks
+from memoryproject import checks, embeddings, forks
 from memoryproject.demo import Demonstration, StepFailed
 from memoryproject.embedded import server
 from memoryproject.own_site import open_url
 from memoryproject.process_tree import (
     CannotStart,
-    Child,
+    Fork,
     Held,
-    Program,
     Tree,
     apart,
     die_with_parent,
@@ -70,6 +69,7 @@ class Command(BaseCommand):
         with _database():
             self._say("Preparing the database. The first start takes about half a minute …")
             password, is_new = in_fork(self._prepare)
+            checks.note_fit()
             with marked(settings.DATA_DIR) as left:
                 self._note_killed(left)
                 self._say_how_it_finds()
@@ -208,11 +208,10 @@ def _stop_database() -> None:
         server.stop(settings.EMBEDDED_DATABASE_DIR)
 
 
-def _children(port: int) -> list[Child]:
+def _children(port: int) -> list[Fork]:
     children = [*forks.background(stops_database=settings.DATABASE_IS_EMBEDDED), forks.web_server(port)]
     if settings.EMBEDDING.is_embedded:
-        command = embeddings.command(settings.DATA_DIR, settings.EMBEDDING.model_folder)
-        children.insert(0, Program("The embeddings server", command, is_required=False))
+        children.insert(0, forks.embeddings_server())
     return children
 
 

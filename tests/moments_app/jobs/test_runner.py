@@ -41,6 +41,13 @@ def ran(job: Job) -> Job:
     return done
 
 
+def test_a_job_without_a_model_keeps_the_connection(transactional_db: None) -> None:
+    task = Job.objects.request_task("prune", "moments_app.reports.housekeeping.prune_receipts", requested_by="test")
+    before = connection.connection
+    assert ran(task).status == "completed"
+    assert connection.connection is before
+
+
 # The stalling ones are shown in the engine's own tests; here each would cost seconds.
 QUICK = [(behaviour, kind) for behaviour, kind in BAD_ANSWERS if kind != "timeout"]
 

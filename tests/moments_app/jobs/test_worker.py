@@ -20,7 +20,9 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.checks import judge
 from memoryproject.conf import LANES
+from memoryproject.process_tree import WAKE
 from memoryproject.schedules import register_schedules
+from moments_app.jobs import worker as jobs_worker
 from moments_app.jobs.process import Lane, names_in, processes
 from moments_app.jobs.worker import Worker, lanes_of
 from moments_app.models import EngineCall, Job, Moment, Summary
@@ -340,6 +342,29 @@ def test_row_47_a_schedule_that_waits_for_a_running_job_is_late_only_where_it_ha
     assert judge().state == state
     long.complete({})
     assert judge().state == "degraded"  # nothing is left that it could wait for
+
+
+def test_a_worker_that_may_rest_ends_when_it_has_nothing_to_do(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_worker, "REST", 0.2)
+    Worker([Lane.BUILD], may_rest=True).serve()
+
+
+@pytest.mark.parametrize("has_help", [False, True])
+def test_the_last_worker_has_the_others_started_when_a_job_takes_long(
+    monkeypatch: pytest.MonkeyPatch, has_help: bool
+) -> None:
+    monkeypatch.setattr(os, "getppid", os.getpid)  # the root is this process
+    woken, last = threading.Event(), Worker([Lane.BUILD])
+    before = signal.signal(WAKE, lambda *_: woken.set()), signal.signal(signal.SIGALRM, last._alarm)
+    try:
+        with last._limited(has_help=has_help):
+            time.sleep(2 * jobs_worker.BUSY)
+    finally:
+        for number, handler in zip((WAKE, signal.SIGALRM), before, strict=True):
+            signal.signal(number, handler)
+    assert woken.is_set() != has_help
 
 
 def test_each_lane_has_a_worker_of_its_own_that_helps_the_more_urgent_alone() -> None:
