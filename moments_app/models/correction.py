@@ -2,6 +2,7 @@
 
 import re
 import uuid
+from datetime import datetime
 from typing import Self
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -11,6 +12,8 @@ from django.utils import timezone
 
 from moments_app.models.atom import MemoryAtom
 from sessions_app.models import Session, UserProfile
+
+CorrectionState = dict[str, int | datetime | None]
 
 
 class ContradictionQuerySet(models.QuerySet["Contradiction"]):
@@ -65,9 +68,9 @@ class CorrectionQuerySet(models.QuerySet["Correction"]):
     def newest_first(self) -> Self:
         return self.order_by("-id")
 
-    def state(self) -> dict[str, int | None]:
-        """Return a value that changes whenever a correction is made or undone."""
-        return self.aggregate(latest=Max("pk"), undone=Count("undone_at"))
+    def state(self) -> CorrectionState:
+        """Return a value that changes whenever a correction is made, undone, withdrawn or put back."""
+        return self.aggregate(count=Count("pk"), latest=Max("pk"), undone=Max("undone_at"))
 
 
 class Correction(models.Model):

@@ -62,7 +62,6 @@ class FormationInput(ProcessInput):
         again: ranges of turns whose memories were withdrawn, to be formed again after this run; None: this run is about
             turns that no formation has seen.
         unreadable: ranges of archived turns that were to be formed by this run, too.
-        corrections: the state of the person's corrections before anything was read.
     """
 
     prompt_version: PromptVersion
@@ -77,7 +76,6 @@ class FormationInput(ProcessInput):
     is_cut: bool = False
     again: list[SequenceRange] | None = None
     unreadable: list[SequenceRange] = field(default_factory=list)
-    corrections: dict[str, int | None] = field(default_factory=dict)
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with another prompt, for statements only."""
