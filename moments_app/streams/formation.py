@@ -383,12 +383,12 @@ def result_of(
 
 def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: FormationInput) -> MemoryAtom:
     sources = [input.messages[sequence] for sequence in candidate.sequences]
-    draft = candidate.draft
+    draft, session = candidate.draft, input.session
     other = "" if stream.is_shard else told_of_themselves(draft.text, sources, input.request.others)
     about = other or ("" if stream.is_shard else _other_person(draft, input))
     return MemoryAtom(
         stream=stream,
-        **belonging_to(stream, input.session.user),
+        **belonging_to(stream, session.user),
         atom_type=candidate.atom_type,
         content=draft.text,
         content_hash=content_hash(draft.text),
@@ -396,10 +396,10 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
         about_kind=MemoryAtom.About.PERSON if about else MemoryAtom.About.SESSION,
         subject=about,
         speaker=other or _speaker(sources),
-        valid_from=since_in(draft.text, _said_at(sources)) if draft.kind in LASTING else None,
+        valid_from=since_in(draft.text, _said_at(sources), session.user.zone) if draft.kind in LASTING else None,
         confidence=draft.confidence,
         formed_at=_said_at(sources),
-        source_session=input.session,
+        source_session=session,
         source_message_ids=[message.pk for message in sources],
         job=job,
         prompt_version=input.prompt_version,

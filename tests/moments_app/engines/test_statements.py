@@ -80,8 +80,8 @@ def test_a_day_without_a_year_is_the_last_one_before_it_was_said() -> None:
         "since 2019": "2019-01-01",
         "in May 2024": "2024-05-01",
     }
-    assert {text: f"{since_in(text, AT):%Y-%m-%d}" for text in days} == days
-    assert since_in("on 31 February 2026", AT) is None and since_in("on 5 May 2027", AT) == AT
+    assert {text: f"{since_in(text, AT, UTC):%Y-%m-%d}" for text in days} == days
+    assert since_in("on 31 February 2026", AT, UTC) is None and since_in("on 5 May 2027", AT, UTC) == AT
 
 
 @pytest.mark.parametrize(
