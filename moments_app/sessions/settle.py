@@ -11,6 +11,7 @@ sessions in one call, or one session if calls are not combined. If another sessi
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -350,14 +351,20 @@ def _store_atoms(job: Job, thoughts: Sequence[Thought]) -> Results:
         for by, input, made, atoms in group:
             for stream, items in [*formation.by_stream(input, made, atoms), *lessons[by]]:
                 streams.setdefault(stream.pk, (stream, []))[1].extend(items)
-        add_to_each(list(streams.values()), requested_by=f"job:{job.job_id}")
+        ended: dict[Job, list[MemoryAtom]] = {}
+        add_to_each(list(streams.values()), requested_by=f"job:{job.job_id}", end=partial(_end_named, group, ended))
         for by, input, made, atoms in group:
-            ended = sum(end_named(atom, item, input) for atom, item in zip(atoms, made.candidates, strict=True))
-            results[by] = formation.result_of(input, made, atoms, lessons[by], ended=ended)
+            results[by] = formation.result_of(input, made, atoms, lessons[by], ended=len(ended.get(by, ())))
     return results
 
 
 FormedBy = tuple[Job, FormationInput, Formed, list[MemoryAtom]]
+
+
+def _end_named(group: Sequence[FormedBy], ended: dict[Job, list[MemoryAtom]]) -> list[MemoryAtom]:
+    """End the facts that the new items of sessions end. Note them by job, and return all."""
+    ended |= {by: end_named(by, input, made, atoms) for by, input, made, atoms in group}
+    return list(chain.from_iterable(ended.values()))
 
 
 def _groups(formed: Sequence[FormedBy]) -> Iterator[list[FormedBy]]:

@@ -128,13 +128,18 @@ class FormMemories(Process[FormationInput, Formed]):
         UserProfile.objects.locked().get(pk=session.user_id)
         atoms = atoms_of(job, input, answer)
         lessons = lessons_of(job, input, answer)
-        add_to_each([*by_stream(input, answer, atoms), *lessons], requested_by=f"job:{job.job_id}")
-        ended = sum(end_named(atom, item, input) for atom, item in zip(atoms, answer.candidates, strict=True))
+        ended: list[MemoryAtom] = []
+
+        def end() -> Sequence[MemoryAtom]:
+            ended.extend(end_named(job, input, answer, atoms))
+            return ended
+
+        add_to_each([*by_stream(input, answer, atoms), *lessons], requested_by=f"job:{job.job_id}", end=end)
         if input.again is None:
             count_from(session, input.last_sequence)
         if input.episodes and answer.built:
             _store_drafts(job, session, input, answer.built)
-        complete(job, FORMED, result_of(input, answer, atoms, lessons, ended=ended))
+        complete(job, FORMED, result_of(input, answer, atoms, lessons, ended=len(ended)))
         _follow_up(job, session, input)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:

@@ -31,7 +31,7 @@ from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import belonging_to
 from moments_app.streams.known import Known
 from moments_app.streams.other_speakers import other_speakers, own_name, told_of_themselves
-from moments_app.streams.timeline import end_by, touch
+from moments_app.streams.timeline import end_by
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns.engine_input import engine_turn
 from sessions_app.models import Message, Session
@@ -421,17 +421,16 @@ def _said_at(sources: Sequence[Message]) -> datetime:
     return max(sources, key=lambda message: message.sequence).created_at
 
 
-def end_named(atom: MemoryAtom, candidate: Candidate, input: FormationInput) -> int:
-    """End the statements that the engine says an item ends, if they were made before; return how many."""
-    if atom._state.adding:  # known already
-        return 0
-    named = {input.known[number] for number in candidate.draft.ends} - {atom.pk}
-    facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
-    assert atom.job is not None  # it was formed
-    cause = Cause(f"job:{atom.job.job_id}")
-    ended = [fact for fact in facts if end_by(fact, atom, cause)]
-    touch(ended)
-    return len(ended)
+def end_named(job: Job, input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
+    """End the statements that the engine says the new items end, if they were made before; return them."""
+    cause = Cause(f"job:{job.job_id}")
+    ended: list[MemoryAtom] = []
+    for atom, item in zip(atoms, formed.candidates, strict=True):
+        named = {input.known[number] for number in item.draft.ends} - {atom.pk}
+        if named and not atom._state.adding:  # it is new
+            facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
+            ended += [fact for fact in facts if end_by(fact, atom, cause)]
+    return ended
 
 
 def count_from(session: Session, last_sequence: int) -> None:
