@@ -33,6 +33,7 @@ from moments_app.streams.known_people import link_corrected
 from moments_app.streams.same import Rewording, without
 from moments_app.streams.three_way_merge import merged_text
 from moments_app.streams.timeline import settle, touch
+from moments_app.turns.corrected import as_corrected
 from sessions_app.insert import insert_unless_there
 from sessions_app.lock_rows import lock_rows
 from sessions_app.models import Event, Message, UserProfile
@@ -292,7 +293,7 @@ def _moments(fact: MemoryAtom, rewording: Rewording, found: Collection[int], tur
 
 
 def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:
-    """Return the turns that it comes from, and those that were found, with the text of archived ones."""
+    """Return the turns that it comes from, and those that were found, as they read since earlier corrections."""
     own = Message.objects.said().believed().filter(user_id=fact.user_id)
     sessions = {session for session, _ in places}
     beside = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
@@ -300,7 +301,7 @@ def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequen
     found = [turn for turn in beside.select_related("session") if (turn.session_id, turn.sequence) in there]
     sources = list(own.filter(pk__in=fact.source_message_ids).select_related("session"))
     turns = sorted({turn.pk: turn for turn in [*sources, *found]}.values(), key=lambda turn: turn.pk)
-    return with_text(_person_of(fact), turns)
+    return as_corrected(with_text(_person_of(fact), turns))
 
 
 def _marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[Change]:

@@ -84,7 +84,7 @@ def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
     corrected = _corrected_turns(atoms)
     left = [atom for atom in atoms if (atom.stream_id, atom.content_hash) not in said]
     over = _over_since(left)
-    return [atom for atom in left if atom not in over and not any(turn.forbids(atom) for turn in corrected)]
+    return [atom for atom in left if atom not in over and not _is_corrected(atom, corrected)]
 
 
 def _said_to_everybody(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
@@ -125,8 +125,16 @@ def _over_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
 def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
     """Return what was corrected since in the sessions that the atoms come from."""
     sessions = {atom.source_session_id for atom in atoms if atom.source_session_id}
-    found = CorrectedTurn.objects.filter(session__in=sessions).select_related("correction") if sessions else ()
-    return list(found)
+    return list(CorrectedTurn.objects.filter(session__in=sessions).select_related("correction").order_by("pk"))
+
+
+def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
+    """Return whether an atom says what was corrected or withdrawn since in its turns."""
+    read = atom.content
+    for turn in turns:
+        if turn.is_of(atom):
+            read = turn.read(read)
+    return read != atom.content
 
 
 def note_growth(atom: MemoryAtom, *, requested_by: str) -> None:
