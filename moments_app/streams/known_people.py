@@ -10,8 +10,8 @@ from functools import partial
 from typing import NamedTuple
 
 from moments_app.engines.statements import NAME
-from moments_app.engines.statements.first_person import SPEAKER
 from moments_app.engines.statements.named_people import USER, NamedPerson, named_person, short_name
+from moments_app.engines.statements.said import SPEAKER
 from moments_app.models import KnownPerson, MemoryAtom, MemoryStream
 from moments_app.models.atom import ABOUT
 from moments_app.models.known_person import person_key
