@@ -135,7 +135,13 @@ class Statement:
     def _has_value_of(self, earlier: "Statement") -> bool:
         if self.attribute != WORK:
             return self.value.casefold() == earlier.value.casefold()
-        return all(not a or not b or a == b for a, b in zip(_work(self), _work(earlier), strict=True))
+        (role, employer), (earlier_role, earlier_employer) = _work(self), _work(earlier)
+        return (not role or not earlier_role or role == earlier_role) and _may_be_one(employer, earlier_employer)
+
+
+def _may_be_one(firm: str, other: str) -> bool:
+    """Tell whether two names may be of one employer: "Haukeland" is short for "Haukeland Hospital"."""
+    return not firm or not other or f"{firm} ".startswith(f"{other} ") or f"{other} ".startswith(f"{firm} ")
 
 
 def _work(statement: Statement) -> tuple[str, str]:

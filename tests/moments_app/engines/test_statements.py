@@ -64,6 +64,8 @@ def test_what_is_none_is_not_misread(text: str) -> None:
         ("User works as a baker.", "User works at Hansen's.", False),
         ("User works as a baker.", "User got a new job at Equinor.", True),
         ("User works as a baker.", "User quit their job at Equinor.", True),
+        ("User: I work as a nurse at Haukeland Hospital.", "User: I no longer work at Haukeland.", True),
+        ("User works at Haukeland Hospital.", "User no longer works at Hauke.", False),
         ("User's daughter is called Maya.", "User's daughter is called Mia.", None),
         ("User's daughter is called Maya.", "User's daughter's name is Mia, not Maya.", True),
     ],
