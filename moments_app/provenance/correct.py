@@ -42,6 +42,7 @@ from sessions_app.retention.read_archived import with_text
 
 FOUND = 100  # results of the search for what says the same
 CHANGED = FACT, MOMENT, STREAM, TURN = "fact", "moment", "stream", "turn"
+ENDING = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
 _TEXTS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     MOMENT: (Moment, ("summary", "detail")),
     STREAM: (MemoryStream, ("consolidated_content",)),
@@ -237,11 +238,11 @@ def _refuse(fact: MemoryAtom, order: Order) -> None:
 def _refuse_undoing(correction: Correction) -> None:
     if correction.undone_at:
         raise CannotCorrect("The correction was already undone.")
-    made = {change.get("made") for change in correction.changes} - {None}
+    changed = {pk for change in correction.changes if change["kind"] == FACT for pk in (change["pk"], change["made"])}
     later = Correction.objects.standing().filter(user=correction.user_id, pk__gt=correction.pk)
     for other in later.order_by("-pk"):
-        if made & {change["pk"] for change in other.changes if change["kind"] == FACT}:
-            raise CannotCorrect(f"Its result was corrected again. Undo the correction {other.correction_id} first.")
+        if changed & {change["pk"] for change in other.changes if change["kind"] == FACT}:
+            raise CannotCorrect(f"The fact was corrected again. Undo the correction {other.correction_id} first.")
 
 
 # --- what says the same ---
@@ -362,7 +363,8 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
 
 
 def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom:
-    """Return the replacement for a wrong fact: said at the same time, and known since the correction."""
+    """Return the replacement for a wrong fact: said and over at the same time, known since the correction."""
+    ended = {name: getattr(atom, name) for name in ENDING} if atom.ended_by else {}
     right = MemoryAtom(
         stream=atom.stream,
         user=atom.user,
@@ -383,6 +385,7 @@ def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom
         confidence=1.0,
         source_session_id=atom.source_session_id,
         source_message_ids=atom.source_message_ids,
+        **ended,
     ).describe()
     link_corrected(right, atom)
     return right

@@ -207,6 +207,27 @@ def test_a_turn_reads_as_the_latest_of_several_corrections_left_it(ada: UserProf
     assert read() == (" (corrected since: Wim, not Will)", "My name is Wim. I will sail to Rome.")
 
 
+def test_a_fact_that_ended_is_over_when_it_is_corrected_and_the_latest_correction_is_undone_first(
+    ada: UserProfile, service: Api
+) -> None:
+    say(ada, "s1", "2025-01-20", "I live in Oslo.")
+
+    def homes(state: str) -> list[str]:
+        return [
+            fact["value"] for fact in service.get("facts", user_id="ada", attribute="home", state=state).json()["facts"]
+        ]
+
+    address = f"facts/{the_fact(OSLO)}"
+    ended = service.patch(address, user_id="ada", state="ended").json()
+    made = service.patch(address, user_id="ada", content="User: I live in Bergen.").json()
+    assert (homes("holding"), homes("ended")) == ([], ["Bergen", "Oslo"])
+    refused = service.post(f"corrections/{ended['correction_id']}/undo", user_id="ada")
+    assert refused.status_code == 400 and made["correction_id"] in refused.json()["errors"][0]["detail"]
+    for correction in (made, ended):
+        assert service.post(f"corrections/{correction['correction_id']}/undo", user_id="ada").status_code == 200
+    assert (homes("holding"), homes("ended")) == (["Oslo"], [])
+
+
 def test_archived_turns_that_are_corrected_are_found_with_that_mark(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     for session in Session.objects.filter(user=ada):
