@@ -165,6 +165,7 @@ def test_what_is_denied_or_unreal_gives_nothing_a_value(text: str) -> None:
         "我不住在北京。",
         "Я не живу в Берлине.",
         "我姐姐说我对猫过敏。",
+        "考官看我的手，以为我是打架来的。",
     ],
 )
 def test_a_denied_home_and_what_others_say_is_not_held_as_true(text: str) -> None:
@@ -179,6 +180,7 @@ def test_a_denied_home_and_what_others_say_is_not_held_as_true(text: str) -> Non
         "Ya no vivo en Madrid.",
         "我不住在北京了。",
         "我觉得我对猫过敏。",
+        "我可以为女儿做饭。",
         "Я больше не живу в Берлине.",
         "My doctor says I'm allergic to penicillin.",
         "Mein Arzt sagt, ich bin gegen Nüsse allergisch.",
