@@ -216,6 +216,12 @@ def names(kind: str, language: str = "en") -> list[str]:
     return [name for number in range(13) for name in words.get(f"{kind} {number}", ())]
 
 
+@cache
+def calendar_names() -> frozenset[str]:
+    """Return the English names of months and weekdays, which look like names of people and places."""
+    return frozenset(map(str.title, (*names("month_name"), *names("weekday"))))
+
+
 def month_name(number: int) -> str:
     """Return the English name of a month."""
     return _words()["en"][f"month_name {number}"][0].title()

@@ -3,7 +3,7 @@
 import hashlib
 import uuid
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Self, cast
 
 from django.apps import apps
@@ -581,7 +581,7 @@ class MemoryAtom(Searched):
         self.value = said.value[:255] if said and not said.is_over else ""
         if said and self.valid_from is None:
             begins = self.formed_at if said.is_new else None
-            self.valid_from = since_in(self.content, self.formed_at) or begins
+            self.valid_from = since_in(self.content, self.formed_at, self.zone) or begins
         self.worth = worth_of(self.content)
         if self.kind == self.Kind.OTHER:
             self.kind = self.Kind.LESSON if self.stream.name == LESSONS else kind_of(self.content)
@@ -599,7 +599,12 @@ class MemoryAtom(Searched):
         """When the day of the plan ends in the person's time zone. None if it is not a plan, or names no day."""
         if self.kind != self.Kind.PLAN or statement_of(self.content):
             return None
-        return plan_ends(self.content, self.formed_at, self.user.zone if self.user else UTC)
+        return plan_ends(self.content, self.formed_at, self.zone)
+
+    @property
+    def zone(self) -> tzinfo:
+        """The person's time zone, in which its days begin."""
+        return self.user.zone if self.user else UTC
 
     def clean(self) -> None:
         """Check the constraint, to tell it in words: the hash is no field of a form."""

@@ -2,6 +2,7 @@
 
 import re
 import uuid
+from datetime import datetime
 from typing import Self
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -11,6 +12,8 @@ from django.utils import timezone
 
 from moments_app.models.atom import MemoryAtom
 from sessions_app.models import Session, UserProfile
+
+CorrectionState = dict[str, int | datetime | None]
 
 
 class ContradictionQuerySet(models.QuerySet["Contradiction"]):
@@ -66,9 +69,9 @@ class CorrectionQuerySet(models.QuerySet["Correction"]):
     def newest_first(self) -> Self:
         return self.order_by("-id")
 
-    def state(self) -> dict[str, int | None]:
-        """Return a value that changes whenever a correction is made or undone."""
-        return self.aggregate(latest=Max("pk"), undone=Count("undone_at"))
+    def state(self) -> CorrectionState:
+        """Return a value that changes whenever a correction is made, undone, withdrawn or put back."""
+        return self.aggregate(count=Count("pk"), latest=Max("pk"), undone=Max("undone_at"))
 
 
 class Correction(models.Model):
@@ -126,11 +129,10 @@ class CorrectedTurn(models.Model):
     def __str__(self) -> str:
         return f"{self.session} {self.sequence}"
 
-    def forbids(self, atom: MemoryAtom) -> bool:
-        """Tell whether an atom says from this session, of the time before the correction, what was wrong."""
+    def is_of(self, atom: MemoryAtom) -> bool:
+        """Tell whether an atom is from this session, of the time before the correction."""
         is_older = self.correction is None or atom.formed_at <= self.correction.created_at
-        of_it = atom.source_session_id == self.session_id and atom.user_id == self.user_id
-        return is_older and of_it and reading(atom.content, self.wrong, "") != atom.content
+        return is_older and atom.source_session_id == self.session_id and atom.user_id == self.user_id
 
     def read(self, text: str) -> str:
         """Return a text as it is read since the correction."""
@@ -138,6 +140,9 @@ class CorrectedTurn(models.Model):
 
 
 def reading(text: str, wrong: str, right: str) -> str:
-    """Return a text with words in the place of others, wherever those stand as whole words."""
+    """Return a text with words in the place of others, wherever those stand as whole words.
+
+    If they stand there with the same capitals, only these are replaced: "Will" is not "will".
+    """
     pattern = rf"(?<!\w){re.escape(wrong)}(?![\w+#])"  # C does not match in C++
-    return re.sub(pattern, lambda _: right, text, flags=re.IGNORECASE)
+    return re.sub(pattern, lambda _: right, text, flags=0 if re.search(pattern, text) else re.IGNORECASE)

@@ -17,7 +17,7 @@ from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import Moved, Process, Progress, Skipped, complete, locked_session, session_of
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
-from moments_app.models import EpisodeDraft, Job, Moment, PromptResource
+from moments_app.models import Correction, EpisodeDraft, Job, Moment, PromptResource
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.division import (
     BUILT,
@@ -59,6 +59,7 @@ class BuildMoments(Process[BuildInput, Built]):
         session = session_of(job)
         if not job.force and not is_due(session):
             return Skipped("not due: neither threshold is reached")
+        corrections = Correction.objects.for_user(session.user).state()
         turns, is_cut = _compactable(session, job.params)
         shown = [turn for turn in turns if turn.role != Message.Role.SYSTEM]
         if not shown:
@@ -75,6 +76,7 @@ class BuildMoments(Process[BuildInput, Built]):
             chunks=chunks_with_drafts(
                 shown, blank_platform_text(shown), list(EpisodeDraft.objects.of(session)), session.user.zone
             ),
+            corrections=corrections,
             is_cut=is_cut,
             is_again=AGAIN_TO in job.params,
         )
@@ -87,8 +89,8 @@ class BuildMoments(Process[BuildInput, Built]):
 
         Raises:
             ClaimLost: the job was taken over, or the session is gone.
-            Moved: the boundary of the session or an earlier moment changed while the engine was thinking: what the
-                engine was told may have been withdrawn.
+            Moved: the boundary of the session, an earlier moment or a fact changed while the engine was thinking: what
+                the engine was told may have been withdrawn or corrected.
         """
         session = locked_session(job)
         user = UserProfile.objects.locked().get(pk=session.user_id)  # who changes the chain holds it
@@ -178,10 +180,7 @@ def _refuse_what_moved(session: Session, input: BuildInput) -> None:
     """Raise `Moved` where the answer no longer fits what is there."""
     if session.built_to != input.session.built_to:
         raise Moved("The session's moments changed while the engine was thinking.")
-    if not input.known.holds():
-        raise Moved("Moments that the engine received were deleted.")
-    if not input.drafts_hold():
-        raise Moved("Drafts of moments were deleted.")
+    input.refuse_what_moved()
 
 
 def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, moments: Sequence[Moment]) -> None:

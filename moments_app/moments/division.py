@@ -19,8 +19,9 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment, MomentRequest
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.transcript import Turn
-from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force
-from moments_app.models import EpisodeDraft, Job, Moment, PromptVersion
+from moments_app.jobs.process import Moved, ProcessInput, Progress, prompt_in_force
+from moments_app.models import Correction, EpisodeDraft, Job, Moment, PromptVersion
+from moments_app.models.correction import CorrectionState
 from moments_app.models.moment import moment_key
 from moments_app.moments.journey import KnownBefore, told
 from moments_app.prompts import MOMENT_BUILDER_URI
@@ -70,6 +71,7 @@ class BuildInput(ProcessInput):
         known: what is known from before the turns.
         first_sequence, last_sequence: of the turns to compact, inclusive.
         chunks: the turns that an engine reads or has read, in window order.
+        corrections: the state of the person's corrections before anything was read.
         is_cut: more turns are due than one run accepts.
         is_again: moments of these turns were withdrawn; the next build is due no later for it.
     """
@@ -80,6 +82,7 @@ class BuildInput(ProcessInput):
     first_sequence: int
     last_sequence: int
     chunks: list[Chunk]
+    corrections: CorrectionState
     is_cut: bool = False
     is_again: bool = False
 
@@ -96,6 +99,15 @@ class BuildInput(ProcessInput):
         """Return whether the drafts still exist."""
         drafts = [chunk.draft.pk for chunk in self.chunks if chunk.draft]
         return EpisodeDraft.objects.filter(pk__in=drafts).count() == len(drafts)
+
+    def refuse_what_moved(self) -> None:
+        """Raise `Moved` if something that the engine received has changed. The caller has locked the person."""
+        if not self.known.holds():
+            raise Moved("Moments that the engine received were changed or deleted.")
+        if not self.drafts_hold():
+            raise Moved("Drafts of moments were deleted.")
+        if self.corrections != Correction.objects.for_user(self.session.user).state():
+            raise Moved("Facts were corrected while the engine was thinking.")
 
     def of_one_call(self) -> "BuildInput":
         """Return the input cut to what the first call of an engine gets."""

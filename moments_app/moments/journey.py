@@ -4,7 +4,7 @@ It is derived without a model, and stored with the last moment of each build, so
 the moments that are earlier in time, even if they were built later.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -47,16 +47,19 @@ ORDER BY place.number, near.ends_at DESC, near.first_sequence DESC, near.id DESC
 """  # noqa: S608 (constants)
 
 
+Headlines = Mapping[int, tuple[str, str]]  # name and summary of moments, by primary key
+
+
 @dataclass(frozen=True)
 class KnownBefore:
-    """The journey before some turns, and the primary keys of its moments."""
+    """The journey before some turns, and the headlines of its moments."""
 
     journey: Journey
-    moment_ids: frozenset[int]
+    headlines: Headlines
 
     def holds(self) -> bool:
-        """Return whether all these moments still exist: none was withdrawn or rebuilt meanwhile."""
-        return Moment.objects.filter(pk__in=self.moment_ids).count() == len(self.moment_ids)
+        """Return whether these moments still exist unchanged."""
+        return are_current(self.headlines)
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,13 @@ class Before:
         """What an engine gets to know of them."""
         shown = self.latest[:RECENT_MOMENTS]
         journey = Journey([one.moment for one in shown], self.count, self.since)
-        return KnownBefore(journey, frozenset(one.pk for one in shown if one.pk is not None))
+        return KnownBefore(journey, {one.pk: (one.moment.name, one.moment.summary) for one in shown if one.pk})
+
+
+def are_current(headlines: Headlines) -> bool:
+    """Return whether moments still have these headlines: none was withdrawn, rebuilt or corrected meanwhile."""
+    now = Moment.objects.filter(pk__in=headlines).values_list("pk", "name", "summary")
+    return {pk: (name, summary) for pk, name, summary in now} == headlines
 
 
 def told(journey: Journey) -> str:

@@ -21,7 +21,8 @@ from moments_app.jobs.process import (
     locked_session,
     session_of,
 )
-from moments_app.models import Job, Moment, PromptVersion
+from moments_app.models import Correction, Job, Moment, PromptVersion
+from moments_app.models.correction import CorrectionState
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.division import (
     MAX_TURNS,
@@ -71,11 +72,12 @@ class RebuildMoments(Process[RebuildInput, Built]):
     def claim(self, job: Job) -> RebuildInput | Skipped:
         """Read the turns of the first build that is still to be made again."""
         session = session_of(job)
+        corrections = Correction.objects.for_user(session.user).state()
         sequence: int = job.params.get(FROM_SEQUENCE, 0)
         while moments := built_together(session, sequence):
             sequence = moments[-1].last_sequence + 1
             if shown := _shown(session, moments):
-                return _input(session, moments, shown)
+                return _input(session, moments, shown, corrections)
         return Skipped("no moment is left whose turns are in the transcript")
 
     def think(self, input: RebuildInput, engine: Engine, progress: Progress) -> Built:
@@ -86,15 +88,15 @@ class RebuildMoments(Process[RebuildInput, Built]):
 
         Raises:
             ClaimLost: the job was taken over, or the session is gone.
-            Moved: one of the moments was changed or deleted, or turns were retracted, while the engine was thinking.
+            Moved: one of the moments was changed or deleted, turns were retracted, or a fact was corrected, while the
+                engine was thinking.
         """
         session = locked_session(job)
         user = UserProfile.objects.locked().get(pk=session.user_id)  # whoever changes the chain holds it
         replaced = list(session.moments.filter(pk__in=input.replaced).defer("search_vector"))
         if {moment.pk: moment.updated_at for moment in replaced} != input.replaced:
             raise Moved("The session's moments changed while the engine was thinking.")
-        if not input.build.known.holds():
-            raise Moved("Moments that the engine received were deleted.")
+        input.build.refuse_what_moved()
         Moment.objects.filter(pk__in=input.replaced).delete()
         moments = store_moments(job, input.build, answer)
         Moment.objects.relink(user.pk, [*replaced, *moments])
@@ -140,7 +142,7 @@ def _shown(session: Session, moments: list[Moment]) -> list[Message]:
     return list(turns.filter(user_id=session.user_id, sequence__range=ends).order_by("sequence"))
 
 
-def _input(session: Session, moments: list[Moment], shown: list[Message]) -> RebuildInput:
+def _input(session: Session, moments: list[Moment], shown: list[Message], corrections: CorrectionState) -> RebuildInput:
     until = max(turn.created_at for turn in shown)
     build = BuildInput(
         prompt_version=builder_prompt(session),
@@ -149,6 +151,7 @@ def _input(session: Session, moments: list[Moment], shown: list[Message]) -> Reb
         first_sequence=moments[0].first_sequence,
         last_sequence=moments[-1].last_sequence,
         chunks=chunks_of(shown, session.user.zone),
+        corrections=corrections,
         is_again=True,
     )
     return RebuildInput(build.prompt_version, build, {moment.pk: moment.updated_at for moment in moments})

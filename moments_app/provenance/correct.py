@@ -33,6 +33,7 @@ from moments_app.streams.known_people import link_corrected
 from moments_app.streams.same import Rewording, without
 from moments_app.streams.three_way_merge import merged_text
 from moments_app.streams.timeline import settle, touch
+from moments_app.turns.corrected import as_corrected
 from sessions_app.insert import insert_unless_there
 from sessions_app.lock_rows import lock_rows
 from sessions_app.models import Event, Message, UserProfile
@@ -41,6 +42,7 @@ from sessions_app.retention.read_archived import with_text
 
 FOUND = 100  # results of the search for what says the same
 CHANGED = FACT, MOMENT, STREAM, TURN = "fact", "moment", "stream", "turn"
+ENDING = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
 _TEXTS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     MOMENT: (Moment, ("summary", "detail")),
     STREAM: (MemoryStream, ("consolidated_content",)),
@@ -236,11 +238,11 @@ def _refuse(fact: MemoryAtom, order: Order) -> None:
 def _refuse_undoing(correction: Correction) -> None:
     if correction.undone_at:
         raise CannotCorrect("The correction was already undone.")
-    made = {change.get("made") for change in correction.changes} - {None}
+    changed = {pk for change in correction.changes if change["kind"] == FACT for pk in (change["pk"], change["made"])}
     later = Correction.objects.standing().filter(user=correction.user_id, pk__gt=correction.pk)
     for other in later.order_by("-pk"):
-        if made & {change["pk"] for change in other.changes if change["kind"] == FACT}:
-            raise CannotCorrect(f"Its result was corrected again. Undo the correction {other.correction_id} first.")
+        if changed & {change["pk"] for change in other.changes if change["kind"] == FACT}:
+            raise CannotCorrect(f"The fact was corrected again. Undo the correction {other.correction_id} first.")
 
 
 # --- what says the same ---
@@ -292,7 +294,7 @@ def _moments(fact: MemoryAtom, rewording: Rewording, found: Collection[int], tur
 
 
 def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:
-    """Return the turns that it comes from, and those that were found, with the text of archived ones."""
+    """Return the turns that it comes from, and those that were found, as they read since earlier corrections."""
     own = Message.objects.said().believed().filter(user_id=fact.user_id)
     sessions = {session for session, _ in places}
     beside = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
@@ -300,7 +302,7 @@ def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequen
     found = [turn for turn in beside.select_related("session") if (turn.session_id, turn.sequence) in there]
     sources = list(own.filter(pk__in=fact.source_message_ids).select_related("session"))
     turns = sorted({turn.pk: turn for turn in [*sources, *found]}.values(), key=lambda turn: turn.pk)
-    return with_text(_person_of(fact), turns)
+    return as_corrected(with_text(_person_of(fact), turns))
 
 
 def _marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[Change]:
@@ -361,7 +363,8 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
 
 
 def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom:
-    """Return the replacement for a wrong fact: said at the same time, and known since the correction."""
+    """Return the replacement for a wrong fact: said and over at the same time, known since the correction."""
+    ended = {name: getattr(atom, name) for name in ENDING} if atom.ended_by else {}
     right = MemoryAtom(
         stream=atom.stream,
         user=atom.user,
@@ -382,6 +385,7 @@ def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom
         confidence=1.0,
         source_session_id=atom.source_session_id,
         source_message_ids=atom.source_message_ids,
+        **ended,
     ).describe()
     link_corrected(right, atom)
     return right

@@ -58,6 +58,10 @@ class CannotRetract(Refusal):
     code = "cannot_retract"
 
 
+class TurnsAreArchived(CannotRetract):
+    """The turns can be retracted after their archives are restored."""
+
+
 def sequences_of(text: str) -> list[int]:
     """Return the sequences in a text like `3,4,7-9`, at most `MOST_TURNS`.
 
@@ -298,7 +302,7 @@ def _found(session: Session, sequences: Sequence[int] | None) -> Derived:
     first = min((moment.first_sequence for moment in found.moments), default=session.kept_from_sequence)
     first = 0 if sequences is None else first
     if first < session.kept_from_sequence and session.archives.filter(last_sequence__gte=first).exists():
-        raise CannotRetract(f"sequences: turns from {first} on are archived. Restore the session first.")
+        raise TurnsAreArchived(f"sequences: turns from {first} on are archived. Restore the session first.")
     return found
 
 
@@ -312,7 +316,7 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
     if sequences is None:
         if not turns.believed().exists():
             if session.archives.exists():
-                raise CannotRetract("The turns of the session are archived. Restore the session first.")
+                raise TurnsAreArchived("The turns of the session are archived. Restore the session first.")
             raise CannotRetract("The session has no turns that can be retracted.")
         return turns.believed()
     if not sequences:
@@ -320,7 +324,7 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
     turns = turns.filter(sequence__in=sequences)
     if missing := sorted(set(sequences) - set(turns.values_list("sequence", flat=True))):
         if session.messages.archived().filter(user_id=session.user_id, sequence=missing[0]).exists():
-            raise CannotRetract(f"sequences: turn {missing[0]} is archived. Restore the session first.")
+            raise TurnsAreArchived(f"sequences: turn {missing[0]} is archived. Restore the session first.")
         raise CannotRetract(f"sequences: the session has no turn {missing[0]} in its transcript.")
     if retracted := turns.exclude(retracted_at=None).order_by("sequence").first():
         raise CannotRetract(f"sequences: turn {retracted.sequence} is already retracted.")

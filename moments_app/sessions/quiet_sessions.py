@@ -10,7 +10,8 @@ from django.conf import settings
 from django.db.models import Q
 
 from moments_app.jobs.process import ProcessInput
-from moments_app.models import EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptVersion
+from moments_app.models import Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptVersion
+from moments_app.models.correction import CorrectionState
 from moments_app.moments.division import BuildInput, builder_prompt, chunks_with_drafts
 from moments_app.moments.journey import Before, Place, before_each
 from moments_app.sessions.checkpoint import DigestInput, input_of, known_of_each, open_in_each
@@ -98,11 +99,13 @@ class SettleInput(ProcessInput):
     Args:
         user: whose sessions they are.
         sessions: that of the job first, the others in the order in which their jobs are due.
+        corrections: the state of the person's corrections before anything was read.
         prompts: by the purpose of the call.
     """
 
     user: UserProfile
     sessions: Sequence[Quiet]
+    corrections: CorrectionState
     prompts: Mapping[str, PromptVersion]
 
     def prompt_for(self, purpose: str) -> PromptVersion | None:
@@ -118,16 +121,17 @@ def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
     """
     assert job.user_id is not None
     user = UserProfile.objects.get(pk=job.user_id)
+    corrections = Correction.objects.for_user(user).state()
     sessions = _read(user, _fitting(user, _jobs(job, most)))
     if not sessions or sessions[0].job.pk != job.pk:
         return None
     first = sessions[0].session
     building, forming = builder_prompt(first), formation.formation_prompt(first)
-    _build(sessions, building)
+    _build(sessions, building, corrections)
     _form(sessions, forming)
     _digest(sessions, building)
     prompts = {"moment-builder": building, "memory-extraction": forming}
-    return SettleInput(None, user, sessions, prompts)
+    return SettleInput(None, user, sessions, corrections, prompts)
 
 
 def _jobs(job: Job, most: int) -> dict[int, Job]:
@@ -185,7 +189,7 @@ def _quiet(job: Job, session: Session, turns: Sequence[Message], read: Mapping[i
     return Quiet(job, session, turns[:taken], read, turns[taken - 1].sequence)
 
 
-def _build(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
+def _build(sessions: Sequence[Quiet], prompt: PromptVersion, corrections: CorrectionState) -> None:
     """Set the input of the moment build of each session."""
     before = before_each(sessions[0].session.user_id, [one.place for one in sessions])
     drafts: dict[int, list[EpisodeDraft]] = defaultdict(list)
@@ -207,6 +211,7 @@ def _build(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
                     drafts[one.session.pk],
                     one.session.user.zone,
                 ),
+                corrections=corrections,
             )
 
 

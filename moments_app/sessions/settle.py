@@ -11,6 +11,7 @@ sessions in one call, or one session if calls are not combined. If another sessi
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -27,7 +28,7 @@ from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import PURPOSE
 from moments_app.jobs.process import ClaimLost, Lane, Moved, Process, Progress, Skipped, Waits, no_progress
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
-from moments_app.models import Circuit, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, WebhookDelivery
+from moments_app.models import Circuit, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, WebhookDelivery
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments import division
 from moments_app.moments.division import (
@@ -38,7 +39,7 @@ from moments_app.moments.division import (
     divide,
     store_each,
 )
-from moments_app.moments.journey import Told, told
+from moments_app.moments.journey import Told, are_current, told
 from moments_app.moments.partition import PartitionEvent, leave_each
 from moments_app.sessions.checkpoint import OPEN, Digested, Episode, derived, result_of
 from moments_app.sessions.quiet_sessions import (
@@ -317,11 +318,13 @@ def _state(session: Session) -> tuple[Any, ...]:
 
 
 def _refuse_what_moved(input: SettleInput) -> None:
-    shown = {one.pk for each in input.sessions for one in each.before.latest if one.pk}
-    if Moment.objects.filter(pk__in=shown).count() < len(shown):
-        raise Moved("Moments that the engine received were deleted.")
+    headlines = {pk: said for one in input.sessions for pk, said in one.before.known.headlines.items()}
+    if not are_current(headlines):
+        raise Moved("Moments that the engine received were changed or deleted.")
     if not all(one.build.drafts_hold() for one in input.sessions if one.build):
         raise Moved("Drafts of moments were deleted.")
+    if Correction.objects.for_user(input.user).state() != input.corrections:
+        raise Moved("Facts were corrected while the engine was thinking.")
 
 
 def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> Results:
@@ -348,14 +351,20 @@ def _store_atoms(job: Job, thoughts: Sequence[Thought]) -> Results:
         for by, input, made, atoms in group:
             for stream, items in [*formation.by_stream(input, made, atoms), *lessons[by]]:
                 streams.setdefault(stream.pk, (stream, []))[1].extend(items)
-        add_to_each(list(streams.values()), requested_by=f"job:{job.job_id}")
+        ended: dict[Job, list[MemoryAtom]] = {}
+        add_to_each(list(streams.values()), requested_by=f"job:{job.job_id}", end=partial(_end_named, group, ended))
         for by, input, made, atoms in group:
-            ended = sum(end_named(atom, item, input) for atom, item in zip(atoms, made.candidates, strict=True))
-            results[by] = formation.result_of(input, made, atoms, lessons[by], ended=ended)
+            results[by] = formation.result_of(input, made, atoms, lessons[by], ended=len(ended.get(by, ())))
     return results
 
 
 FormedBy = tuple[Job, FormationInput, Formed, list[MemoryAtom]]
+
+
+def _end_named(group: Sequence[FormedBy], ended: dict[Job, list[MemoryAtom]]) -> list[MemoryAtom]:
+    """End the facts that the new items of sessions end. Note them by job, and return all."""
+    ended |= {by: end_named(by, input, made, atoms) for by, input, made, atoms in group}
+    return list(chain.from_iterable(ended.values()))
 
 
 def _groups(formed: Sequence[FormedBy]) -> Iterator[list[FormedBy]]:

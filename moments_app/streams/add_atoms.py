@@ -5,7 +5,7 @@ corrected since. A fact ends what it contradicts (`timeline.py`). A consolidatio
 What a shard gets from a person is a candidate: only that person sees it, and no consolidation takes it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from moments_app.models import Cause, CorrectedTurn, Job, MemoryAtom, MemoryStream
@@ -31,12 +31,18 @@ def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by
     return add_to_each([(stream, atoms)], requested_by=requested_by)
 
 
-def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, requested_by: str) -> list[MemoryAtom]:
+def add_to_each(
+    items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]],
+    *,
+    requested_by: str,
+    end: Callable[[], Sequence[MemoryAtom]] = tuple,
+) -> list[MemoryAtom]:
     """Add what is new to several streams, by as many statements as one takes.
 
     Args:
         items: of each stream what `add_atoms` takes.
         requested_by: for the jobs that become due.
+        end: ends facts by the new ones that are now stored, and returns them.
 
     Returns:
         Those that were added.
@@ -54,7 +60,7 @@ def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, r
         # The person's contexts know of a new candidate, and nobody else's has it.
         known = [atom for atom in added if not atom.is_candidate]
         grown = {atom.stream_id for atom in known}
-        touch([*known, *settle(added, Cause(requested_by))])
+        touch([*known, *settle(added, Cause(requested_by)), *end()])
         for stream in [stream for stream, _ in items if stream.pk in grown]:
             consolidate_if_due(stream, requested_by=requested_by)
         for atom in {atom.user_id or -atom.stream_id: atom for atom in added}.values():
@@ -78,7 +84,7 @@ def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
     corrected = _corrected_turns(atoms)
     left = [atom for atom in atoms if (atom.stream_id, atom.content_hash) not in said]
     over = _over_since(left)
-    return [atom for atom in left if atom not in over and not any(turn.forbids(atom) for turn in corrected)]
+    return [atom for atom in left if atom not in over and not _is_corrected(atom, corrected)]
 
 
 def _said_to_everybody(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
@@ -119,8 +125,16 @@ def _over_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
 def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
     """Return what was corrected since in the sessions that the atoms come from."""
     sessions = {atom.source_session_id for atom in atoms if atom.source_session_id}
-    found = CorrectedTurn.objects.filter(session__in=sessions).select_related("correction") if sessions else ()
-    return list(found)
+    return list(CorrectedTurn.objects.filter(session__in=sessions).select_related("correction").order_by("pk"))
+
+
+def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
+    """Return whether an atom says what was corrected or withdrawn since in its turns."""
+    read = atom.content
+    for turn in turns:
+        if turn.is_of(atom):
+            read = turn.read(read)
+    return read != atom.content
 
 
 def note_growth(atom: MemoryAtom, *, requested_by: str) -> None:

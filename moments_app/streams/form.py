@@ -28,6 +28,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
 from moments_app.models import Cause, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
+from moments_app.models.correction import CorrectionState
 from moments_app.models.job import JobQuerySet
 from moments_app.moments.division import BuildInput, Built, builder_prompt, chunks_read, drafts_of
 from moments_app.moments.journey import known_before
@@ -107,7 +108,7 @@ class FormMemories(Process[FormationInput, Formed]):
         if again:
             input = replace(input, again=again.rest, unreadable=again.unreadable)
         else:
-            input = replace(input, episodes=_episodes(session, turns, shown), corrections=corrections)
+            input = replace(input, episodes=_episodes(session, turns, shown, corrections))
         return replace(input, is_cut=is_cut)
 
     def think(self, input: FormationInput, engine: Engine, progress: Progress) -> Formed:
@@ -127,13 +128,18 @@ class FormMemories(Process[FormationInput, Formed]):
         UserProfile.objects.locked().get(pk=session.user_id)
         atoms = atoms_of(job, input, answer)
         lessons = lessons_of(job, input, answer)
-        add_to_each([*by_stream(input, answer, atoms), *lessons], requested_by=f"job:{job.job_id}")
-        ended = sum(end_named(atom, item, input) for atom, item in zip(atoms, answer.candidates, strict=True))
+        ended: list[MemoryAtom] = []
+
+        def end() -> Sequence[MemoryAtom]:
+            ended.extend(end_named(job, input, answer, atoms))
+            return ended
+
+        add_to_each([*by_stream(input, answer, atoms), *lessons], requested_by=f"job:{job.job_id}", end=end)
         if input.again is None:
             count_from(session, input.last_sequence)
         if input.episodes and answer.built:
             _store_drafts(job, session, input, answer.built)
-        complete(job, FORMED, result_of(input, answer, atoms, lessons, ended=ended))
+        complete(job, FORMED, result_of(input, answer, atoms, lessons, ended=len(ended)))
         _follow_up(job, session, input)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
@@ -205,7 +211,9 @@ def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
     return turns.believed().exclude(role=Message.Role.SYSTEM).order_by("sequence")
 
 
-def _episodes(session: Session, turns: Sequence[Message], shown: Sequence[Message]) -> BuildInput | None:
+def _episodes(
+    session: Session, turns: Sequence[Message], shown: Sequence[Message], corrections: CorrectionState
+) -> BuildInput | None:
     """Return the new turns that no moment holds and no draft covers, to be drafted by the call that forms them.
 
     An engine without a model reads turns at no cost, so its builds read them again, whole.
@@ -227,6 +235,7 @@ def _episodes(session: Session, turns: Sequence[Message], shown: Sequence[Messag
         first_sequence=first,
         last_sequence=turns[-1].sequence,
         chunks=chunks,
+        corrections=corrections,
     )
 
 
@@ -282,7 +291,7 @@ def _store_drafts(job: Job, session: Session, input: FormationInput, built: Buil
     assert input.episodes is not None
     if session.built_to != input.session.built_to or not input.episodes.known.holds():
         raise Moved("The session's moments changed while the engine was thinking.")
-    if Correction.objects.for_user(session.user).state() == input.corrections:
+    if Correction.objects.for_user(session.user).state() == input.episodes.corrections:
         EpisodeDraft.objects.bulk_create(drafts_of(job, input.episodes, built))
 
 

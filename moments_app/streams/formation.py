@@ -31,7 +31,7 @@ from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import belonging_to
 from moments_app.streams.known import Known
 from moments_app.streams.other_speakers import other_speakers, own_name, told_of_themselves
-from moments_app.streams.timeline import end_by, touch
+from moments_app.streams.timeline import end_by
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns.engine_input import engine_turn
 from sessions_app.models import Message, Session
@@ -62,7 +62,6 @@ class FormationInput(ProcessInput):
         again: ranges of turns whose memories were withdrawn, to be formed again after this run; None: this run is about
             turns that no formation has seen.
         unreadable: ranges of archived turns that were to be formed by this run, too.
-        corrections: the state of the person's corrections before anything was read.
     """
 
     prompt_version: PromptVersion
@@ -77,7 +76,6 @@ class FormationInput(ProcessInput):
     is_cut: bool = False
     again: list[SequenceRange] | None = None
     unreadable: list[SequenceRange] = field(default_factory=list)
-    corrections: dict[str, int | None] = field(default_factory=dict)
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with another prompt, for statements only."""
@@ -385,12 +383,12 @@ def result_of(
 
 def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: FormationInput) -> MemoryAtom:
     sources = [input.messages[sequence] for sequence in candidate.sequences]
-    draft = candidate.draft
+    draft, session = candidate.draft, input.session
     other = "" if stream.is_shard else told_of_themselves(draft.text, sources, input.request.others)
     about = other or ("" if stream.is_shard else _other_person(draft, input))
     return MemoryAtom(
         stream=stream,
-        **belonging_to(stream, input.session.user),
+        **belonging_to(stream, session.user),
         atom_type=candidate.atom_type,
         content=draft.text,
         content_hash=content_hash(draft.text),
@@ -398,10 +396,10 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
         about_kind=MemoryAtom.About.PERSON if about else MemoryAtom.About.SESSION,
         subject=about,
         speaker=other or _speaker(sources),
-        valid_from=since_in(draft.text, _said_at(sources)) if draft.kind in LASTING else None,
+        valid_from=since_in(draft.text, _said_at(sources), session.user.zone) if draft.kind in LASTING else None,
         confidence=draft.confidence,
         formed_at=_said_at(sources),
-        source_session=input.session,
+        source_session=session,
         source_message_ids=[message.pk for message in sources],
         job=job,
         prompt_version=input.prompt_version,
@@ -423,17 +421,16 @@ def _said_at(sources: Sequence[Message]) -> datetime:
     return max(sources, key=lambda message: message.sequence).created_at
 
 
-def end_named(atom: MemoryAtom, candidate: Candidate, input: FormationInput) -> int:
-    """End the statements that the engine says an item ends, if they were made before; return how many."""
-    if atom._state.adding:  # known already
-        return 0
-    named = {input.known[number] for number in candidate.draft.ends} - {atom.pk}
-    facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
-    assert atom.job is not None  # it was formed
-    cause = Cause(f"job:{atom.job.job_id}")
-    ended = [fact for fact in facts if end_by(fact, atom, cause)]
-    touch(ended)
-    return len(ended)
+def end_named(job: Job, input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
+    """End the statements that the engine says the new items end, if they were made before; return them."""
+    cause = Cause(f"job:{job.job_id}")
+    ended: list[MemoryAtom] = []
+    for atom, item in zip(atoms, formed.candidates, strict=True):
+        named = {input.known[number] for number in item.draft.ends} - {atom.pk}
+        if named and not atom._state.adding:  # it is new
+            facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
+            ended += [fact for fact in facts if end_by(fact, atom, cause)]
+    return ended
 
 
 def count_from(session: Session, last_sequence: int) -> None:

@@ -168,7 +168,7 @@ def _columns(text: str, formed_at: datetime) -> Columns:
         "subject": said.subject[:255] if said else "",
         "attribute": said.attribute[:64] if said else "",
         "value": said.value[:255] if said and not said.is_over else "",
-        "valid_from": (since_in(text, formed_at) or begins) if said else None,
+        "valid_from": (since_in(text, formed_at, UTC) or begins) if said else None,
         "worth": worth_of(text),
         "is_pinned": False,
         "source_message_ids": [],

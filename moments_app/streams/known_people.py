@@ -10,8 +10,8 @@ from functools import partial
 from typing import NamedTuple
 
 from moments_app.engines.statements import NAME
-from moments_app.engines.statements.first_person import SPEAKER
 from moments_app.engines.statements.named_people import USER, NamedPerson, named_person, short_name
+from moments_app.engines.statements.said import SPEAKER
 from moments_app.models import KnownPerson, MemoryAtom, MemoryStream
 from moments_app.models.atom import ABOUT
 from moments_app.models.known_person import person_key
@@ -100,15 +100,20 @@ def _is_about_user(atom: MemoryAtom, names: Collection[str]) -> bool:
 
 
 def _relate_users(atoms: Sequence[MemoryAtom], user: int) -> None:
-    """Set `related_users` to other speakers who are users of the same application."""
-    own = [one for one in atoms if one.about_kind == MemoryAtom.About.PERSON and one.speaker == one.subject]
+    """Set `related_users` of what other speakers say of themselves, if their key is that of a user.
+
+    Of two speakers with the same name, only the first has the key that the name gives.
+    """
+    spoke = [one for one in atoms if one.about_kind == MemoryAtom.About.PERSON and one.speaker == one.subject]
+    own = [(atom, atom.about.key) for atom in spoke if atom.about]
     if not own:
         return
     application = UserProfile.objects.filter(pk=user).values("application")
-    named = UserProfile.objects.filter(application__in=application, user_id__in={atom.speaker for atom in own})
-    users = set(named.exclude(pk=user).values_list("user_id", flat=True))
-    for atom in own:
-        atom.related_users = sorted({atom.speaker} & users)
+    ids = {name for atom, key in own for name in (atom.speaker, key)}
+    named = UserProfile.objects.filter(application__in=application, user_id__in=ids).exclude(pk=user)
+    users = {user_id: person_key(user_id, ()) for user_id in named.values_list("user_id", flat=True)}
+    for atom, key in own:
+        atom.related_users = [name for name in (atom.speaker, key) if users.get(name) == key][:1]
 
 
 def _may_name(atom: MemoryAtom) -> bool:

@@ -10,7 +10,7 @@ from django.db.models import Min
 
 from moments_app.engines.extractive.kinds import is_of_speaker
 from moments_app.engines.extractive.language import language_of
-from moments_app.engines.statements.first_person import SPEAKER
+from moments_app.engines.statements.said import SPEAKER
 from moments_app.streams.known_people import names_of
 from sessions_app.models import Message, Session
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from django.db import transaction
 
 from moments_app.engines.extractive.language import is_common, stem, words
-from moments_app.engines.extractive.tables import word_set
+from moments_app.engines.tables import word_set
 from moments_app.models import MemoryAtom
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, WRITTEN, MemoryAtomQuerySet
 from moments_app.turns.words import told_words, without_speaker

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 
 from moments_app.engines.statements import statement_of
-from moments_app.engines.statements.first_person import AGE, HOME, RELATIONSHIP, WORK
+from moments_app.engines.statements.said import AGE, HOME, RELATIONSHIP, WORK
 from moments_app.engines.words import bare, words_of
 from moments_app.models.correction import reading
 from moments_app.turns.words import plain_words

@@ -34,8 +34,15 @@ def with_marks(content: str, marks: Iterable[tuple[str, str]]) -> str:
 
     Args:
         content: as it was said.
-        marks: the words that were wrong, and those in their place; blank: none.
+        marks: the words that were wrong, and those in their place, oldest first; blank: none.
     """
+    told: dict[str, str] = {}
     for wrong, right in marks:
-        content += f" (corrected since: {right}, not {wrong})" if right else " (withdrawn since)"
+        said = next((said for said, now in told.items() if now and now.casefold() == wrong.casefold()), wrong)
+        told[said] = right  # a later correction of what an earlier one put there
+    for wrong, right in told.items():
+        if not right:
+            content += " (withdrawn since)"
+        elif right.casefold() != wrong.casefold():
+            content += f" (corrected since: {right}, not {wrong})"
     return content

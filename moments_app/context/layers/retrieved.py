@@ -119,7 +119,7 @@ def _line(result: Result, zone: ZoneInfo, score: float, *, is_of_span: bool) -> 
     if result.kind == "turn":
         text = with_dates(text, result.time.astimezone(zone).date())
     return Item(
-        text + _span(result),
+        text + _span(result, zone),
         ref=result.ref,
         source_sequences=sequences,
         time=result.time,
@@ -132,14 +132,14 @@ def _line(result: Result, zone: ZoneInfo, score: float, *, is_of_span: bool) -> 
     )
 
 
-def _span(result: Result) -> str:
+def _span(result: Result, zone: ZoneInfo) -> str:
     """Return when a fact held that is over, or when a plan is due; blank where a fact holds."""
     if planned := result.planned:
         return f" ({planned})"
     if result.valid_until is None:
         return ""
-    since = f"from {result.valid_from:%Y-%m-%d} " if result.valid_from else ""
-    return f" (held {since}until {result.valid_until:%Y-%m-%d})"
+    since = f"from {result.valid_from.astimezone(zone):%Y-%m-%d} " if result.valid_from else ""
+    return f" (held {since}until {result.valid_until.astimezone(zone):%Y-%m-%d})"
 
 
 def _score(result: Result) -> float:

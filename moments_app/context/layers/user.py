@@ -16,8 +16,8 @@ from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers.streams import items_of, pinned_items
 from moments_app.engines.extractive.language import ENGLISH, content_words, words
-from moments_app.engines.extractive.tables import word_set
 from moments_app.engines.statements import NAME, statement_of, worth_of
+from moments_app.engines.tables import word_set
 from moments_app.engines.words import bare, words_of
 from moments_app.models import MemoryStream
 from moments_app.turns.text_lines import ITEM, Line, lines_of

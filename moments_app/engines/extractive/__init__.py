@@ -2,7 +2,7 @@
 
 `sentences.py` reads turns: `speech.py` finds small talk, `whole.py` finds sentences that need context, `kinds.py` finds
 what a sentence says about its speaker. Other modules write moments, memories, summary, digest. Words are
-data (`tables/`). It is deterministic. It can't conclude or resolve a contradiction; see docs/engines.md.
+data (`engines/tables/`). It is deterministic. It can't conclude or resolve a contradiction; see docs/engines.md.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from moments_app.engines.extractive.tables import any_of
+from moments_app.engines.tables import any_of
 
 FEELINGS = (
     "joy excitement gratitude pride relief hope worry frustration anger sadness disappointment exhaustion surprise"

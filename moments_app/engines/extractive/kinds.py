@@ -3,37 +3,18 @@
 import re
 
 from moments_app.engines.extractive.language import ENGLISH, is_wide, words
-from moments_app.engines.extractive.tables import any_of, first_person, lasting
+from moments_app.engines.tables import english, filled, lines_of, words_of
 
-WHO, PEOPLE, WORK, HEALTH, PLANS, LIKES = "who", "people", "work", "health", "plans", "likes"
+WORK = "work"
 INSTRUCTION, OTHER = "instruction", "other"  # how they want to be answered; what lasts in a language with fewer words
-# How much longer something is true and asked for than what merely happened.
-DURABLE = {WHO: 1.0, PEOPLE: 0.8, HEALTH: 0.7, INSTRUCTION: 0.7, WORK: 0.5, LIKES: 0.5, PLANS: 0.4, OTHER: 0.8}
 START = 48  # characters at the start that are searched for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
-_BEING = rf"\bI(?:'m| am| was)(?: (?:a bit|now|also|still|originally|currently|really))? (?:{any_of('being')})\b"
-_SELF_NAMED = r"^(?:\w+,? )?I(?:'m| am) (?!(?:Not|OK|Ok|Fine|Good)\b)[A-Z][\w'-]+(?: [A-Z][\w'-]+)?(?=[,.!]|$| and\b)"
-_CALLED = r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]"
-_EVEN = "really|also|just|always|so|truly|absolutely|still|totally"
-LIKED = re.compile(
-    rf"\b(?:I|we)(?:'ve|'d|'m| am| have)?(?: been)?(?: (?:{_EVEN}))* (?:{any_of('likes')})\b", re.IGNORECASE
-)
-# "I started going to a gym" is no plan.
-_NO_HABIT = r"(?!(?:(?<=started )|(?<=began )|(?<=been )|(?<=love )|(?<=like )|(?<=enjoy ))going)"
-_HAVING = r"\b(?:my|our|have|has|had|got|adopted|a|another|two|three|four|new)(?: [\w'-]+){0,2}? "
-_PATTERNS = {
-    WHO: re.compile(rf"{_BEING}|{_SELF_NAMED}|(?i:\b(?:{any_of('who')})\b)"),
-    PEOPLE: re.compile(
-        rf"(?i:\b(?:my|our)(?: [\w'-]+){{0,2}}? (?:{any_of('kin')})\b)"
-        rf"|(?i:{_HAVING}(?:{any_of('pets', 'kin')})\b)|{_CALLED}"
-    ),
-    WORK: re.compile(rf"(?i:\b(?:{any_of('work')})\b)"),
-    HEALTH: re.compile(rf"(?i:\b(?:{any_of('health')})\b)"),
-    PLANS: re.compile(rf"(?i:(?:\b|(?=')){_NO_HABIT}(?:{any_of('plans')})\b)"),
-    LIKES: re.compile(rf"(?i:{LIKED.pattern}|\bmy (?:favou?rite|hobby|hobbies|passion)\b)"),
-}
+_CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
+_PATTERNS = {(*head.split(" "),): re.compile(filled(pattern, english())) for head, pattern in lines_of("own_kinds")}
+# How much longer something is true and asked for than what merely happened.
+DURABLE = {INSTRUCTION: 0.7, OTHER: 0.8} | {kind: float(worth) for kind, worth in _PATTERNS}
 _WORKING = re.compile(r"\b(?:work|worked|working|studied|study|studying|job) (?:as|at|for|in|on)\b", re.IGNORECASE)
 _FROM_NOW = r"next time|from now on|in future|in the future"
 _ORDER = re.compile(
@@ -58,7 +39,7 @@ _OWN = re.compile(r"\b(?:I|me|my|mine|myself|we)\b(?!\.)", re.IGNORECASE)
 def is_of_speaker(text: str, language: str) -> bool:
     """Tell whether a sentence, at its beginning, is about who says it."""
     if language != ENGLISH:
-        return not first_person(language).isdisjoint(words(text))
+        return not set(words_of("first_person", language)).isdisjoint(words(text))
     is_everybodys = _EVERYBODYS.search(text) and not _OWN.search(text)
     return bool(_FIRST_PERSON.search(text[:START])) and not is_everybodys and not _OF_LISTENER.match(text)
 
@@ -79,14 +60,14 @@ def kinds_of(text: str, language: str) -> tuple[str, ...]:
         return (OTHER,) if is_of_speaker(text, language) and _has_lasting_word(text, language) else ()
     if is_instruction(text):
         return (INSTRUCTION,)
-    if not is_of_speaker(text, language) and not re.search(_CALLED, text):
+    if not is_of_speaker(text, language) and not _CALLED.search(text):
         return ()
-    found = [kind for kind in sorted(_PATTERNS, key=lambda kind: -DURABLE[kind]) if _PATTERNS[kind].search(text)]
+    found = [kind for (kind, _), pattern in _PATTERNS.items() if pattern.search(text)]
     # A nurse in a hospital tells of work, not of health.
     return tuple(sorted(found, key=lambda kind: kind != WORK) if _WORKING.search(text) else found)
 
 
 def _has_lasting_word(text: str, language: str) -> bool:
     if is_wide(text):
-        return any(word in text for word in lasting(language))
-    return any(word.startswith(lasting(language)) for word in words(text))
+        return any(word in text for word in words_of("lasting", language))
+    return any(word.startswith(words_of("lasting", language)) for word in words(text))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 
 from moments_app.engines import times
-from moments_app.engines.extractive.tables import first_person, lasting, word_set
+from moments_app.engines.tables import word_set, words_of
 from sessions_app.lexemes import certain_language, likely_languages, stop_words
 
 ENGLISH = "en"
@@ -20,10 +20,9 @@ SENTENCE_MAX = 400  # characters; a longer "sentence" is a list, code or no pros
 MOSTLY = 0.5  # share of a text's words in a script that makes it one of that script
 SAMPLE = 1_000  # characters of a text that tell its language
 
+LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # with the vowel signs of Hindi, no letters for Python
 # A word, a number with its punctuation, or one character of a script that puts no spaces between words.
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\d_]+(?:['’][^\W\d_]+)*|\d+(?:[.,:/-]\d+)*")
-_VOWEL_SIGN = re.compile(r"[\u0900-\u0903\u093a-\u094f]")  # no letters for Python, yet within a word of Hindi
-_SIGNED_WORD = re.compile(r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+|\d+(?:[.,:/-]\d+)*")
+_WORD = re.compile(rf"[\u3040-\u30ff\u3400-\u9fff]|{LETTERS}(?:['’]{LETTERS})*|\d+(?:[.,:/-]\d+)*")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _HANGUL = re.compile(r"[\uac00-\ud7af]")
@@ -52,8 +51,7 @@ _WITHIN = tuple(
 
 def words(text: str) -> list[str]:
     """Return the words of a text in lower case, numbers among them."""
-    found = _SIGNED_WORD if _VOWEL_SIGN.search(text) else _WORD
-    return [word.replace("’", "'") for word in found.findall(text.lower())]
+    return [word.replace("’", "'") for word in _WORD.findall(text.lower())]
 
 
 @cache
@@ -85,7 +83,9 @@ def is_common(word: str) -> bool:
 
 @cache
 def _common_words() -> frozenset[str]:
-    of_languages = (stop_words(code) | first_person(code) | frozenset(lasting(code)) for code in LANGUAGES)
+    of_languages = (
+        stop_words(code).union(words_of("first_person", code), words_of("lasting", code)) for code in LANGUAGES
+    )
     return word_set("chat words").union(*of_languages)
 
 

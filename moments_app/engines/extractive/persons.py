@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from moments_app.engines import times
 from moments_app.engines.extractive.sentences import Sentence
-from moments_app.engines.extractive.tables import any_of
+from moments_app.engines.tables import any_of
 
 _NAME = re.compile(
     rf"\b(?:[Mm]y|[Oo]ur|[Hh]is|[Hh]er|[Tt]heir) (?:\w+ )?(?:{any_of('kin', 'pets')}),? "
@@ -15,12 +15,7 @@ _NAME = re.compile(
 _CAPITALISED = re.compile(
     r"(?<=[a-zà-öø-ÿ,;] )([A-Z][a-zà-öø-ÿ]{2,})(?='s\b| (?:said|says|told|asked|wants|thinks|called)\b)"
 )
-_NO_NAMES = frozenset(
-    (
-        *map(str.title, (*times.names("month_name"), *times.names("weekday"))),
-        *"Just Not Very Really So Still Going Glad Sorry Happy Good Fine Sure".split(),
-    )
-)
+_NO_NAMES = times.calendar_names().union("Just Not Very Really So Still Going Glad Sorry Happy Good Fine Sure".split())
 
 
 def persons_in(own: Iterable[Sentence]) -> list[str]:

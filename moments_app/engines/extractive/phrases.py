@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from moments_app.engines.extractive.language import ENGLISH, UNKNOWN, ignored_words, stem, words
+from moments_app.engines.extractive.language import ENGLISH, LETTERS, UNKNOWN, ignored_words, stem, words
 from moments_app.engines.extractive.sentences import Sentence
 
 LONGEST = 2  # words
@@ -18,8 +18,7 @@ WIDE_LENGTHS = (4, 3, 2)  # characters
 PHRASE_MAX = 60  # characters
 OFTEN = 0.8  # exponent of the number of sentences in the score of a phrase
 SHARED = 1.5  # how much more it is worth where more than one speaks of it
-_LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # with the vowel signs of Hindi
-_TOKEN = re.compile(rf"{_LETTERS}(?:['’-]{_LETTERS})*|\d[\w.,:/-]*|[^\w\s]")
+_TOKEN = re.compile(rf"{LETTERS}(?:['’-]{LETTERS})*|\d[\w.,:/-]*|[^\w\s]")
 _ASIDE = re.compile(r"\[[^\[\]]{1,300}\]")  # "[shares a photo of a street]" is no topic
 _WIDE_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
 _KATAKANA = re.compile(r"[\u30a0-\u30ff]{2,}")

@@ -8,10 +8,8 @@ sentence than misread one.
 """
 
 from moments_app.engines.statements.dates import plan_ends, since_in
-from moments_app.engines.statements.durable import worth_of
-from moments_app.engines.statements.first_person import NAME
-from moments_app.engines.statements.kinds import kind_of
-from moments_app.engines.statements.said import Statement, statement_of
+from moments_app.engines.statements.kinds import kind_of, worth_of
+from moments_app.engines.statements.said import NAME, Statement, statement_of
 from moments_app.engines.statements.unreal import is_question, is_unreal
 
 __all__ = [

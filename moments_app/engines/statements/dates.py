@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, tzinfo
+from datetime import date, datetime, time, tzinfo
 from functools import lru_cache
 from threading import Lock
 
@@ -49,16 +49,18 @@ def spoken_date(day: date) -> str:
     return f"{day.day} {times.month_name(day.month)} {day.year}"
 
 
-def since_in(text: str, said_at: datetime) -> datetime | None:
-    """Return the day that a sentence names; None where it names none, or one that can't be.
+def since_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
+    """Return when the day begins that a sentence names; None where it names none, or one that can't be.
 
     Args:
         text: with a date in brackets behind what is relative.
         said_at: when it was said. A day without a year is the last one before that, and none is later.
+        zone: the person's time zone.
     """
     digits, languages = _read(text)
-    first = _first(times.times_in(digits, languages, (times.ABSOLUTE, times.YEAR), said_at.date()))
-    return min(datetime.combine(first.time.first, time(0), UTC), said_at) if first else None
+    said_on = said_at.astimezone(zone).date()
+    first = _first(times.times_in(digits, languages, (times.ABSOLUTE, times.YEAR), said_on))
+    return min(datetime.combine(first.time.first, time(0), zone), said_at) if first else None
 
 
 @lru_cache(maxsize=2_000)

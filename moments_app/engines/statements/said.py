@@ -1,29 +1,26 @@
 """Patterns that read a sentence as somebody's attribute and its value: in the third person, or in the first.
 
-"I live in Oslo" is read as "User lives in Oslo" is: "I" and "my" stand for whoever the line names as its speaker
-("Nora: I live in Oslo"), and for the user where it names nobody. `first_person.py` has the other languages.
+The patterns are in `tables/attributes.txt`, few and short. A sentence that none fits has no attribute; it is kept as it
+was said. In English, "I live in Oslo" is read as "User lives in Oslo" is: "I" and "my" stand for whoever the line names
+as its speaker ("Nora: I live in Oslo"), and for the user where it names nobody. In other languages, people speak of
+themselves.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from moments_app.engines import times
-from moments_app.engines.statements.firms import is_firm, is_no_place
-from moments_app.engines.statements.first_person import (
-    AGE,
-    HOME,
-    NAME,
-    OCCUPATIONS,
-    RELATIONSHIP,
-    SPEAKER,
-    WORK,
-    read_attribute,
-)
 from moments_app.engines.statements.unreal import is_unreal
+from moments_app.engines.tables import filled, lines_of, words_of
 
+HOME, WORK, NAME, AGE, RELATIONSHIP = "home", "work", "name", "age", "relationship"
+ENGLISH = "en"
 USER = "User"
+# "Nora: I live in Oslo", as transcripts and quotes have it.
+SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{1,30})?): (?=\S)")
 # How "I" is spelled out, so that the patterns for "Nora" read it as well.
 _SHORT = [
     (re.compile(short), long)
@@ -43,39 +40,51 @@ _SHORT = [
 _IN_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|My|my|We|[Cc]alls? me)\b")
 _LEFT_OUT = re.compile(r"(?<=[\u4e00-\u9fff]) … | \[[^\]]{4,40}\]")  # from a quote, and dates put into it
 _CLAUSES = re.compile(r"(?:[,;:–—!.-]| and| but| so| because| since|^\w+,?) (?=I\b)")
-
-_NOT_PLACES = frozenset(map(str.title, (*times.names("month_name"), *times.names("weekday"))))
-# A capital letter at the beginning is no name yet: "Recently Nora moved", or "Since Nora moved", which is left alone.
-_SUBJECT = (
-    r"^(?:(?:Now|Recently|Lately|Currently|Today|Yesterday|Finally|Also|So|And|But),? )?"
-    r"(?!(?:Since|When|Because|After|Before|Although|Though|While|If|Once|Until|Unless|As|Then|Maybe|Perhaps)\b)"
-    r"(?P<subject>(?:The (?:user|assistant))|I\b|[A-ZÀ-Þ][\w-]*(?: [A-ZÀ-Þ][\w-]*)?)"
-)
-_ADVERBS = (
-    r"(?: (?:now|currently|still|just|recently|also|actually|finally|only|already"
-    r"|have|has|had|am|is|was|been|got|did))*"
-)
+_ARTICLE = re.compile(r"^(?:an?|the) ")
 _NEW = re.compile(r"\b(?:now|new|started|starts|began|got|moved|instead|these days|currently|actually)\b")
-_PROPER = r"[A-ZÀ-Þ][\w'’&.-]*[\w']"
-_PLACE = rf"(?P<value>{_PROPER}(?:[ -](?:(?:de|del|la|le|am|an der|the|upon) )?{_PROPER})*)"
-_FIRM = rf"(?:the )?{_PROPER}(?: (?:(?:and|of|&) )?{_PROPER})*|(?:an?|the) [\w -]{{3,40}}?"
-_ROLE = r"(?P<role>[a-z][\w-]*(?: (?!at\b|for\b|in\b|with\b|since\b|and\b|but\b|now\b|on\b|near\b)[a-z][\w-]*){0,4})"
+_EMPLOYER = re.compile(rf"^(?:{'|'.join(words_of('firms', 'firm'))})$|\b(?:{'|'.join(words_of('firms', 'kind'))})\.?$")
+
+# The parts of the patterns, in any language but English.
+_PROPER = r"[A-ZÀ-ÞĀ-ŽА-ЯЁ][\w'’-]*"
+_HAN = r"\u4e00-\u9fff"
+_PARTS = {
+    "PROPER": _PROPER,
+    "NAMED": rf"(?P<value>{_PROPER}(?: {_PROPER}){{0,2}})",
+    "PLACE": rf"(?P<value>{_PROPER}(?:[ -](?:(?:de|del|la|el|sur|am|an der) )?{_PROPER}){{0,2}})",
+    "FIRM": rf"(?P<employer>{_PROPER}(?: {_PROPER}){{0,2}})",
+    "ROLE": r"(?P<role>[^\W\d_][\w-]+)",
+    "FEW": r"(?: [\w,'’-]+){0,5}?",  # words between a verb and what goes with it
+    "HAN": _HAN,
+    "HAN_PLACE": rf"(?P<value>(?:(?![的了和跟，])[{_HAN}]){{2,8}}?)(?=[了，,。.！!；;、\s]|$|和|跟|的|已)",
+}
+# In English.
+_WORD = r"[A-ZÀ-Þ][\w'’&.-]*[\w']"
+_TOWN = rf"{_WORD}(?:[ -](?:(?:de|del|la|le|am|an der|the|upon) )?{_WORD})*"
+_FIRM = rf"(?P<employer>(?:the )?{_WORD}(?: (?:(?:and|of|&) )?{_WORD})*|(?:an?|the) [\w -]{{3,40}}?)"
 _END = r"(?=[.,;!]|$| (?:now|since|in|on|and|from|these|but|which|where|near|as|to|again|last|today)\b)"
-_AT = rf"(?: (?:at|for|with) (?P<employer>{_FIRM}))?{_END}"
-_NOW = r"(?: (?:now|currently|still|just|also|actually))*"
-_OCCUPATION = rf"an? (?P<role>(?:(?!former\b)[a-z][\w-]* ){{0,2}}(?:{OCCUPATIONS['en']})(?: (?:worker|designer))?)\b"
-_KIN = (
-    r"(?P<kin>(?:(?!new\b)[a-z]+ )?(?:daughter|son|child|baby|wife|husband|partner|girlfriend|boyfriend|fianc[ée]e?|"
-    r"mother|father|mom|mum|dad|brother|sister|dog|cat|puppy|kitten|horse|grandson|granddaughter|boss|best friend))"
-)
-_CALLED = rf"(?P<value>{_PROPER}(?: {_PROPER})?)"
-_NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_PROPER}(?: {_PROPER})?)")
-# Capitalized words after "I am" that aren't names, such as nationalities and religions.
-_NO_NAME = (
-    r"(?!\w+(?:ish|ese|ch|ic|gian|lian|ican|sian|rian|dian|mian|nian|tian|pean|uan|ish)\b|German|Greek|Dutch|Muslim"
-    r"|Jewish|Hindu|Buddhist|Thai|Finn|Dane|Swede|Roman|Swiss|Iraqi|Pakistani|Not\b|OK|Ok|Fine|Good)"
-)
-_STATES = "single|married|divorced|engaged|widowed|separated"
+_AT = rf"(?: (?:at|for|with) {_FIRM})?{_END}"
+_ROLE = r"(?P<role>[a-z][\w-]*(?: (?!at\b|for\b|in\b|with\b|since\b|and\b|but\b|now\b|on\b|near\b)[a-z][\w-]*){0,4})"
+_ENGLISH_PARTS = {
+    # A capital letter at the beginning is no name yet: "Recently Nora moved", or "Since Nora moved", which is left.
+    "SUBJECT": r"^(?:(?:Now|Recently|Lately|Currently|Today|Yesterday|Finally|Also|So|And|But),? )?"
+    r"(?!(?:Since|When|Because|After|Before|Although|Though|While|If|Once|Until|Unless|As|Then|Maybe|Perhaps)\b)"
+    r"(?P<subject>(?:The (?:user|assistant))|I\b|[A-ZÀ-Þ][\w-]*(?: [A-ZÀ-Þ][\w-]*)?)",
+    "ADVERBS": r"(?: (?:now|currently|still|just|recently|also|actually|finally|only|already"
+    r"|have|has|had|am|is|was|been|got|did))*",
+    "NOW": r"(?: (?:now|currently|still|just|also|actually))*",
+    "PLACE": rf"(?P<value>{_TOWN})",
+    "TOWN": _TOWN,
+    "FIRM": f"{_FIRM}{_END}",
+    "AS": rf"as (?:an? |the )?{_ROLE}",
+    "AT": _AT,
+    "END": _END,
+    "POST": r"(?:(?:their|his|her|I's|the|a) )?(?:old |last |new )?(?:job|position|post|work)",
+    "CALLED": rf"(?P<value>{_WORD}(?: {_WORD})?)",
+    "KIN": r"(?P<kin>(?:(?!new\b)[a-z]+ )?(?:daughter|son|child|baby|wife|husband|partner|girlfriend|boyfriend"
+    r"|fianc[ée]e?|mother|father|mom|mum|dad|brother|sister|dog|cat|puppy|kitten|horse|grandson|granddaughter|boss"
+    r"|best friend))",
+}
+_NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_WORD}(?: {_WORD})?)")
 
 
 @dataclass(frozen=True)
@@ -126,12 +135,46 @@ class Statement:
     def _has_value_of(self, earlier: "Statement") -> bool:
         if self.attribute != WORK:
             return self.value.casefold() == earlier.value.casefold()
-        return all(not a or not b or a == b for a, b in zip(_work(self), _work(earlier), strict=True))
+        (role, employer), (earlier_role, earlier_employer) = _work(self), _work(earlier)
+        return (not role or not earlier_role or role == earlier_role) and _may_be_one(employer, earlier_employer)
+
+
+def _may_be_one(firm: str, other: str) -> bool:
+    """Tell whether two names may be of one employer: "Haukeland" is short for "Haukeland Hospital"."""
+    return not firm or not other or f"{firm} ".startswith(f"{other} ") or f"{other} ".startswith(f"{firm} ")
 
 
 def _work(statement: Statement) -> tuple[str, str]:
     role, _, employer = statement.value.casefold().rpartition("at ")
     return (role.strip(), employer.strip()) if "at " in f"{statement.value} " else (statement.value.casefold(), "")
+
+
+class _Pattern(NamedTuple):
+    """A line of the table.
+
+    Args:
+        attribute: that it gives somebody.
+        mark: `-` where that is over, `+` where it has changed.
+        pattern: with groups for its value, and in English for its subject.
+    """
+
+    attribute: str
+    mark: str
+    pattern: re.Pattern[str]
+
+
+def _patterns(*, in_english: bool) -> Iterator[_Pattern]:
+    for head, pattern in lines_of("attributes"):
+        language, attribute = head.split(" ")
+        occupations = "|".join(words_of("occupations", language))
+        own = {"OCCUPATIONS": occupations, "OCCUPATION": rf"(?P<role>(?i:{occupations})[\w-]*)"}
+        parts = _ENGLISH_PARTS if language == ENGLISH else _PARTS
+        if in_english == (language == ENGLISH):
+            compiled = re.compile(filled(pattern, own | parts))
+            yield _Pattern(attribute.lstrip("+-"), attribute[: attribute[0] in "+-"], compiled)
+
+
+_OWN, _ENGLISH = list(_patterns(in_english=False)), list(_patterns(in_english=True))
 
 
 @lru_cache(maxsize=2_000)  # a build, and each context, read the same sentences several times
@@ -146,20 +189,11 @@ def statement_of(text: str) -> Statement | None:
     said = _LEFT_OUT.sub("", said).replace(" … ", " ")
     if is_unreal(said):
         return None
-    if own := read_attribute(said):
-        attribute, value, is_over, is_new = own
-        return Statement(speaker, attribute, value, is_over, is_new=is_new)
-    if _IN_FIRST_PERSON.search(said):
-        found = next(filter(None, map(_read, _clauses(said))), None)
-        return replace(found, subject=speaker) if found and found.subject == "I" else None
-    return _read(said)
-
-
-def _read(text: str) -> Statement | None:
-    for pattern, read in _PATTERNS:
-        if (found := pattern.search(text)) and (statement := read(found)):
-            return statement
-    return None
+    found = _read(said, _OWN)
+    if not found and not _IN_FIRST_PERSON.search(said):
+        return _read(said, _ENGLISH)
+    found = found or next(filter(None, (_read(clause, _ENGLISH) for clause in _clauses(said))), None)
+    return replace(found, subject=speaker) if found and found.subject == "I" else None
 
 
 def _clauses(text: str) -> list[str]:
@@ -170,100 +204,29 @@ def _clauses(text: str) -> list[str]:
     return _CLAUSES.split(text)
 
 
-def _reading(
-    attribute: str, *, is_over: bool = False, is_new: bool | None = None
-) -> Callable[[re.Match[str]], Statement | None]:
-    def read(found: re.Match[str]) -> Statement | None:
-        named = found.groupdict()
-        value = _value(named)
-        if value.split(" ")[0] in _NOT_PLACES or (not value and not is_over):
+def _read(text: str, patterns: Sequence[_Pattern]) -> Statement | None:
+    readings = ((one, found) for one in patterns if (found := one.pattern.search(text)))
+    return next(filter(None, (_statement(one, found) for one, found in readings)), None)
+
+
+def _statement(one: _Pattern, found: re.Match[str]) -> Statement | None:
+    named = found.groupdict()
+    attribute, value = named.get("kin") or one.attribute, _value(named)
+    first = value.split(" ")[0]
+    if first in times.calendar_names() or (not value and one.mark != "-"):
+        return None
+    if attribute == HOME and one.mark == "+":  # who moves to an employer changes the job, and to Linux neither
+        if first in words_of("firms", "other"):
             return None
-        wrong = _NOT.search(found.string[found.end() :])
-        changed = bool(_NEW.search(found.string)) if is_new is None else is_new
-        return Statement(
-            _subject(found), named.get("kin") or attribute, value, is_over, wrong["wrong"] if wrong else "", changed
-        )
-
-    return read
-
-
-def _subject(found: re.Match[str]) -> str:
-    return re.sub(r"^The (\w)", lambda the: the[1].upper(), found["subject"])
+        if _EMPLOYER.search(value):
+            attribute, value = WORK, f"at {value}"
+    subject = re.sub(r"^The (\w)", lambda the: the[1].upper(), named.get("subject") or "I")
+    wrong = _NOT.search(found.string, found.end())
+    is_new = one.mark == "+" or bool(_NEW.search(found.string))
+    return Statement(subject, attribute, value, one.mark == "-", wrong["wrong"] if wrong else "", is_new)
 
 
 def _value(named: dict[str, str | None]) -> str:
-    if "role" not in named and "employer" not in named:
-        return (named.get("value") or "").strip().rstrip(".")
-    employer = named.get("employer")
-    at = f"at {employer.strip()}" if employer else ""
-    return " ".join(filter(None, (_without_article(named.get("role") or ""), at)))
-
-
-def _without_article(role: str) -> str:
-    return re.sub(r"^(?:an?|the) ", "", role.strip())
-
-
-_LEAVES = r"(?:quits?|left|lost|resigned from|retired from|was fired from|was laid off from)"
-_POST = r"(?:(?:their|his|her|I's|the|a) )?(?:old |last |new )?(?:job|position|post|work)"
-_AS = rf"as (?:an? |the )?{_ROLE}"
-_WORKS = rf"{_SUBJECT}{_ADVERBS} (?:works?|working)(?: (?:now|again))?"
-_LIVES = r"(?:lives?|living|based|resides?|settled)(?: (?:now|currently|back|down|again))* (?:in|near) (?!with\b)"
-_MOVED = rf"(?:moved|relocated)(?: (?:back|out|over|house))*(?: from {_PLACE.replace('?P<value>', '?:')})? (?:to|into)"
-_BEGINS = r"(?:starts|started|begins|began|got|took|accepted|landed|has)(?: working)?"
-_LEFT_HOME = r"(?:used to live|no longer lives?|moved (?:away|out))(?: (?:in|from|of))+"
-_NOT_ANYMORE = r"(?:do not|does not|don't|doesn't)"
-_ANYMORE = r"[^,;]*\b(?:any ?more|any longer)\b"
-_LEFT_WORK = r"(?:used to work|no longer works?|stopped working)"
-
-
-def _moved(found: re.Match[str]) -> Statement | None:
-    """Read a move: to an employer it is one of work; to a department or a system it is neither."""
-    to = found["value"]
-    if is_no_place(to):
-        return None
-    if is_firm(to):
-        return Statement(_subject(found), WORK, f"at {to}", is_new=True)
-    return _reading(HOME, is_new=True)(found)
-
-
-def _started(found: re.Match[str]) -> Statement | None:
-    """Read a beginning; a job is only one where it is called so, or says what as."""
-    named = found.groupdict()
-    if named["firm"] and not re.search(r"\b(?:job|position|post|work|working)\b", found[0]):
-        return None
-    value = _value({"role": named["role"], "employer": named["employer"] or named["firm"]})
-    return Statement(_subject(found), WORK, value, is_new=True) if value else None
-
-
-_PATTERNS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], Statement | None]]] = [
-    (re.compile(pattern), read)
-    for pattern, read in (
-        # what is over
-        (rf"{_SUBJECT}{_ADVERBS} {_LEFT_HOME} {_PLACE}", _reading(HOME, is_over=True)),
-        (rf"{_SUBJECT} {_NOT_ANYMORE} live in {_PLACE}{_ANYMORE}", _reading(HOME, is_over=True)),
-        (rf"{_SUBJECT} {_LEFT_WORK}(?: {_AS})?{_AT}", _reading(WORK, is_over=True)),
-        (rf"{_SUBJECT} {_NOT_ANYMORE} work(?: {_AS})?{_AT}{_ANYMORE}", _reading(WORK, is_over=True)),
-        (rf"{_SUBJECT}{_ADVERBS} {_LEAVES} {_POST}(?: {_AS})?{_AT}", _reading(WORK, is_over=True)),
-        (rf"{_SUBJECT}{_ADVERBS} (?P<value>)(?:retired|unemployed|out of work)\b", _reading(WORK, is_over=True)),
-        # what holds
-        (rf"{_SUBJECT}{_ADVERBS} {_LIVES}{_PLACE}", _reading(HOME)),
-        (rf"{_SUBJECT}{_ADVERBS} {_MOVED} {_PLACE}", _moved),
-        (rf"{_SUBJECT}'s (?:new )?home is (?:now )?(?:in )?{_PLACE}", _reading(HOME)),
-        (rf"{_WORKS} {_AS}{_AT}", _reading(WORK)),
-        (rf"{_SUBJECT}{_NOW} (?:is|am) {_OCCUPATION}{_AT}", _reading(WORK)),
-        (rf"{_WORKS} (?:at|for) (?P<employer>{_FIRM}){_END}", _reading(WORK)),
-        (rf"{_SUBJECT}{_ADVERBS} {_BEGINS}(?: {_POST})? (?:{_AS}{_AT}|(?:at|with) (?P<firm>{_FIRM}){_END})", _started),
-        (
-            rf"{_SUBJECT}(?:'s (?:first |full )?name is| (?:is|am) (?:called|named)| goe?s? by) {_CALLED}",
-            _reading(NAME),
-        ),
-        (rf"^(?P<subject>I) am {_NO_NAME}{_CALLED}(?=[,.!]|$| and\b| from\b)", _reading(NAME)),
-        (
-            rf"{_SUBJECT}'s {_KIN}(?:'s (?:first )?name)? (?:is|are) (?:actually )?(?:(?:called|named) )?{_CALLED}",
-            _reading(""),
-        ),
-        (rf"{_SUBJECT}{_ADVERBS} (?:has|have|adopted|got) an? {_KIN} (?:called|named) {_CALLED}", _reading("")),
-        (rf"{_SUBJECT}{_ADVERBS} (?:is|turned) (?P<value>\d{{1,3}})(?: years? old\b|{_END})", _reading(AGE)),
-        (rf"{_SUBJECT}{_ADVERBS}(?: is)? (?P<value>{_STATES}){_END}", _reading(RELATIONSHIP)),
-    )
-]
+    role, employer = _ARTICLE.sub("", (named.get("role") or "").strip()), (named.get("employer") or "").strip()
+    value = named.get("value") or " ".join(filter(None, (role, employer and f"at {employer}")))
+    return value.strip().rstrip(".'’-")

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from moments_app.models import Retraction
 from moments_app.models.retraction import CannotPutBack
-from moments_app.provenance.retract import MOST_TURNS, CannotRetract, Preview, preview, retract
+from moments_app.provenance.retract import MOST_TURNS, CannotRetract, Preview, TurnsAreArchived, preview, retract
 from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.api.fields import (
@@ -35,6 +35,8 @@ from sessions_app.api.sessions import session_or_404
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import UserProfile
+from sessions_app.retention.archive_files import ArchiveError
+from sessions_app.retention.restore import CannotRestore, restore_archive
 
 NAMES_OF_ITEMS = ("atom_ids", "entity_ids", "written_by")
 
@@ -169,16 +171,31 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
     permission_classes = (HasAdminScope,)
     inputs = {"create": RetractionInput}
     answers = {"create": {201: RetractionAnswer, 200: RetractionPreview}}
-    refuses = {"create": [CannotRetract], "undo": [CannotRetract, CannotPutBack]}
+    refuses = {"create": [CannotRetract, CannotRestore], "undo": [CannotRetract, CannotPutBack]}
     own_transaction = ("create", "undo")
     long_running = ("create", "undo")
 
     @unlimited()
     def create(self, request: Request) -> Response:
-        """Retract turns or directly written items. `preview` only returns the memory that would be removed (200)."""
+        """Retract turns or directly written items. `preview` only returns the memory that would be removed (200).
+
+        Archived turns are restored first, also for `preview`.
+        """
         self.find_person()
         if "session_id" not in self.validated_data:
             return answer_items(self.found_person, self.validated_data, self.actor)
+        try:
+            return self._answer_turns()
+        except TurnsAreArchived:
+            session = session_or_404(self.person, self.validated_data["session_id"])
+        try:
+            restore_archive(session, actor=self.actor)
+        except ArchiveError as error:
+            raise CannotRetract(str(error)) from error
+        return self._answer_turns()
+
+    def _answer_turns(self) -> Response:
+        """Retract the turns that the body names, or say what that would withdraw."""
         session = session_or_404(self.person, self.validated_data["session_id"])
         sequences, reason = self.validated_data["sequences"], self.validated_data["reason"]
         if self.validated_data["preview"]:

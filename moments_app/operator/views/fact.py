@@ -52,7 +52,7 @@ class PersonFacts(PersonPage):
 
     def context(self) -> dict[str, Any]:
         time = self.as_of.time
-        facts = MemoryAtom.objects.statements_of(self.row).select_related("replaced_by", "stream")
+        facts = MemoryAtom.objects.statements_of(self.row).select_related("replaced_by", "stream", "user")
         facts = facts.as_of(time) if time else facts.exclude(is_wrong=True)
         if last := MemoryAtom.objects.filter(user=self.row, pk=self.number("after") or 0).first():
             facts = facts.said_before(last)
@@ -234,7 +234,7 @@ class ContradictionForm(FormPage[Contradiction]):
         facts = MemoryAtom.objects.filter(pk__in=[question.earlier_id, question.later_id]).order_by("formed_at", "pk")
         return {
             "question": question,
-            "both": self.seen(facts.select_related("stream")),
+            "both": self.seen(facts.select_related("stream", "user")),
             "may_answer": self.admin.has_answer_permission(self.request),
         }
 

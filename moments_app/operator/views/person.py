@@ -105,8 +105,8 @@ class Who(FirstTab[UserProfile], PersonPage):
         """Read what holds, and what held, the latest first."""
         if not self._sees(MemoryAtom):
             return {"sees_facts": False}
-        facts = MemoryAtom.objects.statements_of(self.row).defer("search_vector")
-        ended = facts.filter(ended_at__isnull=False).select_related("replaced_by").order_by("-ended_at", "-id")
+        facts = MemoryAtom.objects.statements_of(self.row).select_related("user").defer("search_vector")
+        ended = facts.filter(ended_at__isnull=False).select_related("user", "replaced_by").order_by("-ended_at", "-id")
         if time:
             facts, ended = facts.as_of(time), ended.filter(ended_at__lte=time)
         else:

@@ -64,6 +64,8 @@ def test_what_is_none_is_not_misread(text: str) -> None:
         ("User works as a baker.", "User works at Hansen's.", False),
         ("User works as a baker.", "User got a new job at Equinor.", True),
         ("User works as a baker.", "User quit their job at Equinor.", True),
+        ("User: I work as a nurse at Haukeland Hospital.", "User: I no longer work at Haukeland.", True),
+        ("User works at Haukeland Hospital.", "User no longer works at Hauke.", False),
         ("User's daughter is called Maya.", "User's daughter is called Mia.", None),
         ("User's daughter is called Maya.", "User's daughter's name is Mia, not Maya.", True),
     ],
@@ -80,8 +82,8 @@ def test_a_day_without_a_year_is_the_last_one_before_it_was_said() -> None:
         "since 2019": "2019-01-01",
         "in May 2024": "2024-05-01",
     }
-    assert {text: f"{since_in(text, AT):%Y-%m-%d}" for text in days} == days
-    assert since_in("on 31 February 2026", AT) is None and since_in("on 5 May 2027", AT) == AT
+    assert {text: f"{since_in(text, AT, UTC):%Y-%m-%d}" for text in days} == days
+    assert since_in("on 31 February 2026", AT, UTC) is None and since_in("on 5 May 2027", AT, UTC) == AT
 
 
 @pytest.mark.parametrize(
@@ -163,6 +165,7 @@ def test_what_is_denied_or_unreal_gives_nothing_a_value(text: str) -> None:
         "我不住在北京。",
         "Я не живу в Берлине.",
         "我姐姐说我对猫过敏。",
+        "考官看我的手，以为我是打架来的。",
     ],
 )
 def test_a_denied_home_and_what_others_say_is_not_held_as_true(text: str) -> None:
@@ -177,6 +180,7 @@ def test_a_denied_home_and_what_others_say_is_not_held_as_true(text: str) -> Non
         "Ya no vivo en Madrid.",
         "我不住在北京了。",
         "我觉得我对猫过敏。",
+        "我可以为女儿做饭。",
         "Я больше не живу в Берлине.",
         "My doctor says I'm allergic to penicillin.",
         "Mein Arzt sagt, ich bin gegen Nüsse allergisch.",

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from moments_app.models import CorrectedTurn, MemoryAtom, MemoryStream, Moment
+from moments_app.jobs.runner import run_job
+from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream, Moment
 from moments_app.provenance.correct import correct, correcting
 from moments_app.streams.same import Rewording
+from moments_app.turns.corrected import as_corrected
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support import openai_server as behave
@@ -174,6 +176,56 @@ def test_a_turn_that_a_fact_comes_from_is_marked_where_it_says_the_name_in_words
     fact = note(stream, "Nora's guinea pig is called Oscar.", source_message_ids=[turn.pk])
     correct(fact, correcting("Nora's guinea pig is called Otto."), requested_by="test")
     assert list(CorrectedTurn.objects.values_list("sequence", "wrong", "right")) == [(0, "Oscar", "Otto")]
+
+
+def test_a_turn_reads_as_the_latest_of_several_corrections_left_it(ada: UserProfile, service: Api) -> None:
+    said = "My name is Will. I will sail to Rome."
+    session = say(ada, "s1", "2025-01-20", said).session
+    assert session
+
+    def rename(name: str) -> str:
+        [fact] = service.get("facts", user_id="ada", attribute="name").json()["facts"]
+        body = {"user_id": "ada", "content": f"User: My name is {name}."}
+        return str(service.patch(f"facts/{fact['fact_id']}", **body).json()["correction_id"])
+
+    def read() -> tuple[str, str]:
+        turn = session.messages.get(sequence=0)
+        asked = {"user_id": "ada", "query": "What is my name?", "kinds": ["turn"]}
+        found = service.post("memory/search", **asked).json()["results"]
+        return found[0]["content"].removeprefix(said), as_corrected([turn])[0].content
+
+    rename("Willem")
+    assert read() == (" (corrected since: Willem, not Will)", "My name is Willem. I will sail to Rome.")
+    back = rename("Will")
+    assert read() == ("", said)
+    job = Job.objects.request("form_memories", session, requested_by="t", force=True, params={"again": [[0, 3]]})
+    run_job(job.job_id)
+    assert list(MemoryAtom.objects.holding().filter(attribute="name").values_list("value", flat=True)) == ["Will"]
+    service.post(f"corrections/{back}/undo", user_id="ada")
+    assert read()[0] == " (corrected since: Willem, not Will)"
+    rename("Wim")
+    assert read() == (" (corrected since: Wim, not Will)", "My name is Wim. I will sail to Rome.")
+
+
+def test_a_fact_that_ended_is_over_when_it_is_corrected_and_the_latest_correction_is_undone_first(
+    ada: UserProfile, service: Api
+) -> None:
+    say(ada, "s1", "2025-01-20", "I live in Oslo.")
+
+    def homes(state: str) -> list[str]:
+        return [
+            fact["value"] for fact in service.get("facts", user_id="ada", attribute="home", state=state).json()["facts"]
+        ]
+
+    address = f"facts/{the_fact(OSLO)}"
+    ended = service.patch(address, user_id="ada", state="ended").json()
+    made = service.patch(address, user_id="ada", content="User: I live in Bergen.").json()
+    assert (homes("holding"), homes("ended")) == ([], ["Bergen", "Oslo"])
+    refused = service.post(f"corrections/{ended['correction_id']}/undo", user_id="ada")
+    assert refused.status_code == 400 and made["correction_id"] in refused.json()["errors"][0]["detail"]
+    for correction in (made, ended):
+        assert service.post(f"corrections/{correction['correction_id']}/undo", user_id="ada").status_code == 200
+    assert (homes("holding"), homes("ended")) == (["Oslo"], [])
 
 
 def test_archived_turns_that_are_corrected_are_found_with_that_mark(ada: UserProfile, service: Api) -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from moments_app.models import Contradiction, MemoryAtom, Retraction
 from moments_app.provenance.retract import retract
@@ -103,7 +105,9 @@ def test_a_model_ends_by_number_what_it_was_shown_at_no_further_call(
     model_server.queue(answers(item("Ada plays the cello."), item("Ada has a boat.")))
     say(ada, "s1", "2025-01-10", "Ada plays the cello. Ada has a boat.")
     model_server.queue(answers(item("Ada sold the boat in February 2025.", "ends 1")))
-    job = say(ada, "s2", "2025-02-10", "Ada sold the boat.")
+    with CaptureQueriesContext(connection) as queries:
+        job = say(ada, "s2", "2025-02-10", "Ada sold the boat.")
+    assert sum('"pinned_content" = ' in query["sql"] for query in queries) == 1  # what follows is derived once
     asked = model_server.requests[-1]["messages"][1]["content"]
     section = next(
         json.loads(line[8:]) for line in asked.splitlines() if line.startswith("Stream: ") and '"user"' in line

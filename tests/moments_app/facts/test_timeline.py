@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from importlib import import_module
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.apps import apps
@@ -11,6 +12,7 @@ from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.timeline import CannotDecide, decide
 from sessions_app.models import Session, UserProfile
+from tests.support.api import Api
 from tests.support.lives import DATES, JOBS, MOVES, say, told_a_life
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -45,6 +47,18 @@ def test_what_is_said_later_of_the_same_ends_what_was_said_before_and_overwrites
     oslo, bergen, stavanger = MemoryAtom.objects.filter(attribute="home").in_order()
     assert (oslo.replaced_by, bergen.replaced_by, stavanger.replaced_by) == (bergen, stavanger, None)
     assert [fact.state for fact in (oslo, bergen, stavanger)] == ["ended", "ended", "active"]
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
+def test_a_fact_begins_with_the_day_of_its_person(ada: UserProfile, service: Api, zone: str) -> None:
+    service.patch("users/ada", timezone=zone)
+    say(ada, "s1", "2025-03-10", "I moved to Bergen on 3 March 2025.")
+    say(ada, "s2", "2025-09-15", "I moved to Stavanger on 1 September 2025.")
+    days = [datetime(2025, month, day, tzinfo=ZoneInfo(zone)) for month, day in ((3, 3), (9, 1))]
+    facts = MemoryAtom.objects.filter(attribute="home").in_order()
+    assert list(facts.values_list("valid_from", "valid_until")) == [(days[0], days[1]), (days[1], None)]
+    asked = {"user_id": "ada", "session_id": "s3", "query": "Did I live in Bergen?", "layers": "retrieved"}
+    assert "(held from 2025-03-03 until 2025-09-01)" in service.get("memory/context", **asked).json()["context"]
 
 
 @pytest.mark.slow

@@ -557,6 +557,21 @@ class TestArchived:
         assert (formed["first_sequence"], formed["last_sequence"]) == (0, 49)
         assert with_marker() == {}
 
+    @pytest.mark.parametrize("sequences", [[2], None])
+    def test_archived_turns_are_retracted_over_rest(
+        self, session: Session, service: Api, sequences: list[int] | None
+    ) -> None:
+        asked = {"user_id": "ada", "session_id": "s1", "sequences": sequences, "reason": "planted"}
+        turns = 1 if sequences else 50
+        assert service.post("retractions", **asked, preview=True).json()["turns"] == turns
+        answer = service.post("retractions", **asked)
+        assert (answer.status_code, answer.json()["turns"]) == (201, turns)
+        work_off()
+        found = MemoryAtom.objects.findable().filter(content__contains="hazelnuts")
+        assert not found.exists() and not session.archives.exists()
+        undone = service.post(f"retractions/{answer.json()['retraction_id']}/undo", user_id="ada")
+        assert undone.status_code == 200 and found.exists()
+
     @pytest.mark.slow
     def test_row_10_a_moment_of_archived_turns_that_tells_of_a_retracted_one_goes_with_it(
         self, session: Session

@@ -49,12 +49,21 @@ def test_row_9_what_another_speaker_says_is_about_them_and_in_this_users_memory_
     assert keys(service, "bo") == set() and summary(service, "bo") == ""
 
 
-def test_another_speaker_who_is_a_user_of_the_application_is_related(ada: UserProfile) -> None:
-    UserProfile.objects.ensure("Bo")
+@pytest.mark.parametrize("user_id", ["Bo", "bo"])
+def test_another_speaker_who_is_a_user_of_the_application_is_related(ada: UserProfile, user_id: str) -> None:
+    UserProfile.objects.ensure(user_id)
     talk(ada, TALK)
     related = dict(MemoryAtom.objects.values_list("content", "related_users"))
-    assert related["Bo: I live in Turin."] == ["Bo"]
+    assert related["Bo: I live in Turin."] == [user_id]
     assert related["Nora: I live in Oslo and I love kilns."] == []
+
+
+def test_a_speaker_who_only_has_the_name_of_a_user_is_not_related(service: Api, ada: UserProfile) -> None:
+    UserProfile.objects.ensure("Anna")
+    talk(ada, [("user", "Nora", "My sister Anna is a nurse. My boss Anna is strict.")])
+    talk(ada, [TALK[0], ("user", "Anna", "I live in Turin.")], "s2")
+    assert keys(service) == {"anna", "anna-2", "anna-3"}
+    assert list(MemoryAtom.objects.filter(about__key="anna-3").values_list("related_users", flat=True)) == [[]]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,67 @@
+"""What the engines know of languages, as data: words and patterns, in a file for each use.
+
+A line has a name or a language, a colon, and words or a pattern; `#` begins a comment. A name in angle brackets in a
+pattern stands for a part that the module which uses the pattern defines.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+_PART = re.compile(r"<([A-Z_]+)>")
+
+
+@cache
+def lines_of(name: str) -> tuple[tuple[str, str], ...]:
+    """Return the lines of a table, each as what stands before and after its first colon."""
+    lines = (Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    read = (line.partition(": ") for line in lines if not line.startswith("#"))
+    return tuple((head, rest) for head, _, rest in read)
+
+
+@cache
+def words_of(name: str, language: str) -> tuple[str, ...]:
+    """Return the words of a table in a language; none of a language that isn't listed."""
+    return tuple(dict(lines_of(name)).get(language, "").split())
+
+
+@cache
+def word_set(*names: str) -> frozenset[str]:
+    """Return the entries of English tables.
+
+    Raises:
+        KeyError: There is no such table.
+    """
+    tables = dict(lines_of("english"))
+    return frozenset(entry.strip() for name in names for entry in tables[name].split(","))
+
+
+@cache
+def any_of(*names: str) -> str:
+    """Return the entries of English tables as alternatives of a regular expression, the longest first."""
+    found = sorted(word_set(*names), key=lambda entry: (-len(entry), entry))
+    return "|".join(re.escape(entry) for entry in found)
+
+
+@cache
+def english() -> dict[str, str]:
+    """Return the English tables as parts of patterns, by their names in capitals."""
+    return {name.upper(): any_of(name) for name, _ in lines_of("english")}
+
+
+@cache
+def any_pattern(name: str, language: str | None = None) -> re.Pattern[str]:
+    """Return a pattern that matches where one of a table does, whatever the case.
+
+    Args:
+        name: of the table.
+        language: whose patterns are meant; None: those of all.
+    """
+    patterns = [pattern for own, pattern in lines_of(name) if language in (None, own)]
+    return re.compile("|".join(patterns) or "(?!)", re.IGNORECASE)
+
+
+def filled(pattern: str, parts: Mapping[str, str]) -> str:
+    """Return a pattern with the parts that names in angle brackets stand for."""
+    return _PART.sub(lambda name: parts[name[1]], pattern)

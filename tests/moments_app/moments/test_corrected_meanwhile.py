@@ -1,0 +1,84 @@
+"""A fact that is corrected while an engine reads: nothing is written from what it read before the correction."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from moments_app.jobs.runner import run_job
+from moments_app.models import Job, MemoryAtom, MemoryStream, Moment
+from moments_app.provenance.correct import correct, correcting
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.transcript.append import NewMessage, append
+from tests.support import openai_server as behave
+from tests.support.concurrency import on_its_own_connection
+from tests.support.jobs import build, work_off
+from tests.support.openai_server import OpenAIServer
+from tests.support.streams import note
+from tests.support.transcript import arrived_when_said, talk
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+SAID = "My daughter is called Maya."
+
+
+def daughter(user: UserProfile) -> MemoryAtom:
+    """A fact, from the first turn of a session."""
+    at = datetime(2025, 1, 20, tzinfo=UTC)
+    said = [NewMessage("user", SAID, created_at=at), NewMessage("assistant", "A lovely name.", created_at=at)]
+    session = arrived_when_said(append(user, "s1", said).session)
+    sources = {"source_session": session, "source_message_ids": [session.messages.earliest("sequence").pk]}
+    return note(MemoryStream.objects.ensure_of_person(user, "default"), f"User: {SAID}", "fact", **sources)
+
+
+def run(process: str, session: Session) -> Job:
+    params = {"lag": 0} if process == "build_moments" else {}
+    asked = Job.objects.request(process, session, requested_by="test", force=True, params=params)
+    job = run_job(asked.job_id)
+    assert job is not None
+    return job
+
+
+def correct_meanwhile(model: OpenAIServer, fact: MemoryAtom) -> None:
+    """Have the fact corrected while the model answers the next request."""
+
+    def meanwhile(handler: behave.Handler, body: dict[str, Any]) -> None:
+        on_its_own_connection(lambda: correct(fact, correcting("User: My daughter is called Mia."), requested_by="t"))
+        behave.answer_well(handler, body)
+
+    model.queue(meanwhile)
+
+
+@pytest.mark.parametrize("process", ["build_moments", "settle"])
+def test_row_2_a_journey_tells_no_headline_that_was_corrected_meanwhile(
+    ada: UserProfile, model_server: OpenAIServer, process: str
+) -> None:
+    fact = daughter(ada)
+    build(Session.objects.get(), lag=0)
+    Moment.objects.update(summary="Ada tells that their daughter is called Maya.")
+    later = talk(ada, 20, session_id="s2")
+    correct_meanwhile(model_server, fact)
+    job = run(process, later)
+    assert (job.status, "Moments that the engine received were changed" in job.error) == ("queued", True)
+    work_off()
+    told = [moment.journey for moment in later.moments.all() if moment.journey]
+    told += [str(event.payload) for event in Message.objects.partitions().filter(session=later)]
+    assert told and any("Mia" in text for text in told) and not any("Maya" in text for text in told)
+
+
+@pytest.mark.parametrize("process", ["build_moments", "settle", "rebuild_moments"])
+def test_row_2_turns_that_were_corrected_meanwhile_are_read_again(
+    ada: UserProfile, model_server: OpenAIServer, process: str
+) -> None:
+    fact = daughter(ada)
+    session = Session.objects.get()
+    if process == "rebuild_moments":
+        build(session, lag=0)
+        Moment.objects.update(summary="Ada tells of a child.", detail="")
+    correct_meanwhile(model_server, fact)
+    job = run(process, session)
+    assert (job.status, job.error) == ("queued", "Facts were corrected while the engine was thinking.")
+    model_server.requests.clear()
+    work_off()
+    read = [turn["text"] for body in model_server.requests if "input" not in body for turn in behave.turns_of(body)]
+    assert "My daughter is called Mia." in read and SAID not in read
