@@ -23,7 +23,7 @@ from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
-from moments_app.turns.words import is_named
+from moments_app.turns.words import is_assistants, is_named
 from sessions_app.models import UserProfile
 from sessions_app.rows import array_of, array_of_texts
 
@@ -35,6 +35,7 @@ SURE = 10  # of the best are read whatever they are worth
 NEAR_ENOUGH = 0.5  # of the cosine of the nearest: what is farther and has no word in common is left out
 ENDED_FACTOR = 0.5  # of the score of a fact that holds no longer, where nothing asks of what was
 SPEAKER_FACTOR = 2.0  # of the score of a turn whose speaker the query names
+ASSISTANT_FACTOR = 0.5  # of the score of an assistant's turn, where the query doesn't address the assistant
 
 _TABLES = {"fact": "moments_app_memoryatom", "moment": "moments_app_moment", "turn": "sessions_app_message"}
 _VECTORS = {
@@ -205,12 +206,11 @@ def read_results(
     """Return the best `most` results, read from their tables; one statement."""
     read = read_found(user, request.since, request.as_of, list(ranking))
     ranks, scores = _ranks_and_scores(hits, read)
-    named, asks_of_past = frozenset(words_of(request.text)), request.asks_of_past
+    named = frozenset(words_of(request.text))
+    weighed = (found.weighed(ranking[key], ranks.get(key, {}), scores.get(key, {})) for key, found in read.items())
     results = [
-        found.weighed(
-            _score(ranking[key], found, named, asks_of_past=asks_of_past), ranks.get(key, {}), scores.get(key, {})
-        )
-        for key, found in read.items()
+        found._replace(score=found.score * _factor(found, request, named))
+        for found in weighed
         if request.until is None or found.time < request.until
     ]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
@@ -230,13 +230,19 @@ def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Re
     return reranked
 
 
-def _score(score: float, found: Result, named: AbstractSet[str], *, asks_of_past: bool) -> float:
-    """Return the score of a result: what somebody said answers best what is asked about them, and what holds, now."""
-    if score <= 0:
-        return score
-    if found.is_over and not asks_of_past and not found.planned:
-        return score * ENDED_FACTOR
-    return score * SPEAKER_FACTOR if found.kind == "turn" and is_named(found.content, named) else score
+def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> float:
+    """Return what the score of a result is multiplied by: people tell best about themselves, and what holds, now.
+
+    An assistant's turn that only its neighbors found may answer them, so it keeps its score.
+    """
+    if found.score <= 0:
+        return 1.0
+    if found.kind != "turn":
+        return ENDED_FACTOR if found.is_over and not request.asks_of_past and not found.planned else 1.0
+    if is_named(found.content, named):
+        return SPEAKER_FACTOR
+    is_aside = found.ranks and is_assistants(found.role, found.content) and not request.asks_of_assistant
+    return ASSISTANT_FACTOR if is_aside else 1.0
 
 
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:
