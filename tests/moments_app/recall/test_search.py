@@ -635,6 +635,15 @@ class TestByMeaning:
         assert fact["ranks"] == {"semantic": 1, "text": None}
         assert "arpsichord" in fact["content"]
 
+    def test_what_all_turns_have_in_common_counts_little(self, service: Api, ada: UserProfile) -> None:
+        stream = MemoryStream.objects.get(user=ada)
+        for text in ("Anna says hush.", "The kiln."):
+            note(stream, text, "fact")
+        say(ada, *(f"Anna says {word}." for word in random_words(24).split()))
+        call_command("embed")
+        [first, *_] = self.ask(service, "Anna says kiln", kinds=["fact"], mode="semantic")["results"]
+        assert first["content"] == "The kiln."
+
     def test_words_alone_ask_no_endpoint(self, service: Api, embeddings_server: OpenAIServer) -> None:
         before = len(embeddings_server.requests)
         answer = self.ask(service, "harpsichord", mode="text")
