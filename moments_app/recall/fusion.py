@@ -15,7 +15,6 @@ Place = tuple[int, int]
 # A distance between turns, and the share of a turn's score that the turn after it and the turn before it get at that
 # distance. An answer often has no word of the question; docs/benchmarks.md has the measurements.
 SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
-WORDS_WEIGHT = 1.5  # of words, relative to a standard deviation of similarity
 CANDIDATES = 150  # best results of each search, which are ranked
 NEAR_PART = 0.5  # of the shares, for similarity: the vectors of neighbors are alike as it is
 SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores that its turns get
@@ -31,7 +30,7 @@ def word_scores(shares: Mapping[K, float], worth: float) -> dict[K, float]:
         shares: Of the worth of all words of the query, by text.
         worth: The sum of the inverse document frequencies of the query's words.
     """
-    return {key: WORDS_WEIGHT * worth * share**2 for key, share in shares.items()}
+    return {key: worth * share**2 for key, share in shares.items()}
 
 
 def near_scores(similarity: Mapping[K, float], *, unembedded: Collection[K] = ()) -> dict[K, float]:

@@ -20,6 +20,7 @@ _PAST = re.compile(
     r"december|(?:19|20)\d\d)|früher|vorher|damals|zuvor|avant|autrefois|antes|prima)\b",
     re.IGNORECASE,
 )
+_ADDRESSED = re.compile(r"\b(?:you|yours?|du|dich|dir|dein\w*|tu|toi|ton|vous|votre|tú|usted)\b|[你您]", re.IGNORECASE)
 FACT = "fact"
 MOST_WORDS = 64  # maximum words of a query that are searched
 KINDS = (FACT, "moment", "turn")
@@ -80,6 +81,11 @@ class RecallRequest:
     def asks_of_past(self) -> bool:
         """It asks what held before, as far as its words tell."""
         return self.as_of is not None or bool(_PAST.search(self.text))
+
+    @property
+    def asks_of_assistant(self) -> bool:
+        """It addresses the assistant, as far as its words tell, as in "What did you suggest?"."""
+        return bool(_ADDRESSED.search(self.text))
 
     @property
     def degraded(self) -> bool:

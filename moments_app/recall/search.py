@@ -19,22 +19,24 @@ from django.db import connection
 from moments_app.engines.words import words_of
 from moments_app.models.known_person import SELF
 from moments_app.recall.fusion import CANDIDATES, Place, near_scores, turn_scores, word_scores
-from moments_app.recall.request import RecallRequest
+from moments_app.recall.request import RecallRequest, Vector
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
-from moments_app.turns.words import is_named
+from moments_app.turns.words import is_assistants, is_named
 from sessions_app.models import UserProfile
 from sessions_app.rows import array_of, array_of_texts
 
 MATCH_COUNT = 5  # results, unless a search says how many
 MOST_ABOUT = 10_000  # hits among which those about one person are found
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
+SAMPLE = 200  # turns that tell what all have in common
 READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
 SURE = 10  # of the best are read whatever they are worth
 NEAR_ENOUGH = 0.5  # of the cosine of the nearest: what is farther and has no word in common is left out
 ENDED_FACTOR = 0.5  # of the score of a fact that holds no longer, where nothing asks of what was
 SPEAKER_FACTOR = 2.0  # of the score of a turn whose speaker the query names
+ASSISTANT_FACTOR = 0.5  # of the score of an assistant's turn, where the query doesn't address the assistant
 
 _TABLES = {"fact": "moments_app_memoryatom", "moment": "moments_app_moment", "turn": "sessions_app_message"}
 _VECTORS = {
@@ -49,6 +51,14 @@ SELECT 'text' AS search, %s AS kind, * FROM recall_{table}(%s, %s, %s, %s, %s, %
 _BY_MEANING_SQL = """
 SELECT 'semantic' AS search, %s AS kind, * FROM nearest_{table}(%s, %s, %s, %s, %s, %s, {limits})
     WITH ORDINALITY AS result (found, score, place)
+"""
+# What a person's turns have in common, such as names and tone, tells none of them from the others. So half of the mean
+# of their vectors is taken from the query's, of which only the direction counts. By the index of a person's vectors.
+_DISTINCT_SQL = """
+SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s)::text FROM (
+    SELECT vector FROM moments_app_turnembedding
+    WHERE user_id = %(user)s AND model_id = %(model)s AND vector IS NOT NULL LIMIT %(sample)s
+) turn
 """
 _ABOUT_USER_SQL = "WHERE found IN (SELECT id FROM moments_app_memoryatom WHERE user_id = %s AND about_kind = 'user')"
 _ABOUT_OTHER_SQL = """
@@ -120,7 +130,7 @@ def recall(
 
 
 def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: int) -> Hits:
-    """Return the hits of all searches; one statement.
+    """Return the hits of all searches; at most two statements.
 
     A search gives more hits than the `most` results wanted.
     """
@@ -131,6 +141,8 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
     places = ", ".join(["%s"] * len(limits))
     scopes = array_of_texts([f"u{user.pk}", *(f"s{shard}" for shard in words.shards)])
     about, whom = _about(user, request)
+    vector = request.vector if request.used_mode != "text" else None
+    numbers = _distinct(user, vector) if vector else ""
     searches: list[str] = []
     parameters: list[Any] = []
     hits = Hits()
@@ -142,9 +154,9 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
             rare, joint, queries = map(array_of_texts, (lookup.rare, lookup.joint, lookup.queries))
             parameters += [kind, user.pk, scopes, rare, joint, lookup.with_newest, queries]
             parameters += [array_of(lookup.weights), lookup.average, request.since, *limits, *whom]
-        if request.used_mode != "text" and (vector := request.vector):
+        if vector:
             searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind] + then, limits=places) + about)
-            parameters += [kind, user.pk, array_of(words.shards), vector.model, vector.dimensions, vector.text]
+            parameters += [kind, user.pk, array_of(words.shards), vector.model, vector.dimensions, numbers]
             parameters += [request.since, *limits, *whom]
     if not searches:
         return hits
@@ -162,6 +174,15 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
                 hits.unembedded.add(key)
         by_search[name][key] = score
     return hits
+
+
+def _distinct(user: UserProfile, vector: Vector) -> str:
+    """Return a query's vector without half of what the person's turns have in common; one statement."""
+    asked = {"query": vector.text, "user": user.pk, "model": vector.model, "sample": SAMPLE}
+    with connection.cursor() as cursor:
+        cursor.execute(_DISTINCT_SQL, asked)
+        [(numbers,)] = cursor.fetchall()
+    return str(numbers)
 
 
 def _about(user: UserProfile, request: RecallRequest) -> tuple[str, list[Any]]:
@@ -205,12 +226,11 @@ def read_results(
     """Return the best `most` results, read from their tables; one statement."""
     read = read_found(user, request.since, request.as_of, list(ranking))
     ranks, scores = _ranks_and_scores(hits, read)
-    named, asks_of_past = frozenset(words_of(request.text)), request.asks_of_past
+    named = frozenset(words_of(request.text))
+    weighed = (found.weighed(ranking[key], ranks.get(key, {}), scores.get(key, {})) for key, found in read.items())
     results = [
-        found.weighed(
-            _score(ranking[key], found, named, asks_of_past=asks_of_past), ranks.get(key, {}), scores.get(key, {})
-        )
-        for key, found in read.items()
+        found._replace(score=found.score * _factor(found, request, named))
+        for found in weighed
         if request.until is None or found.time < request.until
     ]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
@@ -230,13 +250,19 @@ def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Re
     return reranked
 
 
-def _score(score: float, found: Result, named: AbstractSet[str], *, asks_of_past: bool) -> float:
-    """Return the score of a result: what somebody said answers best what is asked about them, and what holds, now."""
-    if score <= 0:
-        return score
-    if found.is_over and not asks_of_past and not found.planned:
-        return score * ENDED_FACTOR
-    return score * SPEAKER_FACTOR if found.kind == "turn" and is_named(found.content, named) else score
+def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> float:
+    """Return what the score of a result is multiplied by: people tell best about themselves, and what holds, now.
+
+    An assistant's turn that only its neighbors found may answer them, so it keeps its score.
+    """
+    if found.score <= 0:
+        return 1.0
+    if found.kind != "turn":
+        return ENDED_FACTOR if found.is_over and not request.asks_of_past and not found.planned else 1.0
+    if is_named(found.content, named):
+        return SPEAKER_FACTOR
+    is_aside = found.ranks and is_assistants(found.role, found.content) and not request.asks_of_assistant
+    return ASSISTANT_FACTOR if is_aside else 1.0
 
 
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:

@@ -10,6 +10,8 @@ _DAY = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]|\(planned for [^)]{4,40}\)")
 _SPEAKER = re.compile(r"\s*([^\W\d_][^:\n]{0,38}):\s")
 _SPEAKER_OF_LINE = re.compile(r"^[\s-]*[^\W\d_]+:\s")
 NAME_WORDS = 3  # at most
+# What transcripts call an assistant that has no name.
+_ASSISTANTS = frozenset("assistant assistent asistente assistente asystent ассистент 助手 アシスタント ai bot".split())
 # What becomes of each character of ASCII: a small letter, itself, or a space where it belongs to no word.
 _IN_PLAIN_WORDS = {number: chr(number).lower() if chr(number).isalnum() else " " for number in range(128)}
 
@@ -41,6 +43,11 @@ def is_named(content: str, words: AbstractSet[str]) -> bool:
     """Tell whether a turn's speaker is among the words of a query."""
     speaker = speaker_of(content)
     return bool(speaker) and not words.isdisjoint(words_of(speaker))
+
+
+def is_assistants(role: str, content: str) -> bool:
+    """Tell whether a turn is an assistant's; one under the name of a person is that person's."""
+    return role == "assistant" and (speaker_of(content) or "assistant").casefold() in _ASSISTANTS
 
 
 def without_speaker(line: str) -> str:

@@ -289,6 +289,15 @@ class TestOrder:
         assert found(ada, "Did Mats tune a harpsichord?")[0].content.startswith("Mats:")
         assert found(ada, "Did nora tune a harpsichord?")[0].content.startswith("Nora:")
 
+    def test_what_the_person_said_comes_before_what_an_assistant_said(self, ada: UserProfile) -> None:
+        say(ada, "Felt keeps a harpsichord quiet.", session_id="s1", role="assistant")
+        say(ada, "Felt keeps my harpsichord quiet, and warm.", session_id="s2", role="user")
+        say(ada, "Mats: Felt keeps harpsichords quiet, too.", session_id="s3", role="assistant")
+        sessions = [result.session_id for result in found(ada, "What keeps a harpsichord quiet?")]
+        assert sessions[-1] == "s1" and set(sessions) == {"s1", "s2", "s3"}
+        [first, *_] = found(ada, "What did you say keeps a harpsichord quiet?")
+        assert first.session_id == "s1"
+
     def test_of_equal_ones_the_newer_comes_first(self, ada: UserProfile) -> None:
         stream = own_stream(ada)
         for day in (2, 1, 3):
@@ -625,6 +634,15 @@ class TestByMeaning:
         [fact, *_] = self.ask(service, "harpsichordist", kinds=["fact"], mode="semantic")["results"]
         assert fact["ranks"] == {"semantic": 1, "text": None}
         assert "arpsichord" in fact["content"]
+
+    def test_what_all_turns_have_in_common_counts_little(self, service: Api, ada: UserProfile) -> None:
+        stream = MemoryStream.objects.get(user=ada)
+        for text in ("Anna says hush.", "The kiln."):
+            note(stream, text, "fact")
+        say(ada, *(f"Anna says {word}." for word in random_words(24).split()))
+        call_command("embed")
+        [first, *_] = self.ask(service, "Anna says kiln", kinds=["fact"], mode="semantic")["results"]
+        assert first["content"] == "The kiln."
 
     def test_words_alone_ask_no_endpoint(self, service: Api, embeddings_server: OpenAIServer) -> None:
         before = len(embeddings_server.requests)
