@@ -9,7 +9,7 @@ from moments_app.context.assemble import BudgetTooSmall, Envelope
 from moments_app.context.kept import KeptContext
 from moments_app.context.request import ContextRequest
 from moments_app.context.serve import assembled
-from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, Moment, Retraction
+from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, Moment, RetractedItem, Retraction
 from moments_app.provenance.repeated import Retracted, Sentences
 from moments_app.provenance.withdrawal import withdrawals
 from sessions_app.models import UserProfile
@@ -75,19 +75,29 @@ def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
 
 
 def _retracted(retraction: Retraction, user: UserProfile) -> Retracted:
-    turns = list(retraction.turns().order_by("sequence")) if retraction.session_id else []
-    rows = [item.row().object for model in (MemoryAtom, Moment, Entity) for item in retraction.items.withdrawn(model)]
-    written = [row for row in rows if not turns and not isinstance(row, Moment)]
-    since = [turn.arrived_at for turn in turns] or [row.created_at for row in written]
-    places = {f"rem://sessions/{retraction.session.session_id}/messages/{turn.sequence}" for turn in turns}
+    """Return what is retracted: turns of a session, or items that were written directly."""
+    rows = [_row(item) for model in (MemoryAtom, Moment, Entity) for item in retraction.items.withdrawn(model)]
+    served = {row.uri for row in rows}
+    if retraction.session is None:
+        written = [row for row in rows if not isinstance(row, Moment)]
+        texts = [getattr(row, name) for row in written for name in row.SEARCHED]
+        since = min((row.created_at for row in written), default=retraction.created_at)
+        return Retracted(user=user, texts=texts, turns=(), since=since, served=served, shown={})
+    turns = list(retraction.turns().order_by("sequence"))
+    messages = f"rem://sessions/{retraction.session.session_id}/messages"
     return Retracted(
         user=user,
-        texts=[turn.content for turn in turns] or [getattr(row, name) for row in written for name in row.SEARCHED],
+        texts=[turn.content for turn in turns],
         turns=[turn.pk for turn in turns],
-        since=min(since, default=retraction.created_at),
-        served=places | {row.uri for row in rows},
+        since=min((turn.arrived_at for turn in turns), default=retraction.created_at),
+        served=served | {f"{messages}/{turn.sequence}" for turn in turns},
         shown={},
     )
+
+
+def _row(item: RetractedItem) -> MemoryAtom | Moment | Entity:
+    row: MemoryAtom | Moment | Entity = item.row().object  # type: ignore[assignment]  # deserialized from these tables
+    return row
 
 
 def _questions(retraction: Retraction, said: Retracted) -> Iterator[str]:

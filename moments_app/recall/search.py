@@ -178,7 +178,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
 
 def _distinct(user: UserProfile, vector: Vector) -> str:
     """Return a query's vector without half of what the person's turns have in common; one statement."""
-    asked = {"query": vector.text, "user": user.pk, "model": vector.model, "sample": SAMPLE}
+    asked: dict[str, Any] = {"query": vector.text, "user": user.pk, "model": vector.model, "sample": SAMPLE}
     with connection.cursor() as cursor:
         cursor.execute(_DISTINCT_SQL, asked)
         [(numbers,)] = cursor.fetchall()
