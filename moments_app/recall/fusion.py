@@ -58,7 +58,7 @@ def turn_scores(words: Mapping[Place, float], near: Mapping[Place, float]) -> di
     lie beyond the end of their session.
     """
     sessions: dict[int, dict[int, float]] = defaultdict(dict)
-    for place in words | near:
+    for place in {**words, **near}:
         said, meant = words.get(place, 0.0), near.get(place, 0.0)
         session, sequence = place
         scores = sessions[session]
