@@ -45,7 +45,7 @@ from sessions_app.trace import HEADER, continued
 from sessions_app.wake import IDLE, Bell, Channel, wake
 
 LOOK = 600.0  # maximum seconds between two looks of an idle worker
-REST = 60.0  # seconds without a job after which a worker other than the last ends, until there is more to do
+REST = 60.0  # seconds without a job, tasks aside, after which a worker other than the last ends
 BUSY = 0.2  # seconds that the last worker works alone before the others are started
 RECOVERY = 5.0  # seconds between two looks of the watchdog for jobs that nobody works on, and at the schedules
 WAITS = timedelta(seconds=1)  # after which a due job is not being taken by a worker that was notified
@@ -114,12 +114,11 @@ class Worker:
         while not self._ending.is_set():
             try:
                 if self._step():
-                    self._worked_at = time.monotonic()
-                elif self._may_rest and time.monotonic() - self._worked_at > REST:
+                    continue
+                if self._may_rest and time.monotonic() - self._worked_at > REST:
                     return
-                else:
-                    bell.wait(Job.objects.next_due(within=REST if self._may_rest else LOOK))
-                    self._woken_at = time.monotonic()
+                bell.wait(Job.objects.next_due(within=REST if self._may_rest else LOOK))
+                self._woken_at = time.monotonic()
             except DatabaseError as error:
                 logger.warning("the database does not answer", error=type(error).__name__)
                 connection.close()
@@ -146,6 +145,8 @@ class Worker:
             return False
         with self._limited(has_help=self._may_rest or job.process == TASK), _traced(job):
             run_taken(job)
+        if job.process != TASK:  # some tasks come every minute, and the last worker runs them as well
+            self._worked_at = time.monotonic()
         return True
 
     @contextmanager
