@@ -291,12 +291,22 @@ class TestOrder:
 
     def test_what_the_person_said_comes_before_what_an_assistant_said(self, ada: UserProfile) -> None:
         say(ada, "Felt keeps a harpsichord quiet.", session_id="s1", role="assistant")
-        say(ada, "Felt keeps my harpsichord quiet, and warm.", session_id="s2", role="user")
-        say(ada, "Mats: Felt keeps harpsichords quiet, too.", session_id="s3", role="assistant")
-        sessions = [result.session_id for result in found(ada, "What keeps a harpsichord quiet?")]
-        assert sessions[-1] == "s1" and set(sessions) == {"s1", "s2", "s3"}
-        [first, *_] = found(ada, "What did you say keeps a harpsichord quiet?")
-        assert first.session_id == "s1"
+        say(ada, "Felt keeps my harpsichord quiet.", session_id="s2", role="user")
+        say(ada, "Mats: Felt keeps harpsichords quiet.", session_id="s3", role="assistant")
+
+        def scores(query: str) -> list[float]:
+            return [score for _, score in sorted((one.session_id, one.score) for one in found(ada, query))]
+
+        of_assistant, of_person, of_mats = scores("What keeps a harpsichord quiet?")
+        assert of_assistant < 0.6 * min(of_person, of_mats)
+        of_assistant, of_person, of_mats = scores("What did you say keeps a harpsichord quiet?")
+        assert of_assistant > 0.9 * max(of_person, of_mats)
+
+    def test_a_brief_turn_comes_after_one_that_tells_more(self, ada: UserProfile) -> None:
+        more = "The harpsichord stood in a barn near Lyon, and an old man had played it every morning for forty years."
+        say(ada, "The harpsichord!", session_id="s1", role="user")
+        say(ada, more, session_id="s2", role="user")
+        assert contents(ada, "harpsichord", "turn") == [more, "The harpsichord!"]
 
     def test_of_equal_ones_the_newer_comes_first(self, ada: UserProfile) -> None:
         stream = own_stream(ada)
