@@ -6,7 +6,6 @@ same is there once. Filters hold within the searches, so that a small person amo
 as a large one.
 """
 
-import math
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -27,7 +26,6 @@ from moments_app.recall.words import query_words
 from moments_app.turns.words import is_assistants, is_named
 from sessions_app.models import UserProfile
 from sessions_app.rows import array_of, array_of_texts
-from sessions_app.tokens import estimate_tokens
 
 MATCH_COUNT = 5  # results, unless a search says how many
 MOST_ABOUT = 10_000  # hits among which those about one person are found
@@ -38,7 +36,6 @@ SURE = 10  # of the best are read whatever they are worth
 NEAR_ENOUGH = 0.5  # of the cosine of the nearest: what is farther and has no word in common is left out
 ENDED_FACTOR = 0.5  # of the score of a fact that holds no longer, where nothing asks of what was
 SPEAKER_FACTOR = 2.0  # of the score of a turn whose speaker the query names
-WHOLE = 30  # tokens of a turn that has all of its score: a shorter one tells less
 ASSISTANT_FACTOR = 0.5  # of the score of an assistant's turn, where the query doesn't address the assistant
 
 _TABLES = {"fact": "moments_app_memoryatom", "moment": "moments_app_moment", "turn": "sessions_app_message"}
@@ -181,7 +178,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
 
 def _distinct(user: UserProfile, vector: Vector) -> str:
     """Return a query's vector without half of what the person's turns have in common; one statement."""
-    asked: dict[str, Any] = {"query": vector.text, "user": user.pk, "model": vector.model, "sample": SAMPLE}
+    asked: dict[str, int | str] = {"query": vector.text, "user": user.pk, "model": vector.model, "sample": SAMPLE}
     with connection.cursor() as cursor:
         cursor.execute(_DISTINCT_SQL, asked)
         [(numbers,)] = cursor.fetchall()
@@ -256,17 +253,16 @@ def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Re
 def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> float:
     """Return what the score of a result is multiplied by: people tell best about themselves, and what holds, now.
 
-    A brief turn tells little. An assistant's turn that only its neighbors found may answer them, so it keeps its score.
+    Much that is asked is near an assistant's reply. One with only words in common keeps its score.
     """
     if found.score <= 0:
         return 1.0
     if found.kind != "turn":
         return ENDED_FACTOR if found.is_over and not request.asks_of_past and not found.planned else 1.0
-    told = math.sqrt(min(1.0, estimate_tokens(found.content) / WHOLE))
     if is_named(found.content, named):
-        return told * SPEAKER_FACTOR
-    is_aside = found.ranks and is_assistants(found.role, found.content) and not request.asks_of_assistant
-    return told * ASSISTANT_FACTOR if is_aside else told
+        return SPEAKER_FACTOR
+    is_reply = "semantic" in found.ranks and is_assistants(found.role, found.content)
+    return ASSISTANT_FACTOR if is_reply and not request.asks_of_assistant else 1.0
 
 
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:
