@@ -241,12 +241,13 @@ def _begin_again(atom: MemoryAtom, cause: Cause) -> None:
 
 
 def not_ended(atom: MemoryAtom) -> dict[str, object]:
-    """Return the columns of a fact that was not ended. A plan still ends when its day is over."""
+    """Return the columns of a statement that was not ended. A plan still ends when its day is over."""
     until = atom.planned_until
     columns: dict[str, object] = {"valid_until": until, "end_message_ids": [], "replaced_by": None, "is_wrong": False}
     if until and until <= timezone.now():
         return columns | {"state": MemoryAtom.State.ENDED, "ended_at": until, "ended_by": BY_DATE}
-    return columns | {"state": MemoryAtom.State.ACTIVE, "ended_at": None, "ended_by": ""}
+    state = MemoryAtom.State.ACTIVE if atom.position is None else MemoryAtom.State.LINE
+    return columns | {"state": state, "ended_at": None, "ended_by": ""}
 
 
 def touch(atoms: Iterable[MemoryAtom]) -> None:
