@@ -33,7 +33,7 @@ from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import have_found
 from moments_app.streams.known_people import link_corrected
 from moments_app.streams.same import Rewording, without
-from moments_app.streams.texts import write_text
+from moments_app.streams.texts import take_out_lines, write_text
 from moments_app.streams.three_way_merge import merged_text
 from moments_app.streams.timeline import settle, touch
 from sessions_app.insert import insert_unless_there
@@ -161,6 +161,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
         valid_until=order.valid_until,
         requested_by=requested_by,
     )
+    changes.sort(key=lambda change: change.kind != STREAM)  # before the items that the lines contain end
     correction.changes = [_do(change, correction, user) for change in changes]
     EpisodeDraft.objects.filter(user=user).delete()  # builds write them again, with the corrected facts
     correction.save(update_fields=["changes"])
@@ -334,9 +335,10 @@ def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, 
 def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
     """End a fact, and replace it with the corrected one, which is stored verbatim. Return it if it is new."""
     atom = MemoryAtom.objects.select_related("stream", "user").get(pk=change.pk)
-    cause, is_line = Cause(correction.requested_by, correction.reason), atom.state == MemoryAtom.State.LINE
+    cause, is_line = Cause(correction.requested_by, correction.reason), atom.position is not None
     is_wrong = correction.kind != Correction.Kind.ENDED
     until = (atom.valid_from or atom.formed_at) if is_wrong else correction.valid_until
+    take_out_lines([atom], cause)
     right = _right(atom, change.after, correction) if change.after else None
     is_new = right is not None and insert_unless_there(right)
     if right and not is_new:
@@ -356,7 +358,7 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
 
 def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom:
     """Return the replacement for a wrong fact: said at the same time, and known since the correction."""
-    is_line = atom.state == MemoryAtom.State.LINE
+    is_line = atom.position is not None
     right = MemoryAtom(
         stream=atom.stream,
         user=atom.user,

@@ -90,6 +90,16 @@ def let_wait(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
         MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.SPLIT, cause, **state, merged_into=None)
 
 
+def take_out_lines(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
+    """Take the lines out of texts that contain one of the items, before it ends. What they contain waits again."""
+    merged = {atom.merged_into_id: atom.stream_id for atom in atoms if atom.merged_into_id}
+    lock_rows(MemoryStream.objects.filter(pk__in={*merged.values()}))
+    lines = MemoryAtom.objects.filter(pk__in=merged, state=MemoryAtom.State.LINE)
+    parts = list(MemoryAtom.objects.filter(merged_into__in=lines, state=MemoryAtom.State.ABSORBED).newest_first())
+    lines.change(StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED)
+    let_wait(parts, cause)
+
+
 # --- consolidations ---
 
 

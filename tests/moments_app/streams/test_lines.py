@@ -18,6 +18,7 @@ from moments_app.streams.texts import undo, write_text
 from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api
+from tests.support.lives import OSLO, say
 from tests.support.openai_server import OpenAIServer, labelled
 from tests.support.streams import fold, note, rewrite
 from tests.support.transcript import talk
@@ -371,6 +372,27 @@ class TestStatements:
     def rows(self, stream: MemoryStream) -> list[Any]:
         columns = ("pk", "content", "state", "merged_into", "position", "consolidated_at")
         return list(stream.atoms.order_by("pk").values_list(*columns))
+
+    def test_a_line_leaves_the_text_when_something_that_it_contains_ends(
+        self, known: MemoryStream, service: Api
+    ) -> None:
+        anvil = known.atoms.get(content="Owns one anvil.")
+        made = service.patch(f"facts/{anvil.atom_id}", user_id="ada", state="ended").json()
+        known.refresh_from_db()
+        assert known.consolidated_content == "" and waiting(known) == {"Owns one bellows."}
+        service.post(f"corrections/{made['correction_id']}/undo", user_id="ada")
+        assert waiting(known) == {"Owns one anvil.", "Owns one bellows."}
+
+    def test_so_it_does_when_a_later_statement_supersedes_it(self, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "I live in Oslo.")
+        own = MemoryStream.objects.get(user=ada, stream_type="user")
+        MemoryAtom.objects.filter(content=OSLO).update(atom_type="observation")
+        fold(own)
+        own.refresh_from_db()
+        assert "Oslo" in own.consolidated_content
+        say(ada, "s2", "2025-03-03", "I moved to Bergen today.")
+        own.refresh_from_db()
+        assert "Oslo" not in own.consolidated_content and own.atoms.get(content=OSLO).state == "ended"
 
     def test_what_ends_while_the_engine_thinks_stays_ended(
         self, known: MemoryStream, service: Api, model_server: OpenAIServer
