@@ -14,7 +14,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
-from moments_app.models import MemoryAtom, StreamVersion
+from moments_app.models import MemoryAtom
 from sessions_app.models import Application, LoginLimit, Session, UserProfile
 from sessions_app.people.provenance import declared
 
@@ -24,7 +24,6 @@ ROWS_OF: dict[str, type[Model]] = {
     "candidate": MemoryAtom,
     "session_pk": Session,
     "user_pk": UserProfile,
-    "version": StreamVersion,
 }
 TEXTS = {"app_label": "moments_app", "kind": "observation", "number": "1"}
 LEFT_OUT = {"view_on_site", "autocomplete", "logout"}

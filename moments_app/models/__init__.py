@@ -1,6 +1,6 @@
 """The tables of memory, one module a concept."""
 
-from moments_app.models.atom import MemoryAtom, StreamVersion
+from moments_app.models.atom import MemoryAtom
 from moments_app.models.circuit import Circuit
 from moments_app.models.context_receipt import ContextReceipt
 from moments_app.models.correction import Contradiction, CorrectedTurn, Correction
@@ -54,7 +54,6 @@ __all__ = [
     "Retraction",
     "ServedLine",
     "StatementChange",
-    "StreamVersion",
     "Summary",
     "TurnEmbedding",
     "Vocabulary",

@@ -1,4 +1,4 @@
-"""One thing that was extracted into a stream, and the versions of the text that observations are folded into."""
+"""Statements: what was extracted into a stream, and the lines of the text into which observations are merged."""
 
 import hashlib
 import uuid
@@ -7,6 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, Self, cast
 
 from django.apps import apps
+from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.core.exceptions import ValidationError
@@ -52,31 +53,6 @@ def profile_sentence(attribute: str, text: str) -> str:
 def _text_of(attribute: str, sentence: str) -> str:
     before, _, after = _SENTENCES.get(attribute, "").partition("{}")
     return sentence.removeprefix(before).removesuffix(after) if attribute not in WHOLE else ""
-
-
-class StreamVersion(models.Model):
-    """One consolidation: the text before and after."""
-
-    stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="versions")
-    user = models.ForeignKey(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
-    content_before = models.TextField(blank=True)
-    content_after = models.TextField()
-    lines = models.JSONField(
-        null=True,
-        editable=False,
-        help_text="For each line of the new text: the primary keys of the observations in the line, or null"
-        " if the line was written by hand. Blank if the observations are not recorded.",
-    )
-    job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
-    engine = models.CharField(max_length=255)
-    created_at = models.DateTimeField(auto_now_add=True)
-    undone_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ["-id"]
-
-    def __str__(self) -> str:
-        return f"{self.stream} at {self.created_at:%Y-%m-%d %H:%M}"
 
 
 class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
@@ -162,8 +138,18 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(atom_type=MemoryAtom.Type.OBSERVATION)
 
     def findable(self) -> Self:
-        """Return those that searches find: all that were not taken out of memory."""
-        return self.exclude(state=MemoryAtom.State.EVICTED)
+        """Return those that searches find: all that were not taken out of memory, without the lines of texts."""
+        return self.exclude(state__in=[MemoryAtom.State.EVICTED, MemoryAtom.State.LINE])
+
+    def lines(self) -> Self:
+        """Return the lines of texts in their order, each with the primary keys of the items that it contains."""
+        parts = MemoryAtom.objects.filter(merged_into=OuterRef("pk"), state=MemoryAtom.State.ABSORBED).in_order()
+        lines = self.filter(state=MemoryAtom.State.LINE).order_by("position", "id")
+        return lines.annotate(carries=ArraySubquery(parts.values("pk")))
+
+    def written_since(self, time: datetime) -> Self:
+        """Return the lines, also former ones, that consolidations wrote since a time."""
+        return self.filter(position__isnull=False, consolidated_at__gte=time).exclude(engine="")
 
     def waiting(self) -> Self:
         """Return the observations that stand by themselves until a consolidation folds them into the text."""
@@ -171,7 +157,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
 
     def fresh(self) -> Self:
         """Return those waiting that no consolidation was shown: they are what asks for the next one."""
-        return self.waiting().filter(shown_in=None)
+        return self.waiting().filter(consolidated_at=None)
 
     def of_profile(self) -> Self:
         """Return what was written into a profile."""
@@ -252,7 +238,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
 
 
 class MemoryAtom(Searched):
-    """A fact, kept to be recalled, or an observation, which waits to be consolidated."""
+    """A fact, kept to be recalled; an observation, which waits to be consolidated; or a line of its stream's text."""
 
     class Type(models.TextChoices):
         OBSERVATION = "observation"
@@ -285,6 +271,7 @@ class MemoryAtom(Searched):
         ABSORBED = "absorbed"
         ENDED = "ended"
         EVICTED = "evicted"
+        LINE = "line"
 
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="atoms", db_index=False)
     atom_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
@@ -343,18 +330,27 @@ class MemoryAtom(Searched):
     content = models.TextField()
     content_hash = models.CharField(max_length=64, editable=False)
     state = models.CharField(max_length=16, choices=State, default=State.ACTIVE)
-    absorbed_in = models.ForeignKey(
-        StreamVersion, null=True, blank=True, on_delete=models.SET_NULL, related_name="absorbed"
-    )
-    shown_in = models.ForeignKey(
-        StreamVersion,
+    merged_into = models.ForeignKey(
+        "self",
         null=True,
         blank=True,
         on_delete=models.SET_NULL,
-        related_name="shown",
+        related_name="parts",
+        editable=False,
         db_index=False,
-        help_text="The first consolidation whose input contained the item. The new text doesn't always "
-        "contain the item.",
+        help_text="The line of the stream's text that contains the item. Blank if no line does.",
+    )
+    position = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="The place of a line in its stream's text. Blank if the item is not a line.",
+    )
+    consolidated_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="When a consolidation wrote the line, or first received the item, even if no line contains the item.",
     )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When the item was said or written.")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -476,6 +472,8 @@ class MemoryAtom(Searched):
         help_text="The client's own id for the item. Blank if the client gave none.",
     )
 
+    carries: list[int]  # of a line: see `MemoryAtomQuerySet.lines`
+
     objects = MemoryAtomQuerySet.as_manager()
 
     class Meta:
@@ -520,18 +518,24 @@ class MemoryAtom(Searched):
                 condition=Q(state__in=["active", "absorbed"], about_kind="user", is_candidate=False),
                 name="atom_in_profile",
             ),
-            models.Index(fields=["shown_in"], condition=Q(shown_in__isnull=False), name="atom_shown_in"),
+            models.Index(
+                fields=["stream", "-consolidated_at"],
+                condition=Q(consolidated_at__isnull=False),
+                name="atom_consolidated",
+            ),
             models.Index(
                 fields=["stream"],
                 condition=Q(
                     state="active",
                     atom_type="observation",
                     is_pinned=False,
-                    shown_in__isnull=True,
+                    consolidated_at__isnull=True,
                     is_candidate=False,
                 ),
-                name="atom_new",
+                name="atom_fresh",
             ),
+            models.Index(fields=["stream", "position"], condition=Q(state="line"), name="atom_lines"),
+            models.Index(fields=["merged_into"], condition=Q(merged_into__isnull=False), name="atom_merged_into"),
             models.Index(fields=["stream"], condition=Q(state="active", is_pinned=True), name="atom_pinned"),
             models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="atom_unindexed"),
             GinIndex(fields=["related_users"], condition=~Q(related_users=[]), name="atom_related"),
@@ -567,6 +571,8 @@ class MemoryAtom(Searched):
 
     def describe(self) -> Self:
         """Set the subject, attribute, value, start, kind, worth, and the end of a plan. They are read from the text."""
+        if self.state == self.State.LINE:  # the statements that it contains say it
+            return self
         if self.about_kind != self.About.PERSON:
             self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
         if self.attribute in WRITTEN:

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import F, Func, IntegerField, Max, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import F, Func, IntegerField, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -111,11 +111,13 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
     def touch(self) -> None:
         """Mark the streams as changed, which invalidates cached contexts.
 
-        Rebuild their pinned texts from their statements.
+        Rebuild their texts from their statements.
         """
-        atoms = apps.get_model("moments_app", "MemoryAtom").objects.pinned_texts().filter(stream=OuterRef("pk"))
-        pinned = Coalesce(Subquery(atoms.order_by("-id").values("content")[:1]), Value(""))
-        self.update(last_updated_at=timezone.now(), pinned_content=pinned)
+        atoms = apps.get_model("moments_app", "MemoryAtom").objects.filter(stream=OuterRef("pk"))
+        pinned = Coalesce(Subquery(atoms.pinned_texts().order_by("-id").values("content")[:1]), Value(""))
+        lines = ArraySubquery(atoms.lines().values("content"))
+        text = Func(lines, Value("\n"), function="array_to_string", output_field=models.TextField())
+        self.update(last_updated_at=timezone.now(), pinned_content=pinned, consolidated_content=text)
 
     def with_figures(self, most: int) -> Self:
         """Add the numbers of observations that wait (`waiting`), of those that no consolidation was shown (`fresh`) and
@@ -124,9 +126,9 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         Args:
             most: what is counted to, so that a huge stream costs no more than a large one.
         """
-        atoms = apps.get_model("moments_app", "MemoryAtom").objects.active().filter(stream=OuterRef("pk"))
-        versions = apps.get_model("moments_app", "StreamVersion").objects.filter(stream=OuterRef("pk"), undone_at=None)
-        last = versions.order_by().values("stream").annotate(at=Max("created_at")).values("at")
+        own = apps.get_model("moments_app", "MemoryAtom").objects.filter(stream=OuterRef("pk"))
+        last = own.order_by("-consolidated_at").filter(consolidated_at__isnull=False).values("consolidated_at")[:1]
+        atoms = own.active()
         return self.annotate(
             waiting=_count_to(most, atoms.waiting()),
             fresh=_count_to(most, atoms.fresh()),
@@ -257,7 +259,7 @@ class MemoryStream(models.Model):
         blank=True, help_text="Text that is placed before the consolidated text. Consolidations don't change this text."
     )
     consolidated_content = models.TextField(
-        blank=True, help_text="Text into which observations were merged. Each consolidation rewrites this text."
+        blank=True, help_text="Text into which consolidations merge observations, one statement per line."
     )
     last_updated_at = models.DateTimeField(default=timezone.now)
 

@@ -1,14 +1,16 @@
 """`correct`: a fact corrected, ended or withdrawn, and all that says the same with it; and `undo_correction`.
 
-What says the same is found by provenance (what was made of the same turns) and by search. Other facts, moments
-and texts of streams are changed, and the profile follows; turns stay as they were said and are marked, so that engines
-read them as corrected, and nothing wrong is made of them again. An ending changes only what tells of the present: facts
-and texts; moments and turns tell of their time. All of it is shown before, is one transaction, and is undone as one.
+What says the same is found by provenance (what was made of the same turns) and by search. Other facts, lines of
+streams' texts and moments are changed, and the profile follows; turns stay as they were said and are marked, so that
+engines read them as corrected, and nothing wrong is made of them again. An ending changes only what tells of the
+present: facts and texts; moments and turns tell of their time. All of it is shown before, is one transaction, and is
+undone as one.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import product
 from typing import Any
 
 from django.db import transaction
@@ -31,6 +33,7 @@ from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import have_found
 from moments_app.streams.known_people import link_corrected
 from moments_app.streams.same import Rewording, without
+from moments_app.streams.texts import take_out_lines, write_text
 from moments_app.streams.three_way_merge import merged_text
 from moments_app.streams.timeline import settle, touch
 from moments_app.turns.corrected import as_corrected
@@ -43,10 +46,7 @@ from sessions_app.retention.read_archived import with_text
 FOUND = 100  # results of the search for what says the same
 CHANGED = FACT, MOMENT, STREAM, TURN = "fact", "moment", "stream", "turn"
 ENDING = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
-_TEXTS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
-    MOMENT: (Moment, ("summary", "detail")),
-    STREAM: (MemoryStream, ("consolidated_content",)),
-}
+TEXTS = ("summary", "detail")  # of a moment
 
 
 class CannotCorrect(Refusal):
@@ -60,7 +60,7 @@ class Change:
     """One text that says the same, before and after.
 
     Args:
-        kind: what it is in: a fact, a moment, a stream's text, or a turn, which is only marked.
+        kind: what it is in: a fact, a moment, a line of a stream's text, or a turn, which is only marked.
         ref: its address.
         pk: primary key of its row.
         field: the column.
@@ -127,13 +127,11 @@ def said_elsewhere(fact: MemoryAtom) -> list[Change]:
 
 def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
     """Return the fact itself, and everything else that says the same."""
-    user = _person_of(fact)
     rewording = Rewording(fact.content, order.after)
-    found = recall(user, fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
+    found = recall(_person_of(fact), fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
     pks = {kind: {one.pk for one in found if one.kind == kind} for kind in ("fact", "moment")}
     turns = _turns(fact, [(one.pk, one.sequence) for one in found if one.kind == TURN])
     changes = [_of_fact(fact, order), *_facts(fact, order, rewording, pks["fact"], turns)]
-    changes += _texts(user, rewording)
     if order.kind != Correction.Kind.ENDED:
         changes += _moments(fact, rewording, pks["moment"], turns)
         changes += _marks(fact, rewording, turns)
@@ -165,6 +163,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
         valid_until=order.valid_until,
         requested_by=requested_by,
     )
+    changes.sort(key=lambda change: change.kind != STREAM)  # before the items that the lines contain end
     correction.changes = [_do(change, correction, user) for change in changes]
     EpisodeDraft.objects.filter(user=user).delete()  # builds write them again, with the corrected facts
     correction.save(update_fields=["changes"])
@@ -186,8 +185,8 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     correction = Correction.objects.select_for_update().get(pk=correction.pk)
     _refuse_undoing(correction)
     for change in reversed(correction.changes):
-        _undo(change)
-    pks = [change["pk"] for change in correction.changes if change["kind"] == FACT]
+        _undo(change, requested_by)
+    pks = [change["pk"] for change in correction.changes if "made" in change]
     cause = Cause(requested_by, correction.reason)
     _undo_facts(correction, pks, cause)
     EpisodeDraft.objects.filter(user=user).delete()
@@ -238,10 +237,10 @@ def _refuse(fact: MemoryAtom, order: Order) -> None:
 def _refuse_undoing(correction: Correction) -> None:
     if correction.undone_at:
         raise CannotCorrect("The correction was already undone.")
-    changed = {pk for change in correction.changes if change["kind"] == FACT for pk in (change["pk"], change["made"])}
+    changed = {pk for change in correction.changes if "made" in change for pk in (change["pk"], change["made"])}
     later = Correction.objects.standing().filter(user=correction.user_id, pk__gt=correction.pk)
     for other in later.order_by("-pk"):
-        if changed & {change["pk"] for change in other.changes if change["kind"] == FACT}:
+        if changed & {change["pk"] for change in other.changes if "made" in change}:
             raise CannotCorrect(f"The fact was corrected again. Undo the correction {other.correction_id} first.")
 
 
@@ -255,42 +254,38 @@ def _of_fact(fact: MemoryAtom, order: Order) -> Change:
 def _facts(
     fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int], turns: Sequence[Message]
 ) -> list[Change]:
-    """Return the person's other facts and observations that say the same, including candidates for a shard."""
-    own = MemoryAtom.objects.holding().filter(user=fact.user_id).exclude(pk=fact.pk)
+    """Return the person's other statements that say the same, including candidates for a shard and lines of texts."""
+    line = Q(state=MemoryAtom.State.LINE)
+    own = (MemoryAtom.objects.holding() | MemoryAtom.objects.filter(line)).filter(user=fact.user_id)
     twins = Q(content_hash=fact.content_hash)
     # A search shows a turn instead of a fact that only repeats it.
     of_turns = Q(source_message_ids__overlap=[*fact.source_message_ids, *(turn.pk for turn in turns)])
-    same = own.filter(Q(pk__in=found) | twins | of_turns | Q(attribute__in=WRITTEN))
+    same = own.filter(Q(pk__in=found) | twins | of_turns | Q(attribute__in=WRITTEN) | line)
     changes = []
-    for other in same.defer("search_vector").order_by("pk"):
+    for other in same.exclude(pk=fact.pk).defer("search_vector").order_by("pk"):
         is_twin = other.content_hash == fact.content_hash
         is_same = is_twin or rewording.says_same(other.content)
-        is_text = other.attribute in WHOLE  # only some of its sentences may say the same thing
+        # Only some of its sentences may say the same thing.
+        is_line = other.state == MemoryAtom.State.LINE
+        is_text = other.attribute in WHOLE or is_line
         is_reworded = is_text or order.kind == Correction.Kind.CORRECTED
         after = order.after if is_twin else rewording.of(other.content) if is_reworded else ""
-        if after != other.content and (is_same or after):
-            changes.append(Change(FACT, other.uri, other.pk, "content", other.content, after))
+        if after != other.content and (is_same or after or is_text):
+            kind = STREAM if is_line else FACT
+            changes.append(Change(kind, other.uri, other.pk, "content", other.content, after))
     return changes
-
-
-def _texts(user: UserProfile, rewording: Rewording) -> list[Change]:
-    """Return the texts of the person's streams, where they say so."""
-    streams = MemoryStream.objects.filter(user=user).order_by("pk")
-    changes = [_of_text(STREAM, stream, field, rewording) for stream in streams for field in _TEXTS[STREAM][1]]
-    return [change for change in changes if change]
-
-
-def _of_text(kind: str, row: Any, field: str, rewording: Rewording) -> Change | None:
-    before = getattr(row, field)
-    after = "\n".join(without(before.split("\n"), rewording))
-    return Change(kind, row.uri, row.pk, field, before, after) if after != before else None
 
 
 def _moments(fact: MemoryAtom, rewording: Rewording, found: Collection[int], turns: Sequence[Message]) -> list[Change]:
     pks = {*found, *(turn.moment_id for turn in turns if turn.moment_id)}
     moments = Moment.objects.filter(user=fact.user_id, pk__in=pks).defer("search_vector").order_by("pk")
-    changes = [_of_text(MOMENT, moment, field, rewording) for moment in moments for field in _TEXTS[MOMENT][1]]
-    return [change for change in changes if change]
+    changes = []
+    for moment, field in product(moments, TEXTS):
+        before = getattr(moment, field)
+        after = "\n".join(without(before.split("\n"), rewording))
+        if after != before:
+            changes.append(Change(MOMENT, moment.uri, moment.pk, field, before, after))
+    return changes
 
 
 def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:
@@ -327,7 +322,7 @@ def _marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> 
 def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, Any]:
     """Carry a change out; return what it takes to undo it."""
     kept = asdict(change)
-    if change.kind == FACT:
+    if change.kind in (FACT, STREAM):
         made = _change_fact(change, correction)
         return kept | {"made": made.pk if made else None}
     if change.kind == TURN:
@@ -335,16 +330,17 @@ def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, 
         place = {"user_id": user.pk, "session_id": turn.session_id, "sequence": turn.sequence}
         CorrectedTurn.objects.create(**place, correction=correction, wrong=change.before, right=change.after)
         return kept
-    _set(change.kind, change.pk, change.field, change.after)
+    _set(change.pk, change.field, change.after)
     return kept
 
 
 def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
     """End a fact, and replace it with the corrected one, which is stored verbatim. Return it if it is new."""
     atom = MemoryAtom.objects.select_related("stream", "user").get(pk=change.pk)
-    cause = Cause(correction.requested_by, correction.reason)
+    cause, is_line = Cause(correction.requested_by, correction.reason), atom.position is not None
     is_wrong = correction.kind != Correction.Kind.ENDED
     until = (atom.valid_from or atom.formed_at) if is_wrong else correction.valid_until
+    take_out_lines([atom], cause)
     right = _right(atom, change.after, correction) if change.after else None
     is_new = right is not None and insert_unless_there(right)
     if right and not is_new:
@@ -352,7 +348,7 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
     MemoryAtom.objects.filter(pk=atom.pk).change(
         StatementChange.Action(correction.kind),
         cause,
-        state=MemoryAtom.State.ENDED,
+        state=MemoryAtom.State.EVICTED if is_line else MemoryAtom.State.ENDED,
         valid_until=until,
         ended_at=correction.created_at,
         ended_by=correction.requested_by,
@@ -364,10 +360,13 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
 
 def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom:
     """Return the replacement for a wrong fact: said and over at the same time, known since the correction."""
+    is_line = atom.position is not None
     ended = {name: getattr(atom, name) for name in ENDING} if atom.ended_by else {}
     right = MemoryAtom(
         stream=atom.stream,
         user=atom.user,
+        state=MemoryAtom.State.LINE if is_line else MemoryAtom.State.ACTIVE,
+        position=atom.position,
         atom_type=atom.atom_type,
         content=content,
         content_hash=content_hash(content),
@@ -381,13 +380,14 @@ def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom
         formed_at=atom.formed_at,
         valid_from=atom.valid_from,
         corrected_at=correction.created_at,
-        is_pinned=True,
+        is_pinned=not is_line,
         confidence=1.0,
         source_session_id=atom.source_session_id,
         source_message_ids=atom.source_message_ids,
         **ended,
     ).describe()
-    link_corrected(right, atom)
+    if not is_line:
+        link_corrected(right, atom)
     return right
 
 
@@ -400,36 +400,28 @@ def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> N
         MemoryAtom.objects.filter(pk=change.statement_id).change(StatementChange.Action.UNDONE, cause, **change.columns)
 
 
-def _undo(change: dict[str, Any]) -> None:
-    if change["kind"] in _TEXTS:
-        model, _ = _TEXTS[change["kind"]]
-        now = model._default_manager.filter(pk=change["pk"]).values_list(change["field"], flat=True).first()
-        if now is not None:
-            _set(change["kind"], change["pk"], change["field"], _back(change["before"], change["after"], now))
+def _undo(change: dict[str, Any], actor: str) -> None:
+    """Restore a text of a moment, or of a stream, with what people changed in it since."""
+    before, after = change["before"], change["after"]
+    if change["kind"] == MOMENT and (moment := Moment.objects.filter(pk=change["pk"]).first()):
+        now = getattr(moment, change["field"])
+        _set(moment.pk, change["field"], before if now == after else merged_text(before, after, now))
+    is_whole = change["kind"] == STREAM and "made" not in change  # a text, before its lines were statements
+    if is_whole and (stream := MemoryStream.objects.filter(pk=change["pk"]).first()):
+        now = stream.consolidated_content
+        write_text(stream, before if now == after else merged_text(before, after, now), actor=actor)
 
 
-def _back(before: Any, after: Any, now: Any) -> Any:
-    """Return a text as it was, with what people changed since."""
-    if now == after:
-        return before
-    return merged_text(before, after, now)
-
-
-def _set(kind: str, pk: int, field: str, value: Any) -> None:
-    model, _ = _TEXTS[kind]
-    row = model._default_manager.get(pk=pk)
-    setattr(row, field, value)
-    times = {MOMENT: ["updated_at"], STREAM: ["last_updated_at"]}[kind]
-    if kind == STREAM:
-        row.last_updated_at = timezone.now()
-    row.save(update_fields=[field, *times])
-    if kind == MOMENT:
-        row.embeddings.all().delete()  # it is found by what it says now
+def _set(pk: int, field: str, value: str) -> None:
+    moment = Moment.objects.get(pk=pk)
+    setattr(moment, field, value)
+    moment.save(update_fields=[field, "updated_at"])
+    moment.embeddings.all().delete()  # it is found by what it says now
 
 
 def _settle(correction: Correction, cause: Cause) -> None:
     """Decide the timelines of the facts that a correction changed or made."""
-    changed = [change for change in correction.changes if change["kind"] == FACT]
+    changed = [change for change in correction.changes if "made" in change]
     pks = [change[name] for change in changed for name in ("pk", "made")]
     facts = list(MemoryAtom.objects.filter(pk__in=pks))
     touch([*facts, *settle(facts, cause)])

@@ -28,7 +28,6 @@ from moments_app.models import (
     Retraction,
     ServedLine,
     StatementChange,
-    StreamVersion,
     Summary,
     TurnEmbedding,
     Vocabulary,
@@ -42,11 +41,10 @@ from moments_app.provenance.export_format import (
     About,
     AtomText,
     Before,
-    CarriedAtoms,
     MomentKey,
     Number,
     NumberOf,
-    ReplacedBy,
+    Other,
     ServedContext,
     SourceSequences,
     count_again,
@@ -54,12 +52,11 @@ from moments_app.provenance.export_format import (
     embed_memories,
     embed_turns,
     link_bases,
-    note_lines,
-    note_replaced,
+    note_others,
     put_in_chain,
     session_of,
     stream,
-    write_lines,
+    write_others,
 )
 from moments_app.recall.count_words import CountWords
 from moments_app.recall.embed import Embed
@@ -80,6 +77,8 @@ UNTIMED |= {"confidence": None, "worth": 0.0, "is_wrong": False}
 UNTIMED |= dict.fromkeys(("subject", "attribute", "value", "ended_by"), "")
 # Of facts in exports from before they had kinds; both are read again.
 UNKNOWN_KIND: dict[str, object] = {"kind": "", "about_kind": "", "about": None, "speaker": ""}
+# Of facts in exports from before the lines of texts were statements.
+NO_LINES: dict[str, object] = dict.fromkeys(("merged_into", "position", "consolidated_at"))
 
 declare(
     Provenance(
@@ -141,25 +140,9 @@ declare(
             key=("stream_id",),
             may_be_there=True,
         ),
-        made_of=("versions",),
+        made_of=("atoms",),
         made_by=(Consolidate.name,),
         is_rewritten=True,
-    ),
-    Provenance(
-        StreamVersion,
-        File(
-            "stream_versions",
-            about="versions of the streams' texts",
-            fields="stream_id number content_before content_after lines engine created_at undone_at",
-            columns=(stream(), Number("stream_id"), CarriedAtoms("lines")),
-            missing={"lines": None},
-            order=("stream_id", "id"),
-            key=("stream_id", "number"),
-            after=note_lines,
-        ),
-        made_of=("content_before", "shown", "absorbed"),
-        made_by=(Consolidate.name,),
-        is_withdrawn=True,
     ),
     Provenance(
         KnownPerson,
@@ -179,28 +162,29 @@ declare(
         MemoryAtom,
         File(
             "atoms",
-            about="facts and observations in the streams",
-            fields="atom_id stream_id atom_type content state absorbed_in shown_in formed_at created_at is_pinned "
-            "access_count last_accessed_at session_id source_sequences related_users engine subject attribute value "
-            "valid_from valid_until ended_at ended_by replaced_by is_wrong corrected_at confidence worth external_id "
-            "kind about_kind about speaker",
+            about="facts and observations in the streams, and the lines of the streams' texts. `merged_into` names the "
+            "line that contains an observation",
+            fields="atom_id stream_id atom_type content state merged_into position consolidated_at formed_at "
+            "created_at is_pinned access_count last_accessed_at session_id source_sequences related_users engine "
+            "subject attribute value valid_from valid_until ended_at ended_by replaced_by is_wrong corrected_at "
+            "confidence worth external_id kind about_kind about speaker",
             columns=(
                 About(),
                 stream(),
                 PublicId("atom_id"),
                 AtomText("content"),
-                NumberOf("absorbed_in", "stream_id", StreamVersion),
-                NumberOf("shown_in", "stream_id", StreamVersion),
-                ReplacedBy("replaced_by", "replaced_by_id"),
+                Other("merged_into", "merged_into_id"),
+                Other("replaced_by", "replaced_by_id"),
                 session_of("source_session", is_optional=True),
                 SourceSequences(),
             ),
-            missing={"shown_in": None, "related_users": [], "external_id": None} | UNTIMED | UNKNOWN_KIND,
+            missing={"related_users": [], "external_id": None} | UNTIMED | UNKNOWN_KIND | NO_LINES,
+            former="absorbed_in shown_in",
             order=("stream_id", "id"),
             key=("atom_id",),
             rows=MemoryAtom.objects.of_person,
-            after=note_replaced,
-            at_end=write_lines,
+            after=note_others,
+            at_end=write_others,
         ),
         File(
             "shard_atoms",
@@ -211,8 +195,8 @@ declare(
             rows=MemoryAtom.objects.in_shards_from,
             is_restored=False,
         ),
-        made_of=("source_session", "source_message_ids", "job", "written_by"),
-        made_by=(FormMemories.name, DigestSession.name, Settle.name),
+        made_of=("source_session", "source_message_ids", "job", "written_by", "parts"),
+        made_by=(FormMemories.name, DigestSession.name, Settle.name, Consolidate.name),
         is_withdrawn=True,
         is_rewritten=True,
         imported=derive_profile,

@@ -2,12 +2,13 @@
 
 An engine that was shown a turn may have used it anywhere in its answer, and in what it wrote next with that answer in
 hand. So what one call made is derived as a whole, and with it what carries it on: the session's later moments, the
-later versions of a summary and of a stream's text. The profile follows the statements.
+later versions of a summary and later lines of a stream's text. The profile follows the statements.
 """
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.models import Exists, Min, Model, OuterRef, Q, QuerySet
 
@@ -21,14 +22,13 @@ from moments_app.models import (
     MemoryStream,
     Moment,
     Release,
-    StreamVersion,
     Summary,
 )
 from moments_app.moments.mentions import mentions
 from moments_app.provenance.remake import MEMORIES, united
 from moments_app.provenance.repeated import STEMS
 from moments_app.provenance.withdrawal import withdrawals
-from moments_app.streams.texts import versions_given
+from moments_app.streams.texts import first_given
 from moments_app.streams.timeline import ended_by
 from sessions_app import lexemes
 from sessions_app.models import Event, Message, Session
@@ -42,7 +42,8 @@ class InStreams:
     Args:
         atoms: in the order of their table; also those that were released of others.
         releases: that rest on one of the atoms.
-        versions: of stream texts, starting with the first that was given one of the atoms.
+        lines: of stream texts, also former ones, from the first consolidation on that was given one of the atoms.
+        since: time of that consolidation, by stream.
         reopened: facts that the atoms, or the turns that they rest on, had ended. They are valid again.
         contradictions, corrections: of the atoms.
         people: known only from the atoms.
@@ -50,7 +51,8 @@ class InStreams:
 
     atoms: list[MemoryAtom]
     releases: list[Release]
-    versions: list[StreamVersion]
+    lines: list[MemoryAtom]
+    since: dict[int, datetime]
     reopened: list[MemoryAtom]
     contradictions: list[Contradiction]
     corrections: list[Correction]
@@ -232,16 +234,22 @@ def in_streams(learned: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> InSt
     """
     releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))
     atoms = [*learned, *(release.atom for release in releases if release.atom)]
+    since = first_given(atoms)
     contradictions = Contradiction.objects.filter(Q(earlier__in=atoms) | Q(later__in=atoms))
     return InStreams(
         atoms=atoms,
         releases=releases,
-        versions=versions_given(atoms),
+        lines=[line for stream, time in since.items() for line in _written_since(stream, time)],
+        since=since,
         reopened=ended_by(atoms, turns),
         contradictions=list(contradictions.order_by("pk")),
         corrections=list(Correction.objects.filter(fact__in=atoms).order_by("pk")),
         people=_known_from(atoms),
     )
+
+
+def _written_since(stream: int, time: datetime) -> Iterable[MemoryAtom]:
+    return MemoryAtom.objects.filter(stream=stream).written_since(time).order_by("pk")
 
 
 def _known_from(atoms: Sequence[MemoryAtom]) -> list[KnownPerson]:

@@ -8,8 +8,7 @@ import json
 from functools import partial
 
 from django.db import connection, transaction
-from django.db.models import CharField, F, Func, Min, Q, QuerySet, Value
-from django.utils import timezone
+from django.db.models import CharField, F, Func, Min, QuerySet, Value
 
 from moments_app.context.kept_layers import KEPT_LAYERS
 from moments_app.models import (
@@ -26,7 +25,7 @@ from moments_app.models import (
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.recall.count_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
-from moments_app.streams.texts import go_back_before
+from moments_app.streams.texts import take_back
 from sessions_app.models import Session, UserProfile
 
 REQUESTED_BY = "erase_user"
@@ -106,18 +105,17 @@ def _in_shards(user: UserProfile) -> MemoryAtomQuerySet:
 
 
 def _forget_in_shard(shard: MemoryStream, theirs: MemoryAtomQuerySet) -> None:
-    # An undone text no longer names what it was made of; any since the person's first item may be of it.
-    since = theirs.aggregate(first=Min("created_at"))["first"]
-    shard.versions.filter(undone_at__isnull=False, created_at__gte=since).delete()
-    given = Q(absorbed__in=theirs) | Q(shown__in=theirs)
-    first_text = shard.versions.filter(given).order_by("pk").first()
+    first = theirs.aggregate(first=Min("consolidated_at"))["first"]
     is_shared = theirs.filter(is_candidate=False).exists()
+    if first:
+        if written := shard.atoms.written_since(first).order_by("pk").first():
+            # People may have copied words of the person from it.
+            shard.atoms.filter(position__isnull=False, engine="", pk__gt=written.pk).delete()
+        take_back(shard, first, Cause(REQUESTED_BY))
     theirs.delete()
-    if first_text:
-        go_back_before(first_text, Cause(REQUESTED_BY))
-        if shard.consolidation_prompt and shard.atoms.waiting().exists():
-            Job.objects.request(Consolidate.name, stream=shard, requested_by=REQUESTED_BY, force=True)
+    if first and shard.consolidation_prompt and shard.atoms.waiting().exists():
+        Job.objects.request(Consolidate.name, stream=shard, requested_by=REQUESTED_BY, force=True)
     if is_shared:
         if Vocabulary.objects.filter(stream=shard).exists():
             count(CountInput(None, user=None, stream=shard.pk))
-        MemoryStream.objects.filter(pk=shard.pk).update(last_updated_at=timezone.now())
+        shard.touch()

@@ -1,4 +1,4 @@
-"""How an export names what memory refers to by primary keys: versions by numbers, turns by sequences, atoms by ids."""
+"""How an export names what memory refers to by primary keys: summaries by numbers, turns by sequences, atoms by ids."""
 
 import uuid
 from collections import defaultdict
@@ -17,16 +17,14 @@ from moments_app.models import (
     MemoryStream,
     Moment,
     StatementChange,
-    StreamVersion,
     Summary,
 )
 from moments_app.models.atom import ABOUT, content_hash
 from moments_app.models.embedding import ask_to_embed
-from moments_app.provenance.former_export import restore_former
+from moments_app.provenance.former_export import restore_former, restore_texts
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.edit_profile import pin_text
 from moments_app.streams.known_people import link_all
-from moments_app.streams.lines import split_lines
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.export_format import Column, Exporting, Line, Model, Name, NameOf, Restored
@@ -156,18 +154,6 @@ class ServedContext(Column):
             line[self.name] = asdict(kept) if kept else None
 
 
-class CarriedAtoms(Column):
-    """The public numbers of the observations that each line of a text carries."""
-
-    type, is_column = list[list[uuid.UUID] | None] | None, False
-
-    def write(self, lines: list[Line], exporting: Exporting) -> None:
-        pks = {pk for line in lines for carried in line["lines"] or () for pk in carried or ()}
-        found = dict(MemoryAtom.objects.filter(user=exporting.user, pk__in=pks).values_list("pk", "atom_id"))
-        for line in lines:
-            line["lines"] = line["lines"] and [_known(carried, found) for carried in line["lines"]]
-
-
 class Before(Column):
     """The values of a statement before a change, without primary keys."""
 
@@ -176,8 +162,8 @@ class Before(Column):
             line[self.name] = StatementChange(before=line[self.name]).shown
 
 
-class ReplacedBy(Column):
-    """The public number of the fact that ended one; it may come later in the file."""
+class Other(Column):
+    """The public number of another atom. It may come later in the file."""
 
     type, is_column = uuid.UUID | None, False
 
@@ -186,10 +172,6 @@ class ReplacedBy(Column):
         found = dict(MemoryAtom.objects.filter(user=exporting.user, pk__in=pks - {None}).values_list("pk", "atom_id"))
         for line in lines:
             line[self.name] = found.get(line[self.name])
-
-
-def _known(carried: list[Any] | None, found: dict[Any, Any]) -> list[Any] | None:
-    return None if carried is None else [found[pk] for pk in carried if pk in found]
 
 
 class MomentKey(Name):
@@ -231,30 +213,22 @@ def link_bases(rows: list[Restored], importing: Importing) -> None:
     Summary.objects.bulk_update([row.row for row in rows], ["base"])
 
 
-def note_lines(rows: list[Restored], importing: Importing) -> None:
-    """Keep in mind what the lines of texts carry, until the atoms are there."""
-    for row in rows:
-        carried = row.line["lines"]
-        if carried is not None and len(carried) == len(split_lines(row.line["content_after"])):
-            importing.later[StreamVersion].update({row.row.pk: carried})
+def note_others(rows: list[Restored], importing: Importing) -> None:
+    """Keep in mind which facts ended which, and which lines contain which items, until all are there."""
+    others = {row.row.pk: {name: row.line[name] for name in ("replaced_by", "merged_into")} for row in rows}
+    importing.later[MemoryAtom].update({pk: names for pk, names in others.items() if any(names.values())})
 
 
-def note_replaced(rows: list[Restored], importing: Importing) -> None:
-    """Keep in mind which facts ended which, until all are there."""
-    importing.later[MemoryAtom].update({row.row.pk: row.line["replaced_by"] for row in rows if row.line["replaced_by"]})
-
-
-def write_lines(importing: Importing) -> None:
-    """Restore references of text lines, facts that replaced others, and `about_kind` of items in older exports."""
+def write_others(importing: Importing) -> None:
+    """Restore references to other items, and of items in older exports `about_kind` and the lines of texts."""
     for stream_type, about in ABOUT.items():
         untold = MemoryAtom.objects.filter(user=importing.user, about_kind="", stream__stream_type=stream_type)
         untold.update(about_kind=about)
-    for atom, name in importing.later[MemoryAtom].items():
-        MemoryAtom.objects.filter(pk=atom).update(replaced_by=importing.added[MemoryAtom].get((name,)))
-    for version, lines in importing.later[StreamVersion].items():
-        names = {name for carried in lines for name in carried or ()}
-        pks = {name: pk for name in names if (pk := importing.added[MemoryAtom].get((name,)))}
-        StreamVersion.objects.filter(pk=version).update(lines=[_known(carried, pks) for carried in lines])
+    for atom, names in importing.later[MemoryAtom].items():
+        others = {column: importing.added[MemoryAtom].get((name,)) for column, name in names.items()}
+        MemoryAtom.objects.filter(pk=atom).update(**others)
+    if importing.export.has("stream_versions.jsonl"):
+        restore_texts(importing)
 
 
 # --- what is made again after an import ---

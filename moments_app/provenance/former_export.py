@@ -1,14 +1,16 @@
-"""Profiles in exports of earlier releases: their lines and phrases become statements."""
+"""Exports of earlier releases: lines and phrases of profiles, and lines of streams' texts, become statements."""
 
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from pydantic import AwareDatetime, NonNegativeInt
+from pydantic import AwareDatetime, ConfigDict, NonNegativeInt
 
 from moments_app.models import Cause, MemoryAtom, MemoryStream
 from moments_app.models.atom import INTEREST, TOPIC
 from moments_app.streams.former_profile import FormerLine, FormerProfile, said_in, statements_of
+from moments_app.streams.former_texts import FormerVersion, add_lines
 from moments_app.streams.timeline import settle, touch
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session
@@ -59,6 +61,43 @@ class ProfileShape(Shape):
     metadata: dict[str, object]
     created_at: AwareDatetime
     updated_at: AwareDatetime
+
+
+class VersionShape(Shape):
+    """A line of `stream_versions.jsonl`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    stream_id: uuid.UUID
+    content_after: str
+    lines: list[list[uuid.UUID] | None] | None = None
+    engine: str
+    created_at: AwareDatetime
+    undone_at: AwareDatetime | None
+
+
+def restore_texts(importing: Importing) -> None:
+    """Make the lines of streams' texts statements. The versions of a text say what each line contains."""
+    versions = defaultdict(list)
+    for version in _lines(importing, "stream_versions.jsonl", VersionShape):
+        if version.undone_at is None:
+            versions[version.stream_id].append(_version(version, importing))
+    for stream in MemoryStream.objects.filter(user=importing.user).exclude(consolidated_content=""):
+        if stream.atoms.lines().exists():
+            continue
+        own = versions[stream.stream_id]
+        add_lines(MemoryAtom.objects, stream, own)
+        if own:  # which of them each consolidation received is not known
+            given = stream.atoms.observations().filter(position=None, created_at__lte=own[-1].time)
+            given.update(consolidated_at=own[0].time)
+
+
+def _version(version: VersionShape, importing: Importing) -> FormerVersion:
+    atoms = importing.added[MemoryAtom]
+    lines = [
+        None if names is None else [pk for name in names if (pk := atoms.get((name,)))] for names in version.lines or ()
+    ]
+    return FormerVersion(version.content_after, lines, version.engine, version.created_at)
 
 
 def restore_former(importing: Importing) -> None:

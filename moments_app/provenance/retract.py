@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max, Model, Q, QuerySet, Sum
+from django.db.models import Max, Model, QuerySet, Sum
 
 from moments_app.models import (
     Cause,
@@ -42,7 +42,7 @@ from moments_app.provenance.remake import (
 )
 from moments_app.provenance.repeated import Answer, Retracted, answers_repeating
 from moments_app.provenance.withdrawal import withdrawals
-from moments_app.streams.texts import take_back
+from moments_app.streams.texts import changed_since, take_back
 from moments_app.streams.timeline import begin_again, settle, touch
 from sessions_app.lock_rows import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
@@ -353,12 +353,12 @@ def _counts(found: Derived) -> dict[str, int]:
 
 def counts_in_streams(found: InStreams) -> dict[str, int]:
     """Return how many rows of streams would be withdrawn, by kind."""
-    return {"atoms": len(found.atoms), "releases": len(found.releases), "stream_versions": len(found.versions)}
+    return {"atoms": len(found.atoms), "releases": len(found.releases), "lines": len(found.lines)}
 
 
 def consolidations(found: InStreams) -> int:
     """Return how many texts of streams are consolidated again."""
-    return len({version.stream_id for version in found.versions})
+    return len(found.since)
 
 
 def calls_of(answers: Iterable[Derived]) -> int:
@@ -406,10 +406,10 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     marks = CorrectedTurn.objects.filter(correction__in=found.corrections).order_by("pk")
     cause = Cause(retraction.requested_by, retraction.actor)
     StatementChange.objects.record(StatementChange.Action.RETRACTED, cause, [(atom, {}) for atom in found.atoms])
-    history = list(StatementChange.objects.filter(statement__in=found.atoms).order_by("pk"))
+    history = list(StatementChange.objects.filter(statement__in=[*found.atoms, *found.lines]).order_by("pk"))
     withdrawn: list[Sequence[Model]] = [found.contradictions, found.corrections, history, found.atoms, found.people]
     rewritten = [streams, _given_to(found), found.releases, sources, found.reopened, marks]
-    retraction.items.keep(retraction, found.versions)
+    retraction.items.keep(retraction, found.lines)
     _keep(retraction, rewritten)
     withdraw_rows(retraction, withdrawn)
     Release.objects.filter(pk__in=_pks(found.releases)).update(
@@ -417,7 +417,9 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     )
     begin_again(found.reopened, cause)
     changed = settle([*found.atoms, *found.reopened], cause)
-    take_back(streams, found.versions, cause)
+    for stream in streams:
+        if stream.pk in found.since:
+            take_back(stream, found.since[stream.pk], cause)
     touch([*found.atoms, *found.reopened, *changed])
 
 
@@ -436,14 +438,11 @@ def withdraw_rows(retraction: Retraction, withdrawn: Iterable[Sequence[Model]]) 
         _delete(rows)
 
 
-def _given_to(found: InStreams) -> QuerySet[MemoryAtom]:
-    """Return the other atoms that these consolidations were given, or that lines before them carried; locked."""
-    firsts = {version.stream: version for version in reversed(found.versions)}
-    before = [stream.versions.filter(pk__lt=first.pk, undone_at=None).first() for stream, first in firsts.items()]
-    carried = {pk for version in before if version for line in version.lines or () for pk in line or ()}
-    pks = _pks(found.versions)
-    given = MemoryAtom.objects.filter(Q(absorbed_in__in=pks) | Q(shown_in__in=pks) | Q(pk__in=carried))
-    return given.exclude(pk__in=_pks(found.atoms)).order_by("pk").select_for_update(no_key=True)
+def _given_to(found: InStreams) -> Iterator[MemoryAtom]:
+    """Yield the other atoms that these consolidations may have changed, locked."""
+    for stream, time in sorted(found.since.items()):
+        given = changed_since(stream, time).exclude(pk__in=_pks(found.atoms))
+        yield from given.select_for_update(no_key=True)
 
 
 def _delete(rows: Sequence[Model]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -32,13 +32,13 @@ from moments_app.models import (
     ReleaseSource,
     Retraction,
     StatementChange,
-    StreamVersion,
     Summary,
 )
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.known_person import person_key
 from moments_app.models.moment import moment_key
 from moments_app.models.retraction import CannotPutBack
+from moments_app.models.stream import MemoryStreamQuerySet
 from moments_app.provenance.derived import formations_of, moments_on
 from moments_app.provenance.remake import (
     MEMORIES,
@@ -50,8 +50,7 @@ from moments_app.provenance.remake import (
 )
 from moments_app.provenance.retract import CannotRetract, lock_sessions, locked, locked_person, log_event, recount
 from moments_app.provenance.withdrawal import withdrawals
-from moments_app.streams.texts import carry_again, text_without, wait_again
-from moments_app.streams.three_way_merge import merged_text
+from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
 from sessions_app.models import Event, Message, Session
 from sessions_app.models.message import SequenceRange
@@ -271,13 +270,13 @@ def _remove_formed(retraction: Retraction, session: Session, cause: Cause) -> li
     return [*since, *ended]
 
 
-def _streams_of(retraction: Retraction) -> QuerySet[MemoryStream]:
+def _streams_of(retraction: Retraction) -> MemoryStreamQuerySet:
     """Return the streams that lost an item."""
     return MemoryStream.objects.filter(pk__in=retraction.items.of(MemoryStream).values("object_pk")).order_by("pk")
 
 
 def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[MemoryAtom] = ()) -> None:
-    """Restore versions, atoms and texts. They replace what was consolidated since.
+    """Restore statements, and with them the lines of texts. They replace what was consolidated since.
 
     Args:
         retraction: that is undone.
@@ -286,35 +285,13 @@ def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[Me
     """
     items, streams = retraction.items, _streams_of(retraction)
     for stream in streams.select_for_update(no_key=True):
-        versions = items.of(StreamVersion).filter(data__stream=stream.pk)
-        if versions.exists():
-            text = _without_since(stream, retraction, cause)
-            versions.put_back(StreamVersion)
-            _set_text(retraction, stream, text)
-        MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
+        given = items.withdrawn(MemoryAtom).filter(data__stream=stream.pk).exclude(data__consolidated_at=None)
+        if given.exists():
+            take_back(stream, retraction.created_at, cause)
     _put_atoms_back(retraction, cause)
     changed = [*removed, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))]
-    changed += settle(changed, cause)
-    for stream in streams.all():
-        carry_again(stream, cause)
-    touch(changed)
-
-
-def _without_since(stream: MemoryStream, retraction: Retraction, cause: Cause) -> str:
-    """Take back the consolidations made since; returns the text that is left, with what people changed in it."""
-    since = list(stream.versions.filter(created_at__gte=retraction.created_at).order_by("pk"))
-    text = text_without(stream, since)
-    wait_again(since, cause)
-    StreamVersion.objects.filter(pk__in=[version.pk for version in since]).delete()
-    return text
-
-
-def _set_text(retraction: Retraction, stream: MemoryStream, now: str) -> None:
-    """Set the text to what it was before the retraction, with what people have changed since in what that left."""
-    was: str = retraction.items.of(MemoryStream).get(object_pk=stream.pk).data["consolidated_content"]
-    own = stream.versions.filter(pk__in=retraction.items.withdrawn(StreamVersion).ids()).order_by("pk")
-    left = text_without(MemoryStream(consolidated_content=was), list(own))
-    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content=merged_text(was, left, now))
+    touch([*changed, *settle(changed, cause)])
+    streams.touch()
 
 
 def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
@@ -328,7 +305,7 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
             item.save(update_fields=["data"])
     for item in items.rewritten(MemoryAtom):
         was = cast(MemoryAtom, item.row().object)
-        columns = ("absorbed_in_id", "shown_in_id", "replaced_by_id", *not_ended(was))
+        columns = ("merged_into_id", "position", "consolidated_at", "replaced_by_id", *not_ended(was))
         kept = {name: getattr(was, name) for name in columns if name != "replaced_by"}
         MemoryAtom.objects.filter(pk=item.object_pk).change(undone, cause, **kept)
     _put_people_back(retraction)

@@ -24,7 +24,7 @@ _TEXTS_SQL = """
 WITH texts AS MATERIALIZED (
     SELECT 'fact' AS kind, search_vector AS words FROM moments_app_memoryatom
     WHERE user_id IS NOT DISTINCT FROM %(user)s AND (%(user)s IS NOT NULL OR stream_id = %(stream)s)
-      AND state <> 'evicted'
+      AND state NOT IN ('evicted', 'line')
     UNION ALL SELECT 'moment', search_vector FROM moments_app_moment WHERE user_id = %(user)s
     UNION ALL SELECT 'turn', search_vector FROM sessions_app_message
     WHERE user_id = %(user)s AND kind <> 'partition' AND role <> 'system' AND retracted_at IS NULL

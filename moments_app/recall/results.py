@@ -64,7 +64,7 @@ SELECT 'fact', atom.id, 'rem://atoms/' || atom.atom_id, left(atom.content, %(cha
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
 WHERE atom.id = ANY(%(facts)s::bigint[])
-    AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state <> 'evicted'
+    AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state NOT IN ('evicted', 'line')
     AND {_AS_OF_SQL}
 """,  # noqa: S608 (a constant)
     "moment": f"""

@@ -20,7 +20,7 @@ _SCAN_SQL = """
  WHERE user_id = %(user)s AND ends_at >= %(since)s AND ends_at < %(until)s ORDER BY ends_at DESC LIMIT %(most)s)
 UNION ALL
 (SELECT 'fact', id, 0 FROM moments_app_memoryatom
- WHERE user_id = %(user)s AND formed_at >= %(since)s AND formed_at < %(until)s AND state <> 'evicted'
+ WHERE user_id = %(user)s AND formed_at >= %(since)s AND formed_at < %(until)s AND state NOT IN ('evicted', 'line')
  ORDER BY formed_at DESC LIMIT %(most)s)
 UNION ALL
 (SELECT 'turn', session_id, sequence FROM (

@@ -3,7 +3,7 @@
 Each line names the observations that it carries, and exactly those are absorbed. What no line carries waits on, and so
 does what a line carried that is no longer in the text: see `lines`. It doesn't ask for the next consolidation once
 more, so an engine that loses things is not asked without end. What arrives meanwhile stays, and a failed call changes
-nothing. Each consolidation is a version that can be undone.
+nothing. A consolidation can be undone.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,6 @@ from typing import Self
 from django.conf import settings
 from django.db.models import F, FloatField, Sum, Value
 from django.db.models.functions import Cast
-from django.utils import timezone
 
 from moments_app.engines import Caller, engine_name, language_model
 from moments_app.engines.calls.consolidation import ConsolidationRequest
@@ -38,21 +37,19 @@ from moments_app.models import (
     PromptResource,
     PromptVersion,
     StatementChange,
-    StreamVersion,
 )
-from moments_app.models.atom import MemoryAtomQuerySet
+from moments_app.models.atom import MemoryAtomQuerySet, content_hash
 from moments_app.models.job import JobQuerySet
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from moments_app.streams.add_atoms import is_due
-from moments_app.streams.lines import ConsolidatedText, Line, Piece, consolidated, recorded
-from moments_app.streams.texts import CannotUndo, absorbed_in, current_lines, let_wait, undo
+from moments_app.streams.lines import ALWAYS, ConsolidatedText, Line, Piece, consolidated
+from moments_app.streams.texts import CannotUndo, let_wait, next_time, reason_of, set_lines, undo
 from sessions_app.lock_rows import lock_rows
 
 MAX_OBSERVATIONS = 200  # in one call; what is more stays for the next
 MAX_AGAIN = 40  # of them that an earlier call had and no line carries: there may be room now, but seldom is
 PROMPT_TOKENS = 1_150  # of a call: prompt, the text so far, observations
-RECORDED = 20  # versions of a stream that keep what their lines carry: in each it is all that the text ever took in
 
 
 @dataclass(frozen=True)
@@ -121,13 +118,13 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         if not stream.consolidation_prompt or (not job.force and not is_due(stream)):
             return Skipped("not due: too few observations are new, or the stream doesn't consolidate")
         observations = _observations(stream)
-        lines = current_lines(stream)
-        fixed = [line for line in lines if line.is_by_hand]
+        lines = list(stream.atoms.lines())
+        fixed = [Line(line.content, is_by_hand=True) for line in lines if not line.engine]
         room = stream.consolidated_max_words - sum(len(line.text.split()) for line in fixed)
         if not observations or room <= 0:
             return Skipped("no observations wait" if room > 0 else "what was written by hand fills the text")
         prompt_version = prompt_in_force(STREAM_CONSOLIDATION_URI, stream)
-        old = _pieces(stream, [line for line in lines if not line.is_by_hand])
+        old = _pieces(stream, [line for line in lines if line.engine])
         request = ConsolidationRequest(
             prompt=stream.consolidation_prompt,
             fixed=[line.text for line in fixed],
@@ -146,29 +143,22 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         return Consolidated(text, engine.name)
 
     def commit(self, job: Job, input: ConsolidationInput, answer: Consolidated) -> None:
-        """Write the version and the text, and absorb what the text carries.
+        """Write the lines, and merge into them what they carry.
 
         Raises:
             ClaimLost: the job was taken over, or the stream is gone.
             Moved: the text was edited, or an observation withdrawn or erased, while the engine was thinking.
         """
         stream, shown = _still_there(job, input)
-        version = stream.versions.create(
-            user_id=stream.user_id,
-            content_before=stream.consolidated_content,
-            content_after=answer.text.content,
-            lines=recorded(answer.text.lines),
-            job=job,
-            engine=answer.engine,
-        )
-        _forget_old_records(stream)
-        shown.filter(shown_in=None).update(shown_in=version)
-        carried = shown.filter(pk__in=answer.text.carried)
-        cause, merged = Cause(f"job:{job.job_id}"), {"state": MemoryAtom.State.ABSORBED, "absorbed_in": version}
-        absorbed = carried.change(StatementChange.Action.MERGED, cause, **merged)
-        released = _let_go(version, input, answer.text, cause)
-        stream.consolidated_content, stream.last_updated_at = answer.text.content, timezone.now()
-        stream.save(update_fields=["consolidated_content", "last_updated_at"])
+        time = next_time(stream)
+        cause = Cause(f"job:{job.job_id}", reason_of(time))
+        absorbed = shown.filter(pk__in=answer.text.carried).count()
+        shown.filter(consolidated_at=None).update(consolidated_at=time)
+        stream.atoms.lines().filter(consolidated_at=None).update(consolidated_at=time)
+        texts = [line.text for line in answer.text.lines]
+        rows = set_lines(stream, texts, cause, engine=answer.engine, job=job, consolidated_at=time)
+        _merge(answer.text.lines, rows, cause)
+        released = _let_go(stream, input, answer.text, cause)
         result = {
             "stream": stream.label,
             "absorbed": absorbed,
@@ -185,7 +175,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         stream = stream_of(job)
         try:
             undo(stream, requested_by=f"job:{job.job_id}")
-        except CannotUndo:  # there is none, or the text was edited since
+        except CannotUndo:
             return False
         stream.refresh_from_db()
         return True
@@ -197,7 +187,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
 def _observations(stream: MemoryStream) -> list[Piece]:
     """Return what is new, and the latest of what earlier calls had; oldest first."""
     new = list(stream.atoms.fresh().in_order()[:MAX_OBSERVATIONS])
-    again = stream.atoms.waiting().exclude(shown_in=None).newest_first()
+    again = stream.atoms.waiting().exclude(consolidated_at=None).newest_first()
     found = [*new, *again[: min(MAX_AGAIN, MAX_OBSERVATIONS - len(new))]]
     return [
         Piece(f"O{number}", f"[{atom.formed_at:%Y-%m-%d}] {atom.content}", (atom.pk,), atom.formed_at)
@@ -205,16 +195,14 @@ def _observations(stream: MemoryStream) -> list[Piece]:
     ]
 
 
-def _pieces(stream: MemoryStream, lines: Sequence[Line]) -> list[Piece]:
-    """Return the lines as an engine gets them; they no longer carry what was taken out of memory since."""
-    named = {pk for line in lines for pk in line.carries}
-    times = dict(absorbed_in(stream).filter(pk__in=named).values_list("pk", "formed_at"))
-    pieces = []
-    for number, line in enumerate(lines, start=1):
-        carries = tuple(pk for pk in line.carries if pk in times)
-        newest = {"time": max(times[pk] for pk in carries)} if carries else {}
-        pieces.append(Piece(f"L{number}", line.text, carries, **newest))
-    return pieces
+def _pieces(stream: MemoryStream, lines: Sequence[MemoryAtom]) -> list[Piece]:
+    """Return the lines as an engine gets them."""
+    times = dict(stream.atoms.filter(merged_into__in=lines).values_list("pk", "formed_at"))
+    newest = [max((times[pk] for pk in line.carries), default=ALWAYS) for line in lines]
+    return [
+        Piece(f"L{number}", line.content, tuple(line.carries), time)
+        for number, (line, time) in enumerate(zip(lines, newest, strict=True), start=1)
+    ]
 
 
 # --- commit ---
@@ -235,15 +223,24 @@ def _still_there(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, Mem
     return stream, shown
 
 
-def _forget_old_records(stream: MemoryStream) -> None:
-    pks = stream.versions.filter(lines__isnull=False).order_by("-pk").values_list("pk", flat=True)
-    stream.versions.filter(pk__in=list(pks[RECORDED:])).update(lines=None)
+def _merge(lines: Sequence[Line], rows: Sequence[MemoryAtom], cause: Cause) -> None:
+    """Merge items into the rows of the lines that carry them. If several carry an item, the shortest list gets it."""
+    by_text = {row.content_hash: row for row in rows}
+    into = {
+        pk: by_text[content_hash(line.text)].pk
+        for line in sorted(lines, key=lambda line: len(line.carries), reverse=True)
+        for pk in line.carries
+    }
+    was = dict(MemoryAtom.objects.holding().filter(pk__in=into).values_list("pk", "merged_into"))
+    for row in rows:
+        parts = [pk for pk, line in was.items() if into[pk] == row.pk != line]
+        MemoryAtom.objects.filter(pk__in=parts).change(
+            StatementChange.Action.MERGED, cause, state=MemoryAtom.State.ABSORBED, merged_into=row
+        )
 
 
-def _let_go(version: StreamVersion, input: ConsolidationInput, text: ConsolidatedText, cause: Cause) -> int:
+def _let_go(stream: MemoryStream, input: ConsolidationInput, text: ConsolidatedText, cause: Cause) -> int:
     """Make wait again what lines carried that are no longer in the text; return how much."""
-    gone = {pk for piece in input.lines for pk in piece.carries} - text.carried
-    let_wait(absorbed_in(version.stream).filter(pk__in=gone).newest_first(), cause)
-    waiting = MemoryAtom.objects.active().filter(pk__in=gone)
-    waiting.filter(shown_in=None).update(shown_in=version)
-    return waiting.count()
+    gone = stream.atoms.filter(pk__in={pk for piece in input.lines for pk in piece.carries} - text.carried)
+    let_wait(gone.filter(state=MemoryAtom.State.ABSORBED).newest_first(), cause)
+    return gone.active().count()

@@ -25,6 +25,7 @@ class CannotCurate(Refusal):
 _WHY_NOT = {
     MemoryAtom.State.ACTIVE: "The item is already in memory.",
     MemoryAtom.State.ABSORBED: "The item is part of its stream's text. Undo that consolidation, or delete its line.",
+    MemoryAtom.State.LINE: "The item is a line of its stream's text.",
     MemoryAtom.State.ENDED: "The fact has ended. Ended facts are kept as history.",
     MemoryAtom.State.EVICTED: "The item is evicted. Restore it first.",
 }
@@ -32,7 +33,7 @@ _WHY_NOT = {
 
 @transaction.atomic
 def evict(atom: MemoryAtom, *, requested_by: str) -> None:
-    """Remove an item from every context and search. Its stream's text must not contain it.
+    """Remove an item from every context and search, or a line from its stream's text. No line may contain the item.
 
     Args:
         atom: which.
@@ -41,7 +42,7 @@ def evict(atom: MemoryAtom, *, requested_by: str) -> None:
     Raises:
         CannotCurate: it isn't in memory by itself; says why.
     """
-    found = _locked(atom, [MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
+    found = _locked(atom, [MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED, MemoryAtom.State.LINE])
     if is_carried(found):
         raise CannotCurate(_WHY_NOT[MemoryAtom.State.ABSORBED])
     take_out([found], Cause(requested_by))
@@ -67,7 +68,7 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
         CannotCurate: it isn't evicted, or its stream already has the same item.
     """
     found = _locked(atom, [MemoryAtom.State.EVICTED])
-    _set(found, StatementChange.Action.RESTORED, Cause(requested_by), absorbed_in=None, **not_ended(found))
+    _set(found, StatementChange.Action.RESTORED, Cause(requested_by), merged_into=None, **not_ended(found))
     _note_arrival(found, requested_by)
 
 
@@ -89,7 +90,7 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
     if stream.user_id != atom.user_id:
         raise CannotCurate("This item belongs to one person. It can only be moved between that person's streams.")
     found = _locked(atom, [MemoryAtom.State.ACTIVE], stream.pk)
-    moved = {"stream": stream, "shown_in": None, "is_candidate": False}
+    moved = {"stream": stream, "consolidated_at": None, "is_candidate": False}
     _set(found, StatementChange.Action.MOVED, Cause(requested_by), **moved)
     touch([found])
     found.stream = stream

@@ -43,8 +43,8 @@ def link_people(atoms: Iterable[MemoryAtom]) -> None:
 
 def link_all(user: int) -> None:
     """Find the people whom a user's statements name, in the caller's transaction, which has locked the user."""
-    atoms = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None).defer("search_vector").in_order()
-    linked = list(atoms)
+    atoms = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None, position=None)
+    linked = list(atoms.defer("search_vector").in_order())
     link_people(linked)
     MemoryAtom.objects.bulk_update([atom for atom in linked if atom.about_id], ["about"], batch_size=WRITTEN)
     rebuild_known_people(set(KnownPerson.objects.filter(user=user).values_list("pk", flat=True)))

@@ -4,14 +4,12 @@ An observation is absorbed only when a line that remains in the text carries it.
 text whole, the newest first as long as they fit, and what no line carries waits on, in contexts and searches by itself.
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from moments_app.engines.calls.consolidation import DraftLine, Labelled
-from moments_app.models import StreamVersion
 from moments_app.models.atom import content_hash
 
 # The time of a line of which nobody knows what it carries: it stays, for nothing would wait in its place.
@@ -76,62 +74,6 @@ class ConsolidatedText:
     def carried(self) -> set[int]:
         """Primary keys of the observations that the text carries."""
         return {pk for line in self.lines for pk in line.carries}
-
-
-# --- the text as it is ---
-
-
-def lines_of(text: str, last: StreamVersion | None) -> list[Line]:
-    """Return the lines of a text, each with what it carries.
-
-    A line that the last consolidation didn't leave was written by hand since. One whose letters were left alone is the
-    same line, whatever was done to its marks and spaces.
-
-    Args:
-        text: of a stream.
-        last: the consolidation in force; None: there was none.
-    """
-    known = _known(last) if last else {}
-    written = Line("", is_by_hand=True)
-    return [replace(known.get(content_hash(line), written), text=line) for line in split_lines(text)]
-
-
-def split_lines(text: str) -> list[str]:
-    """Return the lines of a text that say something."""
-    return [line for line in re.split(r"\r?\n", text) if line.strip()]
-
-
-def recorded(lines: Iterable[Line]) -> list[list[int] | None]:
-    """Return what a version keeps of the lines of its text."""
-    return [None if line.is_by_hand else list(line.carries) for line in lines]
-
-
-def _known(version: StreamVersion) -> dict[str, Line]:
-    texts = split_lines(version.content_after)
-    kept = version.lines if version.lines is not None else [[] for _ in texts]
-    return {
-        content_hash(text): Line(text, tuple(carries or ()), carries is None)
-        for text, carries in zip(texts, kept, strict=True)
-    }
-
-
-def told_by_words(lines: Sequence[Line], contents: Mapping[int, str]) -> list[Line]:
-    """Return lines whose version didn't record what they carry with what they say nearly word for word.
-
-    Args:
-        lines: of the text.
-        contents: of absorbed observations, by primary key.
-    """
-    words = {pk: set(content.casefold().split()) for pk, content in contents.items()}
-    return [line if line.is_by_hand else replace(line, carries=_said_by(line.text, words)) for line in lines]
-
-
-def _said_by(text: str, words: Mapping[int, set[str]]) -> tuple[int, ...]:
-    own = set(text.casefold().split())
-    return tuple(pk for pk, said in words.items() if said and len(said & own) >= 0.9 * len(said))
-
-
-# --- what an answer makes of it ---
 
 
 @dataclass(frozen=True)

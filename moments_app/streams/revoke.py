@@ -1,13 +1,12 @@
 """Revoke a release.
 
-The release disappears from every context and search. The text of its shard is reset to the version before the first
-consolidation that received it.
+The release disappears from every context and search. The consolidations that may have used it are taken back.
 """
 
 from django.utils import timezone
 
 from moments_app.models import Cause, Job, MemoryAtom, MemoryStream, Release
-from moments_app.streams.texts import take_back, versions_given
+from moments_app.streams.texts import take_back
 from sessions_app.models import Event
 
 
@@ -30,10 +29,12 @@ def take_release_back(release: Release, actor: str) -> None:
 def _withdraw(stream: MemoryStream, atom: MemoryAtom, cause: Cause) -> None:
     """Take an item out of memory, and out of the text."""
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
-    versions = versions_given([MemoryAtom.objects.get(pk=atom.pk)])
-    take_back([stream], versions, cause)
+    time = MemoryAtom.objects.get(pk=atom.pk).consolidated_at
+    if time:
+        take_back(stream, time, cause)
     MemoryAtom.objects.filter(pk=atom.pk).evict(cause)
-    if versions and stream.consolidation_prompt and stream.atoms.waiting().exists():
+    stream.touch()
+    if time and stream.consolidation_prompt and stream.atoms.waiting().exists():
         Job.objects.request("consolidate", stream=stream, requested_by=cause.actor, force=True)
     Job.objects.request("count_words", stream=stream, requested_by=cause.actor, force=True)
 

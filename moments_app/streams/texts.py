@@ -1,21 +1,23 @@
-"""The text of a stream: its lines, the versions that consolidations left, and going back to an earlier one."""
+"""The text of a stream, whose lines are statements: writing lines, and taking back what consolidations made of them."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Max, Q
 from django.utils import timezone
 
-from moments_app.models import Cause, MemoryAtom, MemoryStream, StatementChange, StreamVersion
-from moments_app.models.atom import MemoryAtomQuerySet
-from moments_app.streams.lines import Line, lines_of, told_by_words
-from moments_app.streams.three_way_merge import merged_text
+from moments_app.models import Cause, MemoryAtom, MemoryStream, StatementChange
+from moments_app.models.atom import MemoryAtomQuerySet, content_hash
+from moments_app.models.statement_change import StatementChangeQuerySet
+from sessions_app.lock_rows import lock_rows
+from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
-MAX_TOLD_BY_WORDS = 1_000  # observations compared with lines of which nothing is recorded
-
-
-# --- the text as it is ---
+CONSOLIDATION = "consolidation:"  # what the reason of changes by a consolidation starts with; its time follows
 
 
 class CannotUndo(Refusal):
@@ -24,146 +26,174 @@ class CannotUndo(Refusal):
     code = "cannot_undo"
 
 
-def last_version(stream: MemoryStream) -> StreamVersion | None:
-    """Return the consolidation that undoing would take back."""
-    return stream.versions.filter(undone_at=None).order_by("-id").first()
-
-
-def absorbed_in(stream: MemoryStream) -> MemoryAtomQuerySet:
-    """Return the observations that the text of a stream has absorbed."""
-    return stream.atoms.filter(state=MemoryAtom.State.ABSORBED)
-
-
-def current_lines(stream: MemoryStream) -> list[Line]:
-    """Return the lines of a stream's text, each with what it carries."""
-    last = last_version(stream)
-    lines = lines_of(stream.consolidated_content, last)
-    if last is None or last.lines is not None:
-        return lines
-    absorbed = absorbed_in(stream).newest_first()[:MAX_TOLD_BY_WORDS]
-    return told_by_words(lines, dict(absorbed.values_list("pk", "content")))
+# --- writing ---
 
 
 def is_carried(atom: MemoryAtom) -> bool:
-    """Tell whether a line of its stream's text says it; where lines were not recorded yet, the text says all that was
-    absorbed.
-    """
-    if atom.state != MemoryAtom.State.ABSORBED:
-        return False
-    last = last_version(atom.stream)
-    is_recorded = last is None or last.lines is not None
-    return not is_recorded or any(atom.pk in line.carries for line in current_lines(atom.stream))
+    """Return whether a line of its stream's text contains an item."""
+    line = atom.merged_into
+    return atom.state == MemoryAtom.State.ABSORBED and line is not None and line.state == MemoryAtom.State.LINE
 
 
-# --- going back ---
+def split_lines(text: str) -> list[str]:
+    """Return the lines of a text that say something."""
+    return [line for line in re.split(r"\r?\n", text) if line.strip()]
 
 
 @transaction.atomic
-def undo(stream: MemoryStream, *, requested_by: str) -> StreamVersion:
-    """Undo the last consolidation: restore the text, and return absorbed items to the waiting ones.
+def write_text(stream: MemoryStream, text: str, *, actor: str) -> None:
+    """Replace the text of a stream. A line that only changes its marks or spaces stays the same statement.
+
+    Args:
+        stream: of a person, or a shard.
+        text: blank: none.
+        actor: key:… or operator:….
+    """
+    lock_rows(UserProfile.objects.filter(pk__in=[stream.user_id] if stream.user_id else []))
+    lock_rows(MemoryStream.objects.filter(pk=stream.pk))
+    set_lines(stream, split_lines(text), Cause(actor), written_by=actor)
+    stream.refresh_from_db(fields=["consolidated_content", "last_updated_at"])
+
+
+def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **columns: Any) -> list[MemoryAtom]:
+    """Make these the lines of a locked stream's text, in this order, and return them.
+
+    Args:
+        stream: the stream.
+        texts: of the lines.
+        cause: of the changes.
+        columns: of the lines that are new.
+    """
+    old = {line.content_hash: line for line in stream.atoms.lines()}
+    fields = {"user_id": stream.user_id, "atom_type": MemoryAtom.Type.OBSERVATION, "state": MemoryAtom.State.LINE}
+    lines, place = [], 0
+    for digest, text in {content_hash(text): text for text in texts}.items():
+        if line := old.pop(digest, None):
+            place = max(place, line.position or 0)
+            same = MemoryAtom.objects.filter(pk=line.pk)
+            same.change(StatementChange.Action.EDITED, cause, content=text, position=place)
+        else:
+            line = stream.atoms.create(**fields, content=text, position=place, **columns)
+        lines.append(line)
+        place += 1
+    gone = MemoryAtom.objects.filter(pk__in=[line.pk for line in old.values()])
+    gone.change(StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED)
+    stream.touch()
+    return lines
+
+
+def let_wait(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
+    """Make absorbed observations wait again, unless the same was said again since: then that one waits."""
+    for atom in absorbed:
+        is_again = MemoryAtom.objects.like(atom).exists()
+        state = {} if is_again else {"state": MemoryAtom.State.ACTIVE}
+        MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.SPLIT, cause, **state, merged_into=None)
+
+
+def take_out_lines(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
+    """Take the lines out of texts that contain one of the items, before it ends. What they contain waits again."""
+    merged = {atom.merged_into_id: atom.stream_id for atom in atoms if atom.merged_into_id}
+    lock_rows(MemoryStream.objects.filter(pk__in={*merged.values()}))
+    lines = MemoryAtom.objects.filter(pk__in=merged, state=MemoryAtom.State.LINE)
+    parts = list(MemoryAtom.objects.filter(merged_into__in=lines, state=MemoryAtom.State.ABSORBED).newest_first())
+    lines.change(StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED)
+    let_wait(parts, cause)
+
+
+# --- consolidations ---
+
+
+def next_time(stream: MemoryStream) -> datetime:
+    """Return the time of the next consolidation of a locked stream: after the last one, whatever clocks say."""
+    last = last_time(stream)
+    return timezone.now() if last is None else max(timezone.now(), last + timedelta(microseconds=1))
+
+
+def last_time(stream: MemoryStream) -> datetime | None:
+    """Return when the stream was consolidated last, of the consolidations that were not taken back."""
+    last: datetime | None = stream.atoms.aggregate(last=Max("consolidated_at"))["last"]
+    return last
+
+
+def reason_of(time: datetime) -> str:
+    """Return the reason of the changes by a consolidation."""
+    return f"{CONSOLIDATION}{time.isoformat()}"
+
+
+@transaction.atomic
+def undo(stream: MemoryStream, *, requested_by: str) -> None:
+    """Undo the last consolidation: restore the lines before it, and return absorbed items to the waiting ones.
 
     Args:
         stream: whose text.
         requested_by: key:…, operator:… or job:….
 
     Raises:
-        CannotUndo: there is none, or the text was edited since.
+        CannotUndo: there is none.
     """
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
-    version = last_version(stream)
-    if version is None:
+    last = last_time(stream)
+    if last is None:
         raise CannotUndo("There is no consolidation to undo.")
-    if stream.consolidated_content != version.content_after:
-        raise CannotUndo("The text was edited since. Undoing the consolidation would lose the edit.")
-    stream.consolidated_content, stream.last_updated_at = version.content_before, timezone.now()
-    stream.save(update_fields=["consolidated_content", "last_updated_at"])
-    version.undone_at = timezone.now()
-    version.save(update_fields=["undone_at"])
-    cause = Cause(requested_by)
-    wait_again([version], cause)
-    carry_again(stream, cause)
-    return version
+    take_back(stream, last, Cause(requested_by))
 
 
-def wait_again(versions: Iterable[StreamVersion], cause: Cause) -> None:
-    """Make what these consolidations absorbed wait again, as if they had not been."""
-    pks = [version.pk for version in versions]
-    absorbed = MemoryAtom.objects.filter(absorbed_in__in=pks, state=MemoryAtom.State.ABSORBED)
-    let_wait(absorbed.newest_first().iterator(), cause)
-    MemoryAtom.objects.filter(shown_in__in=pks).update(shown_in=None)
-
-
-def carry_again(stream: MemoryStream, cause: Cause) -> None:
-    """Absorb again what a line of the text carries and a consolidation had let go of that was taken back."""
-    last = last_version(stream)
-    carried = {pk for line in lines_of(stream.consolidated_content, last) for pk in line.carries}
-    waiting = stream.atoms.waiting().filter(pk__in=carried)
-    waiting.change(StatementChange.Action.MERGED, cause, state=MemoryAtom.State.ABSORBED, absorbed_in=last)
-
-
-def let_wait(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
-    """Make absorbed observations wait again, unless the same was said again since: then that one waits."""
-    for atom in absorbed:
-        if not MemoryAtom.objects.like(atom).exists():
-            waiting = {"state": MemoryAtom.State.ACTIVE, "absorbed_in": None}
-            MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.SPLIT, cause, **waiting)
-
-
-def go_back_before(version: StreamVersion, cause: Cause) -> None:
-    """Take a consolidation back and all later ones, with their texts: as if they had not been.
-
-    Whatever was edited in the stream's text since goes as well; pinned text stays. The caller has the stream locked.
-    """
-    stream = version.stream
-    later = stream.versions.filter(pk__gte=version.pk)
-    wait_again(later, cause)
-    stream.consolidated_content, stream.last_updated_at = version.content_before, timezone.now()
-    stream.save(update_fields=["consolidated_content", "last_updated_at"])
-    later.delete()
-    carry_again(stream, cause)
-
-
-# --- taking out what a text was made of ---
-
-
-def versions_given(atoms: Iterable[MemoryAtom]) -> list[StreamVersion]:
-    """Return those from the first on that was given one of the atoms: each was made of the text before it."""
-    first: dict[int, int] = {}
+def first_given(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
+    """Return when a consolidation was first given one of the atoms, by stream. Every line since may be made of it."""
+    first: dict[int, datetime] = {}
     for atom in atoms:
-        for version in filter(None, (atom.shown_in_id, atom.absorbed_in_id)):
-            first[atom.stream_id] = min(version, first.get(atom.stream_id, version))
-    later = Q(pk__in=[])
-    for stream, version in first.items():
-        later |= Q(stream_id=stream, pk__gte=version)
-    return list(StreamVersion.objects.filter(later).select_related("stream").order_by("pk"))
+        if atom.consolidated_at:
+            first[atom.stream_id] = min(atom.consolidated_at, first.get(atom.stream_id, atom.consolidated_at))
+    return first
 
 
-def text_without(stream: MemoryStream, versions: Sequence[StreamVersion]) -> str:
-    """Return a stream's text as it was before some versions, with what people have changed since.
+def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
+    """Return the statements that `take_back` may change, without the lines that it deletes."""
+    atoms = MemoryAtom.objects.filter(stream=stream)
+    written = atoms.written_since(time)
+    changed = _changes_since(stream, time).values("statement")
+    given = Q(consolidated_at__gte=time) | Q(merged_into__in=written) | Q(pk__in=changed)
+    return atoms.filter(given).exclude(pk__in=written).order_by("pk")
+
+
+def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
+    """Take back the consolidations of a locked stream since a time, as if they had not been.
+
+    The lines that they wrote are deleted. The lines that they removed are back, and contain what they did. What no line
+    contains waits again. What people wrote or removed stays as it is.
 
     Args:
-        stream: with its text as it is.
-        versions: of the stream, all from some time on, oldest first.
+        stream: the stream.
+        time: of the first of them.
+        cause: of the changes.
     """
-    in_force = [version for version in versions if version.undone_at is None]
-    befores = [version.content_before for version in in_force] + [stream.consolidated_content]
-    text = befores.pop(0)
-    for version, before_next in zip(in_force, befores, strict=True):
-        text = merged_text(text, version.content_after, before_next)
-    return text
+    atoms = list(changed_since(stream.pk, time).select_for_update(no_key=True))
+    before: dict[int, dict[str, Any]] = {}
+    for change in _changes_since(stream.pk, time).newest_first():
+        before[change.statement_id] = before.get(change.statement_id, {}) | change.columns
+    for atom in atoms:
+        if atom.position is not None and atom.pk in before:
+            MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.RESTORED, cause, **before[atom.pk])
+    MemoryAtom.objects.filter(stream=stream).written_since(time).delete()
+    there = set(stream.atoms.lines().values_list("pk", flat=True))
+    for atom in sorted(atoms, key=attrgetter("formed_at", "pk"), reverse=True):
+        if atom.position is None:
+            _split(atom, before.get(atom.pk, {}), there, cause)
+    stream.atoms.filter(consolidated_at__gte=time).update(consolidated_at=None)
+    stream.touch()
 
 
-def take_back(streams: Sequence[MemoryStream], versions: Sequence[StreamVersion], cause: Cause) -> None:
-    """Give streams, which are locked, the texts from before these versions; what the versions had absorbed waits again.
+def _split(atom: MemoryAtom, before: Mapping[str, Any], lines: Collection[int], cause: Cause) -> None:
+    """Have an item wait again, or be absorbed again by the line that contained it."""
+    state, line = before.get("state", atom.state), before.get("merged_into_id", atom.merged_into_id)
+    is_merged = atom.state in (MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED)
+    if is_merged and state == MemoryAtom.State.ABSORBED and line in lines:
+        merged = {"state": MemoryAtom.State.ABSORBED, "merged_into_id": line}
+        MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.MERGED, cause, **merged)
+    elif atom.state == MemoryAtom.State.ABSORBED:
+        let_wait([atom], cause)
 
-    What people have written into the texts since stays.
-    """
-    for stream in streams:
-        if own := [version for version in versions if version.stream_id == stream.pk]:
-            stream.consolidated_content = text_without(stream, own)
-        stream.last_updated_at = timezone.now()
-        stream.save(update_fields=["consolidated_content", "last_updated_at"])
-    wait_again(versions, cause)
-    StreamVersion.objects.filter(pk__in=[version.pk for version in versions]).delete()
-    for stream in streams:
-        carry_again(stream, cause)
+
+def _changes_since(stream: int, time: datetime) -> StatementChangeQuerySet:
+    changes = StatementChange.objects.filter(statement__stream=stream, reason__startswith=CONSOLIDATION)
+    return changes.filter(reason__gte=reason_of(time))

@@ -21,6 +21,7 @@ from moments_app.models.atom import BY_DATE, WRITTEN, MemoryAtomQuerySet
 from moments_app.models.stream import MemoryStream
 from moments_app.streams.known_people import names_of, rebuild_known_people
 from moments_app.streams.profile import rebuild_profiles
+from moments_app.streams.texts import take_out_lines
 from sessions_app.insert import insert_unless_there
 from sessions_app.lock_rows import lock_rows
 from sessions_app.models import UserProfile
@@ -114,6 +115,7 @@ def _timeline_of(atom: MemoryAtom, names: frozenset[str]) -> Timeline:
 
 def end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None:
     """Note that a fact ended."""
+    take_out_lines([atom], cause)
     MemoryAtom.objects.filter(pk=atom.pk).change(
         StatementChange.Action.SUPERSEDED,
         cause,
@@ -147,6 +149,7 @@ def _end_past_plans_of(user: int | None) -> int:
     lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
     count_again(MemoryAtom.objects.past_plans().filter(user=user), Cause(BY_DATE, ZONE))
     plans = list(MemoryAtom.objects.past_plans().filter(user=user))
+    take_out_lines(plans, Cause(BY_DATE))
     MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).change(
         StatementChange.Action.ENDED,
         Cause(BY_DATE),
@@ -241,12 +244,13 @@ def _begin_again(atom: MemoryAtom, cause: Cause) -> None:
 
 
 def not_ended(atom: MemoryAtom) -> dict[str, object]:
-    """Return the columns of a fact that was not ended. A plan still ends when its day is over."""
+    """Return the columns of a statement that was not ended. A plan still ends when its day is over."""
     until = atom.planned_until
     columns: dict[str, object] = {"valid_until": until, "end_message_ids": [], "replaced_by": None, "is_wrong": False}
     if until and until <= timezone.now():
         return columns | {"state": MemoryAtom.State.ENDED, "ended_at": until, "ended_by": BY_DATE}
-    return columns | {"state": MemoryAtom.State.ACTIVE, "ended_at": None, "ended_by": ""}
+    state = MemoryAtom.State.ACTIVE if atom.position is None else MemoryAtom.State.LINE
+    return columns | {"state": state, "ended_at": None, "ended_by": ""}
 
 
 def touch(atoms: Iterable[MemoryAtom]) -> None:

@@ -182,6 +182,7 @@ class File:
         columns: the fields that are not simply columns.
         types: of fields that are narrower than their column.
         missing: what stands for fields that older exports don't have.
+        former: fields that only older exports have, as one text. They are ignored.
         order: of the rows.
         key: the fields that name a row in other files.
         rows: returns a person's rows, where those aren't all that the table has of them.
@@ -200,6 +201,7 @@ class File:
     columns: tuple[Column, ...] = ()
     types: Mapping[str, Any] = field(default_factory=dict)
     missing: Mapping[str, Any] = field(default_factory=dict)
+    former: str = ""
     order: tuple[str, ...] = ("id",)
     key: tuple[str, ...] = ()
     rows: "Callable[[UserProfile], models.QuerySet[Any]] | None" = None
@@ -230,6 +232,7 @@ class File:
         for name in self.fields.split():
             kind = types[name] if name in types else type_of(self.model._meta.get_field(name))
             fields[name] = (kind, self.missing.get(name, ...))
+        fields |= dict.fromkeys(self.former.split(), (Any, None))
         return create_model(self.name, __base__=Shape, **fields)
 
     def lines_of(self, rows: "models.QuerySet[Any]", exporting: Exporting) -> Iterator[Line]:
@@ -245,7 +248,7 @@ class File:
     def restored(self, line: Shape) -> Restored:
         """Return what is to be made of a line."""
         fields = line.model_dump()
-        not_columns = {column.name for column in self.columns if not column.is_column}
+        not_columns = {column.name for column in self.columns if not column.is_column} | {*self.former.split()}
         return Restored(fields, {name: value for name, value in fields.items() if name not in not_columns})
 
 

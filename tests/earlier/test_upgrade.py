@@ -48,6 +48,28 @@ FROM (VALUES
 UPDATE sessions_app_userprofile SET summary = E'Ada keeps bees.\\nWork:\\n- Ada mends nets at night. (2026-03-01)'
 WHERE user_id = 'ada';
 """
+# A stream whose text two consolidations wrote, with a line of an operator, and a retraction that keeps parts of it.
+TEXTS = """
+INSERT INTO moments_app_streamversion (id, stream_id, content_before, content_after, lines, engine, created_at)
+SELECT number, stream.id, '', text, lines::jsonb, 'model', day::timestamptz
+FROM moments_app_memorystream stream, (VALUES
+    (901, 'Ada owns one anvil.', '[[901]]', '2026-03-04'),
+    (902, E'Ada owns one anvil.\\nAda owns two tools.', '[[901], [902, 903]]', '2026-03-05')
+) AS version (number, text, lines, day)
+WHERE stream_type = 'user' AND stream.user_id = (SELECT id FROM sessions_app_userprofile WHERE user_id = 'ada');
+INSERT INTO moments_app_memoryatom (id, stream_id, user_id, atom_id, atom_type, content, content_hash, state,
+    absorbed_in_id, shown_in_id, formed_at, created_at, access_count, is_pinned, source_message_ids, engine)
+SELECT number, stream_id, (SELECT id FROM sessions_app_userprofile WHERE user_id = 'ada'), gen_random_uuid(),
+    'observation', text, text, state, absorbed, shown, '2026-03-03', '2026-03-03', 0, false, '{}', 'model'
+FROM moments_app_streamversion version, (VALUES
+    (901, 'Ada owns an anvil.', 'absorbed', 901, 901), (902, 'Ada owns a bellows.', 'absorbed', 902, 902),
+    (903, 'Ada owns a chisel.', 'absorbed', 902, 901), (904, 'Ada owns a dowel.', 'active', NULL, 902)
+) AS atom (number, text, state, absorbed, shown)
+WHERE version.id = 901;
+UPDATE moments_app_memorystream stream
+SET consolidated_content = E'Ada owns one anvil.\\nNever call Ada.\\n\\nAda owns two tools.'
+FROM moments_app_streamversion version WHERE version.id = 902 AND stream.id = version.stream_id;
+"""
 
 
 @pytest.fixture(params=STATES)
@@ -62,6 +84,7 @@ def upgraded(
             cursor.execute(sql)
             cursor.execute(USAGE)
             cursor.execute(LINES)
+            cursor.execute(TEXTS)
         connection.close()  # what the SQL sets is for itself
         call_command("migrate", verbosity=0)
         assert {part for part in differences(schema(), newest) if OF_A_MODEL not in part} == set()
@@ -76,6 +99,7 @@ def test_row_33_data_of_every_earlier_state_is_found_and_goes_on(upgraded: tuple
     assert sorted(counted) == [(pk, 7) for pk in ApiKey.objects.order_by("pk").values_list("pk", flat=True)]
 
     _assert_profile_is_of_statements(api)
+    _assert_texts_are_of_statements(api)
     found = search(api, "When does the ferry leave?")
     assert "Thursdays at seven" in found[0]["content"]
     if state in WITH_VECTORS:
@@ -119,3 +143,23 @@ def _assert_profile_is_of_statements(api: Api) -> None:
     assert MemoryAtom.objects.get(value="bees", user=mends.user).source_message_ids
     rebuild_profiles([mends.user_id])  # type: ignore[list-item]
     assert api.get("users/ada", user_id="ada").json() == profile
+
+
+def _assert_texts_are_of_statements(api: Api) -> None:
+    parts = {pk: MemoryAtom.objects.get(pk=pk) for pk in range(901, 905)}
+    stream = parts[901].stream
+    lines = [(line.content, line.engine, line.carries) for line in stream.atoms.lines()]
+    assert lines == [
+        ("Ada owns one anvil.", "model", [901]),
+        ("Never call Ada.", "", []),
+        ("Ada owns two tools.", "model", [902, 903]),
+    ]
+    assert [f"{part.consolidated_at:%d}" for part in parts.values()] == ["04", "05", "04", "05"]
+    assert list(stream.atoms.fresh().filter(pk__in=parts)) == []
+    path = f"streams/{stream.stream_id}"
+    undone = api.post(f"{path}/undo", user_id="ada").json()
+    assert undone["consolidated_content"] == "Ada owns one anvil.\nNever call Ada."
+    assert set(stream.atoms.waiting().filter(pk__in=parts).values_list("pk", flat=True)) == {902, 903, 904}
+    undone = api.post(f"{path}/undo", user_id="ada").json()
+    assert undone["consolidated_content"] == "Never call Ada."
+    assert stream.atoms.waiting().filter(pk__in=parts).count() == 4

@@ -53,7 +53,7 @@ EXCUSED = {
         sessions_app.ApiKey.created_at sessions_app.Session.created_at sessions_app.Archive.created_at
         moments_app.Job.started_at
         moments_app.PromptResource.active_since moments_app.PromptVersion.created_at
-        moments_app.MemoryStream.last_updated_at moments_app.StreamVersion.created_at
+        moments_app.MemoryStream.last_updated_at moments_app.MemoryAtom.consolidated_at
         moments_app.MemoryAtom.last_accessed_at moments_app.Contradiction.created_at moments_app.Correction.created_at
         moments_app.Moment.created_at moments_app.Moment.updated_at moments_app.EmbeddingModel.created_at
         moments_app.FactEmbedding.created_at moments_app.MomentEmbedding.created_at moments_app.TurnEmbedding.created_at
@@ -79,7 +79,7 @@ EXCUSED = {
     IS_SET: """
         oauth.Assistant.revoked_at oauth.Code.used_at oauth.RefreshToken.revoked
         sessions_app.ApiKey.revoked_at
-        sessions_app.Message.retracted_at moments_app.StreamVersion.undone_at moments_app.MemoryAtom.reviewed_at
+        sessions_app.Message.retracted_at moments_app.MemoryAtom.reviewed_at
         moments_app.MemoryAtom.corrected_at moments_app.Contradiction.decided_at moments_app.Correction.undone_at
         moments_app.FailureGroup.muted_at moments_app.Release.revoked_at
         moments_app.Retraction.undone_at

@@ -135,7 +135,6 @@ def test_row_24_with_the_codes_filters_removed_a_request_sees_its_application_al
             "moments_app_moment",
             "moments_app_memorystream",
             "moments_app_memoryatom",
-            "moments_app_streamversion",
             "moments_app_word",
             "moments_app_promptversion",
         }

@@ -11,7 +11,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
-from moments_app.models import MemoryAtom, StreamVersion
+from moments_app.models import MemoryAtom
 from sessions_app.models import Session, UserProfile
 from sessions_app.staff import invitation_to
 
@@ -27,7 +27,6 @@ ARGUMENTS: dict[str, str | type[Model] | Callable[[], str]] = {
     "trial": lambda: str(apps.get_model("lab", "prompttrial")._base_manager.earliest("pk").pk),
     "token": lambda: invitation_to(User.objects.filter(password__startswith="!").earliest("pk")),
     "user_pk": UserProfile,
-    "version": StreamVersion,
 }
 NOT_OURS = {"view_on_site", "autocomplete"}  # leads elsewhere; answers JSON to fields that have it
 

@@ -13,6 +13,7 @@ from moments_app.streams.consolidate import Consolidate, Consolidated, Consolida
 from moments_app.streams.edit_profile import edit_profile, pin_text
 from moments_app.streams.form import FormMemories
 from moments_app.streams.lines import ConsolidatedText, Line
+from moments_app.streams.texts import write_text
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.transcript.append import NewMessage, append
@@ -63,6 +64,11 @@ def shard(name: str, agent_id: str = "", prompt: str = "Ways to repair a kiln.",
 def note(stream: MemoryStream, content: str, atom_type: str = "observation", **fields: Any) -> MemoryAtom:
     """An atom written by hand."""
     return stream.atoms.create(user_id=stream.user_id, atom_type=atom_type, content=content, **fields)
+
+
+def rewrite(stream: MemoryStream, text: str) -> None:
+    """The text of a stream, written by an operator."""
+    write_text(stream, text, actor="operator:eve")
 
 
 def written(user: UserProfile, **edits: Any) -> None:

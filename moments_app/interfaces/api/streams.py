@@ -26,7 +26,7 @@ from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.edit_profile import pin_text
-from moments_app.streams.texts import CannotUndo, current_lines, undo
+from moments_app.streams.texts import CannotUndo, undo, write_text
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import HasScope
@@ -177,14 +177,13 @@ class StreamDetail(StreamAnswer):
 
     @extend_schema_field(StreamLine(many=True))
     def get_lines(self, stream: MemoryStream) -> list[dict[str, Any]]:
-        lines = current_lines(stream)
-        atoms = stream.atoms.filter(pk__in=[pk for line in lines for pk in line.carries])
-        uris = {atom.pk: atom.uri for atom in atoms.only("atom_id")}
+        lines = list(stream.atoms.lines())
+        uris = {atom.pk: atom.uri for atom in stream.atoms.filter(merged_into__in=lines).only("atom_id")}
         return [
             {
-                "text": line.text,
-                "is_by_hand": line.is_by_hand,
-                "observations": [uris[pk] for pk in line.carries if pk in uris],
+                "text": line.content,
+                "is_by_hand": not line.engine,
+                "observations": [uris[pk] for pk in line.carries],
             }
             for line in lines
         ]
@@ -272,6 +271,8 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
             raise AlreadyThere(f"This agent already has a shard {stream.name}.")
         if stream.pinned_content:
             pin_text(stream, stream.pinned_content, actor=self.actor)
+        if stream.consolidated_content:
+            write_text(stream, stream.consolidated_content, actor=self.actor)
         return self.created(stream, is_new=True)
 
     def partial_update(self, request: Request, stream_id: uuid.UUID) -> Response:
@@ -283,6 +284,8 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
         if "pinned_content" in self.validated_data:
             pin_text(stream, self.validated_data["pinned_content"], actor=self.actor)
         update(stream, self.validated_data | {"last_updated_at": timezone.now()})
+        if "consolidated_content" in self.validated_data:
+            write_text(stream, self.validated_data["consolidated_content"], actor=self.actor)
         return self.answer(stream)
 
     @action(detail=True, methods=["post"])

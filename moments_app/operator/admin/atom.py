@@ -24,7 +24,7 @@ from sessions_app.models import UserProfile
 
 SEARCHED = 20_000  # the newest items, where neither a person nor a stream is chosen
 FOUND = 1_000  # items, and people
-STATES = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning"}  # colours
+STATES = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning", "line": "info"}
 # Columns that are read from the text.
 DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind", "about")
 

@@ -17,11 +17,10 @@ from moments_app.operator.views.stream import (
     ConsolidateStream,
     StreamForm,
     StreamItems,
-    StreamVersionPage,
-    StreamVersions,
     UndoConsolidation,
 )
 from moments_app.streams.edit_profile import pin_text
+from moments_app.streams.texts import write_text
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import PageAdmin
@@ -92,7 +91,7 @@ class MemoryStreamAdmin(PageAdmin):
     )
     actions = ("consolidate", "undo")
     form_page = StreamForm
-    views = (ConsolidateStream, UndoConsolidation, StreamItems, StreamVersions, StreamVersionPage)
+    views = (ConsolidateStream, UndoConsolidation, StreamItems)
     fieldsets = (
         ("Edit the text", {"classes": ("collapse",), "fields": ("pinned_content", "consolidated_content")}),
         (
@@ -157,6 +156,8 @@ class MemoryStreamAdmin(PageAdmin):
             pin_text(obj, obj.pinned_content, actor=actor_of(request))
         obj.last_updated_at = timezone.now()
         obj.save(update_fields=[*form.changed_data, "last_updated_at"] if change else None)
+        if "consolidated_content" in form.changed_data:
+            write_text(obj, obj.consolidated_content, actor=actor_of(request))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # switched off, not deleted: what it holds has sources
@@ -199,7 +200,7 @@ class MemoryStreamAdmin(PageAdmin):
 
     @admin.action(description="Undo last consolidation of selected streams", permissions=["consolidate"])
     @asks_first(
-        "Each text returns to its previous version, and the observations wait again.",
+        "Each text returns to its previous lines, and the observations wait again.",
         button="Undo these consolidations",
     )
     def undo(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 
 from moments_app.jobs.cancel import cancel
-from moments_app.models import Job, StreamVersion
+from moments_app.models import Job
 from sessions_app.actors import named_actor
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
@@ -46,9 +46,6 @@ class JobForm(FormPage[Job]):
             "moments": self.seen(job.moments.defer("search_vector")).order_by("id")[:LEFT_SHOWN],
             "summaries": self.seen(job.summaries.all()).order_by("id")[:LEFT_SHOWN],
             "atoms": self.seen(job.atoms.all()).order_by("id")[:LEFT_SHOWN],
-            "texts": self.seen(StreamVersion.objects.filter(job=job))
-            .select_related("stream")
-            .order_by("id")[:LEFT_SHOWN],
             "result": _json(job.result),
             "unread": unread_turns(job),
             "left_shown": LEFT_SHOWN,

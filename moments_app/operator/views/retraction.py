@@ -15,11 +15,9 @@ from moments_app.models import (
     Entity,
     Job,
     MemoryAtom,
-    MemoryStream,
     Moment,
     RetractedItem,
     Retraction,
-    StreamVersion,
     Summary,
 )
 from moments_app.operator.addresses import Pages
@@ -128,7 +126,7 @@ def _groups(parts: Sequence[Derived]) -> list[Group]:
 def _groups_in_streams(parts: Sequence[InStreams]) -> list[Group]:
     return [
         _group("Facts and observations", (found.atoms for found in parts), _row),
-        _group("Stream text versions", (found.versions for found in parts), _version_row),
+        _group("Lines of stream texts", (found.lines for found in parts), _row),
     ]
 
 
@@ -148,10 +146,6 @@ def _moment_row(moment: Moment) -> Row:
 
 def _summary_row(summary: Summary) -> Row:
     return Row(f"Turns {summary.start_sequence}–{summary.end_sequence}, {summary.status}", change_url(summary))
-
-
-def _version_row(version: StreamVersion) -> Row:
-    return Row(f"of {_time(version)}", page_url(MemoryStream, "change", version.stream_id))
 
 
 def _row(row: Model) -> Row:

@@ -1,39 +1,35 @@
-"""The page of a stream: its text, its items and the versions of its text; and consolidating it, or undoing that."""
+"""The page of a stream: its text and its items; and consolidating it, or undoing that."""
 
 from functools import partial
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 
-from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream, StreamVersion
-from moments_app.operator.diff import word_diff
+from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.operator.pager import first_of
 from moments_app.streams.consolidate import Consolidate
-from moments_app.streams.texts import current_lines, last_version, undo
-from sessions_app.admin.actors import with_key_names
+from moments_app.streams.texts import undo
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage, may_see, number_in
 
-PAGE = 20  # items, or versions
+PAGE = 20  # items
 TITLES = {MemoryAtom.Type.OBSERVATION.value: "Waiting observations", MemoryAtom.Type.FACT.value: "Facts"}
 
 
 class StreamForm(FormPage[MemoryStream]):
-    """The page of a stream: its items, when it is consolidated next, and the newest versions of its text."""
+    """The page of a stream: its text, its items, and when it is consolidated next."""
 
     before = "operator/streams/stream.html"
 
     def context(self) -> dict[str, Any]:
         stream = self.row
         job = self.seen(stream.jobs.filter(process=Consolidate.name)).order_by("-id").first()
-        last = last_version(stream)
         return {
             "show_save_and_add_another": False,
             "stream": stream,
-            "lines": current_lines(stream),
+            "lines": stream.atoms.lines(),
             "words": len(stream.consolidated_content.split()),
             "when": _when(stream),
             "job": job if job and job.status in (*Job.OPEN, Job.Status.FAILED) else None,
@@ -42,28 +38,20 @@ class StreamForm(FormPage[MemoryStream]):
             else [],
             "may_change": self.admin.has_change_permission(self.request, stream),
             "may_add": self.request.user.has_perm("moments_app.add_memoryatom"),
-            "last": last,
-            "is_edited": last is not None and last.content_after != stream.consolidated_content,
-        } | _versions_of(self.request, stream)
+        }
 
 
-class MorePage(RowPage[MemoryStream]):
-    """More of a list that the stream's page begins: lines for that page, or a page by itself."""
-
-    part_name = ""
-
-    def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
-        if self.request.headers.get("HX-Request"):
-            return render(self.request, self.part_name, self.context())
-        return super().page(status=status, **more)
-
-
-class StreamItems(MorePage):
-    """A page of a stream's items of one kind."""
+class StreamItems(RowPage[MemoryStream]):
+    """A page of a stream's items of one kind: rows for the stream's page, or a page by itself."""
 
     route, name = "<int:pk>/items/<str:kind>/", "items"
     needs = ("moments_app.view_memoryatom",)
-    template_name, part_name = "operator/streams/items_page.html", "operator/streams/items.html"
+    template_name = "operator/streams/items_page.html"
+
+    def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
+        if self.request.headers.get("HX-Request"):
+            return render(self.request, "operator/streams/items.html", self.context())
+        return super().page(status=status, **more)
 
     def get_title(self) -> str:
         return f"{TITLES[self.kwargs['kind']]} of {self.row.title}"
@@ -75,53 +63,6 @@ class StreamItems(MorePage):
         pk = self.number("after")
         after = None if pk is None else stream.atoms.filter(pk=pk).first()
         return _items_of(stream, kind, after=after) | {"stream": stream}
-
-
-class StreamVersions(MorePage):
-    """A page of the versions of a stream's text."""
-
-    route, name = "<int:pk>/versions/", "versions"
-    template_name, part_name = "operator/streams/versions_page.html", "operator/streams/versions.html"
-
-    def get_title(self) -> str:
-        return f"Versions of {self.row.title}"
-
-    def context(self) -> dict[str, Any]:
-        return _versions_of(self.request, self.row, before=self.number("before")) | {"stream": self.row}
-
-
-class StreamVersionPage(RowPage[MemoryStream]):
-    """The page of one consolidation: what it changed in the text, and what it absorbed."""
-
-    route, name = "<int:pk>/versions/<int:version>/", "version"
-    template_name = "operator/streams/version.html"
-
-    def get_title(self) -> str:
-        return f"Consolidation of {self.row.title}"
-
-    def context(self) -> dict[str, Any]:
-        stream = self.row
-        versions = with_key_names(self.request, stream.versions.select_related("job"), "job__requested_by")
-        version = get_object_or_404(versions, pk=self.kwargs["version"])
-        parts = word_diff(version.content_before, version.content_after)
-        return {
-            "stream": stream,
-            "version": version,
-            "parts": parts,
-            "added": sum(part.words for part in parts if part.change == "added"),
-            "removed": sum(part.words for part in parts if part.change == "removed"),
-            "calls": self._calls(version),
-            "absorbed": self.seen(version.absorbed.in_order()),
-            "left": self.seen(version.shown.active().in_order()),
-            "older": stream.versions.filter(pk__lt=version.pk).order_by("-pk").first(),
-            "newer": stream.versions.filter(pk__gt=version.pk).order_by("pk").first(),
-            "is_last": last_version(stream) == version,
-            "may_change": self.admin.has_change_permission(self.request, stream),
-        }
-
-    def _calls(self, version: StreamVersion) -> QuerySet[EngineCall] | tuple[()]:
-        calls = version.job.engine_calls.select_related("prompt_version__resource") if version.job else None
-        return () if calls is None else self.seen(calls)
 
 
 class ConsolidateStream(RowAction[MemoryStream]):
@@ -142,7 +83,7 @@ class UndoConsolidation(RowAction[MemoryStream]):
     route, name = "<int:pk>/undo/", "undo"
 
     def change(self, stream: MemoryStream) -> str:
-        message = f"{stream.title}: the text is back to its previous version, and its observations wait again."
+        message = f"{stream.title}: the text has its previous lines again, and its observations wait again."
         self.attempt(
             stream,
             partial(undo, stream, requested_by=self.actor),
@@ -164,15 +105,6 @@ def _items_of(stream: MemoryStream, kind: str, *, after: MemoryAtom | None = Non
     atoms = stream.atoms.active().filter(atom_type=kind, is_candidate=False).newest_first()
     items, more_after = first_of(atoms.said_before(after) if after else atoms, PAGE)
     return {"kind": kind, "items": items, "more_after": more_after}
-
-
-def _versions_of(request: HttpRequest, stream: MemoryStream, *, before: int | None = None) -> dict[str, Any]:
-    """Read versions of the text, newest first, without the texts."""
-    versions = stream.versions.select_related("job").defer("content_before", "content_after").order_by("-id")
-    versions = with_key_names(request, versions, "job__requested_by")
-    shown: QuerySet[StreamVersion] = versions if before is None else versions.filter(pk__lt=before)
-    found, more_before = first_of(shown, PAGE)
-    return {"versions": found, "more_before": more_before}
 
 
 def _when(stream: MemoryStream) -> str:

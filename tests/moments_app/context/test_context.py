@@ -34,7 +34,7 @@ from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import build, count, work_off
 from tests.support.openai_server import OpenAIServer
-from tests.support.streams import form, note, shard
+from tests.support.streams import form, note, rewrite, shard
 from tests.support.transcript import START, talk, turns
 from tests.support.waiting import wait_until
 
@@ -291,7 +291,7 @@ class TestAsking:
 
     def test_a_session_that_has_not_begun_takes_the_agent_that_is_named(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.ensure_of_person(ada, "coach")
-        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="Prefers short answers.")
+        rewrite(stream, "Prefers short answers.")
         assert "short answers" in context(service, "new", agent_id="coach")["context"]
         assert "short answers" not in context(service, "new")["context"]
 
@@ -506,7 +506,7 @@ class TestStreams:
         MemoryStream.objects.ensure_for(session)
         own = {stream.stream_type: stream for stream in MemoryStream.objects.all()}
         note(own["session"], "The element broke.", "fact", formed_at=START)
-        MemoryStream.objects.filter(pk=own["user"].pk).update(consolidated_content="Ada is a potter.")
+        rewrite(own["user"], "Ada is a potter.")
         note(own["user"], "Ada likes short answers.", formed_at=START)
         note(shard("kilns"), "Elements last three years.", "fact", formed_at=START)
         note(shard("lessons"), "Ask before you order.", formed_at=START)

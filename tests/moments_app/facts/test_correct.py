@@ -20,7 +20,7 @@ from tests.support.jobs import build
 from tests.support.lives import MAYA, OSLO, say, told_a_life
 from tests.support.openai_server import OpenAIServer
 from tests.support.retention import cover
-from tests.support.streams import fold_while, form, note, shard, written
+from tests.support.streams import fold_while, form, note, rewrite, shard, written
 from tests.support.transcript import arrived_when_said
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -36,7 +36,7 @@ def remembered(user: UserProfile) -> None:
     Moment.objects.filter(user=user).update(summary="User tells that their daughter is called Maya.")
     written(user, summary=f"{OSLO} {MAYA} They like tea.", interests=["Maya", "tea"])
     stream = MemoryStream.objects.get(user=user, stream_type="user")
-    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="- Maya is User's daughter.\n- Likes tea.")
+    rewrite(stream, "- Maya is User's daughter.\n- Likes tea.")
     note(stream, "Maya is afraid of dogs.")
     note(stream, "A friend of the family is called Mayara.")
 
@@ -90,7 +90,7 @@ def test_row_2_a_consolidation_that_ends_at_the_same_time_loses_nothing(ada: Use
     """Neither by a correction nor by its undoing."""
     remembered(ada)
     stream = MemoryStream.objects.get(user=ada, stream_type="user")
-    stream.atoms.observations().delete()
+    stream.atoms.waiting().delete()
     made: list[str] = []
 
     def correct() -> None:

@@ -221,7 +221,11 @@ class TestAtoms:
         assert job["status"] == "completed"
         shown = service.get(path, user_id="ada").json()
         assert "short answers" in shown["consolidated_content"]
-        carried = {"text": shown["consolidated_content"], "is_by_hand": False, "observations": [mine.atoms.get().uri]}
+        carried = {
+            "text": shown["consolidated_content"],
+            "is_by_hand": False,
+            "observations": [mine.atoms.get(state="absorbed").uri],
+        }
         assert shown["lines"] == [carried]
         assert service.post(f"{path}/undo", {"user_id": "ada"}).json()["consolidated_content"] == ""
         assert service.post(f"{path}/undo", {"user_id": "ada"}).status_code == 400

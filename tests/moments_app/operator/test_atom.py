@@ -14,7 +14,7 @@ from sessions_app.models import UserProfile
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
-from tests.support.streams import fold, form, note, shard
+from tests.support.streams import fold, form, note, rewrite, shard
 from tests.support.transcript import START, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -189,18 +189,25 @@ class TestProvenance:
         atom = note(own, "Felt wears out.", "fact", source_message_ids=[1, 2, 3])
         assert "3 of this item's 3 source turns are no longer in the transcript." in page(root, change_url(atom))
 
-    def test_one_that_was_absorbed_leads_to_its_consolidation(self, root: Client, own: MemoryStream) -> None:
+    def test_one_that_was_absorbed_leads_to_its_line_which_can_be_evicted(
+        self, root: Client, own: MemoryStream
+    ) -> None:
         atom = note(own, "Wants short answers.")
-        fold(own)
-        version = own.versions.get()
+        job = fold(own)
+        [line] = own.atoms.lines()
         shown = page(root, change_url(atom))
-        assert reverse("admin:moments_app_memorystream_version", args=[own.pk, version.pk]) in shown
-        assert "Evict<" not in shown and "Restore<" not in shown
+        assert change_url(line) in shown and "Evict<" not in shown and "Restore<" not in shown
+        shown = page(root, change_url(line))
+        assert "Evict<" in shown and change_url(own) in shown and change_url(line) in page(root, change_url(job))
+        for verb, text in (("evict", ""), ("restore", line.content)):
+            root.post(url(line, verb))
+            own.refresh_from_db()
+            assert own.consolidated_content == text
 
     def test_one_whose_line_was_taken_out_of_the_text_can_be_evicted(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")
         fold(own)
-        MemoryStream.objects.update(consolidated_content="Never call early.")
+        rewrite(own, "Never call early.")
         shown = page(root, change_url(atom))
         assert "Evict<" in shown and "Searches still find the item" in shown and "Move<" not in shown
         root.post(url(atom, "evict"))
@@ -208,7 +215,7 @@ class TestProvenance:
         assert atom.state == "evicted"
         root.post(url(atom, "restore"))
         atom.refresh_from_db()
-        assert (atom.state, atom.absorbed_in) == ("active", None)
+        assert (atom.state, atom.merged_into) == ("active", None)
 
 
 def test_a_viewer_reads_and_changes_nothing(own: MemoryStream) -> None:

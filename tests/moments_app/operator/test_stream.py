@@ -12,10 +12,10 @@ from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.operator.diff import word_diff
 from moments_app.operator.views.stream import PAGE
-from sessions_app.models import ApiKey, UserProfile
+from sessions_app.models import UserProfile
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
-from tests.support.streams import fold, note, shard
+from tests.support.streams import fold, note, rewrite, shard
 from tests.support.transcript import START, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -120,7 +120,7 @@ class TestPage:
     def test_each_line_says_what_it_is_from(self, root: Client, own: MemoryStream) -> None:
         fold(own)
         own.refresh_from_db()
-        MemoryStream.objects.update(consolidated_content=f"{own.consolidated_content}\nNever call <b>early</b>.")
+        rewrite(own, f"{own.consolidated_content}\nNever call <b>early</b>.")
         shown = page(root, change_url(own))
         assert shown.count("from 1 observation<") == 2
         assert "Never call &lt;b&gt;early&lt;/b&gt;." in shown and shown.count("written by hand, kept") == 1
@@ -132,8 +132,6 @@ class TestPage:
         shown = page(root, change_url(own))
         assert "3 waiting, 1 of them new (the text is updated at 10)" in shown
         assert "It is consolidated automatically after 9 more observations." in shown
-        shown = page(root, url(own, "version", own.versions.get().pk))
-        assert "Not in any line" in shown and "Lives in Turin." in shown and "Repairs pianos." not in shown
 
     def test_a_consolidation_is_asked_for_and_shown_until_it_is_done(self, root: Client, own: MemoryStream) -> None:
         shown = root.post(url(own, "consolidate"), follow=True).content.decode()
@@ -144,19 +142,19 @@ class TestPage:
         assert "The last consolidation failed: The model is away." in page(root, change_url(own))
 
     @pytest.mark.slow
-    def test_the_last_one_is_undone_unless_the_text_was_edited(self, root: Client, own: MemoryStream) -> None:
+    def test_the_last_one_is_undone_and_what_was_written_since_stays(self, root: Client, own: MemoryStream) -> None:
+        assert "Undo last consolidation" not in page(root, change_url(own))
         fold(own)
         assert "Undo last consolidation" in page(root, change_url(own))
         root.post(url(own, "undo"))
         own.refresh_from_db()
         assert own.consolidated_content == "" and own.atoms.active().count() == 2
         fold(own)
-        MemoryStream.objects.update(consolidated_content="By hand.")
-        shown = page(root, change_url(own))
-        assert "Undo last consolidation" not in shown and "the text has been edited since then" in shown
-        assert (
-            "Undoing the consolidation would lose the edit" in root.post(url(own, "undo"), follow=True).content.decode()
-        )
+        rewrite(own, f"{own.consolidated_content}\nBy hand.")
+        root.post(url(own, "undo"))
+        own.refresh_from_db()
+        assert own.consolidated_content == "By hand." and own.atoms.active().count() == 2
+        assert "There is no consolidation to undo." in root.post(url(own, "undo"), follow=True).content.decode()
 
     def test_editing_a_setting_leaves_a_text_that_was_consolidated_meanwhile(
         self, root: Client, own: MemoryStream
@@ -188,46 +186,11 @@ class TestPage:
         assert root.get(url(own, "items", "moment")).status_code == 404
 
 
-class TestVersions:
-    """What consolidations made."""
-
-    def test_one_shows_what_changed_by_whom_and_of_what(self, root: Client, own: MemoryStream) -> None:
-        job = fold(own)
-        note(own, "Repairs pianos.")
-        fold(own)
-        newer, older = own.versions.order_by("-pk")
-        shown = page(root, url(own, "version", newer.pk))
-        assert "<ins>" in shown and "Repairs pianos." in shown and "extractive" in shown
-        assert url(own, "version", older.pk) in shown
-        shown = page(root, url(own, "version", older.pk))
-        assert "Lives in Turin." in shown and change_url(job) in shown and "requested by" not in shown
-        assert "Undo this consolidation" not in shown
-        key, _ = ApiKey.objects.issue("my-app")
-        Job.objects.filter(pk=job.pk).update(requested_by=key.actor)
-        assert "key “my-app”" in page(root, url(own, "version", older.pk)) and "key “my-app”" in page(
-            root, change_url(own)
-        )
-
-    def test_one_of_another_stream_is_not_found(self, root: Client, own: MemoryStream) -> None:
-        fold(own)
-        assert root.get(url(shard("repairs"), "version", own.versions.get().pk)).status_code == 404
-
-    def test_older_ones_come_page_by_page(self, root: Client, own: MemoryStream) -> None:
-        for number in range(PAGE + 2):
-            own.versions.create(content_after=f"{number}", engine=f"engine-{number:02}")
-        first = page(root, change_url(own))
-        assert "engine-02" in first and "engine-01" not in first
-        before = own.versions.order_by("-pk")[PAGE - 1]
-        shown = page(root, f"{url(own, 'versions')}?before={before.pk}")
-        assert "engine-01" in shown and "engine-02" not in shown
-
-
 def test_a_viewer_sees_all_of_it_and_changes_nothing(own: MemoryStream) -> None:
     fold(own)
     note(own, "Repairs pianos.")
     viewer = operator("view_")
-    version = own.versions.get()
-    for shown in (page(viewer, change_url(own)), page(viewer, url(own, "version", version.pk))):
+    for shown in (page(viewer, change_url(own)), page(viewer, change_url(own.atoms.lines()[0]))):
         assert "Consolidate now" not in shown and "Undo" not in shown and "Add " not in shown
     assert [viewer.post(url(own, verb)).status_code for verb in ("consolidate", "undo")] == [403, 403]
     own.refresh_from_db()
@@ -244,8 +207,8 @@ def test_planted_scripts_stay_text(root: Client, own: MemoryStream) -> None:
     fold(own)
     MemoryStream.objects.update(pinned_content=PLANTED, agent_id=PLANTED)
     note(own, f"{PLANTED} fact", "fact")
-    version = own.versions.get()
-    urls = [list_url(MemoryStream), change_url(own), url(own, "version", version.pk), url(own, "items", "fact")]
+    line = own.atoms.lines()[0]
+    urls = [list_url(MemoryStream), change_url(own), change_url(line), url(own, "items", "fact")]
     for shown in (page(root, address) for address in urls):
         assert "planted" in shown and PLANTED not in shown
 
@@ -253,8 +216,7 @@ def test_planted_scripts_stay_text(root: Client, own: MemoryStream) -> None:
 @pytest.mark.slow
 def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, own: MemoryStream) -> None:
     def asked() -> list[int]:
-        newest = own.versions.order_by("-pk")[0]
-        urls = [change_url(own), url(own, "version", newest.pk), url(own, "items", "fact"), url(own, "versions")]
+        urls = [change_url(own), url(own, "items", "fact")]
         return [queries_of(root, address) for address in [list_url(MemoryStream), *urls]]
 
     note(own, "Felt wears out.", "fact")

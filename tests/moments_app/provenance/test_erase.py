@@ -19,7 +19,7 @@ from pytest_django.fixtures import Settings
 from moments_app.context import receipts
 from moments_app.context.kept import KeptContext
 from moments_app.jobs.runner import run_job
-from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText, StreamVersion
+from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText
 from moments_app.models.job import TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.recall import accesses
@@ -36,7 +36,7 @@ from tests.support.concurrency import at_once, wait_until_somebody_waits
 from tests.support.jobs import build, queued_job_ids, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
-from tests.support.streams import fold, form, note, shard
+from tests.support.streams import fold, form, note, rewrite, shard
 from tests.support.transcript import START, talk
 from tests.support.waiting import TIMEOUT
 
@@ -226,17 +226,25 @@ class TestShards:
     @pytest.mark.slow
     def test_row_11_a_text_that_took_an_item_of_theirs_in_is_made_again_without(self, kilns: MemoryStream) -> None:
         assert "Ada one." in kilns.consolidated_content
-        first = kilns.versions.order_by("id")[0]
+        first = list(kilns.atoms.lines())[:1]
         erase_user("ada", application=DEFAULT, actor="test")
         kilns.refresh_from_db()
-        assert kilns.consolidated_content == first.content_after
-        assert list(kilns.versions.all()) == [first]
+        assert [line.content for line in first] == [kilns.consolidated_content]
+        assert list(kilns.atoms.lines()) == first
         waiting = kilns.atoms.active().in_order().values_list("content", flat=True)
         assert sorted(waiting) == ["Bo four.", "Bo three.", "Bo two."]
         work_off()
         kilns.refresh_from_db()
         assert [f"Bo {n}." in kilns.consolidated_content for n in ("one", "two", "three", "four")] == [True] * 4
         assert traced("ada one") == []
+
+    def test_row_11_what_people_wrote_into_a_text_that_had_an_item_of_theirs_goes_too(
+        self, kilns: MemoryStream
+    ) -> None:
+        rewrite(kilns, f"{kilns.consolidated_content}\nOf Ada, by hand.")
+        erase_user("ada", application=DEFAULT, actor="test")
+        kilns.refresh_from_db()
+        assert "Bo one." in kilns.consolidated_content and traced("of ada") == []
 
     @pytest.mark.slow
     def test_a_text_that_had_nothing_of_theirs_stays(self, kilns: MemoryStream, bo: UserProfile) -> None:
@@ -247,7 +255,7 @@ class TestShards:
         before = MemoryStream.objects.get(pk=lessons.pk).consolidated_content
         erase_user("ada", application=DEFAULT, actor="test")
         assert MemoryStream.objects.get(pk=lessons.pk).consolidated_content == before
-        assert lessons.versions.count() == 1
+        assert lessons.atoms.lines().count() == 1
         assert not Job.objects.open().filter(stream=lessons).exists()
 
     def test_row_11_a_consolidation_that_was_undone_leaves_no_text(self, ada: UserProfile) -> None:
@@ -256,7 +264,7 @@ class TestShards:
         fold(stream)
         undo(stream, requested_by="test")
         erase_user("ada", application=DEFAULT, actor="test")
-        assert not StreamVersion.objects.exists()
+        assert not stream.atoms.exists()
 
     @pytest.mark.slow
     def test_row_11_what_came_from_a_session_that_was_deleted_before_goes_too(

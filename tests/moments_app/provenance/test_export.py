@@ -16,6 +16,7 @@ from django.core.files.storage import storages
 from django.core.management import CommandError, call_command
 from django.db.models import F, TextField
 from django.db.models.functions import Cast, JSONObject
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memoryproject.settings import CONF
@@ -78,6 +79,9 @@ def live(user: UserProfile, service: Api) -> None:
     service.post(f"streams/{tea.stream.stream_id}/atoms", known)
     talk(user, 1, session_id="s2", text=f"## The user\n- {name} has a kiln.")
     receipts.waiting.flush()
+
+
+ABSORBED = '"absorbed_in": 1, "shown_in": 1'  # how earlier releases named the version of a text
 
 
 @pytest.fixture
@@ -283,6 +287,31 @@ def test_a_profile_of_an_earlier_releases_export_becomes_statements(ada: UserPro
         }
 
 
+def test_texts_of_an_earlier_releases_export_become_lines(ada: UserProfile, tmp_path: Path) -> None:
+    stream = MemoryStream.objects.ensure_of_person(ada, "default")
+    anvil, bellows = (note(stream, f"Owns {thing}.", state="absorbed") for thing in ("an anvil", "a bellows"))
+    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="Owns two things.\nBy hand.")
+    path, older = written("ada", tmp_path / "ada.zip"), tmp_path / "older.zip"
+    erase_user("ada", application=DEFAULT, actor="test")
+    carried = [[str(anvil.atom_id), str(bellows.atom_id)]]
+    texts = {"content_before": "", "content_after": "Owns two things.", "lines": carried, "engine": "model"}
+    version = {"stream_id": str(stream.stream_id), "number": 1, "created_at": timezone.now(), "undone_at": None} | texts
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(older, "w") as new:
+        for name in old.namelist():
+            lines = old.read(name).decode()
+            if name == "atoms.jsonl":
+                lines = lines.replace('"merged_into": null, "position": null, "consolidated_at": null', ABSORBED)
+            new.writestr(name, lines)
+        new.writestr("stream_versions.jsonl", f"{json.dumps(version, default=str)}\n")
+    for _ in range(2):
+        imported(older)
+        stream = MemoryStream.objects.get()
+        parts = list(stream.atoms.observations().filter(position=None).order_by("pk"))
+        assert all(part.consolidated_at for part in parts)
+        told = [(line.content, line.engine, line.carries) for line in stream.atoms.lines()]
+        assert told == [("Owns two things.", "model", [part.pk for part in parts]), ("By hand.", "", [])]
+
+
 # --- files that are none ---
 
 
@@ -410,7 +439,6 @@ class TestAsking:
             "Moment",
             "Summary",
             "MemoryStream",
-            "StreamVersion",
             "KnownPerson",
             "MemoryAtom",
             "Correction",

@@ -61,7 +61,7 @@ def test_row_10_what_was_written_directly_is_withdrawn_with_the_texts_made_of_it
     assert "xyzzyplugh" in text_of(stream)
     made = retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
     assert text_of(stream) == before
-    assert made.result == {"turns": 0, "items": 1, "withdrawn": {"atoms": 1, "releases": 0, "stream_versions": 1}}
+    assert made.result == {"turns": 0, "items": 1, "withdrawn": {"atoms": 1, "releases": 0, "lines": 1}}
     work_off()
     left = {name for name, rows in everything().items() if "xyzzyplugh" in str(rows)}
     assert left == {"moments_app_retracteditem"}

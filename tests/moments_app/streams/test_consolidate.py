@@ -1,5 +1,6 @@
 """Consolidation: what was in the call is absorbed, what came meanwhile stays, and the last one can be undone."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -9,9 +10,11 @@ import pytest
 from django.db import transaction
 from pytest_django.fixtures import Settings
 
-from moments_app.models import Cause, Job, MemoryAtom, MemoryStream, StreamVersion
+from moments_app.models import Cause, Job, MemoryAtom, MemoryStream
 from moments_app.streams.add_atoms import add_atoms, is_due
 from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidationInput
+from moments_app.streams.curate import evict
+from moments_app.streams.edit_profile import pin_text
 from moments_app.streams.lines import ConsolidatedText
 from moments_app.streams.texts import CannotUndo, let_wait, undo
 from moments_app.streams.word_limit import cut_lines
@@ -22,7 +25,7 @@ from tests.support.api import Api
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer
-from tests.support.streams import fold, form, note, shard
+from tests.support.streams import fold, form, note, rewrite, shard
 from tests.support.transcript import START, talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -44,7 +47,7 @@ def waiting(stream: MemoryStream) -> list[str]:
 
 def state(stream: MemoryStream) -> tuple[Any, ...]:
     stream.refresh_from_db()
-    atoms = stream.atoms.order_by("id").values_list("pk", "content", "state", "absorbed_in")
+    atoms = stream.atoms.order_by("id").values_list("pk", "content", "state", "merged_into")
     return stream.consolidated_content, list(atoms)
 
 
@@ -62,17 +65,19 @@ def test_a_formation_that_reaches_the_trigger_asks_for_one(ada: UserProfile, str
 
 
 @pytest.mark.parametrize("engine", ["extractive", "model"])
-def test_what_was_in_the_call_is_absorbed_into_a_version(
+def test_what_was_in_the_call_is_absorbed_into_lines_which_are_statements(
     stream: MemoryStream, request: pytest.FixtureRequest, engine: str
 ) -> None:
     if engine == "model":
         request.getfixturevalue("model_server")
     job = fold(stream)
-    version = StreamVersion.objects.get()
+    lines = list(stream.atoms.lines())
     stream.refresh_from_db()
     assert job.status == "completed" and job.result["absorbed"] == 5
-    assert (version.content_before, version.content_after) == ("", stream.consolidated_content)
-    assert {atom.absorbed_in for atom in MemoryAtom.objects.all()} == {version}
+    assert "\n".join(line.content for line in lines) == stream.consolidated_content
+    assert all(line.job_id == job.pk and line.engine for line in lines)
+    absorbed = MemoryAtom.objects.filter(state="absorbed")
+    assert len(absorbed) == 5 and {atom.merged_into for atom in absorbed} == set(lines)
     assert all(f"Observation {number}." in stream.consolidated_content for number in range(5))
 
 
@@ -90,7 +95,7 @@ def test_row_2_an_edit_while_the_engine_thinks_is_kept_and_merged_again(
     stream: MemoryStream, model_server: OpenAIServer
 ) -> None:
     def meanwhile(handler: Any, body: dict[str, Any]) -> None:
-        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="An operator's line.")
+        rewrite(stream, "An operator's line.")
         behave.answer_well(handler, body)
 
     model_server.queue(meanwhile)
@@ -109,26 +114,66 @@ def test_row_3_a_failed_consolidation_changes_nothing_but_the_job(
     model_server.always(behaviour)
     assert fold(stream).status == "queued"
     assert state(stream) == before
-    assert not StreamVersion.objects.exists()
 
 
 def test_undoing_restores_text_and_observations_to_the_byte(stream: MemoryStream) -> None:
-    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="Before: «é»\n  kept  ")
+    rewrite(stream, "Before: «é»\n  kept  ")
     before = state(stream)
     fold(stream)
     assert state(stream) != before
-    version = undo(stream, requested_by="test")
+    undo(stream, requested_by="test")
     assert state(stream) == before
-    assert version.undone_at is not None
     with pytest.raises(CannotUndo, match="no consolidation"):
         undo(stream, requested_by="test")
 
 
 def test_undoing_never_loses_an_edit_made_since(stream: MemoryStream) -> None:
     fold(stream)
-    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="edited")
-    with pytest.raises(CannotUndo, match="edited"):
-        undo(stream, requested_by="test")
+    rewrite(stream, "edited")
+    undo(stream, requested_by="test")
+    stream.refresh_from_db()
+    assert stream.consolidated_content == "edited" and len(waiting(stream)) == 5
+
+
+def test_undoing_brings_back_the_lines_that_were_rewritten(stream: MemoryStream, model_server: OpenAIServer) -> None:
+    fold(stream)
+    before = state(stream)
+    note(stream, "Observation 5.")
+    whole = {"text": "Six observations.", "carries": [*(f"L{n}" for n in range(1, 6)), "O1"]}
+    model_server.queue(behave.content(json.dumps({"lines": [whole]})))
+    fold(stream)
+    assert state(stream)[0] == "Six observations."
+    [line] = stream.atoms.lines()
+    assert line.parts.count() == 6
+    undo(stream, requested_by="test")
+    text, atoms = state(stream)
+    assert (text, atoms[:-1]) == before and atoms[-1][1:] == ("Observation 5.", "active", None)
+    undo(stream, requested_by="test")
+    assert state(stream)[0] == "" and len(waiting(stream)) == 6
+
+
+def test_what_an_operator_took_out_of_the_text_stays_out_when_a_later_consolidation_is_undone(
+    stream: MemoryStream,
+) -> None:
+    fold(stream)
+    evict(stream.atoms.lines()[0], requested_by="test")
+    note(stream, "Observation 5.")
+    fold(stream)
+    undo(stream, requested_by="test")
+    assert [line.carries for line in stream.atoms.lines()] == [[atom.pk] for atom in stream.atoms.order_by("pk")[1:5]]
+
+
+def test_consolidations_are_told_apart_whatever_the_clock_says(
+    stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fold(stream)
+    before = state(stream)
+    note(stream, "Observation 5.")
+    monkeypatch.setattr("moments_app.streams.texts.timezone.now", lambda: START)
+    fold(stream)
+    undo(stream, requested_by="test")
+    text, atoms = state(stream)
+    assert (text, atoms[:-1]) == before
 
 
 def test_what_was_said_again_since_does_not_wait_twice(stream: MemoryStream) -> None:
@@ -171,7 +216,7 @@ class TestPinned:
         assert waiting(stream) == ["Observation 2."]
 
     def test_the_pinned_text_stays_and_stands_in_the_context(self, stream: MemoryStream, service: Api) -> None:
-        MemoryStream.objects.filter(pk=stream.pk).update(pinned_content="Never call before noon.")
+        pin_text(stream, "Never call before noon.", actor="operator:eve")
         fold(stream)
         stream.refresh_from_db()
         assert stream.pinned_content == "Never call before noon."

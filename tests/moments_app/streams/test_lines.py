@@ -5,18 +5,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from moments_app.models import MemoryAtom, MemoryStream, StreamVersion
+from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models.atom import content_hash
 from moments_app.provenance.retract import retract
+from moments_app.provenance.retract_items import Named, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams import curate
 from moments_app.streams.add_atoms import is_due
-from moments_app.streams.texts import current_lines, undo
+from moments_app.streams.texts import undo, write_text
 from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api
+from tests.support.lives import OSLO, say
 from tests.support.openai_server import OpenAIServer, labelled
-from tests.support.streams import fold, note
+from tests.support.streams import fold, note, rewrite
 from tests.support.transcript import talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -60,8 +64,7 @@ def said(text: str, *labels: str) -> dict[str, Any]:
 
 def in_text(stream: MemoryStream) -> set[str]:
     """What the lines of the text say of the things, by what they carry."""
-    stream.refresh_from_db()
-    carried = {pk for line in current_lines(stream) for pk in line.carries}
+    carried = {pk for line in stream.atoms.lines() for pk in line.carries}
     return set(MemoryAtom.objects.filter(pk__in=carried).values_list("content", flat=True))
 
 
@@ -262,7 +265,7 @@ class TestByHand:
         return stream
 
     def write(self, stream: MemoryStream, text: str) -> None:
-        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content=text)
+        rewrite(stream, text)
 
     @pytest.mark.parametrize("engine", ["extractive", "model"])
     def test_row_31_lines_that_were_written_stay_word_for_word(
@@ -319,6 +322,95 @@ class TestByHand:
         assert len(waiting(known)) == 5
 
 
+class TestStatements:
+    """Lines are statements, which only their texts show."""
+
+    @pytest.fixture
+    def known(self, stream: MemoryStream, model_server: OpenAIServer) -> MemoryStream:
+        """With one line of a model's, of two observations."""
+        note_all(stream, THINGS[:2])
+        model_server.queue(answering(lambda parts: [said("Owns zwei Sachen.", "O1", "O2")]))
+        fold(stream)
+        return stream
+
+    def test_no_search_and_no_list_of_facts_has_them(self, known: MemoryStream, service: Api) -> None:
+        [line] = known.atoms.lines()
+        assert line.content == "Owns zwei Sachen."
+        assert found(service, "Sachen") == []
+        assert len(service.get("facts", user_id="ada").json()["facts"]) == 2
+        path = f"streams/{known.stream_id}/atoms"
+        assert service.get(path, user_id="ada").json()["total"] == 0
+        [told] = service.get(path, user_id="ada", state="line").json()["atoms"]
+        assert told["atom_id"] == str(line.atom_id)
+
+    def test_a_line_is_corrected_and_the_text_follows(self, known: MemoryStream, service: Api) -> None:
+        [line] = known.atoms.lines()
+        made = service.patch(f"facts/{line.atom_id}", user_id="ada", content="Owns drei Sachen.").json()
+        known.refresh_from_db()
+        assert known.consolidated_content == "Owns drei Sachen."
+        service.post(f"corrections/{made['correction_id']}/undo", user_id="ada")
+        assert [one.carries for one in known.atoms.lines()] == [line.carries]
+        known.refresh_from_db()
+        assert known.consolidated_content == "Owns zwei Sachen."
+
+    def test_row_10_what_was_written_into_a_text_is_retracted_with_the_lines_made_with_it(
+        self, known: MemoryStream, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        known.refresh_from_db()
+        write_text(known, f"{known.consolidated_content}\nBegin with PLANTED.", actor="key:stolen")
+        note(known, "Owns one chisel.")
+        model_server.queue(answering(lambda parts: [said("Owns more, says PLANTED.", "L1", "O1")]))
+        fold(known)
+        before = self.rows(known)
+        made = retract_items(ada, Named(written_by="key:stolen"), reason="stolen", requested_by="test")
+        known.refresh_from_db()
+        assert known.consolidated_content == "Owns zwei Sachen." and waiting(known) == {"Owns one chisel."}
+        assert not known.atoms.filter(content__contains="PLANTED").exists()
+        undo_retraction(made, requested_by="test")
+        assert self.rows(known) == before
+
+    def rows(self, stream: MemoryStream) -> list[Any]:
+        columns = ("pk", "content", "state", "merged_into", "position", "consolidated_at")
+        return list(stream.atoms.order_by("pk").values_list(*columns))
+
+    def test_a_line_leaves_the_text_when_something_that_it_contains_ends(
+        self, known: MemoryStream, service: Api
+    ) -> None:
+        anvil = known.atoms.get(content="Owns one anvil.")
+        made = service.patch(f"facts/{anvil.atom_id}", user_id="ada", state="ended").json()
+        known.refresh_from_db()
+        assert known.consolidated_content == "" and waiting(known) == {"Owns one bellows."}
+        service.post(f"corrections/{made['correction_id']}/undo", user_id="ada")
+        assert waiting(known) == {"Owns one anvil.", "Owns one bellows."}
+
+    def test_so_it_does_when_a_later_statement_supersedes_it(self, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "I live in Oslo.")
+        own = MemoryStream.objects.get(user=ada, stream_type="user")
+        MemoryAtom.objects.filter(content=OSLO).update(atom_type="observation")
+        fold(own)
+        own.refresh_from_db()
+        assert "Oslo" in own.consolidated_content
+        say(ada, "s2", "2025-03-03", "I moved to Bergen today.")
+        own.refresh_from_db()
+        assert "Oslo" not in own.consolidated_content and own.atoms.get(content=OSLO).state == "ended"
+
+    def test_what_ends_while_the_engine_thinks_stays_ended(
+        self, known: MemoryStream, service: Api, model_server: OpenAIServer
+    ) -> None:
+        anvil = known.atoms.get(content="Owns one anvil.")
+        note(known, "Owns one chisel.")
+
+        def meanwhile(handler: Any, body: dict[str, Any]) -> None:
+            now = timezone.now()
+            MemoryAtom.objects.filter(pk=anvil.pk).update(state="ended", valid_until=now, ended_at=now)
+            answering(lambda parts: [said("Owns three.", "L1", "O1")])(handler, body)
+
+        model_server.queue(meanwhile)
+        fold(known)
+        anvil.refresh_from_db()
+        assert anvil.state == "ended" and in_text(known) == {"Owns one bellows.", "Owns one chisel."}
+
+
 class TestGoingBack:
     """Undone consolidations and retracted turns."""
 
@@ -344,27 +436,10 @@ class TestGoingBack:
             assert all(state == "active" for _content, state in later)
             assert_nothing_is_lost(stream, service)
 
-    @pytest.mark.slow
-    def test_row_31_of_old_versions_only_the_texts_are_kept_and_undoing_them_loses_nothing(
-        self, stream: MemoryStream, service: Api, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("moments_app.streams.consolidate.RECORDED", 2)
-        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
-        for first in range(0, 20, 4):
-            note_all(stream, THINGS[first : first + 4])
-            fold(stream)
-        assert [version.lines is None for version in stream.versions.order_by("pk")] == [True] * 3 + [False] * 2
-        owned = {f"Owns one {thing}." for thing in THINGS}
-        for _ in range(5):
-            undo(stream, requested_by="test")
-            stream.refresh_from_db()
-            assert absorbed(stream) | waiting(stream) == owned
-            assert all(content in stream.consolidated_content for content in absorbed(stream))
-        assert waiting(stream) == owned
-
     def state(self, stream: MemoryStream) -> tuple[str, list[Any]]:
         stream.refresh_from_db()
-        return stream.consolidated_content, list(stream.atoms.order_by("id").values_list("content", "state"))
+        atoms = stream.atoms.exclude(state="evicted").order_by("id")
+        return stream.consolidated_content, list(atoms.values_list("content", "state"))
 
     @pytest.mark.slow
     def test_row_31_retracting_a_source_takes_the_line_away_that_carries_it_alone(
@@ -419,36 +494,18 @@ class TestGoingBack:
         assert_nothing_is_lost(stream, service)
 
 
-class TestTextsFromBefore:
-    """Versions that didn't record what their lines carry."""
-
-    def test_lines_that_say_an_observation_word_for_word_carry_it(self, stream: MemoryStream) -> None:
-        note_all(stream, THINGS[:5])
-        fold(stream)
-        StreamVersion.objects.update(lines=None)
-        assert len(in_text(stream)) == 5
-
-    @pytest.mark.slow
-    def test_row_31_they_are_carried_on_and_what_leaves_the_text_waits_again(
-        self, stream: MemoryStream, service: Api
-    ) -> None:
-        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
-        note_all(stream, THINGS[:4])
-        fold(stream)
-        StreamVersion.objects.update(lines=None)
-        MemoryAtom.objects.update(shown_in=None)
-        note_all(stream, THINGS[4:])
-        fold(stream)
-        assert not is_due(stream)
-        assert_nothing_is_lost(stream, service)
+class TestLinesWithoutSources:
+    """Lines of which nobody recorded what they contain."""
 
     @pytest.fixture
     def told(self, stream: MemoryStream) -> MemoryStream:
         """With a line in words of a model's own."""
         note(stream, "Owns one anvil.")
         fold(stream)
-        StreamVersion.objects.update(lines=None, content_after="A person of many tools.")
-        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="A person of many tools.")
+        text = "A person of many tools."
+        stream.atoms.lines().update(content=text, content_hash=content_hash(text))
+        MemoryAtom.objects.update(merged_into=None)
+        stream.touch()
         note(stream, "Owns one felt.")
         return stream
 

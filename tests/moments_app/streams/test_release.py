@@ -28,7 +28,7 @@ from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.reach import context, reached
 from tests.support.streams import candidate as learned
-from tests.support.streams import fold, form, note, shard
+from tests.support.streams import fold, form, note, rewrite, shard
 from tests.support.transcript import START, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -319,7 +319,7 @@ class TestConsolidated:
         fold(stream)
         stream.refresh_from_db()
         assert "Vent it first." in stream.consolidated_content
-        MemoryStream.objects.update(consolidated_content=f"{stream.consolidated_content}\nBy hand.")
+        rewrite(stream, f"{stream.consolidated_content}\nBy hand.")
         revoke(made, actor=EVE)
         stream.refresh_from_db()
         assert "Vent" not in stream.consolidated_content
@@ -337,7 +337,7 @@ class TestConsolidated:
         assert erased.rows["releases"] == 1
         assert not Release.objects.filter(pk=made.pk).exists() and not MemoryAtom.objects.exists()
         stream.refresh_from_db()
-        assert stream.consolidated_content == "" and not stream.versions.exists()
+        assert stream.consolidated_content == "" and not stream.atoms.exists()
 
     def test_row_11_what_others_said_too_stays_when_one_of_them_is_erased(
         self, ada: UserProfile, bo: UserProfile

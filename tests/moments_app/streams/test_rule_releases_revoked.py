@@ -1,5 +1,6 @@
 """The upgrade of an installation in which a rule released shared memory."""
 
+import json
 from collections.abc import Iterator
 from importlib import import_module
 from types import SimpleNamespace
@@ -17,24 +18,43 @@ from sessions_app.models import Event, UserProfile
 from tests.support.api import Api
 from tests.support.jobs import work_off
 from tests.support.reach import reached
-from tests.support.streams import candidate, fold, note, shard
+from tests.support.streams import candidate, fold, note, rewrite, shard
 from tests.support.tables import everything
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 EVE, RULE = "operator:eve", "rule:said alike v1"
 BY_RULE, BY_HAND = "A kiln is vented first.", "Glaze dries slowly."
+EARLIER = """
+ALTER TABLE moments_app_release ADD COLUMN rule varchar(16) DEFAULT 'operator' NOT NULL;
+ALTER TABLE moments_app_memoryatom ADD COLUMN absorbed_in_id bigint, ADD COLUMN shown_in_id bigint;
+CREATE TABLE moments_app_streamversion
+    (id bigserial, stream_id bigint, content_after text, lines jsonb, undone_at timestamptz)
+"""
+NOW = """
+DROP TABLE moments_app_streamversion;
+ALTER TABLE moments_app_memoryatom DROP COLUMN absorbed_in_id, DROP COLUMN shown_in_id;
+ALTER TABLE moments_app_release DROP COLUMN rule
+"""
+ABSORB = """
+WITH version AS (
+    INSERT INTO moments_app_streamversion (stream_id, content_after, lines) VALUES (%(stream)s, %(text)s, %(lines)s)
+    RETURNING id
+)
+UPDATE moments_app_memoryatom SET state = 'absorbed', absorbed_in_id = version.id, shown_in_id = version.id
+FROM version WHERE stream_id = %(stream)s AND user_id IS NULL
+"""
 UPGRADE = import_module("moments_app.migrations.0083_rule_releases_revoked")
 
 
 @pytest.fixture(autouse=True)
 def earlier(transactional_db: None) -> Iterator[None]:
-    """The table of releases with the column `rule`, as in the earlier version."""
+    """The columns and the table that the earlier version had."""
     with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE moments_app_release ADD COLUMN rule varchar(16) DEFAULT 'operator' NOT NULL")
+        cursor.execute(EARLIER)
     yield
     with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE moments_app_release DROP COLUMN rule")
+        cursor.execute(NOW)
 
 
 @pytest.fixture
@@ -56,6 +76,15 @@ def released_by_rule(stream: MemoryStream, ada: UserProfile) -> Release:
     return made
 
 
+def consolidated(stream: MemoryStream) -> None:
+    """Merge what waits in a stream into its text, as the earlier version did."""
+    atoms = dict(stream.atoms.waiting().values_list("pk", "content"))
+    text, lines = "\n".join(f"- {content}" for content in atoms.values()), [[pk] for pk in atoms]
+    with connection.cursor() as cursor:
+        cursor.execute(ABSORB, {"stream": stream.pk, "text": text, "lines": json.dumps(lines)})
+    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content=text)
+
+
 def upgrade() -> None:
     with transaction.atomic():
         UPGRADE.revoke(apps, SimpleNamespace(connection=connection))
@@ -68,7 +97,7 @@ def test_row_24_releases_by_rule_are_revoked_and_those_by_operators_stay(
     note(kilns, "Kilns are hot.")
     made = released_by_rule(kilns, ada)
     by_hand = release(candidate(ada, kilns, "Let the glaze dry."), BY_HAND, actor=EVE)
-    fold(kilns)
+    consolidated(kilns)
     kilns.refresh_from_db()
     assert BY_RULE in kilns.consolidated_content
     MemoryStream.objects.filter(pk=kilns.pk).update(consolidated_content=f"{kilns.consolidated_content}\nVents rust.")
@@ -86,6 +115,8 @@ def test_row_24_releases_by_rule_are_revoked_and_those_by_operators_stay(
     assert event.application_id == kilns.application_id
     waiting = MemoryAtom.objects.to_review()
     assert {atom.pk for atom in waiting} == {source.atom_id for source in made.sources.all()}
+    kilns.refresh_from_db()
+    rewrite(kilns, kilns.consolidated_content)  # a later migration makes its lines statements
     work_off()
     kilns.refresh_from_db()
     assert "vented" not in kilns.consolidated_content
@@ -114,7 +145,7 @@ def test_row_24_undoing_an_earlier_retraction_restores_no_release_by_rule(
     service: Api, ada: UserProfile, bo: UserProfile, kilns: MemoryStream
 ) -> None:
     made = released_by_rule(kilns, ada)
-    fold(kilns)
+    consolidated(kilns)
     source = made.sources.order_by("pk").first()
     assert source and source.atom and source.atom.source_session
     retraction = retract(source.atom.source_session, None, reason="Planted.", requested_by=EVE)

@@ -219,7 +219,7 @@ class Fact(TypedDict):
     said_at: str
     valid_from: NotRequired[str | None]
     valid_until: NotRequired[str | None]
-    state: NotRequired[Literal["active", "absorbed", "ended", "evicted"]]
+    state: NotRequired[Literal["active", "absorbed", "ended", "evicted", "line"]]
     is_wrong: bool
     replaced_by: NotRequired[str | None]
     ended_at: str | None

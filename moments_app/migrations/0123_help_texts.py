@@ -11,7 +11,7 @@ from sessions_app.migrations._state_only import StateOnly
 
 
 class Migration(migrations.Migration):
-    dependencies = [("moments_app", "0118_help_texts")]
+    dependencies = [("moments_app", "0122_without_versions_of_texts")]
 
     operations = [
         StateOnly(
@@ -542,20 +542,6 @@ class Migration(migrations.Migration):
                 ),
                 migrations.AlterField(
                     model_name="memoryatom",
-                    name="shown_in",
-                    field=models.ForeignKey(
-                        blank=True,
-                        db_index=False,
-                        help_text="The first consolidation whose input contained the item. The new text doesn't"
-                        " always contain the item.",
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="shown",
-                        to="moments_app.streamversion",
-                    ),
-                ),
-                migrations.AlterField(
-                    model_name="memoryatom",
                     name="source_user",
                     field=models.ForeignKey(
                         blank=True,
@@ -645,14 +631,6 @@ class Migration(migrations.Migration):
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="+",
                         to="sessions_app.application",
-                    ),
-                ),
-                migrations.AlterField(
-                    model_name="memorystream",
-                    name="consolidated_content",
-                    field=models.TextField(
-                        blank=True,
-                        help_text="Text into which observations were merged. Each consolidation rewrites this text.",
                     ),
                 ),
                 migrations.AlterField(
@@ -985,17 +963,6 @@ class Migration(migrations.Migration):
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
                         to="sessions_app.userprofile",
-                    ),
-                ),
-                migrations.AlterField(
-                    model_name="streamversion",
-                    name="lines",
-                    field=models.JSONField(
-                        editable=False,
-                        help_text="For each line of the new text: the primary keys of the observations in the "
-                        "line, or null if the line was written by hand. Blank if the observations are"
-                        " not recorded.",
-                        null=True,
                     ),
                 ),
                 migrations.AlterField(
