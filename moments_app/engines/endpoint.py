@@ -7,6 +7,7 @@ the caller.
 
 import json
 import time
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -147,9 +148,10 @@ class Endpoint:
         request = httpx2.Request(
             "GET" if body is None else "POST",
             base_url.rstrip("/") + self._path,
-            headers={"Authorization": f"Bearer {self._api_key or 'none'}", "User-Agent": "memory-platform"},
+            headers={"User-Agent": "memory-platform"},
             json=None if body is None else {"model": model} | body,
         )
+        request.headers["Authorization"] = self._authorization(request.url)
         # A transport for each call: none is shared by threads or outlives a fork. No client around it: redirects and
         # cookies, which it adds, take as much CPU time as the call.
         with (
@@ -160,6 +162,13 @@ class Endpoint:
             response.request = request
             response.read()
             return response.raise_for_status().content
+
+    def _authorization(self, url: httpx2.URL) -> str:
+        """Return the credentials: a login in the URL comes before the key."""
+        if url.userinfo:
+            login = f"{url.username}:{url.password}"
+            return f"Basic {b64encode(login.encode()).decode()}"
+        return f"Bearer {self._api_key or 'none'}"
 
     def _translated(self, error: Exception, seconds: float) -> EngineError:
         """Return a call's error as ours: kind and status, never its text."""

@@ -14,7 +14,7 @@ from moments_app.provenance.repeated import Retracted, Sentences
 from moments_app.provenance.withdrawal import withdrawals
 from sessions_app.models import UserProfile
 
-MOST_QUESTIONS = 10
+MOST_QUESTIONS = 5  # each takes two contexts
 MOST_CHARS = 1_000  # of a question
 NEWEST_RECEIPTS = 500  # that are searched for contexts with the retracted text
 
@@ -79,7 +79,7 @@ def _retracted(retraction: Retraction, user: UserProfile) -> Retracted:
     rows = [_row(item) for model in (MemoryAtom, Moment, Entity) for item in retraction.items.withdrawn(model)]
     served = {row.uri for row in rows}
     if retraction.session is None:
-        written = [row for row in rows if not isinstance(row, Moment)]
+        written = [row for row in rows if not isinstance(row, Moment) and not _is_line(row)]
         texts = [getattr(row, name) for row in written for name in row.SEARCHED]
         since = min((row.created_at for row in written), default=retraction.created_at)
         return Retracted(user=user, texts=texts, turns=(), since=since, served=served, shown={})
@@ -93,6 +93,11 @@ def _retracted(retraction: Retraction, user: UserProfile) -> Retracted:
         served=served | {f"{messages}/{turn.sequence}" for turn in turns},
         shown={},
     )
+
+
+def _is_line(row: MemoryAtom | Entity) -> bool:
+    """Return whether a row is a line of a stream's text, which may also have other sources."""
+    return isinstance(row, MemoryAtom) and row.position is not None
 
 
 def _row(item: RetractedItem) -> MemoryAtom | Moment | Entity:

@@ -20,7 +20,11 @@ _PAST = re.compile(
     r"december|(?:19|20)\d\d)|früher|vorher|damals|zuvor|avant|autrefois|antes|prima)\b",
     re.IGNORECASE,
 )
-_ADDRESSED = re.compile(r"\b(?:you|yours?|du|dich|dir|dein\w*|tu|toi|ton|vous|votre|tú|usted)\b|[你您]", re.IGNORECASE)
+# Words by which a question addresses the assistant. Verbs alone do in Spanish, Italian and Portuguese.
+_ADDRESSED = re.compile(
+    r"\b(?i:you|yours?|du|dich|dir|dein\w*|tu|te|toi|ton|vous|votre|tú|usted|voi|você|hai|jij|jou\w*|"
+    r"\w{2,}[aei]ste|ты|тебе|тебя|вы|вам|вас)\b|\b(?i:t['’](?:as|es|avais)\b)|(?<=\w[ ])(?:Sie|Ihnen|Ihr\w*)\b|[你您]"
+)
 FACT = "fact"
 MOST_WORDS = 64  # maximum words of a query that are searched
 KINDS = (FACT, "moment", "turn")

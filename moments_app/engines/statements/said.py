@@ -213,7 +213,9 @@ def _statement(one: _Pattern, found: re.Match[str]) -> Statement | None:
     named = found.groupdict()
     attribute, value = named.get("kin") or one.attribute, _value(named)
     first = value.split(" ")[0]
-    if first in times.calendar_names() or (not value and one.mark != "-"):
+    if not value and one.mark != "-":
+        return None
+    if "subject" in named and first in times.calendar_names():  # English: "I moved in May"
         return None
     if attribute == HOME and one.mark == "+":  # who moves to an employer changes the job, and to Linux neither
         if first in words_of("firms", "other"):

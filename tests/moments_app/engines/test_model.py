@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -264,6 +265,21 @@ def test_the_line_break_at_the_end_of_a_key_file_is_no_part_of_the_key(
 ) -> None:
     engine = ModelEngine(base_url=server.base_url, api_key=f"{KEY}\n", model="m", record=calls.append)
     assert engine.build_moments(request()).moments
+
+
+def test_a_login_in_the_url_is_sent_instead_of_the_key(server: OpenAIServer, calls: list[CallRecord]) -> None:
+    sent: list[str | None] = []
+
+    def answer(handler: Any, body: dict[str, Any]) -> None:
+        sent.append(handler.headers["Authorization"])
+        behave.error(500)(handler, body)
+
+    server.always(answer)
+    url = server.base_url.replace("://", "://nora:p%40ss@")
+    for base_url in (url, server.base_url):
+        with pytest.raises(EngineError):
+            ModelEngine(base_url=base_url, api_key=KEY, model="m", record=calls.append).build_moments(request())
+    assert sent == [f"Basic {b64encode(b'nora:p@ss').decode()}", f"Bearer {KEY}"]
 
 
 @pytest.mark.parametrize("url", ["not a url", "http://[::1", "http://no-such-host.invalid/v1"])

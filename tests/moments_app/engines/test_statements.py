@@ -39,6 +39,15 @@ def test_a_statement_is_read(text: str, read: tuple[str, str, str, bool]) -> Non
 
 
 @pytest.mark.parametrize(
+    ("text", "name"),
+    [("Ich heiße August.", "August"), ("Je m'appelle June.", "June"), ("我叫May。", "May")],
+)
+def test_a_name_may_be_an_english_month(text: str, name: str) -> None:
+    said = statement_of(text)
+    assert said and (said.attribute, said.value) == ("name", name)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "User moved to a new flat.",

@@ -8,12 +8,13 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
-from moments_app.models import ContextReceipt, Retraction
-from sessions_app.models import UserProfile
+from moments_app.models import ContextReceipt, MemoryStream, Retraction
+from moments_app.provenance.retract_items import Named, retract_items
+from sessions_app.models import Session, UserProfile
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
 from tests.support.operator import operator
-from tests.support.streams import form
+from tests.support.streams import fold, form, note
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -107,3 +108,17 @@ def test_the_check_needs_the_right_to_preview_contexts(service: Api, ada: UserPr
     assert root.get(check).status_code == 200
     root.post(undo)
     assert root.get(check).status_code == 404
+
+
+def test_an_item_that_shared_a_text_with_the_retracted_one_is_not_shown(ada: UserProfile) -> None:
+    stream = MemoryStream.objects.create(user=ada, stream_type="user", extraction_prompt="x")
+    kept = "Ada plants a hedge of hazel behind the old barn."
+    atom = note(stream, f"The account of the landlord is {NUMBER}.", written_by="key:abc")
+    note(stream, kept, written_by="key:other")
+    fold(stream)
+    made = retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
+    fold(stream)
+    Session.objects.create(user=ada, session_id="s1")
+    check = reverse("admin:moments_app_retraction_check", args=[made.pk])
+    page = operator().get(check).content.decode()
+    assert "Not said any more" in page and kept not in page
