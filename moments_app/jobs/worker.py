@@ -220,9 +220,9 @@ def keep_time(ending: threading.Event) -> None:
 
 
 def _wake_for_due_jobs() -> None:
-    """Wake the workers, and start those that rest, if a job waits: its notification may be lost."""
+    """Wake the workers, and start those that rest, if a job waits that one could take: its notification may be lost."""
     known = [process.name for process in processes()]
-    if Job.objects.due().filter(process__in=known, run_after__lt=Now() - timedelta(seconds=WAITS)).exists():
+    if Job.objects.takeable().filter(process__in=known, run_after__lt=Now() - timedelta(seconds=WAITS)).exists():
         os.kill(os.getppid(), WAKE)
         for channel in (Channel.JOBS, Channel.TASKS):
             wake(channel)

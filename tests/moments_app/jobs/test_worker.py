@@ -391,6 +391,21 @@ def test_the_last_worker_keeps_the_others_awake_until_its_job_is_broken_off(
     assert len(woken) > 3
 
 
+def test_the_watchdog_has_no_worker_started_for_what_none_could_take(
+    ada: UserProfile, bo: UserProfile, woken: list[float]
+) -> None:
+    now = timezone.now()
+    asked: dict[str, Any] = {"requested_by": "test", "run_after": now - timedelta(minutes=1)}
+    Job.objects.create(process="embed", user=ada, status="processing", heartbeat_at=now, **asked)
+    Job.objects.create(process="build_moments", user=ada, **asked)
+    Job.objects.create(process=TASK, task="some task", **asked)
+    jobs_worker._wake_for_due_jobs()
+    assert woken == []
+    Job.objects.create(process="build_moments", user=bo, **asked)
+    jobs_worker._wake_for_due_jobs()
+    assert len(woken) == 1
+
+
 def sleep_long(*_: Any) -> None:
     time.sleep(600)
 
