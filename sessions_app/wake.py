@@ -1,7 +1,8 @@
 """Notifications that wake idle workers when a job may be due, and the sender of webhooks when one is.
 
 They are sent after the commit, because NOTIFY holds a server-wide lock until its transaction commits. A lost
-notification delays a job by at most `IDLE`, because the watchdog looks for due jobs and wakes the workers.
+notification delays a job by at most `IDLE`, because idle workers look for due jobs, and the watchdog looks for them and
+wakes workers.
 """
 
 import os
@@ -17,7 +18,7 @@ from psycopg import Connection, Notify
 
 from sessions_app.write_behind import WriteBehind
 
-IDLE = 30.0  # maximum seconds between two looks of the watchdog's threads
+IDLE = 30.0  # maximum seconds between two looks of an idle worker, or of the watchdog's threads
 
 
 class Channel(StrEnum):

@@ -44,7 +44,6 @@ from moments_app.models.job import TASK
 from sessions_app.trace import HEADER, continued
 from sessions_app.wake import IDLE, Bell, Channel, wake
 
-LOOK = 600.0  # maximum seconds between two looks of an idle worker
 REST = 60.0  # seconds without a job, tasks aside, after which a worker other than the last ends
 BUSY = 0.2  # seconds that the last worker works alone before the others are started
 BUSY_WITH_TASKS = 1.0  # the same while it runs a task: some tasks come every minute, and most are short
@@ -118,7 +117,7 @@ class Worker:
                     continue
                 if self._may_rest and time.monotonic() - self._worked_at > REST:
                     return
-                bell.wait(Job.objects.next_due(within=REST if self._may_rest else LOOK))
+                bell.wait(Job.objects.next_due(within=IDLE))
                 self._woken_at = time.monotonic()
             except DatabaseError as error:
                 logger.warning("the database does not answer", error=type(error).__name__)

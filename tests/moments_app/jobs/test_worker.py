@@ -290,6 +290,33 @@ def end_this_worker_when_a_task_failed() -> None:
 
 
 @pytest.mark.slow
+def test_an_idle_worker_finds_a_task_whose_notification_was_lost(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_worker, "IDLE", 0.2)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
+    ending = threading.Thread(target=queue_a_task_silently_and_end_this_worker)
+    ending.start()
+    try:
+        Worker([Lane.SCHEDULED]).serve()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        ending.join()
+    assert Job.objects.get(process=TASK).status == "completed"
+
+
+def queue_a_task_silently_and_end_this_worker() -> None:
+    try:
+        time.sleep(1)  # the worker is idle
+        async_task("time.sleep", 0)  # tests send no notifications
+        wait_until(Job.objects.filter(process=TASK, status="completed").exists)
+    finally:
+        connection.close()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 5])
 def test_row_47_a_schedule_runs_while_every_lane_has_work(ada: UserProfile, bo: UserProfile, workers: int) -> None:
     with OpenAIServer() as server:
@@ -352,6 +379,7 @@ def test_a_worker_that_may_rest_ends_when_it_has_nothing_to_do(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs_worker, "REST", 0.2)
+    monkeypatch.setattr(jobs_worker, "IDLE", 0.1)
     Worker([Lane.BUILD], may_rest=True).serve()
 
 
