@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 from django.db import connection, transaction
 from django.utils import timezone
+from django_q.models import Schedule
 from pytest_django.fixtures import Settings
 
 from memoryproject.process_tree import WAKE, signals_as_bytes
@@ -113,6 +114,7 @@ def test_the_watchdog_wakes_workers_whose_notification_was_lost(ada: UserProfile
 def test_the_watchdog_looks_again_when_a_job_that_was_announced_can_have_been_taken(
     ada: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    Schedule.objects.update(repeats=0)  # it would find tasks
     monkeypatch.setattr(jobs_worker, "IDLE", LONG)
     monkeypatch.setattr(jobs_worker, "RECOVERY", 0.1)
     monkeypatch.setattr(os, "getppid", os.getpid)  # the root is this process

@@ -25,7 +25,7 @@ from memoryproject.conf import LANES
 from memoryproject.process_tree import WAKE, Fork, Tree
 from memoryproject.schedules import register_schedules
 from moments_app.jobs import worker as jobs_worker
-from moments_app.jobs.process import Lane, names_in, processes
+from moments_app.jobs.process import Lane, Progress, names_in, processes
 from moments_app.jobs.runner import TookTooLong
 from moments_app.jobs.scheduled import RunTask
 from moments_app.jobs.worker import Worker, lanes_of, may_rest
@@ -434,14 +434,16 @@ def test_the_watchdog_has_no_worker_started_for_what_none_could_take(
     assert len(woken) == 1
 
 
-def sleep_long(*_: Any) -> None:
+def sleep_long() -> None:
     time.sleep(600)
 
 
 def _two_workers() -> None:
     class Sleep(RunTask):
         name, lane = "sleep", Lane.BUILD
-        prepare = sleep_long
+
+        def prepare(self, job: Job, progress: Progress) -> None:
+            sleep_long()
 
     jobs_worker.REST = 0.5
     works = [Fork(f"Worker {n}", partial(jobs_worker.serve, n, 2), may_rest=may_rest(n, 2)) for n in range(2)]
