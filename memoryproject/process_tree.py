@@ -29,7 +29,6 @@ STOP_SECONDS = 30  # that a child may take to end
 LONGEST_PAUSE = 30.0  # seconds before a child that dies at once is started again
 STEADY_SECONDS = 20  # after which a child counts as well: it did not die of its start
 WAKE = signal.SIGURG  # to the root: start the children that rest. Other processes ignore this signal
-WAKEFUL_SECONDS = 5  # after `WAKE`, in which no child rests: it may have ended before it saw the work
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # prctl(2)
 _FORK = multiprocessing.get_context("fork")
 
@@ -199,6 +198,7 @@ class Fork:
         self.name, self.is_required, self.may_rest = name, is_required, may_rest
         self._function, self._dies_by = function, dies_by
         self.was_started = False
+        self.is_wanted = False  # by `WAKE`, since it was started
         self.due_at = 0.0
         self._started_at = 0.0
         self._deaths = 0  # in a row
@@ -221,7 +221,7 @@ class Fork:
         arguments = self._function, os.getpid(), self._dies_by
         self._process = _FORK.Process(target=_run, args=arguments, name=self.name)
         self._process.start()
-        self.was_started, self._started_at = True, time.monotonic()
+        self.was_started, self.is_wanted, self._started_at = True, False, time.monotonic()
 
     @property
     def is_alive(self) -> bool:
@@ -326,7 +326,6 @@ class Tree:
     def __init__(self, children: Sequence[Fork], told: Callable[[str], None]) -> None:
         self.children = list(children)
         self._told = told
-        self._woken_at = 0.0
 
     def start(self) -> None:
         """Start all children."""
@@ -356,8 +355,9 @@ class Tree:
                         self.wake()
 
     def wake(self) -> None:
-        """Have `keep` start the children that rest."""
-        self._woken_at = time.monotonic()
+        """Have `keep` start the children that rest, and those that are about to: they may not have seen the work."""
+        for child in self.children:
+            child.is_wanted = True
 
     def _pause(self) -> float | None:
         """Return the seconds until a child is to be started; None if all are running."""
@@ -367,10 +367,9 @@ class Tree:
     def keep(self) -> None:
         """Look after the children once: start again what died."""
         multiprocessing.active_children()  # buries what `apart` left
-        is_woken = time.monotonic() - self._woken_at < WAKEFUL_SECONDS
         for child in self.children:
             if child.rests:
-                if is_woken:
+                if child.is_wanted:
                     child.start()
                 continue
             if child.was_started and not child.is_alive:

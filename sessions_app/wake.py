@@ -1,7 +1,8 @@
 """Notifications that wake idle workers when a job may be due, and the sender of webhooks when one is.
 
 They are sent after the commit, because NOTIFY holds a server-wide lock until its transaction commits. A lost
-notification delays a job by at most `IDLE`, because the watchdog looks for due jobs and wakes the workers.
+notification delays a job by at most `IDLE`, because idle workers look for due jobs, and the watchdog looks for them and
+wakes workers.
 """
 
 import os
@@ -17,7 +18,7 @@ from psycopg import Connection, Notify
 
 from sessions_app.write_behind import WriteBehind
 
-IDLE = 30.0  # maximum seconds between two looks of the watchdog's threads
+IDLE = 30.0  # maximum seconds between two looks of an idle worker, or of the watchdog's threads
 
 
 class Channel(StrEnum):
@@ -89,19 +90,21 @@ class Bell:
         self._listening: Connection[Any] | None = None
         self._has_rung = False
 
-    def wait(self, seconds: float) -> None:
-        """Wait for a notification, but not longer than some seconds.
+    def wait(self, seconds: float) -> bool:
+        """Wait for a notification, but not longer than some seconds; return whether one may have come.
 
         Return immediately if one came since the last wait, or if the connection is new and did not listen before.
         """
+        may_have_rung = True
         if settings.JOBS.poll_seconds:
-            self._sleep([], min(seconds, settings.JOBS.poll_seconds))
+            may_have_rung = self._sleep([], min(seconds, settings.JOBS.poll_seconds))
         elif self._listening is None or self._listening is not connection.connection:
             self._listening = self._listen()
         elif not self._has_rung:
-            self._sleep([self._listening.fileno()], seconds)
+            may_have_rung = self._sleep([self._listening.fileno()], seconds)
             _drain(self._listening)
         self._has_rung = False
+        return may_have_rung
 
     def _listen(self) -> Connection[Any]:
         with connection.cursor() as cursor:
@@ -113,12 +116,13 @@ class Bell:
     def _ring(self, _notification: Notify) -> None:
         self._has_rung = True
 
-    def _sleep(self, sources: list[int], seconds: float) -> None:
+    def _sleep(self, sources: list[int], seconds: float) -> bool:
         interrupt = [] if self._interrupt is None else [self._interrupt]
         ready, _, _ = select.select(sources + interrupt, [], [], seconds)
         for source in interrupt:
             if source in ready:
                 os.read(source, 1024)
+        return any(source in ready for source in sources)
 
 
 def _drain(listening: Connection[Any]) -> None:

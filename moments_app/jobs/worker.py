@@ -10,7 +10,7 @@ embedding or bulk work is under way. Where there are fewer workers than lanes, t
 runs schedules takes them first: few are due at a time, as at most one job of each is open.
 
 **Rest.** On an idle site, only the last worker runs. The others start when it has been busy for `BUSY` seconds, or
-when the watchdog finds due jobs. They end after `REST` seconds without a job.
+when the watchdog finds due jobs. They end after `REST` seconds without a job, but not while the last worker is busy.
 
 **In turn.** Within a lane a worker goes on with the next person who has something due, and nobody has two jobs running
 at a time. So it takes the most urgent of that person's jobs, of whatever lane: the worker of a more urgent lane would
@@ -44,11 +44,11 @@ from moments_app.models.job import TASK
 from sessions_app.trace import HEADER, continued
 from sessions_app.wake import IDLE, Bell, Channel, wake
 
-LOOK = 600.0  # maximum seconds between two looks of an idle worker
 REST = 60.0  # seconds without a job, tasks aside, after which a worker other than the last ends
 BUSY = 0.2  # seconds that the last worker works alone before the others are started
+BUSY_WITH_TASKS = 1.0  # the same while it runs a task: some tasks come every minute, and most are short
 RECOVERY = 5.0  # seconds between two looks of the watchdog for jobs that nobody works on, and at the schedules
-WAITS = timedelta(seconds=1)  # after which a due job is not being taken by a worker that was notified
+WAITS = 1.0  # seconds after which a due job is not being taken by a worker that was notified
 PROBES = 1.0  # seconds between two looks at open circuits
 AWAY = 2.0  # seconds before the next try when the database doesn't answer
 GRACE = 20  # seconds that a job may go on when the worker is asked to end
@@ -85,7 +85,7 @@ class Worker:
     def __init__(self, lanes: list[Lane], *, may_rest: bool = False) -> None:
         self._may_rest = may_rest
         self._woken_at = self._worked_at = time.monotonic()
-        self._is_alone = False  # as far as it knows
+        self._breaks_off_at = 0.0
         self._runs_schedules = Lane.SCHEDULED in lanes
         self._channels = [Channel.JOBS] if lanes != [Lane.SCHEDULED] else []
         self._channels += [Channel.TASKS] if self._runs_schedules else []
@@ -117,7 +117,7 @@ class Worker:
                     continue
                 if self._may_rest and time.monotonic() - self._worked_at > REST:
                     return
-                bell.wait(Job.objects.next_due(within=REST if self._may_rest else LOOK))
+                bell.wait(Job.objects.next_due(within=IDLE))
                 self._woken_at = time.monotonic()
             except DatabaseError as error:
                 logger.warning("the database does not answer", error=type(error).__name__)
@@ -143,18 +143,19 @@ class Worker:
     def _run(self, job: Job | None) -> bool:
         if job is None:
             return False
-        with self._limited(has_help=self._may_rest or job.process == TASK), _traced(job):
+        with self._limited(is_task=job.process == TASK), _traced(job):
             run_taken(job)
         if job.process != TASK:  # some tasks come every minute, and the last worker runs them as well
             self._worked_at = time.monotonic()
         return True
 
     @contextmanager
-    def _limited(self, *, has_help: bool) -> Iterator[None]:
-        """Break off what goes on for longer than a job or a task may; start the other workers before, if that helps."""
-        self._is_alone = not has_help
-        alone, limit = max(self._woken_at + BUSY - time.monotonic(), 0.001), settings.JOB_SECONDS
-        signal.setitimer(signal.ITIMER_REAL, alone if self._is_alone else limit, limit)
+    def _limited(self, *, is_task: bool = False) -> Iterator[None]:
+        """Break off what goes on for longer than a job or a task may; the last worker keeps the others awake."""
+        now, limit = time.monotonic(), settings.JOB_SECONDS
+        self._breaks_off_at = now + limit
+        alone = max(self._woken_at + (BUSY_WITH_TASKS if is_task else BUSY) - now, 0.001)
+        signal.setitimer(signal.ITIMER_REAL, limit if self._may_rest else min(alone, limit), limit)
         try:
             yield
         finally:
@@ -167,11 +168,11 @@ class Worker:
     def _alarm(self, _number: int, _frame: FrameType | None) -> None:
         if self._ending.is_set():
             raise Stopped
-        if self._is_alone:
-            self._is_alone = False
-            os.kill(os.getppid(), WAKE)
-        else:
-            raise TookTooLong(f"It took longer than {settings.JOB_SECONDS} s.")
+        limit, left = settings.JOB_SECONDS, self._breaks_off_at - time.monotonic()
+        if left <= 0:
+            raise TookTooLong(f"It took longer than {limit} s.")
+        signal.setitimer(signal.ITIMER_REAL, min(REST / 2, left), limit)
+        os.kill(os.getppid(), WAKE)
 
 
 def _traced(job: Job) -> AbstractContextManager[Span]:
@@ -198,28 +199,29 @@ def keep_time(ending: threading.Event) -> None:
     """
     bell = Bell(Channel.JOBS)
     while not ending.is_set():
-        looked_at = time.monotonic()
+        looked_at, may_have_rung = time.monotonic(), False
         scheduler()  # logs its errors itself
         try:
             recover_jobs()
             _wake_for_due_jobs()
             is_open = Circuit.objects.send_probes()
             if not is_open:
-                bell.wait(next_schedule(within=IDLE))
+                may_have_rung = bell.wait(next_schedule(within=IDLE))
         except DatabaseError as error:
             logger.warning("the database does not answer", error=type(error).__name__)
             connection.close()
             ending.wait(AWAY)
         else:
             pause = PROBES if is_open else RECOVERY
-            ending.wait(max(looked_at + pause - time.monotonic(), 0.0))
+            least = WAITS + 0.1 if may_have_rung else 0.0  # else the look is too early for the job that was announced
+            ending.wait(max(looked_at + pause - time.monotonic(), least))
     connection.close()
 
 
 def _wake_for_due_jobs() -> None:
-    """Wake the workers, and start those that rest, if a job waits: its notification may be lost."""
+    """Wake the workers, and start those that rest, if a job waits that one could take: its notification may be lost."""
     known = [process.name for process in processes()]
-    if Job.objects.due().filter(process__in=known, run_after__lt=Now() - WAITS).exists():
+    if Job.objects.takeable().filter(process__in=known, run_after__lt=Now() - timedelta(seconds=WAITS)).exists():
         os.kill(os.getppid(), WAKE)
         for channel in (Channel.JOBS, Channel.TASKS):
             wake(channel)

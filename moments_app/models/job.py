@@ -150,6 +150,11 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Keep queued ones whose time has come, and that no circuit holds."""
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__lte=Now())
 
+    def takeable(self) -> Self:
+        """Keep due jobs, tasks aside, that `take_next` doesn't pass over: none of the same person is running."""
+        running = Job.objects.working().exclude(process=TASK).alias(about=SUBJECT).filter(about=OuterRef("about"))
+        return self.due().exclude(process=TASK).alias(about=SUBJECT).exclude(Exists(running))
+
     def held(self) -> Self:
         """Keep those queued that an open circuit holds."""
         return self.filter(status=Job.Status.QUEUED, circuit__isnull=False)

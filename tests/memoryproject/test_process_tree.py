@@ -220,9 +220,26 @@ def test_a_child_that_rests_is_started_again_only_when_there_is_work() -> None:
     assert child.pid == first
     tree.wake()
     tree.keep()
-    assert child.pid != first
+    second = child.pid
+    assert second != first
+    wait_until(lambda: child.rests)
+    tree.keep()
+    assert child.pid == second
     tree.end()
     assert told == []
+
+
+@pytest.mark.slow
+def test_a_child_that_was_about_to_rest_when_there_was_work_is_started_again() -> None:
+    child = Fork("The slow one", lambda: time.sleep(6), may_rest=True)
+    tree = Tree([child], lambda _: None)
+    tree.start()
+    first = child.pid
+    tree.wake()
+    wait_until(lambda: child.rests)
+    tree.keep()
+    assert child.pid != first
+    tree.end()
 
 
 def test_a_signal_wakes_the_children_that_rest(tmp_path: Path) -> None:

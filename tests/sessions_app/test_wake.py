@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -10,9 +11,11 @@ from datetime import timedelta
 import pytest
 from django.db import connection, transaction
 from django.utils import timezone
+from django_q.models import Schedule
 from pytest_django.fixtures import Settings
 
-from memoryproject.process_tree import signals_as_bytes
+from memoryproject.process_tree import WAKE, signals_as_bytes
+from moments_app.jobs import worker as jobs_worker
 from moments_app.jobs.retry_all import retry_all
 from moments_app.jobs.worker import keep_time
 from moments_app.models import Job
@@ -105,6 +108,30 @@ def test_the_watchdog_wakes_workers_whose_notification_was_lost(ada: UserProfile
         wait_until(woken.is_set)
         ending.set()
         watchdog.join()
+
+
+@pytest.mark.slow
+def test_the_watchdog_looks_again_when_a_job_that_was_announced_can_have_been_taken(
+    ada: UserProfile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Schedule.objects.update(repeats=0)  # it would find tasks
+    monkeypatch.setattr(jobs_worker, "IDLE", LONG)
+    monkeypatch.setattr(jobs_worker, "RECOVERY", 0.1)
+    monkeypatch.setattr(os, "getppid", os.getpid)  # the root is this process
+    started, ending = threading.Event(), threading.Event()
+    before = signal.signal(WAKE, lambda *_: started.set())
+    watchdog = threading.Thread(target=keep_time, args=[ending])
+    watchdog.start()
+    try:
+        time.sleep(2)  # it waits for a notification
+        assert not started.is_set()
+        ask(ada)
+        wait_until(started.is_set)
+    finally:
+        ending.set()
+        wake_workers()
+        watchdog.join()
+        signal.signal(WAKE, before)
 
 
 @pytest.mark.slow

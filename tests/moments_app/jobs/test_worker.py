@@ -5,8 +5,10 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import psutil
@@ -20,11 +22,13 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.checks import judge
 from memoryproject.conf import LANES
-from memoryproject.process_tree import WAKE
+from memoryproject.process_tree import WAKE, Fork, Tree
 from memoryproject.schedules import register_schedules
 from moments_app.jobs import worker as jobs_worker
-from moments_app.jobs.process import Lane, names_in, processes
-from moments_app.jobs.worker import Worker, lanes_of
+from moments_app.jobs.process import Lane, Progress, names_in, processes
+from moments_app.jobs.runner import TookTooLong
+from moments_app.jobs.scheduled import RunTask
+from moments_app.jobs.worker import Worker, lanes_of, may_rest
 from moments_app.models import EngineCall, Job, Moment, Summary
 from moments_app.models.job import NEXT_SQL, TASK
 from sessions_app.models import Message, Session, UserProfile
@@ -286,6 +290,33 @@ def end_this_worker_when_a_task_failed() -> None:
 
 
 @pytest.mark.slow
+def test_an_idle_worker_finds_a_task_whose_notification_was_lost(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_worker, "IDLE", 0.2)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
+    ending = threading.Thread(target=queue_a_task_silently_and_end_this_worker)
+    ending.start()
+    try:
+        Worker([Lane.SCHEDULED]).serve()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        ending.join()
+    assert Job.objects.get(process=TASK).status == "completed"
+
+
+def queue_a_task_silently_and_end_this_worker() -> None:
+    try:
+        time.sleep(1)  # the worker is idle
+        async_task("time.sleep", 0)  # tests send no notifications
+        wait_until(Job.objects.filter(process=TASK, status="completed").exists)
+    finally:
+        connection.close()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 5])
 def test_row_47_a_schedule_runs_while_every_lane_has_work(ada: UserProfile, bo: UserProfile, workers: int) -> None:
     with OpenAIServer() as server:
@@ -348,23 +379,113 @@ def test_a_worker_that_may_rest_ends_when_it_has_nothing_to_do(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs_worker, "REST", 0.2)
+    monkeypatch.setattr(jobs_worker, "IDLE", 0.1)
     Worker([Lane.BUILD], may_rest=True).serve()
 
 
-@pytest.mark.parametrize("has_help", [False, True])
-def test_the_last_worker_has_the_others_started_when_a_job_takes_long(
-    monkeypatch: pytest.MonkeyPatch, has_help: bool
-) -> None:
+@pytest.fixture
+def woken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The times at which this process was asked to start the workers that rest."""
     monkeypatch.setattr(os, "getppid", os.getpid)  # the root is this process
-    woken, last = threading.Event(), Worker([Lane.BUILD])
-    before = signal.signal(WAKE, lambda *_: woken.set()), signal.signal(signal.SIGALRM, last._alarm)
+    times: list[float] = []
+    before = signal.signal(WAKE, lambda *_: times.append(time.monotonic())), signal.getsignal(signal.SIGALRM)
+    yield times
+    for number, handler in zip((WAKE, signal.SIGALRM), before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("may_rest", "is_task", "wakes"), [(False, False, True), (False, True, False), (True, False, False)]
+)
+def test_the_last_worker_has_the_others_started_when_a_job_takes_long(
+    woken: list[float], may_rest: bool, is_task: bool, wakes: bool
+) -> None:
+    member = Worker([Lane.BUILD], may_rest=may_rest)
+    signal.signal(signal.SIGALRM, member._alarm)
+    with member._limited(is_task=is_task):
+        time.sleep(2 * jobs_worker.BUSY)
+    assert len(woken) == wakes
+
+
+def test_the_last_worker_keeps_the_others_awake_until_its_job_is_broken_off(
+    woken: list[float], monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    monkeypatch.setattr(jobs_worker, "REST", 0.2)
+    settings.JOB_SECONDS = 1
+    last = Worker([Lane.BUILD])
+    signal.signal(signal.SIGALRM, last._alarm)
+    with pytest.raises(TookTooLong), last._limited():
+        time.sleep(30)
+    assert len(woken) > 3
+
+
+def test_the_watchdog_has_no_worker_started_for_what_none_could_take(
+    ada: UserProfile, bo: UserProfile, woken: list[float]
+) -> None:
+    now = timezone.now()
+    asked: dict[str, Any] = {"requested_by": "test", "run_after": now - timedelta(minutes=1)}
+    Job.objects.create(process="embed", user=ada, status="processing", heartbeat_at=now, **asked)
+    Job.objects.create(process="build_moments", user=ada, **asked)
+    Job.objects.create(process=TASK, task="some task", **asked)
+    jobs_worker._wake_for_due_jobs()
+    assert woken == []
+    Job.objects.create(process="build_moments", user=bo, **asked)
+    jobs_worker._wake_for_due_jobs()
+    assert len(woken) == 1
+
+
+def sleep_long() -> None:
+    time.sleep(600)
+
+
+def _two_workers() -> None:
+    class Sleep(RunTask):
+        name, lane = "sleep", Lane.BUILD
+
+        def prepare(self, job: Job, progress: Progress) -> None:
+            sleep_long()
+
+    jobs_worker.REST = 0.5
+    works = [Fork(f"Worker {n}", partial(jobs_worker.serve, n, 2), may_rest=may_rest(n, 2)) for n in range(2)]
+    tree = Tree(works, print)
+    tree.start()
+    tree.keep_until_asked()
+
+
+@pytest.fixture
+def last_worker(transactional_db: None, settings: Settings) -> Iterator[None]:
+    """Two workers, of which the first rests."""
+    settings.JOBS = settings.JOBS.model_copy(update={"poll_seconds": 0.1})
+    connection.ensure_connection()  # the one that tests keep, which the forks would share
+    connection.close()
+    root = Fork("The root", _two_workers)
+    root.start()
     try:
-        with last._limited(has_help=has_help):
-            time.sleep(2 * jobs_worker.BUSY)
+        wait_until(lambda: "Worker 0" in names_below(root))
+        wait_until(lambda: names_below(root) == ["Worker 1"])
+        yield
     finally:
-        for number, handler in zip((WAKE, signal.SIGALRM), before, strict=True):
-            signal.signal(number, handler)
-    assert woken.is_set() != has_help
+        root.signal(signal.SIGKILL)
+        root.wait(TIMEOUT)
+
+
+def names_below(root: Fork) -> list[str]:
+    children = psutil.Process(root.pid).children()
+    return sorted(child.name() for child in children if child.status() != psutil.STATUS_ZOMBIE)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("last_worker")
+@pytest.mark.parametrize("is_task", [False, True])
+def test_a_job_waits_for_no_long_work_of_the_last_worker(ada: UserProfile, bo: UserProfile, is_task: bool) -> None:
+    if is_task:
+        Job.objects.request_task("sleep", f"{__name__}.sleep_long", requested_by="test")
+    else:
+        Job.objects.create(process="sleep", user=ada, requested_by="test")
+    wait_until(Job.objects.working().exists)
+    time.sleep(2)  # several times `REST`
+    Job.objects.create(process="sleep", user=bo, requested_by="test")
+    wait_until(lambda: Job.objects.working().count() == 2)
 
 
 def test_each_lane_has_a_worker_of_its_own_that_helps_the_more_urgent_alone() -> None:
