@@ -160,6 +160,8 @@ def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
     written = atoms.written_since(time)
     changed = _changes_since(stream, time).values("statement")
     given = Q(consolidated_at__gte=time) | Q(merged_into__in=written) | Q(pk__in=changed)
+    if written.filter(state=MemoryAtom.State.LINE, parts=None).exists():  # nobody recorded what they contain
+        given |= Q(state=MemoryAtom.State.ABSORBED, merged_into=None)
     return atoms.filter(given).exclude(pk__in=written).order_by("pk")
 
 

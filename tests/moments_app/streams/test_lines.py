@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -595,6 +596,11 @@ class TestLinesWithoutSources:
         told.refresh_from_db()
         assert told.consolidated_content == "A person of many tools."
         assert waiting(told) == {"Owns one felt."}
+
+    def test_undoing_lets_wait_what_was_absorbed_before_lines_were_recorded(self, told: MemoryStream) -> None:
+        told.atoms.filter(state="absorbed").update(consolidated_at=timezone.now() - timedelta(days=9))
+        undo(told, requested_by="test")
+        assert waiting(told) == {"Owns one anvil.", "Owns one felt."}
 
     def test_a_model_may_merge_lines_of_which_nothing_is_known(
         self, told: MemoryStream, model_server: OpenAIServer
