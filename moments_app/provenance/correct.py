@@ -46,6 +46,7 @@ from sessions_app.retention.read_archived import with_text
 FOUND = 100  # results of the search for what says the same
 CHANGED = FACT, MOMENT, STREAM, TURN = "fact", "moment", "stream", "turn"
 ENDING = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
+OF_LINES = ("engine", "job", "prompt_version", "consolidated_at")  # what wrote a line
 TEXTS = ("summary", "detail")  # of a moment
 
 
@@ -165,6 +166,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
     )
     changes.sort(key=lambda change: change.kind != STREAM)  # before the items that the lines contain end
     correction.changes = [_do(change, correction, user) for change in changes]
+    _move_parts(correction)
     EpisodeDraft.objects.filter(user=user).delete()  # builds write them again, with the corrected facts
     correction.save(update_fields=["changes"])
     _settle(correction, Cause(requested_by, correction.reason))
@@ -358,14 +360,23 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
     return right if is_new else None
 
 
+def _move_parts(correction: Correction) -> None:
+    """Have the replacements of lines contain what the lines do, but for what the correction ended."""
+    cause = Cause(correction.requested_by, correction.reason)
+    for change in correction.changes:
+        if change.get("made"):
+            parts = MemoryAtom.objects.filter(merged_into=change["pk"], state=MemoryAtom.State.ABSORBED)
+            parts.change(StatementChange.Action.MERGED, cause, merged_into_id=change["made"])
+
+
 def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom:
     """Return the replacement for a wrong fact: said and over at the same time, known since the correction."""
     is_line = atom.position is not None
-    ended = {name: getattr(atom, name) for name in ENDING} if atom.ended_by else {}
+    state = MemoryAtom.State.LINE if is_line else MemoryAtom.State.ACTIVE
+    ended = {"state": state} | ({name: getattr(atom, name) for name in ENDING} if atom.ended_by else {})
     right = MemoryAtom(
         stream=atom.stream,
         user=atom.user,
-        state=MemoryAtom.State.LINE if is_line else MemoryAtom.State.ACTIVE,
         position=atom.position,
         atom_type=atom.atom_type,
         content=content,
@@ -388,12 +399,18 @@ def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom
     ).describe()
     if not is_line:
         link_corrected(right, atom)
+        return right
+    for name in OF_LINES:
+        setattr(right, name, getattr(atom, name))
     return right
 
 
 def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> None:
     """Remove the facts that a correction added, and restore those that it changed."""
-    made = [change["made"] for change in correction.changes if change.get("made")]
+    made = {change["made"]: change["pk"] for change in correction.changes if change.get("made")}
+    for right, wrong in made.items():
+        parts = MemoryAtom.objects.filter(merged_into=right)
+        parts.change(StatementChange.Action.UNDONE, cause, merged_into_id=wrong)
     MemoryAtom.objects.filter(pk__in=made).delete()
     changed = StatementChange.objects.filter(statement__in=pks, action=correction.kind, reason=correction.reason)
     for change in changed.newest_first():

@@ -297,9 +297,17 @@ def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[Me
 def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
     items, undone = retraction.items, StatementChange.Action.UNDONE
     before: dict[int, dict[str, Any]] = {}
-    for item in items.of(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE):
+    _forget_lost_lines(retraction)
+    said: set[tuple[int, int | None, str]] = set()
+    there = set(MemoryAtom.objects.filter(pk__in=items.rewritten(MemoryAtom).ids()).values_list("pk", flat=True))
+    for item in items.of(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE).order_by("object_pk"):
+        if item.is_rewritten and item.object_pk not in there:
+            continue
         atom = cast(MemoryAtom, item.row().object)
-        if MemoryAtom.objects.like(atom).exclude(pk=item.object_pk).exists():  # the newer statement stays
+        key = (atom.stream_id, atom.user_id, atom.content_hash)
+        is_again = key in said or MemoryAtom.objects.like(atom).exclude(pk=item.object_pk).exists()
+        said.add(key)
+        if is_again:  # the newer statement stays
             before[item.object_pk] = {"state": item.data["state"]}
             item.data["state"] = MemoryAtom.State.EVICTED
             item.save(update_fields=["data"])
@@ -312,8 +320,24 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
     withdrawn = items.withdrawn(MemoryAtom)
     withdrawn.put_back(MemoryAtom)
     items.put_back(StatementChange, Release, ReleaseSource, Contradiction, Correction, CorrectedTurn)
-    there = MemoryAtom.objects.filter(pk__in=withdrawn.ids()).order_by("pk")
-    StatementChange.objects.record(undone, cause, [(atom, before.get(atom.pk, {})) for atom in there])
+    restored = MemoryAtom.objects.filter(pk__in=withdrawn.ids()).order_by("pk")
+    StatementChange.objects.record(undone, cause, [(atom, before.get(atom.pk, {})) for atom in restored])
+
+
+def _forget_lost_lines(retraction: Retraction) -> None:
+    """Blank references to statements that are gone since. What was absorbed by a line that is gone waits."""
+    items = list(retraction.items.of(MemoryAtom))
+    names = ("merged_into", "replaced_by")
+    named = {item.data[name] for item in items for name in names if item.data.get(name)}
+    there = set(MemoryAtom.objects.filter(pk__in=named).values_list("pk", flat=True))
+    there |= set(retraction.items.withdrawn(MemoryAtom).values_list("object_pk", flat=True))
+    for item in items:
+        lost = [name for name in names if item.data.get(name) and item.data[name] not in there]
+        if "merged_into" in lost and item.data["state"] == MemoryAtom.State.ABSORBED:
+            item.data["state"] = MemoryAtom.State.ACTIVE
+        if lost:
+            item.data |= dict.fromkeys(lost)
+            item.save(update_fields=["data"])
 
 
 def _put_people_back(retraction: Retraction) -> None:

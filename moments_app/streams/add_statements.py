@@ -57,7 +57,7 @@ def _atom(stream: MemoryStream, person: UserProfile, said: Statement) -> MemoryA
 def _unknown(stream: MemoryStream, atoms: Iterable[MemoryAtom]) -> list[MemoryAtom]:
     """Return what the stream never had: what an import brought as over may well be said to hold at another time."""
     new = {_key(atom): atom for atom in reversed(list(atoms))}
-    same = stream.atoms.filter(user=stream.user_id, content_hash__in={digest for digest, _ in new})
+    same = stream.atoms.filter(user=stream.user_id, position=None, content_hash__in={digest for digest, _ in new})
     known: set[Key] = set()
     for digest, until, ended_by in same.values_list("content_hash", "valid_until", "ended_by"):
         known |= {(digest, until)} if ended_by.startswith(BY_IMPORT) else {key for key in new if key[0] == digest}

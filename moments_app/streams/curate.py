@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 
 from moments_app.models import Cause, MemoryAtom, MemoryStream, Release, StatementChange
 from moments_app.streams.add_atoms import consolidate_if_due, note_growth
-from moments_app.streams.texts import is_carried
+from moments_app.streams.texts import is_carried, line_key
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
 from sessions_app.lock_rows import lock_rows
 from sessions_app.models import UserProfile
@@ -68,6 +68,9 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
         CannotCurate: it isn't evicted, or its stream already has the same item.
     """
     found = _locked(atom, [MemoryAtom.State.EVICTED])
+    lines = found.stream.atoms.lines() if found.position is not None else MemoryAtom.objects.none()
+    if line_key(found.content) in {line_key(line.content) for line in lines}:
+        raise CannotCurate("The stream's text already has this line.")
     _set(found, StatementChange.Action.RESTORED, Cause(requested_by), merged_into=None, **not_ended(found))
     _note_arrival(found, requested_by)
 

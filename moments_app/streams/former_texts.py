@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from moments_app.models.atom import content_hash
-from moments_app.streams.texts import split_lines
+from moments_app.streams.texts import line_key, split_lines
 from sessions_app import lexemes
 
 
@@ -43,12 +43,12 @@ def add_lines(atoms: Any, stream: Any, versions: Iterable[FormerVersion]) -> Non
         texts, lines = split_lines(version.text), version.lines or ()
         for text, carries in zip(texts, lines if len(lines) == len(texts) else [[]] * len(texts), strict=True):
             if carries is not None:
-                first, _ = before.get(content_hash(text), (version, ()))
-                known[content_hash(text)] = first, carries
-    own = {content_hash(text): text for text in split_lines(stream.consolidated_content)}
-    for position, (digest, text) in enumerate(own.items()):
+                first, _ = before.get(line_key(text), (version, ()))
+                known[line_key(text)] = first, carries
+    own = {line_key(text): text for text in split_lines(stream.consolidated_content)}
+    for position, (key, text) in enumerate(own.items()):
         columns = {"formed_at": stream.last_updated_at}
-        if written := known.get(digest):
+        if written := known.get(key):
             first, _ = written
             time = {"formed_at": first.time, "consolidated_at": first.time}
             columns = {"engine": first.engine, "job_id": first.job} | time
@@ -58,7 +58,7 @@ def add_lines(atoms: Any, stream: Any, versions: Iterable[FormerVersion]) -> Non
             atom_type="observation",
             state="line",
             content=text,
-            content_hash=digest,
+            content_hash=content_hash(text),
             position=position,
             **columns,
         )

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import Max, Q
 from django.utils import timezone
 
+from moments_app.engines.words import words_of
 from moments_app.models import Cause, MemoryAtom, MemoryStream, StatementChange
 from moments_app.models.atom import MemoryAtomQuerySet, content_hash
 from moments_app.models.statement_change import StatementChangeQuerySet
@@ -40,6 +41,11 @@ def split_lines(text: str) -> list[str]:
     return [line for line in re.split(r"\r?\n", text) if line.strip()]
 
 
+def line_key(text: str) -> str:
+    """Return what lines of one text have in common only if they say the same. A rule such as --- has no words."""
+    return content_hash(text) if words_of(text) else text.strip()
+
+
 @transaction.atomic
 def write_text(stream: MemoryStream, text: str, *, actor: str) -> None:
     """Replace the text of a stream. A line that only changes its marks or spaces stays the same statement.
@@ -64,11 +70,12 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
         cause: of the changes.
         columns: of the lines that are new.
     """
-    old = {line.content_hash: line for line in stream.atoms.lines()}
+    there = list(stream.atoms.lines())
+    old = {line_key(line.content): line for line in there}
     fields = {"user_id": stream.user_id, "atom_type": MemoryAtom.Type.OBSERVATION, "state": MemoryAtom.State.LINE}
     lines, place = [], 0
-    for digest, text in {content_hash(text): text for text in texts}.items():
-        if line := old.pop(digest, None):
+    for key, text in {line_key(text): text for text in texts}.items():
+        if line := old.get(key):
             place = max(place, line.position or 0)
             same = MemoryAtom.objects.filter(pk=line.pk)
             same.change(StatementChange.Action.EDITED, cause, content=text, position=place)
@@ -76,7 +83,7 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
             line = stream.atoms.create(**fields, content=text, position=place, **columns)
         lines.append(line)
         place += 1
-    gone = MemoryAtom.objects.filter(pk__in=[line.pk for line in old.values()])
+    gone = MemoryAtom.objects.filter(pk__in={line.pk for line in there} - {line.pk for line in lines})
     gone.change(StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED)
     stream.touch()
     return lines
@@ -153,6 +160,8 @@ def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
     written = atoms.written_since(time)
     changed = _changes_since(stream, time).values("statement")
     given = Q(consolidated_at__gte=time) | Q(merged_into__in=written) | Q(pk__in=changed)
+    if written.filter(state=MemoryAtom.State.LINE, parts=None).exists():  # nobody recorded what they contain
+        given |= Q(state=MemoryAtom.State.ABSORBED, merged_into=None)
     return atoms.filter(given).exclude(pk__in=written).order_by("pk")
 
 
@@ -171,10 +180,18 @@ def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     before: dict[int, dict[str, Any]] = {}
     for change in _changes_since(stream.pk, time).newest_first():
         before[change.statement_id] = before.get(change.statement_id, {}) | change.columns
-    for atom in atoms:
-        if atom.position is not None and atom.pk in before:
-            MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.RESTORED, cause, **before[atom.pk])
     MemoryAtom.objects.filter(stream=stream).written_since(time).delete()
+    # A line isn't restored if a part of it ended since, or if the text says the same.
+    over = {before.get(atom.pk, {}).get("merged_into_id", atom.merged_into_id) for atom in atoms if not _holds(atom)}
+    said = {line_key(line.content) for line in stream.atoms.lines()}
+    for atom in atoms:
+        if atom.position is None or atom.pk not in before:
+            continue
+        if before[atom.pk].get("state") == MemoryAtom.State.LINE:
+            if atom.pk in over or line_key(atom.content) in said:
+                continue
+            said.add(line_key(atom.content))
+        MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.RESTORED, cause, **before[atom.pk])
     there = set(stream.atoms.lines().values_list("pk", flat=True))
     for atom in sorted(atoms, key=attrgetter("formed_at", "pk"), reverse=True):
         if atom.position is None:
@@ -183,11 +200,16 @@ def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     stream.touch()
 
 
+def _holds(atom: MemoryAtom) -> bool:
+    """Return whether an item is in memory, by itself or in a line."""
+    return atom.state in (MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED)
+
+
 def _split(atom: MemoryAtom, before: Mapping[str, Any], lines: Collection[int], cause: Cause) -> None:
     """Have an item wait again, or be absorbed again by the line that contained it."""
     state, line = before.get("state", atom.state), before.get("merged_into_id", atom.merged_into_id)
-    is_merged = atom.state in (MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED)
-    if is_merged and state == MemoryAtom.State.ABSORBED and line in lines:
+    may_merge = _holds(atom) and not atom.is_pinned
+    if may_merge and state == MemoryAtom.State.ABSORBED and line in lines:
         merged = {"state": MemoryAtom.State.ABSORBED, "merged_into_id": line}
         MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.MERGED, cause, **merged)
     elif atom.state == MemoryAtom.State.ABSORBED:

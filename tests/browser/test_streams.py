@@ -49,7 +49,7 @@ def test_an_operator_undoes_a_consolidation_and_adds_moves_and_evicts_a_fact(
     expect(tab.get_by_role("region", name="Text", exact=True)).to_contain_text("Lives in Turin.")
     tab.get_by_text("Undo…").click()
     tab.get_by_role("button", name="Undo last consolidation").click()
-    expect(tab.get_by_text("the text has its previous lines again")).to_be_visible()
+    expect(tab.get_by_text("the last consolidation was undone")).to_be_visible()
     expect(tab.get_by_role("region", name="Waiting observations")).to_contain_text("Lives in Turin.")
 
     tab.get_by_role("link", name="Add fact").click()

@@ -183,7 +183,7 @@ class StreamDetail(StreamAnswer):
             {
                 "text": line.content,
                 "is_by_hand": not line.engine,
-                "observations": [uris[pk] for pk in line.carries],
+                "observations": [uris[pk] for pk in line.carries if pk in uris],
             }
             for line in lines
         ]
@@ -283,9 +283,11 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
         _check_limits(stream)
         if "pinned_content" in self.validated_data:
             pin_text(stream, self.validated_data["pinned_content"], actor=self.actor)
-        update(stream, self.validated_data | {"last_updated_at": timezone.now()})
-        if "consolidated_content" in self.validated_data:
-            write_text(stream, self.validated_data["consolidated_content"], actor=self.actor)
+        settings = self.validated_data
+        if "consolidated_content" in settings:
+            write_text(stream, settings["consolidated_content"], actor=self.actor)
+        settings = {name: value for name, value in settings.items() if name != "consolidated_content"}
+        update(stream, settings | {"last_updated_at": timezone.now()})
         return self.answer(stream)
 
     @action(detail=True, methods=["post"])

@@ -154,10 +154,12 @@ class MemoryStreamAdmin(PageAdmin):
         """Save what was edited and nothing else, fresh in every context: the text may have been consolidated since."""
         if "pinned_content" in form.changed_data:
             pin_text(obj, obj.pinned_content, actor=actor_of(request))
-        obj.last_updated_at = timezone.now()
-        obj.save(update_fields=[*form.changed_data, "last_updated_at"] if change else None)
-        if "consolidated_content" in form.changed_data:
+        edited = set(form.changed_data)
+        if change and "consolidated_content" in edited:
             write_text(obj, obj.consolidated_content, actor=actor_of(request))
+        obj.last_updated_at = timezone.now()
+        edited -= {"consolidated_content"}
+        obj.save(update_fields=[*edited, "last_updated_at"] if change else None)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # switched off, not deleted: what it holds has sources
@@ -200,7 +202,8 @@ class MemoryStreamAdmin(PageAdmin):
 
     @admin.action(description="Undo last consolidation of selected streams", permissions=["consolidate"])
     @asks_first(
-        "Each text returns to its previous lines, and the observations wait again.",
+        "Each text loses the lines that its last consolidation wrote. The lines that this replaced return if they are "
+        "known, and the observations wait again.",
         button="Undo these consolidations",
     )
     def undo(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:

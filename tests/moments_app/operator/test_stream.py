@@ -4,7 +4,9 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from moments_app.interfaces.api.streams import IGNORED
@@ -168,6 +170,23 @@ class TestPage:
         assert root.post(change_url(own), asked).status_code == 302
         own.refresh_from_db()
         assert (own.consolidation_trigger, own.consolidated_content) == (9, text)
+
+    def test_editing_a_text_and_a_setting_locks_the_person_before_the_stream(
+        self, root: Client, own: MemoryStream
+    ) -> None:
+        answer = root.get(change_url(own))
+        fields = {name: value for name, value in answer.context["adminform"].form.initial.items() if value is not None}
+        asked = fields | {"consolidation_trigger": 9, "consolidated_content": "By hand."}
+        with CaptureQueriesContext(connection) as queries:
+            assert root.post(change_url(own), asked).status_code == 302
+        holding = [
+            one["sql"] for one in queries if "FOR NO KEY UPDATE" in one["sql"] or one["sql"].startswith("UPDATE")
+        ]
+        tables = [MemoryStream._meta.db_table, UserProfile._meta.db_table]
+        first = next(sql for sql in holding if any(table in sql for table in tables))
+        assert UserProfile._meta.db_table in first
+        own.refresh_from_db()
+        assert (own.consolidation_trigger, own.consolidated_content) == (9, "By hand.")
 
     def test_more_facts_come_page_by_page_with_and_without_javascript(self, root: Client, own: MemoryStream) -> None:
         for number in range(PAGE + 3):

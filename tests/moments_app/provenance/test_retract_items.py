@@ -428,3 +428,27 @@ class TestCommand:
     def test_a_wrong_call_says_what_is_wrong(self, stream: MemoryStream, args: tuple[str, ...], told: str) -> None:
         with pytest.raises(CommandError, match=told):
             self.run(*args)
+
+
+def test_undoing_lets_items_wait_whose_line_is_gone(stream: MemoryStream, ada: UserProfile) -> None:
+    note(stream, "Ada owns one anvil.")
+    write(stream)
+    made = retract_items(ada, Named(written_by="key:abc"), reason="stolen", requested_by="test")
+    item = made.items.rewritten(MemoryAtom).filter(data__state="absorbed").first()
+    assert item is not None
+    item.data |= {"merged_into": 999_999_999, "replaced_by": 999_999_999}
+    item.save()
+    undo_retraction(made, requested_by="test")
+    kept = MemoryAtom.objects.get(pk=item.object_pk)
+    assert (kept.state, kept.merged_into_id, kept.replaced_by_id) == ("active", None, None)
+
+
+def test_undoing_puts_back_one_of_two_items_with_the_same_words(stream: MemoryStream, ada: UserProfile) -> None:
+    note(stream, PLANTED, written_by="key:abc", state="evicted")
+    note(stream, PLANTED, written_by="key:abc")
+    made = retract_items(ada, Named(written_by="key:abc"), reason="stolen", requested_by="test")
+    for item in made.items.withdrawn(MemoryAtom).filter(data__state="evicted"):
+        item.data["state"] = "active"
+        item.save()
+    undo_retraction(made, requested_by="test")
+    assert sorted(stream.atoms.filter(content=PLANTED).values_list("state", flat=True)) == ["active", "evicted"]

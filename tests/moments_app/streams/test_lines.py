@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from moments_app.models import MemoryAtom, MemoryStream
@@ -14,7 +16,9 @@ from moments_app.provenance.retract_items import Named, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams import curate
 from moments_app.streams.add_atoms import is_due
+from moments_app.streams.add_statements import add_statements
 from moments_app.streams.texts import undo, write_text
+from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api
@@ -353,6 +357,19 @@ class TestStatements:
         known.refresh_from_db()
         assert known.consolidated_content == "Owns zwei Sachen."
 
+    def test_a_corrected_line_contains_what_the_line_did_and_leaves_the_text_with_it(
+        self, known: MemoryStream, service: Api
+    ) -> None:
+        [line] = known.atoms.lines()
+        service.patch(f"facts/{line.atom_id}", user_id="ada", content="Owns drei Sachen.")
+        [corrected] = known.atoms.lines()
+        assert corrected.carries == line.carries
+        for name in ("engine", "job_id", "prompt_version_id", "consolidated_at"):
+            assert getattr(corrected, name) == getattr(line, name)
+        undo(known, requested_by="test")
+        known.refresh_from_db()
+        assert known.consolidated_content == "" and len(waiting(known)) == 2
+
     def test_row_10_what_was_written_into_a_text_is_retracted_with_the_lines_made_with_it(
         self, known: MemoryStream, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -494,6 +511,64 @@ class TestGoingBack:
         assert_nothing_is_lost(stream, service)
 
 
+class TestGoingBackToWhatChangedSince:
+    """A consolidation is undone after people changed what its lines, and those before it, contain."""
+
+    @pytest.fixture
+    def merged(self, stream: MemoryStream, model_server: OpenAIServer) -> MemoryStream:
+        """Two lines became one: the first contained an anvil and bellows, the second a chisel."""
+        note_all(stream, THINGS[:2])
+        model_server.queue(answering(lambda parts: [said("Owns zwei Sachen.", "O1", "O2")]))
+        fold(stream)
+        note_all(stream, THINGS[2:3])
+        model_server.queue(answering(lambda parts: [said("Owns drei Sachen.", "L1", "O1")]))
+        fold(stream)
+        stream.refresh_from_db()
+        assert stream.consolidated_content == "Owns drei Sachen."
+        return stream
+
+    def test_a_line_stays_out_of_the_text_if_a_part_of_it_ended(self, merged: MemoryStream, service: Api) -> None:
+        anvil = merged.atoms.get(content="Owns one anvil.")
+        service.patch(f"facts/{anvil.atom_id}", user_id="ada", state="ended")
+        undo(merged, requested_by="test")
+        merged.refresh_from_db()
+        assert merged.consolidated_content == ""
+        assert waiting(merged) == {"Owns one bellows.", "Owns one chisel."}
+
+    def test_a_part_that_was_pinned_is_not_absorbed_again(self, merged: MemoryStream) -> None:
+        rewrite(merged, "")
+        anvil = merged.atoms.filter(content="Owns one anvil.")
+        anvil.update(state="active", merged_into=None, is_pinned=True)
+        undo(merged, requested_by="test")
+        assert anvil.get().state == "active" and "Owns one bellows." in absorbed(merged)
+
+    def test_a_line_that_was_written_again_stays_once(self, merged: MemoryStream) -> None:
+        rewrite(merged, "owns ZWEI sachen")
+        undo(merged, requested_by="test")
+        merged.refresh_from_db()
+        assert merged.consolidated_content == "owns ZWEI sachen"
+        [old] = merged.atoms.filter(content="Owns zwei Sachen.")
+        with pytest.raises(curate.CannotCurate, match="already has this line"):
+            curate.restore(old, requested_by="test")
+
+    def test_lines_that_say_the_same_twice_become_one(self, merged: MemoryStream) -> None:
+        note(merged, "OWNS drei Sachen.", state="line", position=7)
+        rewrite(merged, "Owns drei Sachen.")
+        assert [line.content for line in merged.atoms.lines()] == ["Owns drei Sachen."]
+
+    def test_lines_without_words_stay(self, merged: MemoryStream) -> None:
+        rewrite(merged, "***\nOne.\n---\nTwo.")
+        merged.refresh_from_db()
+        assert merged.consolidated_content == "***\nOne.\n---\nTwo."
+
+
+def test_an_import_adds_a_statement_that_a_line_has_the_words_of(stream: MemoryStream, ada: UserProfile) -> None:
+    rewrite(stream, "Owns one anvil.")
+    said = Statement("line 1", "import:other", ada.user_id, stream.agent_id, "Owns one anvil.")
+    with transaction.atomic():
+        assert add_statements({ada.user_id: ada}, [said]) == 1
+
+
 class TestLinesWithoutSources:
     """Lines of which nobody recorded what they contain."""
 
@@ -521,6 +596,11 @@ class TestLinesWithoutSources:
         told.refresh_from_db()
         assert told.consolidated_content == "A person of many tools."
         assert waiting(told) == {"Owns one felt."}
+
+    def test_undoing_lets_wait_what_was_absorbed_before_lines_were_recorded(self, told: MemoryStream) -> None:
+        told.atoms.filter(state="absorbed").update(consolidated_at=timezone.now() - timedelta(days=9))
+        undo(told, requested_by="test")
+        assert waiting(told) == {"Owns one anvil.", "Owns one felt."}
 
     def test_a_model_may_merge_lines_of_which_nothing_is_known(
         self, told: MemoryStream, model_server: OpenAIServer
