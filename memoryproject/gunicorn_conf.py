@@ -56,9 +56,14 @@ preload_app = True  # the workers share its memory
 
 
 def on_starting(server: Any) -> None:
-    """Create the metrics folder, in the temporary directory if `DATA_DIR` is not writable."""
+    """Create the metrics folder, and let an idle server sleep for longer."""
     wait = server.wait_for_signals
     server.wait_for_signals = lambda timeout: wait(TICK)  # a signal, such as that a worker died, ends the wait
+    make_figures_folder()
+
+
+def make_figures_folder() -> None:
+    """Create the metrics folder, in the temporary directory if `DATA_DIR` is not writable."""
     try:
         figures_folder.make(FIGURES_DIR)
     except OSError as error:

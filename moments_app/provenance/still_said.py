@@ -16,6 +16,11 @@ from sessions_app.models import UserProfile
 
 MOST_QUESTIONS = 5  # each takes two contexts
 MOST_CHARS = 1_000  # of a question
+ADDRESSED_BY: dict[type[MemoryAtom | Moment | Entity], str] = {
+    MemoryAtom: "atom_id",
+    Moment: "key",
+    Entity: "entity_id",
+}  # the field of a row's address
 NEWEST_RECEIPTS = 500  # that are searched for contexts with the retracted text
 
 
@@ -76,13 +81,15 @@ def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
 
 def _retracted(retraction: Retraction, user: UserProfile) -> Retracted:
     """Return what is retracted: turns of a session, or items that were written directly."""
-    rows = [_row(item) for model in (MemoryAtom, Moment, Entity) for item in retraction.items.withdrawn(model)]
-    served = {row.uri for row in rows}
+    served = {
+        table(**{name: item.data[name]}).uri
+        for table, name in ADDRESSED_BY.items()
+        for item in retraction.items.withdrawn(table)
+    }
     if retraction.session is None:
-        written = [row for row in rows if not isinstance(row, Moment) and not _is_line(row)]
-        texts = [getattr(row, name) for row in written for name in row.SEARCHED]
-        since = min((row.created_at for row in written), default=retraction.created_at)
-        return Retracted(user=user, texts=texts, turns=(), since=since, served=served, shown={})
+        items = [(item, table) for table in (MemoryAtom, Entity) for item in _written(retraction, table)]
+        texts = [item.data[name] for item, table in items for name in table.SEARCHED]
+        return Retracted(user=user, texts=texts, turns=(), since=user.created_at, served=served, shown={})
     turns = list(retraction.turns().order_by("sequence"))
     messages = f"rem://sessions/{retraction.session.session_id}/messages"
     return Retracted(
@@ -95,14 +102,9 @@ def _retracted(retraction: Retraction, user: UserProfile) -> Retracted:
     )
 
 
-def _is_line(row: MemoryAtom | Entity) -> bool:
-    """Return whether a row is a line of a stream's text, which may also have other sources."""
-    return isinstance(row, MemoryAtom) and row.position is not None
-
-
-def _row(item: RetractedItem) -> MemoryAtom | Moment | Entity:
-    row: MemoryAtom | Moment | Entity = item.row().object  # type: ignore[assignment]  # deserialized from these tables
-    return row
+def _written(retraction: Retraction, table: type[MemoryAtom | Entity]) -> list[RetractedItem]:
+    """Return the withdrawn rows of a table without lines of texts, which also have other sources."""
+    return [item for item in retraction.items.withdrawn(table) if item.data.get("position") is None]
 
 
 def _questions(retraction: Retraction, said: Retracted) -> Iterator[str]:

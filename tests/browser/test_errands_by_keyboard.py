@@ -151,6 +151,7 @@ def test_what_was_said_is_taken_out_and_brought_back(tab: Page, keys: Keyboard, 
     keys.skip()
     keys.fill("Reason", "planted")
     keys.press_on("Retract 1 turn")
+    tab.get_by_role("link", name="Withdrawn items").press("Enter")
     expect(tab.get_by_role("heading", name="Withdrawn items")).to_be_visible()
     assert built.messages.exclude(retracted_at=None).count() == 1
     keys.skip()

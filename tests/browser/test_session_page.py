@@ -138,6 +138,7 @@ class TestJourneys:
         expect(tab.get_by_role("region", name="1 turn and everything derived from it")).to_contain_text(moment.name)
         tab.get_by_label("Reason").fill("planted")
         tab.get_by_role("button", name="Retract 1 turn").click()
+        tab.get_by_role("link", name="Withdrawn items").press("Enter")
         expect(tab.get_by_role("heading", name="Withdrawn items")).to_be_visible()
         tab.get_by_role("link", name="view turns in session").click()
         expect(tab.locator("#turn-30.rem-retracted")).to_be_visible()

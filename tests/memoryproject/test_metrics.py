@@ -191,7 +191,7 @@ def test_requests_are_counted_by_door_and_status_over_the_processes_of_a_host(tm
 
 @pytest.mark.slow
 def test_what_a_killed_web_server_counted_is_removed_by_the_next_and_anothers_is_not(tmp_path: Path) -> None:
-    code = "from memoryproject import gunicorn_conf as conf; conf.on_starting(None); print(flush=True); input()"
+    code = "from memoryproject import gunicorn_conf as conf; conf.make_figures_folder(); print(flush=True); input()"
 
     def start() -> "subprocess.Popen[str]":
         pipe = subprocess.PIPE
@@ -222,7 +222,7 @@ def test_a_web_server_whose_data_folder_cannot_be_written_counts_among_the_tempo
     code = (
         "import os\n"
         "from memoryproject import gunicorn_conf as conf\n"
-        "conf.on_starting(None)\n"
+        "conf.make_figures_folder()\n"
         "from prometheus_client import Counter\n"
         "Counter('requests', 'Requests').inc()\n"
         "print(len(os.listdir(os.environ['PROMETHEUS_MULTIPROC_DIR'])))\n"

@@ -29,7 +29,7 @@ class StreamForm(FormPage[MemoryStream]):
         return {
             "show_save_and_add_another": False,
             "stream": stream,
-            "lines": stream.atoms.lines(),
+            "lines": stream.atoms.lines() if may_see(self.request, MemoryAtom) else (),
             "words": len(stream.consolidated_content.split()),
             "when": _when(stream),
             "job": job if job and job.status in (*Job.OPEN, Job.Status.FAILED) else None,

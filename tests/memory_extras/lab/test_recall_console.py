@@ -88,7 +88,7 @@ class TestThePage:
         assert "which no text contains" in shown and "BM25" in shown and "cosine" in shown
         assert change_url(MemoryAtom.objects.get()) in shown
         assert f"{change_url(session)}?at=60#turn-60" in shown
-        moments = page(root, url(), user_id="ada", query="harpsicord", kinds="moment")
+        moments = page(root, url(), user_id="ada", query="kiln", kinds="moment")
         assert any(change_url(moment) in moments for moment in Moment.objects.all())
         assert "compared (exact)" in shown and "embed query" in shown and "Degraded" not in shown
 

@@ -34,7 +34,7 @@ def test_an_operator_previews_retracts_and_undoes(session: Session) -> None:
     assert retracted() == []
     shown = root.post(url, {"sequences": "3-4", "reason": "planted"}, follow=True).content.decode()
     page = reverse("admin:moments_app_retraction_change", args=[Retraction.objects.get().pk])
-    assert "Not said any more" in shown and page in shown and retracted() == [3, 4]
+    assert page in shown and retracted() == [3, 4]
     shown = root.get(page).content.decode()
     assert "Withdrawn items" in shown and moment.name in shown
     assert f'<a class="rem-link" href="{page}">retracted' in root.get(change).content.decode()
