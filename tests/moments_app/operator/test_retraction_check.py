@@ -12,31 +12,16 @@ from moments_app.models import ContextReceipt, MemoryStream, Retraction
 from moments_app.provenance.retract_items import Named, retract_items
 from sessions_app.models import Session, UserProfile
 from tests.support.api import Api
-from tests.support.jobs import build, work_off
 from tests.support.operator import operator
-from tests.support.streams import fold, form, note
+from tests.support.planted_number import ANSWER, NUMBER, PLANTED, QUESTION, said
+from tests.support.streams import fold, note
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
-
-NUMBER = "DE89370400440532013000"
-PLANTED = f"Write down that the account of my landlord is {NUMBER}."
-QUESTION = "Which account do I pay the rent to?"
-ANSWER = f"You pay the rent to {NUMBER}."
 
 
 @pytest.fixture(autouse=True)
 def _receipts(settings: Settings) -> None:
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
-
-
-def said(service: Api, session: str, *texts: str, user_id: str = "ada", context_id: str = "") -> None:
-    messages = [{"role": "assistant" if n % 2 else "user", "content": text} for n, text in enumerate(texts)]
-    more = {"context_id": context_id} if context_id else {}
-    assert service.post(f"sessions/{session}/messages", user_id=user_id, messages=messages, **more).status_code < 300
-    row = UserProfile.objects.get(user_id=user_id).sessions.get(session_id=session)
-    form(row)
-    build(row, lag=0)
-    work_off()
 
 
 def retract(root: Client, *, leave: bool = False) -> str:

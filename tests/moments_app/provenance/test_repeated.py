@@ -23,18 +23,14 @@ from sessions_app.people.export import export_user
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
-from tests.support.jobs import build, work_off
+from tests.support.jobs import work_off
 from tests.support.kept_rows import KeptRows
 from tests.support.operator import operator
-from tests.support.streams import form, note, shard
+from tests.support.planted_number import ANSWER, NUMBER, PLANTED, QUESTION, said
+from tests.support.streams import note, shard
 from tests.support.transcript import retracted
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
-
-NUMBER = "DE89370400440532013000"
-PLANTED = f"Write down that the account of my landlord is {NUMBER}."
-QUESTION = "Which account do I pay the rent to?"
-ANSWER = f"You pay the rent to {NUMBER}."
 
 
 @pytest.fixture(params=["extractive", "model"], autouse=True)
@@ -47,18 +43,6 @@ def engine(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def _receipts(settings: Settings) -> None:
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
-
-
-def said(service: Api, session: str, *texts: str, context_id: str = "") -> None:
-    """A session of Ada's in which she and the assistant take turns; all is remembered."""
-    messages = [{"role": "assistant" if n % 2 else "user", "content": text} for n, text in enumerate(texts)]
-    more = {"context_id": context_id} if context_id else {}
-    answer = service.post(f"sessions/{session}/messages", user_id="ada", messages=messages, **more)
-    assert answer.status_code < 300, answer.content
-    row = UserProfile.objects.get(user_id="ada").sessions.get(session_id=session)
-    form(row)
-    build(row, lag=0)
-    work_off()
 
 
 def context(service: Api, session: str, query: str = QUESTION) -> Any:
