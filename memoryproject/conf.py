@@ -65,7 +65,7 @@ REMOVED = {
     "SESSION_COMPACTION__KEEP_RECENT_MESSAGES": "fixed at 8 turns.",
     "ROLLING_SUMMARY__MODEL": FAST_MODEL,
     "ROLLING_SUMMARY__UNREAD_TURNS": "fixed at 48 turns.",
-    "ROLLING_SUMMARY__MIN_LIVE_TOKENS": "fixed at 1,000 tokens.",
+    "ROLLING_SUMMARY__MIN_LIVE_TOKENS": "use ROLLING_SUMMARY__EVERY_TURNS.",
     "ROLLING_SUMMARY__STUCK_AFTER_MINUTES": "fixed at 5 minutes.",
     "MEMORY_CONTEXT__POLICY": "edit the prompt rem://prompts/memory-policy.",
     "RECALL__MODEL": FAST_MODEL,
@@ -86,7 +86,6 @@ REMOVED = {
     "MOMENT_BUILDER__RECENT_MOMENT_COUNT": "fixed at 5 moments.",
     "ROLLING_SUMMARY__WINDOW_SIZE": "fixed at 14 turns.",
     "ROLLING_SUMMARY__SUMMARIZE_AFTER_SEQ": "fixed at 5.",
-    "ROLLING_SUMMARY__EVERY_TURNS": "fixed at 8 turns.",
     "MEMORY_FORMATION__MIN_MESSAGES": "fixed at 4 turns.",
     "MEMORY_FORMATION__COLD_AFTER_MINUTES": "10 minutes, or SESSION_COMPACTION__INACTIVE_AFTER_MINUTES if less.",
     "MEMORY_FORMATION__USER_WEIGHT": "fixed at 1.",
@@ -203,7 +202,14 @@ class MomentBuilderSettings(Group):
 class RollingSummarySettings(Group):
     """Settings of the rolling summaries."""
 
-    enabled: bool = Field(True, description="Write a summary of each long session, and update it regularly.")
+    enabled: bool = Field(True, description="Write a rolling summary of each session from its third round on.")
+    every_turns: int = Field(
+        2,
+        ge=1,
+        le=48,
+        description="If an application requests contexts of a session, the session's rolling summary is updated after "
+        "this number of new turns or more. A language model is called for each update, so a higher number saves calls.",
+    )
 
 
 class MemoryFormationSettings(Group):

@@ -26,6 +26,7 @@ from pytest_django.fixtures import Settings
 from memoryproject import extras
 from memoryproject.conf import EmbeddingSettings, LimitSettings, MemoryFormationSettings, RollingSummarySettings
 from memoryproject.embedded import server
+from moments_app.context import receipts
 from moments_app.engines import embeddings
 from moments_app.recall import accesses
 from moments_app.turns import served_lines
@@ -202,18 +203,17 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     served_lines.written.forget()
     yield
     daily_limits.meter.forget()
-    for waiting in (accesses.waiting, served_lines.waiting, daily_limits.behind):
+    for waiting in (accesses.waiting, receipts.waiting, served_lines.waiting, daily_limits.behind):
         with suppress(RuntimeError):  # without a database what waits is let go
             waiting.flush()
 
 
 @pytest.fixture
 def rolling(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rolling summaries after each round, so that a test needs few; all else of them is as by default."""
+    """Write rolling summaries after each round, as if contexts were requested. All other settings are the defaults."""
     settings.ROLLING_SUMMARY = RollingSummarySettings()
-    monkeypatch.setattr("moments_app.summaries.roll.EVERY_TURNS", 1)
-    monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", 1)
-    monkeypatch.setattr("moments_app.summaries.roll.MIN_LIVE_TOKENS", 0)
+    for engine in ("UNREAD_TURNS", "FREE_TURNS"):
+        monkeypatch.setattr(f"moments_app.summaries.roll.{engine}", 1)
 
 
 @pytest.fixture

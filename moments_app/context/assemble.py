@@ -18,6 +18,7 @@ from moments_app.context.kept_layers import KEPT_LAYERS
 from moments_app.context.layers import ALWAYS, LAYERS, ORDER
 from moments_app.context.plan import BudgetTooSmall, FilledBudget, Trimmed, fill_budget
 from moments_app.context.priced import PricedItem
+from moments_app.context.receipts import Served
 from moments_app.context.render import FORMATS, Rendered
 from moments_app.context.request import ContextRequest
 from moments_app.context.unbegun import NO_ROW, input_before_first_turn
@@ -77,7 +78,8 @@ def serve(envelope: Envelope) -> None:
         return
     served.note_context(envelope.input.user, envelope.context, envelope.filled.layers, envelope.input.query)
     if envelope.input.session.pk != NO_ROW:
-        receipts.keep(_receipt(envelope), kept_context(envelope))
+        application, transcript_tokens = envelope.input.user.application_id, envelope.input.session.total_tokens
+        receipts.keep(Served(_receipt(envelope), kept_context(envelope), application, transcript_tokens))
     accesses.note(priced.item.ref for priced in envelope.filled.layers.get("retrieved", ()))
 
 
@@ -104,8 +106,6 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
         of_then = {name: then.layer_then(name, source, request.as_of) for name in names}
         return _filled(source, request, of_then, cached=False)
     static, cached = _static_layers(source, request)
-    if "summary" in names and static["summary"] and static["summary"][0].source_sequences:
-        source = replace(source, covered_to=static["summary"][0].source_sequences[1])
     layers = {name: static[name] if name in static else _dynamic_layer(name, source, request) for name in names}
     return _filled(source, request, layers, cached=cached)
 

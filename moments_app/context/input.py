@@ -127,7 +127,6 @@ class ContextInput:
         is_whole: `turns` is all of the live window.
         stamp: of memory as it is now.
         recall: what to search memory for; None: nothing.
-        covered_to: last sequence that the summary in the same context covers; -1 for none.
         before: sequence from which on the session's turns are left out.
         has_entities: the person has an open task, goal or problem; False only where that was looked up.
     """
@@ -140,7 +139,6 @@ class ContextInput:
     is_whole: bool
     stamp: str
     recall: RecallRequest | None = None
-    covered_to: int = -1
     before: int = NEVER
     has_entities: bool = True
 

@@ -1,8 +1,7 @@
 """`roll_summary`: the summary of a session's latest window takes in the turns since the last one.
 
-Asked for when a round ends and enough turns have come since the last one, by `begin`, which adds the next version as
-`processing` together with its job. The engine is given the text so far and the new turns alone, so a version costs the
-same however long the session is.
+When a round ends and enough turns are new, `begin` adds the next version as `processing`, together with its job. The
+engine gets the previous text and the new turns only, so each version costs the same, however long the session is.
 """
 
 import time
@@ -12,12 +11,12 @@ from typing import Self
 
 import structlog
 from django.conf import settings
-from django.db.models import Case, Exists, F, FloatField, OuterRef, Q, Sum, Value, When
+from django.db.models import Case, Exists, F, FloatField, OuterRef, Q, Sum, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Ceil, Floor, Least
 from django.utils import timezone
 
-from moments_app.engines import Caller, engine_name, language_model
+from moments_app.engines import EXTRACTIVE, Caller, engine_name, language_model
 from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
@@ -44,11 +43,9 @@ from sessions_app.models.message import SequenceRange
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
-EVERY_TURNS = 8  # make the next summary due; contexts have this many word for word until then
-UNREAD_TURNS = 48  # make the next summary due if no context was requested since the last one
-# The live window of a session must be longer before it gets summaries. Up to a third of `MEMORY_CONTEXT__MAX_TOKENS`,
-# contexts have it whole until then.
-MIN_LIVE_TOKENS = 1_000
+# Turns that make the next summary due if no context was requested since the last one: of a language model, whose calls
+# cost money, and of the extractive engine, so that each turn is in a window.
+UNREAD_TURNS, FREE_TURNS = 48, WINDOW
 PROMPT_TOKENS = 550  # of a call beside the turns: prompt, the text and facts so far
 FIRST_END = 5  # sequence of the first round's end at which a summary is made
 LOOK_BACK = 50  # turns searched for the end of the last round
@@ -191,17 +188,16 @@ class RollSummary(Process[SummaryInput, Rolled]):
     def workload(self, *, everything: bool) -> Workload:
         """Reckon with those of a conversation as it is held; settling what waits rolls none."""
         conf = settings.ROLLING_SUMMARY
-        is_long = Q(total_tokens__gt=MIN_LIVE_TOKENS) if everything and conf.enabled else Q(pk=None)
-        turns, tokens = (Cast(F(name), FloatField()) for name in ("message_count", "total_tokens"))
-        beyond = turns * (1.0 - Value(float(MIN_LIVE_TOKENS)) / tokens)
-        of_read = Ceil(beyond / float(EVERY_TURNS)), Least(beyond + float(WINDOW), turns)
-        unread = Floor(turns / float(UNREAD_TURNS))
+        is_due = Q(message_count__gt=FIRST_END) if everything and conf.enabled else Q(pk=None)
+        turns = Cast(F("message_count"), FloatField())
+        of_read = Ceil((turns - float(FIRST_END)) / float(conf.every_turns)), turns
+        unread = Floor(turns / float(UNREAD_TURNS if _calls_model() else FREE_TURNS))
         of_unread = unread, Least(unread * float(WINDOW), turns)
         calls, shown = (_by_reading(*each) for each in zip(of_read, of_unread, strict=True))
         return Workload(
             engine_name(settings.ENGINE.model_for_speed),
-            Sum(calls, filter=is_long),
-            Sum(tokens_of(shown), filter=is_long),
+            Sum(calls, filter=is_due),
+            Sum(tokens_of(shown), filter=is_due),
             usual_answer=400,
             prompt_tokens=PROMPT_TOKENS,
         )
@@ -229,22 +225,33 @@ def _begin_each(ends: Mapping[Session, int], *, requested_by: str) -> list[Job]:
 
 
 def is_due(session: Session, end: int, *, may_be_read: bool = True) -> bool:
-    """Tell whether a round's end makes a summary due: until then, contexts have what it would tell as it was said.
+    """Return True if the end of a round makes a summary due.
 
     Args:
         session: whose round ended.
         end: sequence of the turn that ended it.
-        may_be_read: a context may have been asked for since its last summary.
+        may_be_read: a context may have been requested since the session's last summary.
     """
     conf = settings.ROLLING_SUMMARY
-    if not conf.enabled or end < FIRST_END or session.live_tokens <= MIN_LIVE_TOKENS:
-        return False
     since = end - session.summarised_to
-    return since >= UNREAD_TURNS or (since >= EVERY_TURNS and may_be_read and _is_read(session))
+    if not conf.enabled or end < FIRST_END or since < conf.every_turns:
+        return False
+    return since >= _unread_turns(session) or (may_be_read and _is_read(session))
+
+
+def _unread_turns(session: Session) -> int:
+    """Return how many new turns make a summary due that nobody requests: the first one is always due."""
+    if _calls_model():
+        return UNREAD_TURNS
+    return FREE_TURNS if session.summarised_to >= 0 else 0
+
+
+def _calls_model() -> bool:
+    return engine_name(settings.ENGINE.model_for_speed) != EXTRACTIVE
 
 
 def _by_reading(read: Combinable, unread: Combinable) -> Case:
-    """Return one of two figures of a session, by whether contexts of it are asked for."""
+    """Return one of two figures of a session, by whether contexts of it are requested."""
     receipts = ContextReceipt.objects.filter(session=OuterRef("pk"))
     is_read = Exists(receipts) if settings.MEMORY_CONTEXT.receipt_days else Q(pk__isnull=False)
     return Case(When(is_read, then=read), default=unread, output_field=FloatField())

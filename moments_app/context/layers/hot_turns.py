@@ -1,4 +1,4 @@
-"""`hot_turns`: the live window, word for word: all turns where they fit, else the newest that no summary covers.
+"""`hot_turns`: the live window, word for word: all turns if they fit, else the newest.
 
 The newest round is always there. A call of tools and its results must never get apart, so they come whole or not at
 all. What was corrected since stands there as it was said, with a mark.
@@ -32,10 +32,9 @@ def items(source: ContextInput) -> Sequence[Item]:
         turns = turns[:-1]  # the current message was appended already
     newest = _newest_round(turns)
     hot = turns[max(len(turns) - settings.MEMORY_CONTEXT.hot_turns_limit, 0) :]
-    first_hot = min([turn.sequence for turn in hot if turn.sequence > source.covered_to] or [newest])
     zone = source.user.zone
     found = KEPT_TURNS.items(source.session.pk, zone, turns, partial(_item, source, zone))
-    first = min(newest, first_hot)
+    first = min([newest, *(turn.sequence for turn in hot[:1])])
     both = zip(turns, found, strict=True)
     scored = [item if turn.sequence < first else _scored(item, turn.sequence >= newest) for turn, item in both]
     return _paired(scored)

@@ -284,8 +284,6 @@ def test_row_1_an_import_repeated_changes_nothing_and_a_longer_one_adds_the_rest
 ) -> None:
     settings.ROLLING_SUMMARY = RollingSummarySettings()
     monkeypatch.setattr("moments_app.summaries.roll.FIRST_END", 0)
-    monkeypatch.setattr("moments_app.summaries.roll.EVERY_TURNS", 1)
-    monkeypatch.setattr("moments_app.summaries.roll.MIN_LIVE_TOKENS", 0)
     long = "The kiln was hot. " * 200
     write, short, longer = {
         "openai": (

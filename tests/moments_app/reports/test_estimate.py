@@ -52,7 +52,7 @@ def test_of_everything_it_tells_what_comes_as_it_is_held(
     settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"batch_size": 100})
     waiting, all_of_it = calls(*estimate()), calls(*estimate(everything=True))
     assert (waiting["embedding"], all_of_it["embedding"]) == (6, 44)  # a call a round, two a session for its memories
-    assert (waiting["rolling-summary"], all_of_it["rolling-summary"]) == (0, 80)
+    assert (waiting["rolling-summary"], all_of_it["rolling-summary"]) == (0, 36)
     alike = waiting.keys() - {"embedding", "rolling-summary"}
     assert {purpose: waiting[purpose] for purpose in alike} == {purpose: all_of_it[purpose] for purpose in alike}
 

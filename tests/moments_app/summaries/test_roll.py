@@ -15,8 +15,7 @@ from moments_app.context import receipts
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job, run_taken
 from moments_app.models import Job, Summary
-from moments_app.models.summary import PROCESS
-from moments_app.summaries.roll import EVERY_TURNS, MIN_LIVE_TOKENS, UNREAD_TURNS
+from moments_app.models.summary import PROCESS, WINDOW
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -91,11 +90,10 @@ class TestWhen:
         assert not append(ada, "s1", turns(1, first=6)).jobs
 
     @pytest.mark.slow
-    def test_it_waits_until_contexts_no_longer_have_each_turn_since_as_it_was_said(
-        self, ada: UserProfile, service: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    def test_with_a_longer_interval_contexts_still_have_each_turn_that_no_summary_covers(
+        self, ada: UserProfile, service: Api, settings: Settings
     ) -> None:
-        monkeypatch.setattr("moments_app.summaries.roll.EVERY_TURNS", EVERY_TURNS)
-        monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", UNREAD_TURNS)
+        settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=8)
         asked = {"user_id": "ada", "session_id": "s1", "max_tokens": 500, "layers": ["hot_turns", "summary"]}
         for number in range(12):
             session = post_round(ada, number)
@@ -109,26 +107,8 @@ class TestWhen:
             )
         assert versions() == [(0, 7, "completed"), (2, 15, "completed"), (10, 23, "completed")]
 
-    def test_it_waits_until_contexts_no_longer_have_the_whole_window(
-        self, ada: UserProfile, service: Api, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("moments_app.summaries.roll.EVERY_TURNS", EVERY_TURNS)
-        monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", UNREAD_TURNS)
-        monkeypatch.setattr("moments_app.summaries.roll.MIN_LIVE_TOKENS", MIN_LIVE_TOKENS)
-        long = [NewMessage(role, f"{role} {n}: {'word ' * 90}") for n in range(5) for role in ("user", "assistant")]
-        session = append(ada, "s1", long).session
-        assert session.live_tokens <= MIN_LIVE_TOKENS and not Summary.objects.exists()
-        context = service.post("memory/context", user_id="ada", session_id="s1").json()["context"]
-        assert all(turn.content.strip() in context for turn in long)
-        session = append(ada, "s1", [NewMessage("user", "More " * 200), NewMessage("assistant", "Well.")]).session
-        assert session.live_tokens > MIN_LIVE_TOKENS
-        assert versions() == [(0, 11, "processing")]
-
-    def test_what_a_digest_says_is_not_summarised_again(
-        self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("moments_app.summaries.roll.EVERY_TURNS", EVERY_TURNS)
-        monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", UNREAD_TURNS)
+    def test_what_a_digest_says_is_not_summarised_again(self, ada: UserProfile, settings: Settings) -> None:
+        settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=8)
         session = append(ada, "s1", turns(7)).session
         Job.objects.request("digest_session", session, requested_by="test", force=True)
         work_off()
@@ -416,13 +396,31 @@ class TestRest:
         assert service.get("sessions/s1/summaries", user_id="bo").status_code == 404
 
 
-def test_a_summary_waits_for_who_asks_for_contexts_or_for_many_turns(
-    service: Api, ada: UserProfile, settings: Settings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.slow
+@pytest.mark.parametrize(("is_requested", "ends"), [(True, [5, 9, 13, 17, 21]), (False, [5, 19])])
+def test_by_default_twelve_rounds_have_summaries_more_if_contexts_are_requested(
+    service: Api,
+    ada: UserProfile,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    is_requested: bool,
+    ends: list[int],
 ) -> None:
-    settings.ROLLING_SUMMARY = RollingSummarySettings()
-    monkeypatch.setattr("moments_app.summaries.roll.EVERY_TURNS", 2)
+    monkeypatch.setattr("moments_app.summaries.roll.FREE_TURNS", WINDOW)
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
+    for number in range(12):
+        if is_requested:
+            service.get("memory/context", user_id="ada", session_id="s1", query="Hi")
+            receipts.waiting.flush()
+        post_round(ada, number)
+        work_off()
+    assert [(max(0, end - 13), end, "completed") for end in ends] == versions()
+
+
+def test_a_language_model_is_called_once_a_context_was_requested_or_after_many_turns(
+    service: Api, ada: UserProfile, settings: Settings, monkeypatch: pytest.MonkeyPatch, model_server: OpenAIServer
+) -> None:
     monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", 16)
-    monkeypatch.setattr("moments_app.summaries.roll.MIN_LIVE_TOKENS", 0)
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
 
     def rounds(count: int) -> int:

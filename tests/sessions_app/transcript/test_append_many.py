@@ -137,8 +137,6 @@ def test_it_takes_as_many_statements_whatever_the_number_of_sessions_and_of_jobs
     ada: UserProfile, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.ROLLING_SUMMARY = RollingSummarySettings()
-    monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", 4)
-    monkeypatch.setattr("moments_app.summaries.roll.MIN_LIVE_TOKENS", 0)
     settings.MOMENT_BUILDER = MomentBuilderSettings(message_threshold=4)
 
     def statements(count: int, name: str) -> int:
