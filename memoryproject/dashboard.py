@@ -17,12 +17,13 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from memoryproject.checks import SHOWN, Facts, counted, findings, worker_seen
+from moments_app.jobs.process import Lane
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.operator.charts import Chart, bar_chart
 from moments_app.recall.index_archived import IndexArchived
 from moments_app.reports import overview
 from moments_app.reports.incidents import incidents
-from moments_app.reports.overview import Activity, Backlog
+from moments_app.reports.overview import Activity, Backlog, Waits
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.views.base import may_see
 from sessions_app.limited_operators import scope_key
@@ -32,6 +33,13 @@ from sessions_app.several_servers import read_for_page
 KEPT_SECONDS = 300  # a month of a million turns takes a second to count
 FAILURES_SHOWN = 8
 RESTARTS_SHOWN = 8
+LANES = {
+    Lane.SCHEDULED: "Schedules",
+    Lane.WAITED: "Summaries and digests",
+    Lane.BUILD: "Moments and facts",
+    Lane.INDEX: "Search index",
+    Lane.BULK: "Bulk work",
+}
 JOBS = "admin:moments_app_job_changelist"
 CALLS = "admin:moments_app_enginecall_changelist"
 
@@ -79,6 +87,7 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
         "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.whole)],
         "failures": _failures(activity),
         "cost_url": cost,
+        **_waits(activity),
         "engine_charts": [
             _chart("Model calls", activity, "calls", calls),
             _chart("Tokens", activity, "tokens", cost),
@@ -140,15 +149,50 @@ def _memory(request: HttpRequest, activity: Activity) -> dict[str, Any]:
             _chart("New turns", activity, "turns", sessions),
             _chart("New sessions", activity, "sessions", sessions),
             _chart("New moments", activity, "moments", moments),
+            _context_chart(activity),
         ],
     }
 
 
 def _chart(title: str, activity: Activity, name: str, url: str) -> Chart:
     figures = [getattr(day, name) for day in activity.days]
-    bars = [(f"{day.date:%d %b}", float(figure)) for day, figure in zip(activity.days, figures, strict=True)]
+    bars = [(label, float(figure)) for label, figure in zip(_labels(activity), figures, strict=True)]
     whole = _money(sum(figures)) if name == "usd" else intcomma(sum(figures))
     return bar_chart(title, whole, bars, is_whole=name != "usd", url=url)
+
+
+def _context_chart(activity: Activity) -> Chart:
+    """Return the tokens of served contexts beside those of the transcripts that they stand for."""
+    whole, labels = activity.whole, _labels(activity)
+    bars = [(label, float(day.context_tokens)) for label, day in zip(labels, activity.days, strict=True)]
+    share = whole.context_tokens / whole.transcript_tokens if whole.transcript_tokens else None
+    told = f"{intcomma(whole.context_tokens)}" + (f", {share:.0%} of the transcripts" if share is not None else "")
+    transcripts = [float(day.transcript_tokens) for day in activity.days]
+    return bar_chart("Tokens in contexts", told, bars, is_whole=True, compared=("Tokens in transcripts", transcripts))
+
+
+def _waits(activity: Activity) -> dict[str, Any]:
+    """Return the charts of the lanes with completed jobs, and the same figures for a table."""
+    return {
+        "wait_charts": [_wait_chart(LANES[lane], activity, waits) for lane, waits in activity.waits.items()],
+        "wait_lanes": [LANES[lane] for lane in activity.waits],
+        "wait_days": [
+            (day.date, [waits.p95_by_day.get(day.date) for waits in activity.waits.values()])
+            for day in reversed(activity.days)
+        ],
+    }
+
+
+def _wait_chart(name: str, activity: Activity, waits: Waits) -> Chart:
+    bars = [
+        (label, round(waits.p95_by_day.get(day.date, 0.0), 2))
+        for label, day in zip(_labels(activity), activity.days, strict=True)
+    ]
+    return bar_chart(f"{name}: wait, s", f"95 % within {_duration(waits.p95)}", bars, is_whole=False)
+
+
+def _labels(activity: Activity) -> list[str]:
+    return [f"{day.date:%d %b}" for day in activity.days]
 
 
 def _failures(activity: Activity) -> list[tuple[str, int, int]]:

@@ -1,28 +1,59 @@
-"""Receipts of served contexts."""
+"""Receipts of served contexts, and their tokens by application and day."""
+
+from collections import defaultdict
+from datetime import UTC, date
+from typing import NamedTuple
 
 from django.conf import settings
 
 from moments_app.context.kept import KeptContext
-from moments_app.models import ContextReceipt
+from moments_app.models import ContextReceipt, ContextUsage
+from moments_app.models.context_usage import ContextTokens
 from sessions_app.models import Session, UserProfile
 from sessions_app.write_behind import WriteBehind
 
 
-def keep(receipt: ContextReceipt, context: KeptContext) -> None:
-    """Note a receipt and the context that it is of; return at once."""
-    if settings.MEMORY_CONTEXT.receipt_days:
-        waiting.note((receipt, context))
+class Served(NamedTuple):
+    """A served context.
+
+    Args:
+        receipt: not stored yet.
+        context: the context itself.
+        application: primary key of the person's application.
+        transcript_tokens: tokens of the session's whole transcript.
+    """
+
+    receipt: ContextReceipt
+    context: KeptContext
+    application: int
+    transcript_tokens: int
 
 
-def _write(noted: list[tuple[ContextReceipt, KeptContext]]) -> None:
-    batch = [receipt for receipt, _ in noted]
+def keep(served: Served) -> None:
+    """Note a served context, and return at once."""
+    waiting.note(served)
+
+
+def _write(noted: list[Served]) -> None:
+    ContextUsage.objects.add(_counted(noted))
+    if not settings.MEMORY_CONTEXT.receipt_days:
+        return
+    batch = [served.receipt for served in noted]
     # Sessions may have been deleted since, and people erased: locked in the order in which erasing locks them.
     UserProfile.objects.hold({r.user_id for r in batch})
     there = Session.objects.select_for_update(no_key=True).filter(pk__in={r.session_id for r in batch})
     kept = set(there.order_by("pk").values_list("pk", flat=True))
-    for receipt, context in noted:
+    for receipt, context, *_ in noted:
         receipt.sealed = context.sealed(receipt.context_id)  # here, and not while somebody waits for the context
     ContextReceipt.objects.bulk_create([r for r in batch if r.session_id in kept], batch_size=500)
+
+
+def _counted(noted: list[Served]) -> dict[tuple[int, date], ContextTokens]:
+    counted: dict[tuple[int, date], ContextTokens] = defaultdict(ContextTokens)
+    for receipt, _, application, transcript_tokens in noted:
+        day = receipt.created_at.astimezone(UTC).date()
+        counted[application, day] += ContextTokens(1, receipt.total_tokens, transcript_tokens)
+    return counted
 
 
 waiting = WriteBehind("context-receipts", _write)

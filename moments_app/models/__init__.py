@@ -3,6 +3,7 @@
 from moments_app.models.atom import MemoryAtom
 from moments_app.models.circuit import Circuit
 from moments_app.models.context_receipt import ContextReceipt
+from moments_app.models.context_usage import ContextUsage
 from moments_app.models.correction import Contradiction, CorrectedTurn, Correction
 from moments_app.models.embedding import EmbeddingModel, FactEmbedding, MomentEmbedding, TurnEmbedding
 from moments_app.models.engine_call import EngineCall
@@ -27,6 +28,7 @@ __all__ = [
     "Cause",
     "Circuit",
     "ContextReceipt",
+    "ContextUsage",
     "Contradiction",
     "CorrectedTurn",
     "Correction",

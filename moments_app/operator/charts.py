@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-TICKS = {"color": "#7c8594", "maxRotation": 0, "maxTicksLimit": 5}
+GRAY = "#7c8594"
+TICKS = {"color": GRAY, "maxRotation": 0, "maxTicksLimit": 5}
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,14 @@ class Chart:
 
 
 def bar_chart(
-    title: str, whole: str, bars: Sequence[tuple[str, float]], *, is_whole: bool, most: int = 0, url: str = ""
+    title: str,
+    whole: str,
+    bars: Sequence[tuple[str, float]],
+    *,
+    is_whole: bool,
+    most: int = 0,
+    url: str = "",
+    compared: tuple[str, Sequence[float]] | None = None,
 ) -> Chart:
     """Return a chart of bars.
 
@@ -37,24 +45,25 @@ def bar_chart(
         is_whole: the figures are whole numbers.
         most: where the axis ends; 0: where the longest bar does.
         url: the list of what is counted.
+        compared: the title and figures of gray bars beside these. A legend then names both.
     """
-    drawn = {
-        "label": title,
-        "data": [figure for _, figure in bars],
-        "backgroundColor": "var(--color-primary-600)",
-        "borderRadius": 2,
-    }
-    data = {"labels": [label for label, _ in bars], "datasets": [drawn]}
-    return Chart(title, whole, json.dumps(data), json.dumps(_options(is_whole=is_whole, most=most)), url)
+    sets = [(title, [figure for _, figure in bars], "var(--color-primary-600)")]
+    sets += [(compared[0], list(compared[1]), GRAY)] if compared else []
+    drawn = [
+        {"label": label, "data": figures, "backgroundColor": color, "borderRadius": 2} for label, figures, color in sets
+    ]
+    data = {"labels": [label for label, _ in bars], "datasets": drawn}
+    options = _options(is_whole=is_whole, most=most, has_legend=bool(compared))
+    return Chart(title, whole, json.dumps(data), json.dumps(options), url)
 
 
-def _options(*, is_whole: bool, most: int) -> dict[str, Any]:
+def _options(*, is_whole: bool, most: int, has_legend: bool) -> dict[str, Any]:
     ticks = TICKS | ({"precision": 0} if is_whole else {})
     ends = {"max": most} if most else {}
     return {
         "animation": False,
         "maintainAspectRatio": False,
-        "plugins": {"legend": {"display": False}},
+        "plugins": {"legend": {"display": has_legend, "position": "bottom", "labels": {"color": GRAY, "boxWidth": 12}}},
         "scales": {
             "x": {"border": {"width": 0}, "grid": {"display": False}, "ticks": TICKS},
             "y": {"border": {"width": 0}, "beginAtZero": True, "ticks": ticks} | ends,

@@ -5,7 +5,7 @@ whole: turns and tokens come from the sessions' counters, counts by day from ind
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -17,7 +17,8 @@ from django.db.models import Count, F, Max, Min, Model, Q, QuerySet, Sum, Value
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from moments_app.models import EngineCall, Job, Moment
+from moments_app.jobs.process import Lane, processes
+from moments_app.models import ContextUsage, EngineCall, Job, Moment
 from moments_app.models.job import TASK, silent_since
 from moments_app.recall.index_archived import IndexArchived
 from sessions_app.limited_operators import scope_key
@@ -32,6 +33,13 @@ FEW_ROWS = 10_000  # are counted in a few milliseconds
 _ESTIMATE_SQL = """
 SELECT CASE WHEN reltuples > %s THEN reltuples::bigint ELSE (SELECT count(*) FROM {table}) END
 FROM pg_class WHERE oid = %s::regclass
+"""
+_WAITS_SQL = """
+SELECT lane, (finished_at AT TIME ZONE 'UTC')::date AS day, count(*),
+    percentile_cont(0.95) WITHIN GROUP (ORDER BY GREATEST(EXTRACT(EPOCH FROM started_at - run_after), 0))
+FROM moments_app_job JOIN unnest(%s::text[], %s::integer[]) AS lane_of (process, lane) USING (process)
+WHERE status IN ('completed', 'skipped') AND finished_at >= %s
+GROUP BY GROUPING SETS ((lane, day), (lane)) ORDER BY lane, day
 """
 BUILDS_OF_MOMENTS = 1_000  # the newest moments, whose builds are timed
 
@@ -110,7 +118,12 @@ def _last_scheduled_run() -> datetime | None:
 
 @dataclass
 class Day:
-    """The work done on one day, UTC: what came and what was made on it, whenever it was said."""
+    """The work done on one day, UTC: what came and what was made on it, whenever it was said.
+
+    Args:
+        contexts, context_tokens: contexts that were served, and their tokens.
+        transcript_tokens: tokens of the whole transcripts of these contexts' sessions.
+    """
 
     date: date
     sessions: int = 0
@@ -121,6 +134,9 @@ class Day:
     tokens_out: int = 0
     usd: Decimal = Decimal(0)
     unpriced_calls: int = 0
+    contexts: int = 0
+    context_tokens: int = 0
+    transcript_tokens: int = 0
     failures: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -144,6 +160,21 @@ class Builds:
 
 
 @dataclass(frozen=True)
+class Waits:
+    """How long the completed jobs of a lane waited for a worker after they were due.
+
+    Args:
+        number: of jobs in the last `DAYS`.
+        p95: seconds within which 95 % of them started.
+        p95_by_day: the same for each day on which any ended.
+    """
+
+    number: int
+    p95: float
+    p95_by_day: Mapping[date, float]
+
+
+@dataclass(frozen=True)
 class Activity:
     """The work done lately, and how much there is.
 
@@ -153,6 +184,7 @@ class Activity:
         sessions, turns, tokens, live_turns, live_tokens: of all sessions, by their counters.
         moments: an estimate of the database's own.
         builds: None when there are none to time.
+        waits: by lane, those of lanes whose jobs ended.
     """
 
     made_at: datetime
@@ -164,6 +196,7 @@ class Activity:
     live_tokens: int
     moments: int
     builds: Builds | None
+    waits: Mapping[Lane, Waits]
 
     @property
     def today(self) -> Day:
@@ -197,12 +230,18 @@ def activity() -> Activity:
             ("moments", Moment.objects.all(), "created_at"),
         )
     )
-    for name, day, number in sessions.union(turns, moments, all=True):
+    contexts = (_contexts_by_day(name, since) for name in ("contexts", "context_tokens", "transcript_tokens"))
+    for name, day, number in sessions.union(turns, moments, *contexts, all=True):
         if day in days:  # the next day may have begun meanwhile
             setattr(days[day], name, number)
     _count_calls(days, since)
     return Activity(
-        made_at=now, days=list(days.values()), moments=estimated_rows(Moment), builds=_builds(), **_counters()
+        made_at=now,
+        days=list(days.values()),
+        moments=estimated_rows(Moment),
+        builds=_builds(),
+        waits=_waits(since),
+        **_counters(),
     )
 
 
@@ -211,6 +250,12 @@ def _by_day(name: str, rows: QuerySet[Any], since: datetime, made: str) -> Query
     days = rows.filter(**{f"{made}__gte": since}).annotate(day=TruncDate(made), what=Value(name)).order_by()
     counts: QuerySet[Any] = days.values("what", "day").annotate(number=Count("pk"))
     return counts.values_list("what", "day", "number")
+
+
+def _contexts_by_day(name: str, since: datetime) -> QuerySet[Any]:
+    """Return the sum of a column of `ContextUsage` for each day, with the column's name."""
+    rows = ContextUsage.objects.filter(day__gte=since.date()).annotate(what=Value(name)).order_by()
+    return rows.values("what", "day").annotate(number=Sum(name)).values_list("what", "day", "number")
 
 
 def _count_calls(days: dict[date, Day], since: datetime) -> None:
@@ -226,6 +271,19 @@ def _count_calls(days: dict[date, Day], since: datetime) -> None:
         if day in days:  # the next day may have begun meanwhile
             _add(days[day], dict(zip(SUMMED, figures, strict=True)))
             days[day].failures.update({kind: figures[0]} if kind else {})
+
+
+def _waits(since: datetime) -> dict[Lane, Waits]:
+    """Return the waits of jobs that ended since then, by lane."""
+    lanes = {process.name: process.lane for process in processes()} | {TASK: Lane.SCHEDULED}
+    with connection.cursor() as cursor:
+        cursor.execute(_WAITS_SQL, [list(lanes), list(lanes.values()), since])
+        rows = cursor.fetchall()
+    return {
+        Lane(lane): Waits(number, p95, {day: of_day for of, day, _, of_day in rows if of == lane and day})
+        for lane, whole, number, p95 in rows
+        if whole is None
+    }
 
 
 def _add(day: Day, figures: dict[str, Any]) -> None:

@@ -13,7 +13,8 @@ from django.utils import timezone
 from memoryproject.schedules import RUN_TASK
 from memoryproject.site_state import Change, State, note_refused_providers
 from moments_app.jobs.runner import run_job
-from moments_app.models import EngineCall, Job
+from moments_app.models import ContextUsage, EngineCall, Job
+from moments_app.models.context_usage import ContextTokens
 from sessions_app.models import Event, UserProfile
 from tests.support.jobs import build
 from tests.support.operator import operator
@@ -23,7 +24,6 @@ from tests.support.transcript import talk
 pytestmark = pytest.mark.django_db(transaction=True)
 
 INDEX = reverse("admin:index")
-ROOM = 1  # query that the page leaves for what is to come
 
 
 @pytest.fixture
@@ -91,8 +91,15 @@ def test_kinds_of_failed_calls_lead_to_their_list(root: Client, worker: None) ->
 def test_the_figures_of_the_charts_stand_in_a_table(root: Client, ada: UserProfile) -> None:
     build(talk(ada, 60))
     shown = page(root, INDEX)
-    assert shown.count('<th scope="row">20') == 30
-    assert shown.count('class="chart"') == 6
+    assert shown.count('<th scope="row">20') == 60  # a table of turns and calls, and one of waits
+    assert shown.count('class="chart"') == 8
+
+
+def test_the_chart_of_contexts_says_what_share_of_the_transcripts_was_sent(root: Client, ada: UserProfile) -> None:
+    ContextUsage.objects.add({(ada.application_id, timezone.now().date()): ContextTokens(2, 1_500, 10_000)})
+    shown = page(root, INDEX)
+    assert "1,500, 15% of the transcripts" in shown
+    assert '<td class="rem-number">1,500</td><td class="rem-number">10,000</td>' in shown
 
 
 @pytest.mark.slow
@@ -131,4 +138,4 @@ def test_it_asks_no_more_of_the_database_when_there_is_more(root: Client, ada: U
     for number in range(12):
         fail(build(talk(UserProfile.objects.ensure(f"person-{number}"), 60, session_id=f"s{number}")))
     assert asked() == few
-    assert queries_of(root, INDEX) < few <= MAX_QUERIES - ROOM
+    assert queries_of(root, INDEX) < few <= MAX_QUERIES

@@ -12,11 +12,22 @@ from django.core.cache import cache
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from django_otp.oath import totp
 
 from memoryproject.settings import CONF
 from memoryproject.verification import unprotected_tables
-from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, PromptResource, PromptVersion
+from moments_app.models import (
+    ContextUsage,
+    Entity,
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    PromptResource,
+    PromptVersion,
+)
+from moments_app.models.context_usage import ContextTokens
 from sessions_app.admin.links import change_url, list_url
 from sessions_app.limited_operators import OPERATOR_ROLE, operating_in, unlimited
 from sessions_app.models import ApiKey, Application, Event, LoginLimit, Message, Session, UserProfile
@@ -85,6 +96,17 @@ def rows() -> dict[str, Any]:
 
 def answered(answer: Any) -> bytes:
     return b"".join(answer) if answer.streaming else answer.content
+
+
+def test_row_35_the_dashboard_counts_the_contexts_of_the_operators_application_alone(
+    other: Application, eve: Client
+) -> None:
+    today = timezone.now().date()
+    ContextUsage.objects.add(
+        {(DEFAULT, today): ContextTokens(1, 777, 9_000), (other.pk, today): ContextTokens(1, 1_500, 9_000)}
+    )
+    shown = page(eve, reverse("admin:index"))
+    assert "1,500" in shown and "777" not in shown and "2,277" not in shown
 
 
 @pytest.mark.slow

@@ -9,10 +9,13 @@ from django.db import connection
 from django.utils import timezone
 
 from memoryproject.schedules import RUN_TASK
+from moments_app.context import receipts
+from moments_app.jobs.process import Lane
 from moments_app.jobs.runner import run_job
-from moments_app.models import EngineCall, Job, Moment
+from moments_app.models import ContextUsage, EngineCall, Job, Moment
 from moments_app.reports import overview
 from sessions_app.models import Message, Session, UserProfile
+from tests.support.api import Api
 from tests.support.jobs import build
 from tests.support.transcript import talk
 
@@ -22,6 +25,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def call(**fields: Any) -> EngineCall:
     values = {"purpose": "p", "engine": "openai:m", "latency_ms": 5, "ok": True} | fields
     return EngineCall.objects.create(**values)
+
+
+def context_of(service: Api, session_id: str, query: str) -> dict[str, Any]:
+    answer = service.get("memory/context", user_id="ada", session_id=session_id, query=query)
+    assert answer.status_code == 200
+    return dict(answer.json())
 
 
 def days_ago(number: int) -> datetime:
@@ -67,6 +76,53 @@ def test_what_is_compacted_is_the_share_of_tokens_out_of_the_live_windows(ada: U
     made = overview.activity()
     assert made.compacted == 1 - session.live_tokens / session.total_tokens
     assert (made.turns, made.live_turns) == (100, session.live_count)
+
+
+def test_tokens_of_served_contexts_are_summed_by_day_beside_those_of_their_transcripts(
+    service: Api, ada: UserProfile
+) -> None:
+    session = talk(ada, 60)
+    talk(ada, 6, session_id="short")
+    served = [context_of(service, name, query) for name, query in (("s1", "kiln"), ("s1", ""), ("short", ""))]
+    receipts.waiting.flush()
+    served += [context_of(service, "s1", "glaze")]
+    receipts.waiting.flush()
+    today = overview.activity().today
+    assert today.contexts == 4
+    assert today.context_tokens == sum(layer["tokens"] for context in served for layer in context["layers"])
+    assert today.transcript_tokens == 3 * session.total_tokens + Session.objects.get(session_id="short").total_tokens
+    ContextUsage.objects.update(day=timezone.now().date() - timedelta(days=2))
+    made = overview.activity()
+    assert (made.today.contexts, made.days[-3].contexts, made.whole.contexts) == (0, 4, 4)
+    ContextUsage.objects.update(day=timezone.now().date() - timedelta(days=31))
+    assert overview.activity().whole.contexts == 0
+
+
+@pytest.mark.slow
+def test_waits_are_those_of_jobs_that_ended_by_lane_and_day(ada: UserProfile) -> None:
+    now = timezone.now()
+
+    def ended(process: str, seconds: float, days: int = 0, status: str = "completed") -> None:
+        due = now - timedelta(days=days, seconds=seconds)
+        at = now - timedelta(days=days)
+        Job.objects.create(
+            process=process, user=ada, status=status, run_after=due, started_at=at, finished_at=at, requested_by="test"
+        )
+
+    for number in range(21):
+        ended("build_moments", number)
+    ended("form_memories", 40, days=3)
+    ended("roll_summary", 2)
+    ended("roll_summary", -5)  # another host's clock
+    ended("run_task", 7, status="skipped")
+    ended("run_task", 900, status="failed")
+    ended("embed", 900, days=31)
+    waits = overview.activity().waits
+    assert {lane.name: found.number for lane, found in waits.items()} == {"SCHEDULED": 1, "WAITED": 2, "BUILD": 22}
+    builds = waits[Lane.BUILD]
+    assert builds.p95_by_day == {now.date(): 19, (now - timedelta(days=3)).date(): 40}
+    assert builds.p95 == pytest.approx(19.95)
+    assert waits[Lane.WAITED].p95 == pytest.approx(1.9) and waits[Lane.SCHEDULED].p95 == 7
 
 
 def test_calls_are_summed_by_day_and_failures_by_kind(transactional_db: None) -> None:
