@@ -151,15 +151,14 @@ class MomentBuilderSettings(Group):
     )
     insert_partition_event: bool = Field(
         True,
-        description="Insert a partition event after each build. A partition event is a message that "
-        "summarizes all earlier turns. Models receive this message instead of the earlier turns.",
+        description="Insert a partition event after each build. A partition event is a message that models receive "
+        "instead of all earlier turns.",
     )
     lag_messages: int = Field(
         10,
         ge=0,
         le=10_000,
-        description="Minimum number of turns that stay live after a build. Models still receive live turns word for "
-        "word.",
+        description="Minimum number of turns that stay live after a build.",
     )
     lag_percentage: float = Field(
         0.3,
