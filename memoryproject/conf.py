@@ -571,10 +571,9 @@ class LimitSettings(Group):
         2,
         gt=0,
         le=3600,
-        description="Budget of thread time in a web process, in seconds, for each key and each application. "
-        "The budget applies while other keys or applications wait. Each second, a quarter of the "
-        "budget is restored. When the budget is used up, requests wait for up to 5 seconds and "
-        "then get 429.",
+        description="Budget of thread time in a web process, in seconds, for each key and each application. The budget "
+        "applies only while other keys or applications are waiting. Each second, a quarter of the budget "
+        "is restored. When the budget is used up, requests wait for up to 5 seconds and then get 429.",
     )
     lock_seconds: float = Field(
         5,
@@ -799,7 +798,7 @@ class Settings(Group):
         ge=30,
         le=36_500,
         description="Number of days that the access log is stored. The access log records which operator viewed which "
-        "person. Exports always stay in the access log.",
+        "person. Entries about exports don't expire.",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Minimum level of logged messages."
