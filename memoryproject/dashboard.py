@@ -166,7 +166,7 @@ def _context_chart(activity: Activity) -> Chart:
     whole, labels = activity.whole, _labels(activity)
     bars = [(label, float(day.context_tokens)) for label, day in zip(labels, activity.days, strict=True)]
     share = whole.context_tokens / whole.transcript_tokens if whole.transcript_tokens else None
-    told = f"{intcomma(whole.context_tokens)}" + (f", {share:.0%} of the transcripts" if share is not None else "")
+    told = f"{intcomma(whole.context_tokens)}" + (f", {share:.0%} of transcripts" if share is not None else "")
     transcripts = [float(day.transcript_tokens) for day in activity.days]
     return bar_chart("Tokens in contexts", told, bars, is_whole=True, compared=("Tokens in transcripts", transcripts))
 
@@ -188,7 +188,7 @@ def _wait_chart(name: str, activity: Activity, waits: Waits) -> Chart:
         (label, round(waits.p95_by_day.get(day.date, 0.0), 2))
         for label, day in zip(_labels(activity), activity.days, strict=True)
     ]
-    return bar_chart(f"{name}: wait, s", f"95 % within {_duration(waits.p95)}", bars, is_whole=False)
+    return bar_chart(f"{name}, s", f"95 % within {_duration(waits.p95)}", bars, is_whole=False)
 
 
 def _labels(activity: Activity) -> list[str]:

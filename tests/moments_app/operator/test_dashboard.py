@@ -98,7 +98,7 @@ def test_the_figures_of_the_charts_stand_in_a_table(root: Client, ada: UserProfi
 def test_the_chart_of_contexts_says_what_share_of_the_transcripts_was_sent(root: Client, ada: UserProfile) -> None:
     ContextUsage.objects.add({(ada.application_id, timezone.now().date()): ContextTokens(2, 1_500, 10_000)})
     shown = page(root, INDEX)
-    assert "1,500, 15% of the transcripts" in shown
+    assert "1,500, 15% of transcripts" in shown
     assert '<td class="rem-number">1,500</td><td class="rem-number">10,000</td>' in shown
 
 
