@@ -230,7 +230,7 @@ class FactPatch(PersonQuery):
 
     content = TextField(max_length=4_000, required=False, help_text="The correct text, if the old text was never true.")
     state = serializers.ChoiceField(
-        choices=(ENDED,), required=False, help_text="Send `ended` if the fact was true and is no longer true."
+        choices=(ENDED,), required=False, help_text="Send `ended` if the fact was true but no longer is."
     )
     valid_until = AwareDateTimeField(required=False, help_text="When the fact stopped being true. Default: now.")
     preview = BooleanField(
