@@ -55,7 +55,9 @@ def check_redirect_uri(uri: str) -> None:
     )
     is_plain = uri.isascii() and uri.isprintable() and " " not in uri and "#" not in uri and "@" not in uri
     if not (is_safe and is_plain):
-        raise BadRedirect("A redirect URI is https, or http to this machine, without fragment.")
+        raise BadRedirect(
+            "A redirect URI must use https, http on this machine, or a known app's scheme, and have no fragment."
+        )
 
 
 class AssistantManager(ApplicationManager):  # type: ignore[misc]

@@ -180,13 +180,13 @@ def _check(directory: Path) -> None:
     if not version.exists():
         if not os.environ.get(MAY_CREATE) and not _agreed(directory):
             raise ImproperlyConfigured(
-                f"DATA_DIR: there is no database in {directory}. Name the folder of yours, or make one by "
-                "`manage.py run` or `manage.py migrate`."
+                f"DATA_DIR: there is no database in {directory}. Set DATA_DIR to the folder of your database, or "
+                "create a database with `manage.py run` or `manage.py migrate`."
             )
     elif version.read_text().strip() != _brought_version():
         raise ImproperlyConfigured(
-            f"DATA_DIR: the database in {directory} is of PostgreSQL {version.read_text().strip()}; this version "
-            f"brings {_brought_version()}. Move the data by `manage.py backup` and `restore`."
+            f"DATA_DIR: the database in {directory} needs PostgreSQL {version.read_text().strip()}, but this version "
+            f"of the platform contains {_brought_version()}. Move the data with `manage.py backup` and `restore`."
         )
     needed = ROOM_TO_START if version.exists() else ROOM_FOR_A_NEW_ONE
     if (free := shutil.disk_usage(parent).free) < needed:

@@ -59,7 +59,7 @@ def find(program: str) -> Path:
     needed = connection.connection.info.server_version // 10_000
     found = {_version(path): path for path in _paths(program)}
     if not (fitting := [version for version in found if version >= needed]):
-        there = f"{program} is of version {max(found)}" if found else f"there is no {program}"
+        there = f"{program} has version {max(found)}" if found else f"there is no {program}"
         raise ProgramFailed(
             f"The server is PostgreSQL {needed}, and {there}: install the package postgresql-client-{needed} or later."
         )

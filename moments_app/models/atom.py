@@ -282,9 +282,8 @@ class MemoryAtom(Searched):
         default=False,
         db_default=False,
         editable=False,
-        help_text="For an item in a shard: whether the item is a candidate for a release. Only the person "
-        "from whom a candidate was learned can see the candidate. A release creates a separate "
-        "item for other people.",
+        help_text="For an item in a shard: whether the item is a candidate for a release. Only the person from whom a "
+        "candidate was learned can see it. A release creates a separate item for other people.",
     )
     reviewed_at = models.DateTimeField(
         null=True,
@@ -350,14 +349,15 @@ class MemoryAtom(Searched):
         null=True,
         blank=True,
         editable=False,
-        help_text="When a consolidation wrote the line, or first received the item, even if no line contains the item.",
+        help_text="For a line: when a consolidation wrote it. For other items: when a consolidation first read the "
+        "item, even if no line contains it.",
     )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When the item was said or written.")
     created_at = models.DateTimeField(auto_now_add=True)
     is_pinned = models.BooleanField(
         "pinned",
         default=False,
-        help_text="Jobs never change or consolidate a pinned item. Every context includes a pinned item.",
+        help_text="Jobs never change or consolidate a pinned item, and every context includes it.",
     )
     access_count = models.PositiveIntegerField(
         default=0, help_text="Number of times that a search has returned the item."

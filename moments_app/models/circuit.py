@@ -168,7 +168,8 @@ class Circuit(models.Model):
     since = models.DateTimeField(default=timezone.now, help_text="When the circuit was last opened or closed.")
     holds_all = models.BooleanField(
         default=False,
-        help_text="For an open circuit: whether the jobs of all people wait. If not, only the jobs of one person wait.",
+        help_text="For an open circuit: whether everyone's jobs wait. If not, only the jobs of the people in "
+        "`failing` wait.",
     )
     reason = models.CharField(max_length=32, blank=True, help_text="Type of the latest error.")
     error = models.TextField(blank=True, help_text="Message of the latest error.")
@@ -193,12 +194,12 @@ class Circuit(models.Model):
     probe = models.BigIntegerField(
         null=True,
         blank=True,
-        help_text="Primary key of the latest job that was sent as a probe. A probe calls the engine to "
-        "check whether the engine works again.",
+        help_text="Primary key of the latest job that was sent as a probe. A probe calls the engine to check whether "
+        "it works again.",
     )
     probe_subject = models.BigIntegerField(null=True, blank=True)
     is_probing = models.BooleanField(
-        default=False, help_text="Whether a probe was sent and has not called the engine yet."
+        default=False, help_text="Whether a probe was sent that has not called the engine yet."
     )
     closed_by = models.CharField(max_length=255, blank=True)
 

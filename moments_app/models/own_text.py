@@ -25,7 +25,7 @@ class ServedLine(models.Model):
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     hash = models.BigIntegerField(help_text="Hash of the words in the line.")
-    is_quote = models.BooleanField(help_text="Whether the line was always served as a quote from a turn.")
+    is_quote = models.BooleanField(help_text="Whether the line has only ever been served as a quote from a turn.")
     served_on = models.DateField(
         default=timezone.localdate,
         db_index=True,
@@ -53,8 +53,8 @@ class OwnText(models.Model):
     places = ArrayField(
         models.PositiveIntegerField(),
         null=True,
-        help_text="Numbers of the turn's lines that the platform had already served. The first line has the"
-        " number 0. Blank if the turn has no other text.",
+        help_text="Numbers of the turn's lines that the platform had already served. The first line has the number 0. "
+        "Blank if the turn contains only such lines.",
     )
 
     class Meta:

@@ -147,7 +147,7 @@ class Session(models.Model):
     title = models.CharField(max_length=255, blank=True)
     status = models.CharField(max_length=16, choices=Status, default=Status.ACTIVE)
     message_count = models.PositiveBigIntegerField(
-        default=0, help_text="Number of turns, including archived and deleted turns. Partition events don't count."
+        default=0, help_text="Number of turns, including archived and deleted turns, but not partition events."
     )
     total_tokens = models.PositiveBigIntegerField(default=0)
     last_sequence = models.BigIntegerField(

@@ -91,7 +91,7 @@ class Retained:
         )
         if not self.failed_sessions:
             return sentence
-        return f"{sentence}. {self.failed_sessions} sessions failed and are as they were: {' '.join(self.failures)}"
+        return f"{sentence}. {self.failed_sessions} sessions failed and were not changed: {' '.join(self.failures)}"
 
     def counts(self) -> dict[str, float]:
         """Return the numbers for the event log."""

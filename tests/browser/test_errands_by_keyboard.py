@@ -123,7 +123,7 @@ def test_a_wrong_fact_is_corrected_and_the_correction_undone(tab: Page, keys: Ke
     keys.press_on("Correct or end…")
     expect(tab.get_by_role("heading", name="Correct or end this fact")).to_be_visible()
     keys.skip()
-    keys.fill("What is right", "User's daughter is called Mia.")
+    keys.fill("What is true", "User's daughter is called Mia.")
     keys.press_on("Preview")
     expect(tab.get_by_role("heading", name="Matching items")).to_be_visible()
     keys.skip()

@@ -202,7 +202,7 @@ def test_row_34_a_client_that_is_missing_or_too_old_is_named(
     old = tmp_path / "pg_dump"
     old.write_text("#!/bin/sh\necho 'pg_dump (PostgreSQL) 9.6'\n")
     old.chmod(0o755)
-    with pytest.raises(CommandError, match=r"pg_dump is of version 9: install the package postgresql-client-\d+"):
+    with pytest.raises(CommandError, match=r"pg_dump has version 9: install the package postgresql-client-\d+"):
         call_command("backup", str(tmp_path / "all.backup"))
 
 

@@ -32,7 +32,7 @@ class TryInput(PersonQuery):
         max_length=MAX_CHARS,
         required=False,
         error_messages={"blank": NO_WORD},
-        help_text="Text to try, if the text is not saved as a version.",
+        help_text="Text to try, if it is not saved as a version.",
     )
     session_id = PublicIdField(required=False)
     stream_id = UUIDField(

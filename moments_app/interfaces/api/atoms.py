@@ -44,7 +44,7 @@ class AtomInput(PersonQuery):
     formed_at = AwareDateTimeField(required=False)
     is_pinned = BooleanField(
         default=False,
-        help_text="Pin the item. Jobs never change or consolidate a pinned item. Every context includes a pinned item.",
+        help_text="Pin the item. Jobs never change or consolidate a pinned item, and every context includes it.",
     )
     related_users = serializers.ListField(
         child=PublicIdField(),

@@ -34,7 +34,7 @@ class ContextInput(PersonQuery):
     )
     agent_id = PublicIdField(
         default=DEFAULT_AGENT,
-        help_text="The agent, for a session that doesn't exist yet. An existing session uses its own agent.",
+        help_text="Agent of a new session. An existing session uses its own agent.",
     )
     query = TextField(
         max_length=QUERY_MAX_CHARS,
@@ -53,13 +53,13 @@ class ContextInput(PersonQuery):
     layers = serializers.ListField(
         child=serializers.ChoiceField(choices=ORDER),
         default=list(DEFAULT),
-        help_text="The layers to include. In a query string, separate the layers by commas.",
+        help_text="The layers to include. In a query string, separate the layers with commas.",
     )
     refresh = BooleanField(default=False, help_text="Rebuild the cached parts of the context.")
     retrieval = serializers.ChoiceField(
         choices=RETRIEVAL,
         default="query",
-        help_text="`query`: search memory for the query. `auto`: an engine writes a search from the query. "
+        help_text="`query`: search memory for the query. `auto`: an engine turns the query into a search. "
         "`off`: don't search.",
     )
     plan = serializers.ChoiceField(

@@ -72,7 +72,7 @@ class FactsQuery(PersonQuery):
     atom_type = serializers.ChoiceField(
         choices=MemoryAtom.Type.choices,
         required=False,
-        help_text="Default: all facts, and observations that are waiting or were consolidated.",
+        help_text="Default: all facts, and observations that wait for consolidation or were consolidated.",
     )
     kind = serializers.ChoiceField(
         choices=MemoryAtom.Kind.choices, required=False, help_text="What kind of information the fact contains."
@@ -230,7 +230,7 @@ class FactPatch(PersonQuery):
 
     content = TextField(max_length=4_000, required=False, help_text="The correct text, if the old text was never true.")
     state = serializers.ChoiceField(
-        choices=(ENDED,), required=False, help_text="Send `ended` if the fact was true and is no longer true."
+        choices=(ENDED,), required=False, help_text="Send `ended` if the fact was true but no longer is."
     )
     valid_until = AwareDateTimeField(required=False, help_text="When the fact stopped being true. Default: now.")
     preview = BooleanField(

@@ -22,8 +22,7 @@ class PeopleQuery(PageQuery):
     name = TextField(
         max_length=255,
         required=False,
-        help_text="Return only people with this name or alias, or with this first or last name. Upper and "
-        "lower case don't matter.",
+        help_text="Return only people with this name or alias, or with this first or last name. Case doesn't matter.",
     )
     after = PublicIdField(required=False, help_text="Key of the last person on the previous page.")
 
@@ -47,7 +46,7 @@ class KnownPersonAnswer(KnownPersonRow):
         fields = (*KnownPersonRow.Meta.fields, "summary", "interests", "preferred_topics")
 
 
-@extend_schema_view(list=extend_schema(description="Return the other people whom a user's memory knows, newest first."))
+@extend_schema_view(list=extend_schema(description="Return the other people in a user's memory, newest first."))
 class PeopleViewSet(ListModelMixin, PersonViewSet[KnownPerson]):
     """The people whom a user's memory knows."""
 
@@ -60,7 +59,7 @@ class PeopleViewSet(ListModelMixin, PersonViewSet[KnownPerson]):
     filters = {"name": KnownPersonQuerySet.named}
 
     def retrieve(self, request: Request, user_id: str, key: str) -> Response:
-        """Return another person whom a user's memory knows, with a profile."""
+        """Return another person in a user's memory, with a profile."""
         person: Any = self.get_object()
         person.profile = profile_of(MemoryAtom.objects.holding().filter(about=person), self.found_person.zone)
         return self.answer(person)

@@ -79,7 +79,7 @@ class RetractionInput(PersonQuery):
         max_length=MOST_TURNS,
         required=False,
         default=list,
-        help_text="Addresses of answers to keep in memory. These answers repeat retracted turns or items.",
+        help_text="Addresses of answers that should stay in memory although they repeat retracted turns or items.",
     )
     preview = BooleanField(
         default=False, help_text="If true, nothing is changed. The response lists the memory that would be removed."
@@ -110,8 +110,8 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
     turns = serializers.IntegerField(source="result.turns")
     withdrawn = serializers.DictField(source="result.withdrawn", child=serializers.IntegerField())
     cause_id = serializers.CharField(
-        help_text="For a retraction of answers that repeat other retracted turns or items: the id of the "
-        "original retraction. Otherwise empty."
+        help_text="For a retraction of answers that repeat retracted turns or items: the id of the retraction that "
+        "removed those turns or items. Otherwise empty."
     )
 
     class Meta:
@@ -147,7 +147,7 @@ class RepeatedAnswer(serializers.Serializer[Any]):
 class RetractionPreview(serializers.Serializer[Any]):
     """What a retraction would withdraw, and the estimated cost of rebuilding the rest."""
 
-    turns = serializers.IntegerField(help_text="Number of turns, including answers that repeat the turns.")
+    turns = serializers.IntegerField(help_text="Number of turns, including answers that repeat them.")
     items = serializers.IntegerField(help_text="Number of items that were written directly.")
     moment_keys = serializers.ListField(child=serializers.CharField())
     withdrawn = serializers.DictField(

@@ -54,8 +54,8 @@ class SearchInput(PersonQuery):
     until = AwareDateTimeField(required=False, help_text="Return only results from before this time.")
     as_of = AsOfField(
         required=False,
-        help_text="Return only what was said before this time, and only the facts that were believed at this time. "
-        "A date means the end of that day.",
+        help_text="Search memory as it was at this time: text from before this time, and facts that were believed "
+        "then. A date means the end of that day.",
     )
 
 
@@ -71,7 +71,7 @@ class SearchResult(serializers.Serializer[Any]):
 
     kind = serializers.ChoiceField(choices=KINDS)
     ref = serializers.CharField()
-    content = serializers.CharField(help_text="Text of the result. A long text is shortened.")
+    content = serializers.CharField(help_text="Text of the result. Long texts are shortened.")
     session_id = serializers.CharField(allow_null=True)
     sequence = serializers.IntegerField(
         allow_null=True, help_text="Sequence number of the turn. For a moment: the sequence number of the first turn."
@@ -103,7 +103,7 @@ class SearchAnswer(serializers.Serializer[Any]):
     span = SearchSpan(
         allow_null=True,
         help_text="`since` and `until` of the request. If the request has neither: the time that the query names, in "
-        "the person's time zone. Results from this time come first. Null if the query names no time either.",
+        "the person's time zone. Results from this time come first. Null if the query doesn't name a time.",
     )
     mode = serializers.ChoiceField(choices=MODES, help_text="The search mode that was used.")
     degraded = serializers.BooleanField(

@@ -65,7 +65,7 @@ class ReleaseAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Revoke selected releases", permissions=["release"])
     @asks_first(
-        "Contexts and searches of other people no longer include them. To share them again, create new releases.",
+        "Other people's contexts and searches no longer include them. To share them again, create new releases.",
         button="Revoke these releases",
     )
     def revoke_selected(self, request: HttpRequest, queryset: QuerySet[Release]) -> None:

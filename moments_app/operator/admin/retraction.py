@@ -42,7 +42,7 @@ class RetractionAdmin(AskedForAdmin):
 
     @admin.action(description="Undo selected retractions", permissions=["undo"])
     @asks_first(
-        "The turns count again. Contexts and searches again include everything derived from them.",
+        "Memory uses the turns again. Contexts and searches include what was derived from them.",
         button="Undo these retractions",
     )
     def undo_selected(self, request: HttpRequest, queryset: QuerySet[Retraction]) -> None:

@@ -202,8 +202,8 @@ class MemoryStreamAdmin(PageAdmin):
 
     @admin.action(description="Undo last consolidation of selected streams", permissions=["consolidate"])
     @asks_first(
-        "Each text loses the lines that its last consolidation wrote. The lines that this replaced return if they are "
-        "known, and the observations wait again.",
+        "In each text, the lines that the last consolidation wrote are removed. The lines that they replaced are "
+        "restored, if they are known. The observations wait for another consolidation.",
         button="Undo these consolidations",
     )
     def undo(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:

@@ -132,8 +132,8 @@ def _eviction_warning(atom: MemoryAtom) -> str:
     shared = Release.objects.standing().resting_on([atom]).count()
     if not shared:
         return ""
-    rest = f"{shared} released item{pluralize(shared)} {pluralize(shared, 'comes,come')} from it."
-    return f"{rest} Others keep seeing them until you revoke the release."
+    rest = f"{shared} released item{pluralize(shared)} {pluralize(shared, 'is,are')} based on it."
+    return f"{rest} Other people still see the released text until you revoke the release."
 
 
 def _is_line_or_left_behind(atom: MemoryAtom) -> bool:

@@ -201,7 +201,7 @@ class KeepPrivate(CandidateView):
             decline(self.candidate, actor=self.actor)
         except CannotRelease as error:
             raise Http404 from error
-        messages.success(request, "Not released. Only its source person sees the item.")
+        messages.success(request, "Not released. Only the person it was learned from sees the item.")
         return self.next_page
 
 
@@ -241,7 +241,7 @@ class RevokeRelease(RowAction[Release]):
     route, name, permission = "<int:pk>/revoke/", "revoke", "release"
 
     def change(self, made: Release) -> str:
-        message = "Revoked. Contexts and searches of other people no longer include it."
+        message = "Revoked. Other people's contexts and searches no longer include it."
         self.attempt(made, partial(revoke, made, actor=self.actor), log="Revoked.", message=message, about=str(made))
         return change_url(made)
 

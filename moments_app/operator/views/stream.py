@@ -83,7 +83,7 @@ class UndoConsolidation(RowAction[MemoryStream]):
     route, name = "<int:pk>/undo/", "undo"
 
     def change(self, stream: MemoryStream) -> str:
-        message = f"{stream.title}: the last consolidation was undone, and its observations wait again."
+        message = f"{stream.title}: the last consolidation was undone. Its observations wait for another consolidation."
         self.attempt(
             stream,
             partial(undo, stream, requested_by=self.actor),

@@ -183,5 +183,5 @@ def test_the_prompts_page_shows_how_much_was_left_out(
     model_server.queue(moments(moment={"detail": "She has three dogs. Her 14 cats stayed."}))
     build(session, lag=0)
     shown = page(root, change_url(prompt))
-    assert "Left out of answers in the last 30 days" in shown and "1 of 4" in shown
+    assert "Parts of answers that were left out in the last 30 days" in shown and "1 of 4" in shown
     assert queries_of(root, change_url(prompt)) == before

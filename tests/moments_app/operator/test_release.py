@@ -63,7 +63,7 @@ def test_an_operator_reads_releases_extends_rewords_and_revokes(
     assert "Released with the new wording" in reworded and change_url(made) in reworded
     assert [one.wording for one in Release.objects.standing()] == ["Give units."]
     latest = Release.objects.standing().get()
-    assert "Revoked. Contexts" in root.post(url("revoke", latest.pk), follow=True).content.decode()
+    assert "Revoked. Other people" in root.post(url("revoke", latest.pk), follow=True).content.decode()
     assert "already revoked" in root.post(url("revoke", latest.pk), follow=True).content.decode()
     assert not MemoryAtom.objects.active().filter(user=None).exists()
 
@@ -113,7 +113,7 @@ def test_evicting_what_a_release_rests_on_is_asked_about(root: Client, learned: 
     assert "Evict this item" not in page(root, change_url(learned))
     release(learned, "Numbers need units.", actor="operator:eve")
     shown = page(root, change_url(learned))
-    assert "1 released item comes from it." in shown and "Evict this item" in shown
+    assert "1 released item is based on it." in shown and "Evict this item" in shown
     root.post(reverse("admin:moments_app_memoryatom_evict", args=[learned.pk]))
     learned.refresh_from_db()
     assert learned.state == "evicted" and Release.objects.standing().exists()
@@ -121,7 +121,7 @@ def test_evicting_what_a_release_rests_on_is_asked_about(root: Client, learned: 
 
 def test_what_is_kept_private_no_longer_waits(root: Client, learned: MemoryAtom) -> None:
     answer = root.post(url("keep", learned.pk), follow=True).content.decode()
-    assert "Not released. Only its source person sees the item." in answer
+    assert "Not released. Only the person it was learned from sees the item." in answer
     assert "No pending decisions." in page(root, url("waiting"))
     assert "decided" in page(root, url("candidate", learned.pk))
     with transaction.atomic():

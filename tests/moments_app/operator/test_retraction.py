@@ -65,7 +65,7 @@ def test_several_are_undone_from_the_list(session: Session) -> None:
     chosen = list(Retraction.objects.values_list("pk", flat=True))
     ticked = {"action": "undo_selected", "_selected_action": chosen}
     root = operator()
-    assert "The turns count again" in root.post(listed, ticked).content.decode()
+    assert "Memory uses the turns again" in root.post(listed, ticked).content.decode()
     assert retracted() == [3, 5]
     root.post(listed, ticked | {"sure": "1"})
     assert retracted() == []

@@ -39,7 +39,7 @@ def lines(page: str) -> list[str]:
 
 def test_row_41_nothing_is_said_any_more(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
-    assert "Not said any more" in retract(operator())
+    assert "No longer repeated" in retract(operator())
 
 
 def test_the_question_of_a_context_with_the_text_is_asked_again(service: Api, ada: UserProfile) -> None:
@@ -50,7 +50,7 @@ def test_the_question_of_a_context_with_the_text_is_asked_again(service: Api, ad
     kept = ContextReceipt.objects.count()
     said(service, "asked", QUESTION, ANSWER, context_id=found["context_id"])
     page = retract(operator())
-    assert "Not said any more" in page and f"<li>{QUESTION}</li>" in page
+    assert "No longer repeated" in page and f"<li>{QUESTION}</li>" in page
     receipts.waiting.flush()
     assert ContextReceipt.objects.count() == kept
 
@@ -58,7 +58,7 @@ def test_the_question_of_a_context_with_the_text_is_asked_again(service: Api, ad
 def test_an_answer_that_was_left_is_shown_with_its_turn(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
     page = retract(operator(), leave=True)
-    assert "Still said" in page and f"I noted {NUMBER}." in lines(page)
+    assert "Still repeated" in page and f"I noted {NUMBER}." in lines(page)
     session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
     assert reverse("admin:sessions_app_session_change", args=[session.pk]) + "?at=1" in page
 
@@ -72,7 +72,7 @@ def test_what_the_person_said_in_another_turn_is_shown(service: Api, ada: UserPr
 def test_row_9_what_others_said_is_not_shown(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(service, "theirs", PLANTED, "I see.", user_id="bo")
-    assert "Not said any more" in retract(operator())
+    assert "No longer repeated" in retract(operator())
 
 
 def test_other_sentences_of_the_same_words_are_not_shown(service: Api, ada: UserProfile) -> None:
@@ -80,7 +80,7 @@ def test_other_sentences_of_the_same_words_are_not_shown(service: Api, ada: User
     said(
         service, "other", "My landlord raised the rent of the flat.", "I see.", "I have an account at the bank.", "Ok."
     )
-    assert "Not said any more" in retract(operator())
+    assert "No longer repeated" in retract(operator())
 
 
 def test_the_check_needs_the_right_to_preview_contexts(service: Api, ada: UserProfile) -> None:
@@ -106,4 +106,4 @@ def test_an_item_that_shared_a_text_with_the_retracted_one_is_not_shown(ada: Use
     Session.objects.create(user=ada, session_id="s1")
     check = reverse("admin:moments_app_retraction_check", args=[made.pk])
     page = operator().get(check).content.decode()
-    assert "Not said any more" in page and kept not in page
+    assert "No longer repeated" in page and kept not in page

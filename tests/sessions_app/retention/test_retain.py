@@ -468,7 +468,7 @@ def test_row_16_on_a_full_disk_a_session_is_left_as_it_was_and_the_others_go_on(
     out = StringIO()
     with largest_file(60_000), pytest.raises(CommandError, match=r"session large: .*too large") as raised:
         call_command("run_schedule", "retain", stdout=out)
-    assert "1 sessions failed and are as they were" in str(raised.value)
+    assert "1 sessions failed and were not changed" in str(raised.value)
     assert (fingerprint(large), len(files(folder))) == (before, 2)
     assert not sequences(small)
     event = Event.objects.get(type="memory_compaction_failed")
