@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
                     model_name="circuit",
                     name="is_probing",
                     field=models.BooleanField(
-                        default=False, help_text="Whether a probe was sent that has not called the engine yet."
+                        default=False, help_text="Whether a probe was sent but has not called the engine yet."
                     ),
                 ),
                 migrations.AlterField(
@@ -40,7 +40,7 @@ class Migration(migrations.Migration):
                     model_name="factembedding",
                     name="said_at",
                     field=models.DateTimeField(
-                        help_text="Time of the embedded text. It is copied here to speed up searches."
+                        help_text="Time of the embedded text. A copy of this time speeds up searches."
                     ),
                 ),
                 migrations.AlterField(
@@ -87,10 +87,21 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 migrations.AlterField(
+                    model_name="memoryatom",
+                    name="corrected_at",
+                    field=models.DateTimeField(
+                        blank=True,
+                        editable=False,
+                        help_text="Time of the correction that created this item. Blank if this item is not a "
+                        "correction.",
+                        null=True,
+                    ),
+                ),
+                migrations.AlterField(
                     model_name="momentembedding",
                     name="said_at",
                     field=models.DateTimeField(
-                        help_text="Time of the embedded text. It is copied here to speed up searches."
+                        help_text="Time of the embedded text. A copy of this time speeds up searches."
                     ),
                 ),
                 migrations.AlterField(
@@ -108,14 +119,14 @@ class Migration(migrations.Migration):
                     model_name="servedline",
                     name="is_quote",
                     field=models.BooleanField(
-                        help_text="Whether the line has only ever been served as a quote from a turn."
+                        help_text="True if contexts contained this line only as a quote from a turn."
                     ),
                 ),
                 migrations.AlterField(
                     model_name="turnembedding",
                     name="said_at",
                     field=models.DateTimeField(
-                        help_text="Time of the embedded text. It is copied here to speed up searches."
+                        help_text="Time of the embedded text. A copy of this time speeds up searches."
                     ),
                 ),
                 migrations.AlterField(

@@ -434,7 +434,7 @@ class MemoryAtom(Searched):
         null=True,
         blank=True,
         editable=False,
-        help_text="When this item replaced a wrong item. Blank if this item is not a correction.",
+        help_text="Time of the correction that created this item. Blank if this item is not a correction.",
     )
     confidence = models.FloatField(
         null=True,

@@ -199,7 +199,7 @@ class Circuit(models.Model):
     )
     probe_subject = models.BigIntegerField(null=True, blank=True)
     is_probing = models.BooleanField(
-        default=False, help_text="Whether a probe was sent that has not called the engine yet."
+        default=False, help_text="Whether a probe was sent but has not called the engine yet."
     )
     closed_by = models.CharField(max_length=255, blank=True)
 

@@ -25,7 +25,7 @@ class ServedLine(models.Model):
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     hash = models.BigIntegerField(help_text="Hash of the words in the line.")
-    is_quote = models.BooleanField(help_text="Whether the line has only ever been served as a quote from a turn.")
+    is_quote = models.BooleanField(help_text="True if contexts contained this line only as a quote from a turn.")
     served_on = models.DateField(
         default=timezone.localdate,
         db_index=True,
