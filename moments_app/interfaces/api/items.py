@@ -76,7 +76,7 @@ class NamespaceField(serializers.ListField):
 class FilterField(JsonObjectField):
     """Conditions on fields of the value, such as `{"status": "open", "days": {"$gte": 3}}`."""
 
-    def to_internal_value(self, data: Any) -> list[Condition]:
+    def to_internal_value(self, data: Any) -> Any:
         return list(self._conditions([], super().to_internal_value(data)))
 
     def _conditions(self, path: list[str], wanted: Any) -> Iterator[Condition]:
@@ -182,7 +182,7 @@ class ItemAnswer(serializers.ModelSerializer[StoredItem]):
 
     class Meta:
         model = StoredItem
-        fields = ("namespace", "key", "value", "created_at", "updated_at")
+        fields: tuple[str, ...] = ("namespace", "key", "value", "created_at", "updated_at")
 
 
 class FetchedItems(serializers.Serializer[Any]):
