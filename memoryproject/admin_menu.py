@@ -38,6 +38,7 @@ ENTRIES = {
     "moments_app.contradiction": Entry("contradiction", "contradictions", "rule"),
     "moments_app.entity": Entry("task or goal", "tasks and goals", "task_alt"),
     "moments_app.knownperson": Entry("known person", "known persons", "group"),
+    "moments_app.storeditem": Entry("stored item", "stored items", "inventory"),
     "moments_app.contextreceipt": Entry("served context", "served contexts", "receipt_long"),
     "moments_app.promptresource": Entry("prompt", "prompts", "edit_note"),
     "moments_app.failuregroup": Entry("failure", "failures", "report"),
@@ -59,7 +60,7 @@ ENTRIES = {
 # Lists that share one entry of the sidebar and appear as tabs of each other. The first is the entry.
 SHARED = [
     ["sessions_app.session", "moments_app.summary", "moments_app.contextreceipt", "sessions_app.archive"],
-    ["moments_app.memoryatom", "moments_app.entity", "moments_app.knownperson"],
+    ["moments_app.memoryatom", "moments_app.entity", "moments_app.knownperson", "moments_app.storeditem"],
     ["moments_app.correction", "moments_app.contradiction", "moments_app.retraction"],
     ["moments_app.failuregroup", "moments_app.circuit"],
     ["moments_app.job", "django_q.schedule"],

@@ -19,6 +19,7 @@ from moments_app.models.prompt import PromptResource, PromptVersion
 from moments_app.models.release import Release, ReleaseSource
 from moments_app.models.retraction import RetractedItem, Retraction
 from moments_app.models.statement_change import Cause, StatementChange
+from moments_app.models.stored_item import StoredItem
 from moments_app.models.stream import MemoryStream
 from moments_app.models.summary import Summary
 from moments_app.models.vocabulary import Vocabulary, Word
@@ -56,6 +57,7 @@ __all__ = [
     "Retraction",
     "ServedLine",
     "StatementChange",
+    "StoredItem",
     "Summary",
     "TurnEmbedding",
     "Vocabulary",

@@ -21,6 +21,7 @@ from moments_app.models import (
 )
 from moments_app.models.atom import ABOUT, content_hash
 from moments_app.models.embedding import ask_to_embed
+from moments_app.models.stored_item import labels, stored
 from moments_app.provenance.former_export import restore_former, restore_texts
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.edit_profile import pin_text
@@ -160,6 +161,22 @@ class Before(Column):
     def write(self, lines: list[Line], exporting: Exporting) -> None:
         for line in lines:
             line[self.name] = StatementChange(before=line[self.name]).shown
+
+
+class Labels(Column):
+    """The namespace of an item, as its labels."""
+
+    type = list[str]
+
+    def write(self, lines: list[Line], exporting: Exporting) -> None:
+        for line in lines:
+            line[self.name] = labels(line[self.name])
+
+    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+        for row in rows:
+            row.columns[self.name] = stored(row.line[self.name])
+            row.columns["application_id"] = importing.user.application_id
+        return rows
 
 
 class Other(Column):

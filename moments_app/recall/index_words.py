@@ -18,7 +18,7 @@ from django.apps import apps
 from django.db import connection, transaction
 from django.db.models import F, Func, IntegerField
 
-from moments_app.models import Job, MemoryStream
+from moments_app.models import Job, MemoryStream, StoredItem
 from moments_app.recall.count_words import CountWords
 from sessions_app import lexemes
 from sessions_app.models.searched import Searched, SearchedQuerySet
@@ -126,7 +126,7 @@ def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -
         sql = _WRITE_SQL.format(table=table._meta.db_table)
         with connection.cursor() as cursor:
             cursor.execute(sql, [lexemes.VERSION, [row.pk for row in rows], [_words(row) for row in rows]])
-        _ask_for_counts(rows)
+        _ask_for_counts([row for row in rows if not isinstance(row, StoredItem)])  # no count includes items
     return len(rows)
 
 

@@ -4,9 +4,11 @@ import asyncio
 import sys
 from typing import Any
 
+import httpx2
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
 
-from memory_platform.client import AsyncMemory, Memory
+from memory_platform.client import AsyncMemory, Client, Memory
 from memory_platform.client.langchain import MemoryChatHistory
 from memory_platform.client.langgraph import MemoryStore
 from memory_platform.client.openai_agents import MemorySession
@@ -45,18 +47,104 @@ def use_a_store() -> None:
         store.put(("trips", "2025"), "turin", {"text": "I restored kilns in Turin.", "days": 3})
         store.put(("trips", "2026"), "oslo", {"text": "I fired glass in Oslo.", "days": 5})
         store.put(("trips", "2026"), "oslo", {"text": "I fired glass in Bergen.", "days": 6})
-        memory.add("I fired glass at home.")
         assert store.get(("trips", "2026"), "oslo").value["days"] == 6
-        assert [item.key for item in store.search(("trips",), query="glass")] == ["oslo"]
-        assert store.search(("trips", "2025"), query="glass") == []
+        [found] = store.search(("trips",), query="glass")
+        assert (found.key, found.namespace) == ("oslo", ("trips", "2026")) and found.score > 0
+        assert found.updated_at > found.created_at
+        assert store.search(("trips",), query="Oslo") == store.search(("trips", "2025"), query="glass") == []
         assert {item.key for item in store.search(("trips",))} == {"turin", "oslo"}
-        assert [item.key for item in store.search((), filter={"days": {"$gt": 3}})] == ["oslo"]
-        assert store.list_namespaces(prefix=("trips",), max_depth=1) == [("trips",)]
-        assert store.list_namespaces(suffix=("2026",)) == [("trips", "2026")]
+        for wanted in ({"days": {"$gt": 3}}, {"days": 6}, {"days": {"$ne": 3, "$lte": 6}}):
+            assert [item.key for item in store.search((), filter=wanted)] == ["oslo"]
+        assert [item.key for item in store.search((), query="glass kilns", filter={"days": 3})] == ["turin"]
         asyncio.run(store.adelete(("trips", "2026"), "oslo"))
         assert store.get(("trips", "2026"), "oslo") is None
         store.put(("od:d", "a/b"), "c?d", {"n": 1})
         assert store.search(("od:d",))[0].namespace == ("od:d", "a/b")
+        namespace, key = ("\u4e2a\u4eba\u8d44\u6599" * 20, "\u504f\u597d"), "\u65c5\u884c\u8ba1\u5212" * 20
+        store.put(namespace, key, {"text": "\u6211\u4fee\u590d\u7a91\u7089"})
+        assert [item.key for item in store.search(namespace, query="\u7a91\u7089")] == [key]
+        store.put(("index",), "none", {"name": "glass"}, index=False)
+        store.put(("index",), "some", {"name": "glass", "about": {"text": "pots"}}, index=["about.text"])
+        assert store.search(("index",), query="glass") == []
+        assert [item.key for item in store.search(("index",), query="pots")] == ["some"]
+        assert memory.sessions()["sessions"] == []
+
+
+def use_a_store_in_batches() -> None:
+    """A batch takes few requests. Its puts come last, and of several puts at one address the last counts."""
+    paths: list[str] = []
+    http = httpx2.Client(event_hooks={"request": [lambda request: paths.append(request.url.path)]})
+    store = MemoryStore(Memory("batches", client=Client(URL, KEY, http=http)))
+    store.batch([PutOp(("other",), f"k{number}", {"text": "Glass and kilns."}) for number in range(150)])
+    assert len(paths) == 2
+    store.put(("profile",), "kiln", {"text": "The kilns are in Turin.", "n": 1})
+    paths.clear()
+    ops = [
+        GetOp(("profile",), "kiln"),
+        PutOp(("profile",), "kiln", {"n": 2}),
+        GetOp(("other",), "k149"),
+        GetOp(("other",), "none"),
+        PutOp(("profile",), "kiln", {"n": 3}),
+        PutOp(("other",), "k0", None),
+        SearchOp(("profile",), query="glass kilns"),
+        ListNamespacesOp(),
+    ]
+    kiln, first, other, missing, second, gone, found, namespaces = store.batch(ops)
+    assert kiln.value["n"] == 1 and other.key == "k149"
+    assert first is second is gone is missing is None
+    assert [item.key for item in found] == ["kiln"] and namespaces == [("other",), ("profile",)]
+    assert len(paths) == 5
+    assert store.get(("profile",), "kiln").value == {"n": 3} and store.get(("other",), "k0") is None
+    paths.clear()
+    assert len(store.search(("other",), limit=10)) == 10 and len(paths) == 1
+    assert len(store.search(("other",), limit=1_000)) == 149 and len(paths) == 2
+    assert [item.key for item in store.search(("other",), limit=2, offset=147)] == ["k98", "k99"]
+
+
+def list_namespaces_of_a_store() -> None:
+    """Namespaces are matched and cut as LangGraph's own tests of its stores expect."""
+    with Memory("namespaces", url=URL, key=KEY) as memory:
+        store = MemoryStore(memory)
+        paths = ["a b c", "a b d e", "a b d i", "a b f", "a c f", "b a f", "users 123", "users 456 settings"]
+        for path in (*paths, "admin users 789"):
+            store.put(tuple(path.split()), "key", {"data": path})
+
+        def listed(**asked: Any) -> list[str]:
+            return [" ".join(namespace) for namespace in store.list_namespaces(**asked)]
+
+        assert listed(prefix=("a", "b")) == ["a b c", "a b d e", "a b d i", "a b f"]
+        assert listed(suffix=("f",)) == ["a b f", "a c f", "b a f"]
+        assert listed(prefix=("a",), suffix=("f",)) == ["a b f", "a c f"]
+        assert listed(prefix=("a", "b"), max_depth=3) == ["a b c", "a b d", "a b f"]
+        assert listed(prefix=("a", "b"), limit=2) == ["a b c", "a b d e"]
+        assert listed(prefix=("a", "b"), offset=2) == ["a b d i", "a b f"]
+        assert listed(prefix=("a", "*", "f")) == ["a b f", "a c f"]
+        assert listed(suffix=("*", "f")) == ["a b f", "a c f", "b a f"]
+        assert listed(prefix=("*", "users"), suffix=("*", "789")) == ["admin users 789"]
+        assert listed(prefix=("nonexistent",)) == []
+        assert listed(prefix=("users", "123")) == ["users 123"]
+        for wrong in ((), ("the", "thing.about"), ("some", "fun", ""), ("langgraph", "foo")):
+            try:
+                store.put(wrong, "foo", {"foo": "bar"})
+            except InvalidNamespaceError:
+                continue
+            raise AssertionError(wrong)
+
+
+def share_a_store() -> None:
+    """One store for several users: a label of the namespace names the user, with whom the items are erased."""
+    with Client(URL, KEY) as client:
+        store = MemoryStore(Memory(client=client), user_label=1)
+        store.put(("memories", "nora"), "kiln", {"text": "The kiln is in Turin."})
+        store.put(("memories", "bo"), "kiln", {"text": "The kiln is in Oslo."})
+        store.put(("settings",), "color", {"value": "blue"})
+        assert [item.value["text"] for item in store.search(("memories", "nora"), query="kiln")] == [
+            "The kiln is in Turin."
+        ]
+        assert store.list_namespaces() == [("settings",)]
+        Memory("nora", client=client).erase()
+        assert store.get(("memories", "nora"), "kiln") is None
+        assert store.get(("memories", "bo"), "kiln") and store.get(("settings",), "color")
 
 
 def use_a_history() -> None:
@@ -82,5 +170,8 @@ def use_a_history() -> None:
 if __name__ == "__main__":
     asyncio.run(use_a_session())
     use_a_store()
+    use_a_store_in_batches()
+    list_namespaces_of_a_store()
+    share_a_store()
     use_a_history()
     sys.stdout.write("All holds.\n")

@@ -61,7 +61,7 @@ EXCUSED = {
         moments_app.Entity.updated_at moments_app.KnownPerson.created_at lab.Probe.created_at lab.Probe.updated_at
         lab.PromptTrial.created_at
         moments_app.Release.created_at moments_app.Retraction.created_at moments_app.StatementChange.created_at
-        moments_app.Summary.completed_at
+        moments_app.StoredItem.created_at moments_app.StoredItem.updated_at moments_app.Summary.completed_at
         moments_app.Vocabulary.counted_at moments_app.WebhookEndpoint.created_at moments_app.WebhookDelivery.sent_at
         oauth.Assistant.updated oauth.Consent.created_at oauth.Code.created oauth.Code.updated oauth.AccessToken.created
         oauth.AccessToken.updated oauth.RefreshToken.created oauth.RefreshToken.updated

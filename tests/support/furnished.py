@@ -26,6 +26,7 @@ from moments_app.models import (
     KnownPerson,
     MemoryAtom,
     MemoryStream,
+    StoredItem,
     Summary,
     WebhookEndpoint,
 )
@@ -128,6 +129,9 @@ def _remember(session: Session, job: Job) -> None:
     ida = KnownPerson.objects.create(user=ada, key="ida", name="Ida", aliases=["Ida Holm"], relationship="sister")
     own = MemoryStream.objects.ensure_of_person(ada, "default")
     note(own, "Ada's sister Ida tunes pianos.", "fact", about=ida)
+    item = {"application": ada.application, "namespace": "tools\x1f", "value": {"text": "Two felt picks."}}
+    for owner in (ada, None):
+        StoredItem.objects.create(user=owner, key="felt", text="Two felt picks.", **item)
     context_id = new_context_id(ada, session.session_id)
     kept = [KeptLayer("user", 12, [KeptLine("Ada repairs pianos.", 12, ada.uri, "the profile", time=at)])]
     ContextReceipt.objects.create(

@@ -8,6 +8,7 @@ from moments_app.interfaces.api import (
     coverage,
     entities,
     facts,
+    items,
     jobs,
     moments,
     people,
@@ -49,6 +50,15 @@ urlpatterns = [
         "entities/<uuid:entity_id>/links",
         entities.LinkViewSet.as_view({"get": "list", "post": "create", "delete": "destroy"}, basename="links"),
         name="links",
+    ),
+    path("items", items.ItemViewSet.as_view({"post": "create"}, basename="items"), name="items"),
+    path("items/get", items.ItemViewSet.as_view({"post": "retrieve"}, basename="items"), name="items-get"),
+    path("items/delete", items.ItemViewSet.as_view({"post": "destroy"}, basename="items"), name="items-delete"),
+    path("items/search", items.ItemViewSet.as_view({"post": "search"}, basename="items"), name="items-search"),
+    path(
+        "items/namespaces",
+        items.ItemNamespaceViewSet.as_view({"post": "list"}, basename="itemnamespaces"),
+        name="items-namespaces",
     ),
     path(
         "coverage",

@@ -16,6 +16,7 @@ from moments_app.operator.admin.queue import ScheduleAdmin
 from moments_app.operator.admin.release import ReleaseAdmin
 from moments_app.operator.admin.retraction import RetractionAdmin
 from moments_app.operator.admin.session import SessionAdmin
+from moments_app.operator.admin.stored_item import StoredItemAdmin
 from moments_app.operator.admin.stream import MemoryStreamAdmin
 from moments_app.operator.admin.summary import SummaryAdmin
 from moments_app.operator.admin.user_profile import UserProfileAdmin
@@ -40,6 +41,7 @@ __all__ = [
     "RetractionAdmin",
     "ScheduleAdmin",
     "SessionAdmin",
+    "StoredItemAdmin",
     "SummaryAdmin",
     "UserProfileAdmin",
     "WebhookDeliveryAdmin",

@@ -23,6 +23,7 @@ from moments_app.models import (
     Release,
     Retraction,
     StatementChange,
+    StoredItem,
     Summary,
 )
 from sessions_app.models import ApiKey, Message, Session, UserProfile
@@ -45,6 +46,7 @@ TEXTS: dict[tuple[type[Model], str], str] = {
     (MemoryStream, "pinned_content"): "moments_app.view_memorystream",
     (Entity, "body"): "moments_app.view_entity",
     (KnownPerson, "name"): "moments_app.view_knownperson",
+    (StoredItem, "key"): "moments_app.view_storeditem",
     (EngineCall, "error"): "moments_app.view_enginecall",
     (Retraction, "reason"): "moments_app.view_retraction",
     (Release, "note"): "moments_app.view_release",

@@ -443,6 +443,7 @@ class TestAsking:
             "MemoryAtom",
             "Correction",
             "StatementChange",
+            "StoredItem",
             "CorrectedTurn",
             "Entity",
             "EntityLink",

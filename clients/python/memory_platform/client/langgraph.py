@@ -1,189 +1,145 @@
-"""A store of LangGraph's that is kept by the platform: `graph.compile(store=MemoryStore(memory))`.
-
-An item is a conversation of its own, and each `put` a turn in it: the newest is the item, those before it its history,
-and all of it is found by `search`, by words and by meaning, and remembered like anything else that was said. `delete`
-needs a key with the `admin` scope. A search without a query, and the list of namespaces, read the names of all
-conversations.
-"""
+"""A LangGraph store in the platform's item store: `graph.compile(store=MemoryStore(memory))`."""
 
 import asyncio
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote, unquote
 
 from langgraph.store.base import (
     BaseStore,
     GetOp,
     Item,
     ListNamespacesOp,
-    MatchCondition,
     Op,
     PutOp,
     Result,
     SearchItem,
     SearchOp,
+    get_text_at_path,
+    tokenize_path,
 )
 
 from memory_platform.client import Memory
-from memory_platform.client.errors import Refused
 
-STORE = "store"  # begins the names of such conversations
-TEXTS = ("text", "content", "memory", "data")  # of a value, whichever is a text
-NEWEST = 2**53 - 1  # is after every sequence
-PAGE = 200
-FOUND = 50  # turns, of which some may be of other namespaces
+ITEMS = 100  # items in a request
+PAGE = 200  # items or namespaces in an answer
 
-Namespace = tuple[str, ...]
+Address = tuple[tuple[str, ...], str]
 
 
 class MemoryStore(BaseStore):
-    """See the module's text.
+    """Items of one user, or of the application.
 
     Args:
-        memory: of a person.
+        memory: the user whose items the store contains. Without a `user_id`, the store contains items of the
+            application, which belong to no user.
+        user_label: the position of the label that is the `user_id` in each namespace: 1 for `("memories", user_id)`.
+            The items then belong to this user.
     """
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
+    def __init__(self, memory: Memory, *, user_label: int | None = None) -> None:
+        self._memory, self._user_label = memory, user_label
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do one after the other."""
-        return [self._do(op) for op in ops]
+        """Execute operations: first those that read, then the puts. Of several puts at an address, the last counts."""
+        ops = list(ops)
+        gets = [(op.namespace, op.key) for op in ops if isinstance(op, GetOp)]
+        found = {(item.namespace, item.key): item for item in self._items_at(gets)}
+        results: list[Result] = []
+        puts: dict[Address, PutOp] = {}
+        for op in ops:
+            result: Result = None
+            if isinstance(op, GetOp):
+                result = found.get((op.namespace, op.key))
+            elif isinstance(op, SearchOp):
+                result = self._search(op)
+            elif isinstance(op, ListNamespacesOp):
+                result = self._namespaces(op)
+            else:
+                assert isinstance(op, PutOp)
+                puts[op.namespace, op.key] = op
+            results.append(result)
+        self._put(list(puts.values()))
+        return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do the same in a thread."""
+        """Execute operations in a thread."""
         return await asyncio.to_thread(self.batch, list(ops))
 
-    def _do(self, op: Op) -> Result:
-        if isinstance(op, GetOp):
-            return self._get(op.namespace, op.key)
-        if isinstance(op, PutOp):
-            return self._put(op)
-        if isinstance(op, SearchOp):
-            return self._search(op)
-        assert isinstance(op, ListNamespacesOp)
-        return self._namespaces(op)
+    def _put(self, ops: Sequence[PutOp]) -> None:
+        self._send_in_parts("items/delete", [_address(op.namespace, op.key) for op in ops if op.value is None])
+        self._send_in_parts("items", [_item(op) for op in ops if op.value is not None])
 
-    # --- one item ---
-
-    def _get(self, namespace: Namespace, key: str) -> Item | None:
-        path = f"sessions/{quote(_name(namespace, key), safe='')}/messages"
-        asked = {"user_id": self._memory.user_id, "view": "all", "before": NEWEST, "limit": 1}
-        try:
-            messages = self._memory.client.call("GET", path, params=asked)["messages"]
-        except Refused as refused:
-            if refused.status == 404:
-                return None
-            raise
-        turns = [message for message in messages if message["kind"] == "turn"]
-        return _item(namespace, key, turns[-1]) if turns else None
-
-    def _put(self, op: PutOp) -> None:
-        name = _name(op.namespace, op.key)
-        if op.value is None:
-            return self._delete(name)
-        role = "system" if op.index is False else "user"  # what is a system's is not searched
-        message = {"role": role, "content": _text(op.value), "metadata": {"value": dict(op.value)}}
-        self._memory.add(message, session_id=name, source="langgraph")
-
-    def _delete(self, name: str) -> None:
-        try:
-            self._memory.delete_session(name)
-        except Refused as refused:
-            if refused.status != 404:
-                raise
-
-    # --- several ---
+    def _items_at(self, addresses: Sequence[Address]) -> Iterator[Item]:
+        unique = [_address(*address) for address in dict.fromkeys(addresses)]
+        for answer in self._send_in_parts("items/get", unique):
+            yield from (Item(**_fields(item)) for item in answer["items"])
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
-        found = self._by_query(op) if op.query else self._listed(op.namespace_prefix)
-        fitting = [item for item in found if _fits(item.value, op.filter)]
-        return fitting[op.offset : op.offset + op.limit]
+        asked = {"namespace": op.namespace_prefix, "query": op.query or None, "filter": op.filter or None}
+        pages = self._pages("items/search", "items", asked, op, user_id=self._user_of(op.namespace_prefix))
+        return [SearchItem(**_fields(item), score=item["score"]) for item in pages]
 
-    def _by_query(self, op: SearchOp) -> Iterator[SearchItem]:
-        seen = set()
-        found = self._memory.search(str(op.query), kinds=["turn"], match_count=FOUND)
-        for result in found["results"]:
-            place = _place(result["session_id"] or "", op.namespace_prefix)
-            if place and place not in seen:
-                seen.add(place)
-                yield from self._as_found(*place, score=result["score"])
+    def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        paths = {condition.match_type: list(condition.path) for condition in op.match_conditions or ()}
+        asked = {"prefix": paths.get("prefix"), "suffix": paths.get("suffix"), "max_depth": op.max_depth}
+        user_id = self._user_of(tuple(paths.get("prefix", ())))
+        return list(map(tuple, self._pages("items/namespaces", "namespaces", asked, op, user_id=user_id)))
 
-    def _listed(self, prefix: Namespace) -> Iterator[SearchItem]:
-        for place in self._places(prefix):
-            yield from self._as_found(*place, score=None)
+    def _pages(
+        self,
+        path: str,
+        things: str,
+        asked: Mapping[str, Any],
+        op: SearchOp | ListNamespacesOp,
+        *,
+        user_id: str | None,
+    ) -> list[Any]:
+        """Return what an operation reads, in as few pages as possible."""
+        found: list[Any] = []
+        has_more = True
+        while has_more and len(found) < op.limit:
+            page = {"limit": min(PAGE, op.limit - len(found)), "offset": op.offset + len(found)}
+            answer = self._call(path, {**asked, **page, "user_id": user_id})
+            found += answer[things]
+            has_more = answer["has_more"]
+        return found
 
-    def _as_found(self, namespace: Namespace, key: str, *, score: float | None) -> Iterator[SearchItem]:
-        item = self._get(namespace, key)
-        if item:
-            yield SearchItem(namespace, key, item.value, item.created_at, item.updated_at, score)
+    def _send_in_parts(self, path: str, items: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Send items in requests of at most `ITEMS`, those of each user together; return the answers."""
+        by_user: defaultdict[str | None, list[Mapping[str, Any]]] = defaultdict(list)
+        for item in items:
+            by_user[self._user_of(item["namespace"])].append(item)
+        return [
+            self._call(path, {"user_id": user_id, "items": own[start : start + ITEMS]})
+            for user_id, own in by_user.items()
+            for start in range(0, len(own), ITEMS)
+        ]
 
-    def _places(self, prefix: Namespace) -> Iterator[tuple[Namespace, str]]:
-        offset, has_more = 0, True
-        while has_more:
-            page = self._memory.sessions(limit=PAGE, offset=offset)
-            for session in page["sessions"]:
-                if place := _place(session["session_id"], prefix):
-                    yield place
-            offset, has_more = offset + PAGE, page["has_more"]
+    def _call(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._memory.client.call("POST", path, json=body, repeatable=True)
 
-    def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
-        there = {namespace for namespace, _key in self._places(())}
-        fitting = {
-            one[: op.max_depth] for one in there if all(_matches(one, each) for each in op.match_conditions or ())
-        }
-        return sorted(fitting)[op.offset : op.offset + op.limit]
-
-
-def _name(namespace: Namespace, key: str) -> str:
-    """Return the name of an item's conversation."""
-    return ":".join((STORE, *(quote(part, safe="") for part in (*namespace, key))))
-
-
-def _place(name: str, prefix: Namespace) -> tuple[Namespace, str] | None:
-    """Return namespace and key of a conversation that is an item below a namespace; None for any other."""
-    store, *parts = map(unquote, name.split(":"))
-    namespace = tuple(parts[:-1])
-    return (namespace, parts[-1]) if store == STORE and parts and namespace[: len(prefix)] == prefix else None
+    def _user_of(self, namespace: Sequence[str]) -> str | None:
+        """Return the `user_id` of the items in a namespace; None for items of no user."""
+        at = self._user_label
+        return namespace[at] if at is not None and at < len(namespace) else self._memory.user_id
 
 
-def _item(namespace: Namespace, key: str, turn: Mapping[str, Any]) -> Item:
-    at = datetime.fromisoformat(turn["created_at"])
-    return Item(value=turn["metadata"]["value"], key=key, namespace=namespace, created_at=at, updated_at=at)
+def _address(namespace: tuple[str, ...], key: str) -> dict[str, Any]:
+    return {"namespace": namespace, "key": key}
 
 
-def _text(value: Mapping[str, Any]) -> str:
-    """Return what an item says, which is searched and remembered."""
-    texts = (value[name] for name in TEXTS if isinstance(value.get(name), str))
-    return next(texts, None) or json.dumps(value, ensure_ascii=False)
+def _item(op: PutOp) -> dict[str, Any]:
+    """Return the item that an operation stores. Its `index` names the fields that searches find."""
+    item = {**_address(op.namespace, op.key), "value": op.value}
+    if op.index is None:
+        return item
+    texts = [text for path in op.index or () for text in get_text_at_path(op.value, tokenize_path(path))]
+    return {**item, "text": "\n".join(texts)}
 
 
-def _fits(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
-    """Tell whether a value has the fields of a filter."""
-    return all(_compares(value.get(name), condition) for name, condition in (wanted or {}).items())
-
-
-def _compares(found: Any, condition: Any) -> bool:
-    if not (isinstance(condition, Mapping) and condition and all(str(name).startswith("$") for name in condition)):
-        return bool(found == condition)
-    return all(COMPARISONS[name](found, other) for name, other in condition.items())
-
-
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": lambda found, other: found == other,
-    "$ne": lambda found, other: found != other,
-    "$gt": lambda found, other: found is not None and found > other,
-    "$gte": lambda found, other: found is not None and found >= other,
-    "$lt": lambda found, other: found is not None and found < other,
-    "$lte": lambda found, other: found is not None and found <= other,
-}
-
-
-def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
-    path = tuple(condition.path)
-    if len(path) > len(namespace):
-        return False
-    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[-len(path) :]
-    return all(wanted in ("*", there) for wanted, there in zip(path, part, strict=True))
+def _fields(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item of an answer as the arguments of an `Item`."""
+    times = {name: datetime.fromisoformat(item[name]) for name in ("created_at", "updated_at")}
+    return {"namespace": tuple(item["namespace"]), "key": item["key"], "value": item["value"], **times}

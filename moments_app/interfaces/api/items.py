@@ -1,0 +1,317 @@
+"""The item store over REST.
+
+An address is a namespace and a key. With a `user_id`, a request is about the items of this user, and without one about
+the items of the application that belong to no user. A user's key only reaches the items of this user.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from moments_app.models import StoredItem
+from moments_app.models.stored_item import (
+    END,
+    KEY_MAX,
+    LABELS_MAX,
+    NAMESPACE_MAX,
+    TEXT_MAX,
+    Condition,
+    StoredItemQuerySet,
+    labels,
+    stored,
+    text_of,
+)
+from moments_app.recall.search_items import search_items
+from sessions_app.api.fields import (
+    CONTRADICTORY,
+    IntegerField,
+    JsonObjectField,
+    StrictSerializer,
+    TextField,
+    WordsField,
+)
+from sessions_app.api.pagination import PAGE_MAX
+from sessions_app.api.person import PersonQuery, key_of
+from sessions_app.api.viewsets import PersonViewSet
+from sessions_app.lexemes import QUERY_MAX_CHARS
+
+ITEMS_MAX = 100  # in a request
+COMPARISONS = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
+
+
+class LabelField(TextField):
+    """A label of a namespace."""
+
+    pattern = rf"^[^\x00{END}]*$".replace(END, r"\x1f")
+    default_error_messages = {"end": "A label can't contain the character U+001F."}
+
+    def __init__(self) -> None:
+        super().__init__(max_length=NAMESPACE_MAX)
+
+    def to_internal_value(self, data: Any) -> str:
+        label = super().to_internal_value(data)
+        if END in label:
+            self.fail("end")
+        return label
+
+
+class NamespaceField(serializers.ListField):
+    """The labels of a namespace, outermost first."""
+
+    default_error_messages = {"size": f"The labels have more than {NAMESPACE_MAX} characters in total."}
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(child=LabelField(), max_length=LABELS_MAX, **kwargs)
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        found: list[str] = super().to_internal_value(data)
+        if sum(map(len, found)) > NAMESPACE_MAX:
+            raise serializers.ValidationError(self.error_messages["size"], CONTRADICTORY)
+        return found
+
+
+class FilterField(JsonObjectField):
+    """Conditions on fields of the value, such as `{"status": "open", "days": {"$gte": 3}}`."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        return list(self._conditions([], super().to_internal_value(data)))
+
+    def _conditions(self, path: list[str], wanted: Any) -> Iterator[Condition]:
+        if not isinstance(wanted, dict) or (path and not wanted):
+            yield path, "$eq", wanted
+            return
+        for name, value in wanted.items():
+            if not (path and name.startswith("$")):
+                yield from self._conditions([*path, name], value)
+            elif name in COMPARISONS:
+                yield path, name, value
+            else:
+                known = ", ".join(COMPARISONS)
+                raise serializers.ValidationError(f"Unknown comparison. The comparisons are {known}.", CONTRADICTORY)
+
+
+class ItemAddress(StrictSerializer):
+    """The namespace and the key of an item."""
+
+    namespace = NamespaceField(min_length=1)
+    key = TextField(max_length=KEY_MAX)
+
+
+class ItemInput(ItemAddress):
+    """An item to store."""
+
+    value = JsonObjectField()
+    text = TextField(
+        max_length=TEXT_MAX,
+        allow_blank=True,
+        required=False,
+        help_text="The text that searches find. Default: all texts in the value. Blank: searches don't find the item.",
+    )
+
+
+class ItemsInput(PersonQuery):
+    """Items to store."""
+
+    items: serializers.ListSerializer[Any] = serializers.ListSerializer(
+        child=ItemInput(), min_length=1, max_length=ITEMS_MAX
+    )
+
+
+class AddressesInput(PersonQuery):
+    """Addresses of items."""
+
+    items: serializers.ListSerializer[Any] = serializers.ListSerializer(
+        child=ItemAddress(), min_length=1, max_length=ITEMS_MAX
+    )
+
+
+class ItemsPage(PersonQuery):
+    """A page of items."""
+
+    limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
+    offset = IntegerField(min_value=0, max_value=1_000_000, default=0)
+
+
+class ItemsQuery(ItemsPage):
+    """The items to return."""
+
+    namespace = NamespaceField(default=list, help_text="Return only items whose namespace starts with these labels.")
+    query = WordsField(
+        max_length=QUERY_MAX_CHARS,
+        required=False,
+        help_text="Return only items whose text has words of the query, best first. Default: all items, ordered by "
+        "namespace and key.",
+    )
+    filter = FilterField(
+        required=False,
+        help_text="Return only items whose value has these fields. A field is compared for equality, or by an object "
+        f"with some of the comparisons {', '.join(f'`{name}`' for name in COMPARISONS)}.",
+    )
+    after = ItemAddress(
+        required=False, help_text="The address of the last item of the previous page. Faster than a large `offset`."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "after" in attrs and attrs["offset"]:
+            raise serializers.ValidationError({"offset": "Use after or offset, not both."}, CONTRADICTORY)
+        if "after" in attrs and "query" in attrs:
+            raise serializers.ValidationError({"after": "With a query, use offset instead of after."}, CONTRADICTORY)
+        return attrs
+
+
+class NamespacesQuery(ItemsPage):
+    """The namespaces to return."""
+
+    prefix = NamespaceField(default=list, help_text="The first labels of the namespaces. `*` stands for any label.")
+    suffix = NamespaceField(default=list, help_text="The last labels of the namespaces. `*` stands for any label.")
+    max_depth = IntegerField(
+        min_value=1,
+        max_value=LABELS_MAX,
+        default=LABELS_MAX,
+        help_text="Maximum number of labels. Longer namespaces are cut.",
+    )
+
+
+class ItemAnswer(serializers.ModelSerializer[StoredItem]):
+    """A stored item."""
+
+    namespace = serializers.ListField(source="labels", child=serializers.CharField())
+
+    class Meta:
+        model = StoredItem
+        fields: tuple[str, ...] = ("namespace", "key", "value", "created_at", "updated_at")
+
+
+class FetchedItems(serializers.Serializer[Any]):
+    """Stored items. Missing items are left out."""
+
+    items = ItemAnswer(many=True)
+
+
+class FoundItem(ItemAnswer):
+    """A stored item, and how well it matches the query."""
+
+    score = serializers.FloatField(default=None, allow_null=True, help_text="Null if the request has no query.")
+
+    class Meta(ItemAnswer.Meta):
+        fields = (*ItemAnswer.Meta.fields, "score")
+
+
+class ItemsAnswer(serializers.Serializer[Any]):
+    """A page of stored items."""
+
+    items = FoundItem(many=True)
+    has_more = serializers.BooleanField()
+
+
+class NamespacesAnswer(serializers.Serializer[Any]):
+    """A page of namespaces."""
+
+    namespaces = serializers.ListField(child=serializers.ListField(child=serializers.CharField()))
+    has_more = serializers.BooleanField()
+
+
+class StoredAnswer(serializers.Serializer[Any]):
+    """The number of items that were stored."""
+
+    stored = serializers.IntegerField()
+
+
+class DeletedAnswer(serializers.Serializer[Any]):
+    """The number of items that were deleted."""
+
+    deleted = serializers.IntegerField()
+
+
+class ItemViewSet(PersonViewSet[StoredItem]):
+    """The item store. All calls are POST, because an address can be too long for a URL."""
+
+    inputs = {"create": ItemsInput, "retrieve": AddressesInput, "destroy": AddressesInput, "search": ItemsQuery}
+    answers = {"create": StoredAnswer, "retrieve": FetchedItems, "destroy": DeletedAnswer, "search": ItemsAnswer}
+    scopes = {"retrieve": "read", "search": "read", "list": "read"}
+    creates_person = ("create",)
+    about_nobody = (*inputs, "list")
+
+    def get_queryset(self) -> StoredItemQuerySet:
+        """Return the items of the person. If the request names no person: those that belong to no person."""
+        is_nobodys = self.named is None and key_of(self.request).user_id is None
+        if self.person is None and not is_nobodys:
+            return StoredItem.objects.none()
+        return StoredItem.objects.of(self.person, self.application).defer("text", "search_vector")
+
+    def create(self, request: Request) -> Response:
+        """Store items. An item replaces the item with the same namespace and key."""
+        owner = {"user": self.person, "application_id": self.application}
+        items = [StoredItem(**owner, **_columns(item)) for item in self.validated_data["items"]]
+        StoredItem.objects.put(items)
+        return Response({"stored": len(items)})
+
+    def retrieve(self, request: Request) -> Response:
+        """Return the items at some addresses, in the order of the addresses."""
+        found = {(item.namespace, item.key): item for item in self.at_addresses()}
+        wanted = [(stored(item["namespace"]), item["key"]) for item in self.validated_data["items"]]
+        items = [found[address] for address in dict.fromkeys(wanted) if address in found]
+        return self.answer({"items": items})
+
+    def destroy(self, request: Request) -> Response:
+        """Delete the items at some addresses."""
+        deleted, _by_table = self.at_addresses().delete()
+        return self.answer({"deleted": deleted})
+
+    def search(self, request: Request) -> Response:
+        """Search or list items."""
+        asked = self.validated_data
+        if "query" in asked:
+            items, has_more = self.page_of(self.found())
+        else:
+            rows = self.get_queryset().within(asked["namespace"]).fitting(asked.get("filter", [])).in_order()
+            items, has_more = self.page_of(rows.after(**asked["after"]) if "after" in asked else rows)
+        return self.answer({"items": items, "has_more": has_more})
+
+    def found(self) -> Sequence[StoredItem]:
+        """Return the items that match the query, best first, up to the end of the requested page."""
+        asked = self.validated_data
+        most, conditions = asked["offset"] + asked["limit"] + 1, asked.get("filter", [])
+        scores = search_items(
+            self.person, self.application, asked["namespace"], asked["query"], conditions=conditions, most=most
+        )
+        items = self.get_queryset().in_bulk(scores)
+        for pk, item in items.items():
+            item.score = scores[pk]
+        return [items[pk] for pk in scores if pk in items]
+
+    def at_addresses(self) -> StoredItemQuerySet:
+        """Return the items at the addresses in the request."""
+        addresses = [(item["namespace"], item["key"]) for item in self.validated_data["items"]]
+        return self.get_queryset().at(addresses)
+
+    def page_of(self, rows: Any) -> tuple[Sequence[Any], bool]:
+        """Return the rows of the requested page, and whether there are more."""
+        limit, offset = self.validated_data["limit"], self.validated_data["offset"]
+        found = list(rows[offset : offset + limit + 1])
+        return found[:limit], len(found) > limit
+
+
+class ItemNamespaceViewSet(ItemViewSet):
+    """The namespaces of the item store."""
+
+    inputs = {"list": NamespacesQuery}
+    answers = {"list": NamespacesAnswer}
+
+    def list(self, request: Request) -> Response:
+        """Return the namespaces of the items, in order."""
+        asked = self.validated_data
+        rows = self.get_queryset().namespaces(
+            prefix=asked["prefix"], suffix=asked["suffix"], max_depth=asked["max_depth"]
+        )
+        found, has_more = self.page_of(rows)
+        return self.answer({"namespaces": [labels(namespace) for namespace in found], "has_more": has_more})
+
+
+def _columns(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a valid item as the columns of its row."""
+    text = item["text"] if "text" in item else text_of(item["value"])
+    return {"namespace": stored(item["namespace"]), "key": item["key"], "value": item["value"], "text": text}

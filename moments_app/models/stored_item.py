@@ -1,0 +1,173 @@
+"""The item store: JSON values that an application stores under a namespace and a key."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Self
+
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models import Func, Q, Value
+from django.utils import timezone
+
+from sessions_app.lexemes import VERSION
+from sessions_app.models import Application, UserProfile
+from sessions_app.models.searched import Searched, SearchedQuerySet
+
+LABELS_MAX = 20
+NAMESPACE_MAX = 255  # characters of all labels together
+KEY_MAX = 255
+TEXT_MAX = 50_000
+END = "\x1f"  # ends each label of a stored namespace
+AFTER_END = chr(ord(END) + 1)
+ANY = "*"  # stands for any label when namespaces are listed
+
+# A path in a value, a comparison, and the JSON value to compare with.
+Condition = tuple[list[str], str, Any]
+
+
+def stored(namespace: Sequence[str]) -> str:
+    """Return a namespace as its column has it."""
+    return "".join(label + END for label in namespace)
+
+
+def labels(namespace: str) -> list[str]:
+    """Return the labels of a stored namespace."""
+    return namespace.split(END)[:-1]
+
+
+def range_of(prefix: Sequence[str]) -> tuple[str, str | None]:
+    """Return the first stored namespace with this prefix, and the first one after them; None if there is no prefix."""
+    start = stored(prefix)
+    return start, start[:-1] + AFTER_END if prefix else None
+
+
+class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
+    def of(self, user: UserProfile | None, application: int) -> Self:
+        """Return the items of a user, or the items of an application that belong to no user."""
+        return self.filter(user=user, application=application)
+
+    def within(self, prefix: Sequence[str]) -> Self:
+        """Return the items whose namespace starts with these labels."""
+        start, end = range_of(prefix)
+        return self.filter(namespace__gte=start, namespace__lt=end) if end else self
+
+    def in_order(self) -> Self:
+        """Order the items of one owner by namespace and key."""
+        # Otherwise PostgreSQL would sort the items that belong to no user instead of reading the index in order.
+        return self.order_by("user_id", "application_id", "namespace", "key")
+
+    def after(self, namespace: Sequence[str], key: str) -> Self:
+        """Return the items that follow this address in the order of `in_order`."""
+        at = stored(namespace)
+        # The first filter makes PostgreSQL start at this place of the index.
+        return self.filter(namespace__gte=at).filter(Q(namespace__gt=at) | Q(key__gt=key))
+
+    def at(self, addresses: Sequence[tuple[Sequence[str], str]]) -> Self:
+        """Return the items at these addresses, each a namespace and a key."""
+        found = Q(pk__in=[])
+        for namespace, key in addresses:
+            found |= Q(namespace=stored(namespace), key=key)
+        return self.filter(found)
+
+    def fitting(self, conditions: Sequence[Condition]) -> Self:
+        """Return the items whose values meet all conditions."""
+        if not conditions:
+            return self
+        told = Value(list(conditions), models.JSONField())
+        return self.filter(Func("value", told, function="memory_item_fits", output_field=models.BooleanField()))
+
+    def namespaces(
+        self, *, prefix: Sequence[str] = (), suffix: Sequence[str] = (), max_depth: int = LABELS_MAX
+    ) -> "models.QuerySet[StoredItem, str]":
+        """Return the distinct namespaces of these items in order, as they are stored.
+
+        Args:
+            prefix, suffix: the first and the last labels of each namespace; `*` stands for any label.
+            max_depth: the number of labels to which longer namespaces are cut.
+        """
+        rows = self.within(prefix[: prefix.index(ANY)] if ANY in prefix else prefix)
+        if ANY in prefix:
+            rows = rows.filter(namespace__regex=f"^{_pattern(prefix)}")
+        if suffix:
+            rows = rows.filter(namespace__regex=f"(^|{END}){_pattern(suffix)}$")
+        cut = Value(f"^(?:[^{END}]*{END}){{1,{max_depth}}}")
+        place = Func("namespace", cut, function="substring", output_field=models.TextField(db_collation="C"))
+        return rows.annotate(place=place).order_by("place").values_list("place", flat=True).distinct()
+
+    def put(self, items: Sequence["StoredItem"]) -> None:
+        """Add items, and replace those at the same addresses. Of several items at one address, the last is stored."""
+        by_address = {(item.namespace, item.key): item for item in items}
+        self.bulk_create(
+            [by_address[address] for address in sorted(by_address)],  # in one order, to avoid deadlocks
+            update_conflicts=True,
+            unique_fields=["user", "application", "namespace", "key"],
+            update_fields=["value", "text", "search_vector", "search_version", "updated_at"],
+        )
+
+
+def _pattern(path: Sequence[str]) -> str:
+    """Return a regular expression that matches these labels."""
+    return "".join((f"[^{END}]+" if label == ANY else re.escape(label)) + END for label in path)
+
+
+class StoredItem(Searched):
+    """A JSON value under a namespace and a key. It belongs to one user, or to no user of the application."""
+
+    SEARCHED = ("text",)
+
+    application = models.ForeignKey(Application, on_delete=models.PROTECT, related_name="+", db_index=False)
+    user = models.ForeignKey(
+        UserProfile,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+        help_text="The person whom the item belongs to. Blank if it belongs to no person.",
+    )
+    namespace = models.CharField(
+        max_length=NAMESPACE_MAX + LABELS_MAX,
+        db_collation="C",
+        help_text="The labels of the namespace. Each label ends with the character U+001F.",
+    )
+    key = models.CharField(max_length=KEY_MAX, db_collation="C")
+    value = models.JSONField(default=dict)
+    text = models.TextField(blank=True, help_text="The text that searches find. Blank if searches don't find the item.")
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    score: float | None = None  # of a search
+
+    objects = StoredItemQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "stored item"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "application", "namespace", "key"], nulls_distinct=False, name="item_unique_address"
+            )
+        ]
+        indexes = [
+            GinIndex(fields=["search_vector"], name="item_search"),
+            models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="item_unindexed"),
+        ]
+
+    def __str__(self) -> str:
+        return " / ".join([*self.labels, self.key])
+
+    @property
+    def labels(self) -> list[str]:
+        return labels(self.namespace)
+
+
+def text_of(value: Any) -> str:
+    """Return all texts in a JSON value, one per line."""
+    texts: list[str] = []
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict | list):
+            waiting += reversed(part.values() if isinstance(part, dict) else part)
+    return "\n".join(texts)[:TEXT_MAX]

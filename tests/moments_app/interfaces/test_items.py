@@ -1,0 +1,460 @@
+"""The item store: whose items a key reaches, and how they are stored, read, listed and deleted."""
+
+import json
+import re
+import zipfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+
+from moments_app.models import Job, StoredItem
+from moments_app.models.stored_item import KEY_MAX, LABELS_MAX, NAMESPACE_MAX, range_of, stored
+from moments_app.recall.index_words import index_words
+from moments_app.recall.search_items import search_items
+from sessions_app import lexemes
+from sessions_app.models import ApiKey, Application, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.people.import_user import import_user
+from sessions_app.row_security import acting_for
+from tests.support.api import Api
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+TRIPS, TURIN = ["trips", "2026"], {"namespace": ["trips", "2026"], "key": "turin"}
+
+
+@pytest.fixture
+def other(transactional_db: None) -> Application:
+    """A second application."""
+    return Application.objects.create(name="other")
+
+
+@pytest.fixture
+def other_service(other: Application) -> Api:
+    """A client with a service key of the second application."""
+    return Api(ApiKey.objects.issue("other", application=other.pk, scope="admin")[1])
+
+
+def put(api: Api, key: str = "turin", namespace: list[str] = TRIPS, user_id: str | None = None, **value: Any) -> None:
+    whose = {"user_id": user_id} if user_id else {}
+    item = {"namespace": namespace, "key": key, "value": value or {"text": "I restore kilns."}}
+    answer = api.post("items", {"items": [item], **whose})
+    assert (answer.status_code, answer.json()) == (200, {"stored": 1}), answer.content
+
+
+def got(api: Api, *addresses: dict[str, Any], **whose: str) -> list[dict[str, Any]]:
+    answer = api.post("items/get", {"items": list(addresses or [TURIN]), **whose})
+    assert answer.status_code == 200, answer.content
+    found: list[dict[str, Any]] = answer.json()["items"]
+    return found
+
+
+def values(api: Api, **whose: str) -> list[dict[str, Any]]:
+    return [item["value"] for item in got(api, **whose)]
+
+
+def keys(api: Api, **asked: Any) -> list[str]:
+    answer = api.post("items/search", asked)
+    assert answer.status_code == 200, answer.content
+    return [item["key"] for item in answer.json()["items"]]
+
+
+def namespaces(api: Api, **asked: Any) -> list[list[str]]:
+    answer = api.post("items/namespaces", asked)
+    assert answer.status_code == 200, answer.content
+    found: list[list[str]] = answer.json()["namespaces"]
+    return found
+
+
+def errors(answer: Any) -> dict[str, str]:
+    assert answer.status_code == 400, answer.content
+    return {error["attr"]: error["code"] for error in answer.json()["errors"]}
+
+
+class TestWhose:
+    """A key reaches the items of its application alone, and of one person, or of no person."""
+
+    def test_row_24_one_application_does_not_reach_the_items_of_another(
+        self, service: Api, other_service: Api, ada: UserProfile, other: Application
+    ) -> None:
+        UserProfile.objects.ensure("ada", other.pk)
+        for whose in ({}, {"user_id": "ada"}):
+            put(service, said="here", **whose)  # type: ignore[arg-type]
+            assert got(other_service, **whose) == [] and keys(other_service, **whose) == []
+            assert namespaces(other_service, **whose) == []
+            answer = other_service.post("items/delete", {"items": [TURIN], **whose})
+            assert answer.json() == {"deleted": 0}
+            put(other_service, said="there", **whose)  # type: ignore[arg-type]
+            assert values(service, **whose) == [{"said": "here"}]
+            assert values(other_service, **whose) == [{"said": "there"}]
+
+    def test_row_9_the_items_of_one_user_are_not_reached_by_another(self, service: Api, as_ada: Api) -> None:
+        put(service, said="nobody's")
+        put(service, said="bo's", user_id="bo")
+        for whose in ({}, {"user_id": "ada"}, {"user_id": "bo"}, {"user_id": "unknown"}):
+            assert got(as_ada, **whose) == [] and keys(as_ada, **whose) == [] and namespaces(as_ada, **whose) == []
+            answer = as_ada.post("items/delete", {"items": [TURIN], **whose})
+            assert answer.json() == {"deleted": 0}
+        for whose in ({"user_id": "bo"}, {"user_id": "unknown"}):
+            item = {**TURIN, "value": {}}
+            assert as_ada.post("items", {"items": [item], **whose}).status_code == 404
+        put(as_ada, said="ada's")
+        assert values(service) == [{"said": "nobody's"}]
+        assert values(service, user_id="ada") == [{"said": "ada's"}]
+        assert values(service, user_id="bo") == [{"said": "bo's"}]
+        assert got(service, user_id="unknown") == []
+
+    def test_row_9_postgresql_itself_hides_and_protects_the_items_of_others(
+        self, ada: UserProfile, bo: UserProfile, other: Application
+    ) -> None:
+        owners: list[tuple[UserProfile | None, int]] = [
+            (ada, DEFAULT),
+            (bo, DEFAULT),
+            (None, DEFAULT),
+            (None, other.pk),
+        ]
+        for user, application in owners:
+            StoredItem.objects.create(user=user, application_id=application, namespace="n\x1f", key="k")
+        for user, application in owners:
+            with acting_for(user.user_id if user else None, application=application):
+                found = list(StoredItem.objects.values_list("user_id", "application_id"))
+                assert found == [(user.pk if user else None, application)]
+                assert StoredItem.objects.update(value={"x": 1}) == 1
+        for user, application in ((bo, DEFAULT), (None, DEFAULT), (ada, other.pk)):
+            with pytest.raises(DatabaseError, match="row-level security"), acting_for("ada", application=DEFAULT):
+                StoredItem.objects.create(user=user, application_id=application, namespace="n\x1f", key="planted")
+
+    def test_a_key_that_may_only_read_changes_nothing(self, service: Api) -> None:
+        put(service)
+        reader = Api(ApiKey.objects.issue("reader", scope="read")[1])
+        assert [item["key"] for item in got(reader)] == keys(reader) == ["turin"]
+        assert namespaces(reader) == [TRIPS]
+        assert reader.post("items", {"items": [{**TURIN, "value": {}}]}).status_code == 403
+        assert reader.post("items/delete", {"items": [TURIN]}).status_code == 403
+
+
+class TestItems:
+    """Items are stored, replaced, read and deleted."""
+
+    def test_an_item_is_stored_replaced_and_deleted(self, service: Api) -> None:
+        put(service, days=3)
+        [first] = got(service)
+        assert (first["namespace"], first["key"], first["value"]) == (TRIPS, "turin", {"days": 3})
+        put(service, days=4)
+        [second] = got(service)
+        assert second["value"] == {"days": 4}
+        assert second["created_at"] == first["created_at"] and second["updated_at"] > first["updated_at"]
+        assert service.post("items/delete", {"items": [TURIN, TURIN]}).json() == {"deleted": 1}
+        assert got(service) == []
+
+    def test_several_items_take_one_request(self, service: Api) -> None:
+        items = [{"namespace": TRIPS, "key": f"k{number}", "value": {"n": number}} for number in range(100)]
+        assert service.post("items", {"items": [*items[:99], items[0] | {"value": {"n": -1}}]}).status_code == 200
+        wanted = [{"namespace": TRIPS, "key": key} for key in ("k7", "none", "k0", "k7")]
+        assert [item["value"]["n"] for item in got(service, *wanted)] == [7, -1]
+        assert errors(service.post("items", {"items": [*items, items[0]]})) == {"items.non_field_errors": "max_length"}
+
+    def test_any_text_is_a_name(self, service: Api) -> None:
+        namespace, key = ["个人资料和偏好设置" * 10, "a/b.c%", "🏺 "], "旅行计划" * 60
+        put(service, key, namespace)
+        assert got(service, {"namespace": namespace, "key": key})[0]["namespace"] == namespace
+        assert keys(service, namespace=namespace[:1]) == [key] and namespaces(service) == [namespace]
+
+    @pytest.mark.parametrize("character", ["x", "旅", "🏺"])
+    def test_the_longest_names_fit_the_index(self, service: Api, character: str) -> None:
+        put(service, character * KEY_MAX, [character * NAMESPACE_MAX])
+        put(service, character * KEY_MAX, [character * 12] * LABELS_MAX)
+
+    @pytest.mark.parametrize(
+        ("wrong", "error"),
+        [
+            ({"key": "k" * 256}, {"items.0.key": "max_length"}),
+            ({"key": ""}, {"items.0.key": "blank"}),
+            ({"namespace": []}, {"items.0.namespace": "min_length"}),
+            ({"namespace": ["n" * 200, "m" * 56]}, {"items.0.namespace": "contradictory"}),
+            ({"namespace": ["a"] * 21}, {"items.0.namespace": "max_length"}),
+            ({"namespace": ["a", "b\x1fc"]}, {"items.0.namespace.1": "end"}),
+            ({"namespace": ["a", ""]}, {"items.0.namespace.1": "blank"}),
+            ({"value": [1]}, {"items.0.value": "object"}),
+            ({"value": {"x": "\0"}}, {"items.0.value": "text"}),
+            ({"text": "t" * 50_001}, {"items.0.text": "max_length"}),
+        ],
+    )
+    def test_an_error_names_the_field(self, service: Api, wrong: dict[str, Any], error: dict[str, str]) -> None:
+        answer = service.post("items", {"items": [{**TURIN, "value": {}, **wrong}]})
+        assert errors(answer) == error
+        assert not StoredItem.objects.exists()
+
+
+class TestPerson:
+    """The items of a user leave with the user, and come back with an import."""
+
+    def test_row_11_an_erasure_removes_the_items_of_a_user(self, service: Api) -> None:
+        for whose in ("ada", "bo", None):
+            put(service, user_id=whose)
+        erased = service.delete("users/ada").json()
+        assert erased["rows"]["stored items"] == 1
+        assert got(service, user_id="ada") == [] and len(got(service, user_id="bo")) == len(got(service)) == 1
+
+    def test_an_export_has_the_items_of_a_user_and_an_import_restores_them(
+        self, service: Api, other: Application, tmp_path: Path
+    ) -> None:
+        put(service, user_id="ada", text="Kilns in Turin.", days=3)
+        put(service, "other", text="Kilns in Oslo.")
+        [before] = got(service, user_id="ada")
+        archive = tmp_path / "ada.zip"
+        archive.write_bytes(b"".join(service.get("users/ada/export").streaming_content))
+        [line] = zipfile.ZipFile(archive).read("items.jsonl").splitlines()
+        exported = json.loads(line)
+        assert {name: exported[name] for name in ("namespace", "key", "value")} == {**TURIN, "value": before["value"]}
+        for application, user_id in ((DEFAULT, "eve"), (other.pk, "ada")):
+            for number in (1, 0):
+                counts = import_user(archive, application=application, user_id=user_id)
+                assert counts["items"] == number
+            restored = StoredItem.objects.get(user__user_id=user_id, application=application)
+            assert (restored.labels, restored.key, restored.value) == (TRIPS, "turin", before["value"])
+            assert restored.created_at.isoformat().replace("+00:00", "Z") == before["created_at"]
+        assert [item["value"] for item in got(service, user_id="eve")] == [before["value"]]
+        assert keys(service, user_id="eve", query="kilns") == ["turin"]
+
+    def test_items_without_words_are_indexed(self, service: Api) -> None:
+        put(service, text="Kilns in Turin.")
+        put(service, user_id="ada", text="Kilns in Oslo.")
+        StoredItem.objects.update(text="Glass")
+        assert keys(service, query="glass") == keys(service, query="glass", user_id="ada") == []
+        assert index_words().rows == 2
+        assert keys(service, query="glass") == keys(service, query="glass", user_id="ada") == ["turin"]
+        assert not Job.objects.exists()
+
+
+class TestLists:
+    """Items are listed by namespace and value, and namespaces by their labels."""
+
+    @pytest.fixture
+    def furnished(self, service: Api) -> Api:
+        """Items in four namespaces, of which two start with the same characters."""
+        for namespace in (["trips", "2026"], ["trips", "2025"], ["trips2"], ["a", "trips", "2026"]):
+            for number in range(3):
+                put(service, f"k{number}", namespace, days=number, at={"town": "turin" if number else "oslo"})
+        return service
+
+    def test_only_the_namespace_is_listed(self, furnished: Api) -> None:
+        assert len(keys(furnished)) == 12
+        assert len(keys(furnished, namespace=["trips"])) == 6
+        assert keys(furnished, namespace=TRIPS) == ["k0", "k1", "k2"]
+        assert keys(furnished, namespace=["trip"]) == keys(furnished, namespace=[*TRIPS, "x"]) == []
+
+    def test_pages_follow_one_another(self, furnished: Api) -> None:
+        whole = furnished.post("items/search", {}).json()
+        assert whole["has_more"] is False
+        found: list[Any] = []
+        asked: dict[str, Any] = {"limit": 5}
+        while True:
+            page = furnished.post("items/search", asked).json()
+            found += page["items"]
+            if not page["has_more"]:
+                break
+            asked["after"] = {name: found[-1][name] for name in ("namespace", "key")}
+        assert found == whole["items"]
+        assert keys(furnished, limit=2, offset=10) == ["k1", "k2"]
+        answer = furnished.post("items/search", {"after": TURIN, "offset": 1})
+        assert errors(answer) == {"offset": "contradictory"}
+
+    @pytest.mark.parametrize(
+        ("wanted", "found"),
+        [
+            ({"days": 1}, ["k1"]),
+            ({"days": {"$eq": 1}}, ["k1"]),
+            ({"days": {"$ne": 1}}, ["k0", "k2"]),
+            ({"days": {"$gt": 1}}, ["k2"]),
+            ({"days": {"$gte": 1, "$lt": 2}}, ["k1"]),
+            ({"days": {"$lte": 1.0}}, ["k0", "k1"]),
+            ({"days": {"$gt": "0"}}, []),
+            ({"at": {"town": "oslo"}}, ["k0"]),
+            ({"at": {"town": {"$gt": "oslo"}}, "days": {"$lt": 2}}, ["k1"]),
+            ({"missing": None}, ["k0", "k1", "k2"]),
+            ({"missing": {"$gt": 1}}, []),
+        ],
+    )
+    def test_a_filter_compares_fields_of_the_value(
+        self, furnished: Api, wanted: dict[str, Any], found: list[str]
+    ) -> None:
+        assert keys(furnished, namespace=TRIPS, filter=wanted) == found
+
+    def test_an_unknown_comparison_is_refused(self, service: Api) -> None:
+        assert errors(service.post("items/search", {"filter": {"days": {"$near": 1}}})) == {"filter": "contradictory"}
+
+    def test_namespaces_are_cut_and_matched(self, furnished: Api) -> None:
+        assert namespaces(furnished) == [["a", "trips", "2026"], ["trips", "2025"], ["trips", "2026"], ["trips2"]]
+        assert namespaces(furnished, max_depth=1) == [["a"], ["trips"], ["trips2"]]
+        assert namespaces(furnished, prefix=["trips"]) == [["trips", "2025"], ["trips", "2026"]]
+        assert namespaces(furnished, prefix=["trips"], max_depth=1) == [["trips"]]
+        assert namespaces(furnished, suffix=["trips", "2026"]) == [["a", "trips", "2026"], ["trips", "2026"]]
+        assert namespaces(furnished, suffix=["2"]) == []
+        assert namespaces(furnished, prefix=["*", "2026"]) == [["trips", "2026"]]
+        assert namespaces(furnished, suffix=["*", "2025"]) == [["trips", "2025"]]
+        assert namespaces(furnished, limit=1, offset=1) == [["trips", "2025"]]
+
+    @pytest.mark.parametrize("label", ["a.b", "(", "*a", "\\d", "a\nb", "50%_"])
+    def test_a_label_is_no_pattern(self, service: Api, label: str) -> None:
+        put(service, namespace=[label, "x", label])
+        put(service, namespace=["axb", "x", "axb"])
+        assert namespaces(service, prefix=[label, "*"], suffix=["*", label]) == [[label, "x", label]]
+
+
+def test_lists_of_requests_read_the_index(ada: UserProfile) -> None:
+    """Under row-level security, which lets few conditions limit the range of an index."""
+    rows = [
+        StoredItem(user=user, application_id=DEFAULT, namespace=stored(["n", str(number % 50)]), key=str(number))
+        for user in (ada, None)
+        for number in range(2_000)
+    ]
+    StoredItem.objects.bulk_create(rows)
+    connection.cursor().execute("ANALYZE moments_app_storeditem")
+    for user in (ada, None):
+        with acting_for(user.user_id if user else None, application=DEFAULT):
+            own = StoredItem.objects.of(user, DEFAULT)
+            listed = own.within(["n", "7"]).after(["n", "7"], "107").in_order()[:10].explain(analyze=True)
+            fetched = own.at([(["n", "7"], "7"), (["n", "8"], "8")]).explain(analyze=True)
+        assert "item_unique_address" in listed and "Sort" not in listed, listed
+        assert re.search(r"Index Cond: .*namespace\)::text >= ", listed), listed
+        assert "item_unique_address" in fetched and "Seq Scan" not in fetched, fetched
+
+
+class TestSearch:
+    """Items are found by the words of their text, within a namespace."""
+
+    def test_items_of_other_namespaces_take_no_places(self, service: Api) -> None:
+        items = [{"namespace": ["notes"], "key": f"k{n}", "value": {"text": "Glass, kilns"}} for n in range(100)]
+        service.post("items", {"items": items})
+        put(service, "bergen", ["profile"], text="I fired glass in Bergen, where there are kilns.")
+        assert keys(service, namespace=["profile"], query="glass kilns") == ["bergen"]
+        assert keys(service, namespace=["notes", "x"], query="glass") == []
+        assert len(keys(service, query="glass", limit=200)) == 101
+
+    def test_an_overwritten_value_is_not_found(self, service: Api) -> None:
+        put(service, text="I fired glass in Oslo.")
+        put(service, text="I threw pots in Bergen.")
+        assert keys(service, query="glass oslo") == [] and keys(service, query="pots") == ["turin"]
+        service.post("items/delete", {"items": [TURIN]})
+        assert keys(service, query="pots") == []
+
+    def test_the_best_item_is_first(self, service: Api) -> None:
+        put(service, "one", text="Kilns are hot, and so is the summer in the hills.")
+        put(service, "both", text="Kilns in Turin are hot.")
+        put(service, "none", text="Felt wears out.")
+        found = service.post("items/search", {"query": "Which kilns are in Turin?"}).json()
+        assert [item["key"] for item in found["items"]] == ["both", "one"] and not found["has_more"]
+        assert found["items"][0]["score"] > found["items"][1]["score"] > 0
+        assert keys(service, query="kilns turin", limit=1, offset=1) == ["one"]
+        assert service.post("items/search", {}).json()["items"][0]["score"] is None
+
+    @pytest.mark.parametrize(
+        ("value", "query"),
+        [
+            ({"a": {"b": ["They walked", "to the kilns"]}}, "walking kiln"),
+            ({"text": "Ich habe die Öfen repariert."}, "Öfen"),
+            ({"text": "我在都灵修复窑炉"}, "窑炉"),
+        ],
+    )
+    def test_all_texts_of_a_value_are_searched_in_their_language(
+        self, service: Api, value: dict[str, Any], query: str
+    ) -> None:
+        put(service, **value)
+        assert keys(service, query=query) == ["turin"]
+
+    def test_the_text_is_searched_in_place_of_the_value(self, service: Api) -> None:
+        items = [
+            {"namespace": ["n"], "key": key, "value": {"name": "glass"}, "text": text}
+            for key, text in (("told", "Pots."), ("silent", ""))
+        ]
+        service.post("items", {"items": items})
+        assert keys(service, query="glass") == [] and keys(service, query="pots") == ["told"]
+        assert keys(service, namespace=["n"]) == ["silent", "told"]
+
+    def test_a_filter_holds_within_the_search(self, service: Api) -> None:
+        for number in range(20):
+            put(service, f"k{number}", text="Kilns" if number else "Kilns, and so many other things", n=number)
+        assert keys(service, query="kilns", filter={"n": 0}, limit=1) == ["k0"]
+        assert keys(service, query="kilns", filter={"n": {"$gt": 30}}) == []
+
+    def test_row_9_a_search_finds_no_items_of_others(
+        self, service: Api, other_service: Api, as_ada: Api, bo: UserProfile
+    ) -> None:
+        put(service, "nobodys", text="Kilns")
+        put(service, "adas", text="Kilns", user_id="ada")
+        put(other_service, "others", text="Kilns")
+        put(other_service, "other adas", text="Kilns", user_id="ada")
+        assert keys(service, query="kilns") == ["nobodys"] and keys(other_service, query="kilns") == ["others"]
+        assert keys(service, query="kilns", user_id="ada") == keys(as_ada, query="kilns") == ["adas"]
+        assert keys(service, query="kilns", user_id="bo") == keys(service, query="kilns", user_id="unknown") == []
+        assert keys(as_ada, query="kilns", user_id="bo") == []
+
+    def test_row_9_the_function_finds_what_the_request_may_see_whatever_it_is_asked(
+        self, service: Api, ada: UserProfile, bo: UserProfile, other: Application
+    ) -> None:
+        put(service, "nobodys", text="Kilns")
+        put(service, "adas", text="Kilns", user_id="ada")
+        adas = StoredItem.objects.get(user=ada).pk
+        for user, application in ((ada, DEFAULT), (bo, DEFAULT), (None, DEFAULT), (None, other.pk)):
+            with acting_for("ada", application=DEFAULT):
+                assert list(search_items(user, application, [], "kilns", most=10)) == [adas]
+            with acting_for("bo", application=DEFAULT):
+                assert not search_items(user, application, [], "kilns", most=10)
+            with acting_for(None, application=other.pk):
+                assert not search_items(user, application, [], "kilns", most=10)
+
+    def test_words_without_meaning_find_nothing(self, service: Api) -> None:
+        put(service)
+        assert keys(service, query="?!") == []
+        assert errors(service.post("items/search", {"query": " "})) == {"query": "blank"}
+        answer = service.post("items/search", {"query": "kilns", "after": TURIN})
+        assert errors(answer) == {"after": "contradictory"}
+
+
+def rows_read(cursor: Any) -> int:
+    """Return how many items were read so far, by index or not."""
+    cursor.execute(
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'moments_app_storeditem'"
+    )
+    return int(cursor.fetchone()[0])
+
+
+@pytest.mark.slow(seconds=20)
+def test_a_search_reads_indexes(ada: UserProfile) -> None:
+    """10,000 items in 50 namespaces: a search within one reads no more than its items, and a rare word no more rows."""
+    rows = [
+        StoredItem(
+            user=ada,
+            application_id=DEFAULT,
+            namespace=stored(["n", str(number % 50)]),
+            key=str(number),
+            text=f"Glass and kilns{', and a quince' if number == 7 else ''}",
+        )
+        for number in range(10_000)
+    ]
+    StoredItem.objects.bulk_create(rows)
+    connection.cursor().execute("ANALYZE moments_app_storeditem")
+
+    first, beyond = range_of(["n", "7"])
+    candidates = import_module("moments_app.migrations.0125_item_store").CANDIDATES.replace("%1$s", f"= {ada.pk}")
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")  # as the function does
+        cursor.execute(f"PREPARE items (text, text[], bigint, float8[], text, int, tsquery, jsonb) AS {candidates}")
+        for start, end, word, index in (
+            (first, beyond, "glass", "item_unique_address"),
+            ("", None, "quince", "item_search"),
+        ):
+            words = " | ".join(f"'{stem}'" for stem in lexemes.words_of_query(word)[0].stems)
+            cursor.execute("EXPLAIN EXECUTE items (%s, NULL, %s, NULL, %s, 10, %s, NULL)", [start, DEFAULT, end, words])
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+            assert index in plan and "Seq Scan" not in plan, plan
+        cursor.execute("DEALLOCATE items")
+    for prefix, query, number in ((["n", "7"], "glass", 200), ([], "quince", 1)):
+        with acting_for("ada", application=DEFAULT), connection.cursor() as cursor:
+            before = rows_read(cursor)
+            assert len(search_items(ada, DEFAULT, prefix, query, most=1_000)) == number
+            assert rows_read(cursor) - before == number
