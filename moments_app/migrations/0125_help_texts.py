@@ -1,4 +1,5 @@
 import django.contrib.postgres.fields
+import django.utils.timezone
 from django.db import migrations, models
 
 from sessions_app.migrations._state_only import StateOnly
@@ -113,6 +114,14 @@ class Migration(migrations.Migration):
                         "has the number 0. Blank if the turn contains only such lines.",
                         null=True,
                         size=None,
+                    ),
+                ),
+                migrations.AlterField(
+                    model_name="retraction",
+                    name="created_at",
+                    field=models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Time of the retraction. The `retracted_at` of each retracted turn has this time, too.",
                     ),
                 ),
                 migrations.AlterField(

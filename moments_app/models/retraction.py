@@ -110,7 +110,7 @@ class Retraction(models.Model):
     )
     created_at = models.DateTimeField(
         default=timezone.now,
-        help_text="When the retraction was made. Retracted turns have the same time in `retracted_at`.",
+        help_text="Time of the retraction. The `retracted_at` of each retracted turn has this time, too.",
     )
     undone_at = models.DateTimeField(null=True, blank=True)
 

@@ -232,7 +232,7 @@ class LiveMessages(serializers.Serializer[Any]):
     has_partition_event = serializers.BooleanField()
     omitted = OmittedAnswer(
         allow_null=True,
-        help_text="Live turns that were left out because of the limit. Null if all live turns were returned.",
+        help_text="Range of live turns that were left out because of the limit. Null if all live turns were returned.",
     )
     live_from_sequence = serializers.IntegerField()
     message_count = serializers.IntegerField()

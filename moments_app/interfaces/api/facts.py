@@ -72,7 +72,7 @@ class FactsQuery(PersonQuery):
     atom_type = serializers.ChoiceField(
         choices=MemoryAtom.Type.choices,
         required=False,
-        help_text="Default: all facts, and observations that wait for consolidation or were consolidated.",
+        help_text="Default: facts and observations, including consolidated observations.",
     )
     kind = serializers.ChoiceField(
         choices=MemoryAtom.Kind.choices, required=False, help_text="What kind of information the fact contains."

@@ -147,7 +147,9 @@ class RepeatedAnswer(serializers.Serializer[Any]):
 class RetractionPreview(serializers.Serializer[Any]):
     """What a retraction would withdraw, and the estimated cost of rebuilding the rest."""
 
-    turns = serializers.IntegerField(help_text="Number of turns, including answers that repeat them.")
+    turns = serializers.IntegerField(
+        help_text="Number of retracted turns. This includes the assistant's answers that repeat the other turns."
+    )
     items = serializers.IntegerField(help_text="Number of items that were written directly.")
     moment_keys = serializers.ListField(child=serializers.CharField())
     withdrawn = serializers.DictField(

@@ -74,7 +74,8 @@ class SearchResult(serializers.Serializer[Any]):
     content = serializers.CharField(help_text="Text of the result. Long texts are shortened.")
     session_id = serializers.CharField(allow_null=True)
     sequence = serializers.IntegerField(
-        allow_null=True, help_text="Sequence number of the turn. For a moment: the sequence number of the first turn."
+        allow_null=True,
+        help_text="Sequence number of the turn. If the result is a moment, the sequence number of its first turn.",
     )
     role = serializers.CharField(help_text="For a turn: the role of the speaker. Blank for other results.")
     time = serializers.DateTimeField()
