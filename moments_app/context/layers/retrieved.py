@@ -23,7 +23,8 @@ from sessions_app.shorten import shorten_middle
 from sessions_app.tokens import estimate_tokens
 
 STATIC = False
-MAX_CHARS = 600  # of a result
+MAX_CHARS, LEAST_CHARS = 600, 350  # of a long result
+CHARS_A_TOKEN = 0.7  # of the budget, in between: then a long turn takes at most a fifth of the budget
 LINE_TOKENS = 28  # of a short result: as many are asked for as could stand in the budget
 MOST = 200
 # Minimum share of the best score. A word that occurs in almost every turn says nothing about any of them, and would
@@ -40,11 +41,19 @@ class FoundItems(Sequence[Item]):
     Args:
         person: whose memory it is; days are as they were where they are.
         results: best first, each with its score in a context.
+        most_chars: of a text; of a longer one the middle is left out.
         span: the time that the query names.
     """
 
-    def __init__(self, person: UserProfile, results: Sequence[tuple[float, Result]], span: Span | None = None) -> None:
-        self._person, self._results, self._span, self._zone = person, results, span, person.zone
+    def __init__(
+        self,
+        person: UserProfile,
+        results: Sequence[tuple[float, Result]],
+        most_chars: int,
+        span: Span | None = None,
+    ) -> None:
+        self._person, self._results, self._most_chars, self._span = person, results, most_chars, span
+        self._zone = person.zone
 
     @overload
     def __getitem__(self, place: int) -> Item: ...
@@ -52,7 +61,7 @@ class FoundItems(Sequence[Item]):
     def __getitem__(self, place: slice) -> Sequence[Item]: ...
     def __getitem__(self, place: int | slice) -> Item | Sequence[Item]:
         if isinstance(place, slice):
-            return FoundItems(self._person, self._results[place], self._span)
+            return FoundItems(self._person, self._results[place], self._most_chars, self._span)
         return self._item(*self._results[place])
 
     def __iter__(self) -> Iterator[Item]:
@@ -62,7 +71,8 @@ class FoundItems(Sequence[Item]):
         return len(self._results)
 
     def _item(self, score: float, result: Result) -> Item:
-        return _line(result, self._zone, score, is_of_span=bool(self._span and self._span.has(result.time)))
+        is_of_span = bool(self._span and self._span.has(result.time))
+        return _line(result, self._zone, score, self._most_chars, is_of_span=is_of_span)
 
 
 def items(source: ContextInput) -> Sequence[Item]:
@@ -73,12 +83,13 @@ def items(source: ContextInput) -> Sequence[Item]:
     found = recall(source.user, source.session.agent_id, source.recall, most=most, least_share=LEAST_SHARE)
     kept = [(_score(result), result) for result in _told(source, found)]
     kept.sort(key=lambda scored: -scored[0])  # not the order of results: long ones score less here
+    most_chars = min(MAX_CHARS, max(LEAST_CHARS, int(CHARS_A_TOKEN * source.applied)))
     span = span_in(source.query, source.recall.now_of(source.user))
     if span is None:
-        return FoundItems(source.user, kept)
+        return FoundItems(source.user, kept, most_chars)
     then = said_in(source.user, source.session.agent_id, source.recall, span, most=most)
     first = [(_score(result), result) for result in _told(source, then)]
-    items = FoundItems(source.user, [*_of_share(first, span, source.applied), *kept], span)
+    items = FoundItems(source.user, [*_of_share(first, span, source.applied), *kept], most_chars, span)
     return items if then or not is_question(source.query) else [_nothing_said(span), *items]
 
 
@@ -113,9 +124,9 @@ def _is_left_out(source: ContextInput, result: Result) -> bool:
     return of_session and result.sequence is not None and result.sequence >= source.before
 
 
-def _line(result: Result, zone: ZoneInfo, score: float, *, is_of_span: bool) -> Item:
+def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, *, is_of_span: bool) -> Item:
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
-    text = shorten_middle(result.content, MAX_CHARS, result.ref)
+    text = shorten_middle(result.content, most_chars, result.ref)
     if result.kind == "turn":
         text = with_dates(text, result.time.astimezone(zone).date())
     return Item(

@@ -608,6 +608,16 @@ class TestRetrieved:
         [text] = layer(context(service, query="harpsichord"), "retrieved")
         assert len(text) < 800 and "rem://sessions/old/messages/0" in text
 
+    def test_a_long_result_leaves_room_for_others_in_a_small_budget(self, service: Api, ada: UserProfile) -> None:
+        append(ada, "old", [NewMessage("user", f"harpsichord {number} " + "string " * 200) for number in range(4)])
+        talk(ada, 4)
+        large, small = (
+            layer(context(service, query="harpsichord", layers="retrieved", max_tokens=budget), "retrieved")
+            for budget in (3_000, 500)
+        )
+        assert len(large) == 4 and min(map(len, large)) > 600
+        assert len(small) > 1 and max(map(len, small)) < 500
+
     def test_row_9_nothing_of_another_person_is_retrieved(
         self, service: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
