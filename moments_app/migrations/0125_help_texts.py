@@ -121,7 +121,8 @@ class Migration(migrations.Migration):
                     name="created_at",
                     field=models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Time of the retraction. The `retracted_at` of each retracted turn has this time, too.",
+                        help_text="Time of the retraction. The `retracted_at` of each retracted turn has this time, "
+                        "too.",
                     ),
                 ),
                 migrations.AlterField(
