@@ -9,7 +9,8 @@ export MEMORY_NEW_DATABASE = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests install all extras, unless told otherwise: `EXTRAS= make quick` tests the core alone, but for what is slow.
-quick shuffle test: export EXTRAS ?= importers,lab,oauth,scale
+ALL_EXTRAS = importers,lab,oauth,scale
+quick shuffle test: export EXTRAS ?= $(ALL_EXTRAS)
 
 .PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks pictures bench bench-all bench-answers bench-recall lean trust house size lock
 
@@ -148,7 +149,8 @@ trust: export FUZZ ?= 2000
 trust: export EXAMPLES ?= 10
 trust: export OUTAGE ?= 30
 trust: .venv/installed-dev
-	EVERY_KILL=1 .venv/bin/python -m pytest -n0 -s -k killed tests/memoryproject/test_killed_commands.py tests/sessions_app/retention
+	EVERY_KILL=1 EXTRAS=$(ALL_EXTRAS) .venv/bin/python -m pytest -n0 -s -k killed tests/memoryproject/test_killed_commands.py \
+		tests/sessions_app/retention tests/memory_extras/scale/test_s3.py
 	.venv/bin/python -m drill.trust
 
 # Writes the hashed, locked lists from the short ones in pyproject.toml.
