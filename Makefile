@@ -101,7 +101,8 @@ frameworks: .venv/installed-dev
 	FRAMEWORKS_PYTHON=dist/frameworks/bin/python .venv/bin/python -m pytest -n0 -k framework \
 		tests/moments_app/interfaces/chat/test_first_steps.py tests/clients/test_frameworks.py
 
-# Judges every page in light and dark, on a desktop and on a phone; `make test` takes one of the four by turns.
+# Judges every page in light and dark, on a desktop and on a phone; `make test` judges every other page, in one of the four
+# by turns.
 looks: .venv/installed-dev
 	.venv/bin/python -m tests.support.chromium
 	EVERY_LOOK=1 .venv/bin/python -m pytest -n0 -k everybody_can_read_it tests/browser/test_every_page.py
