@@ -125,6 +125,7 @@ bench: .venv/installed-dev
 
 # Everything that is measured, which takes most of an hour.
 bench-all: .venv/installed-dev
+	EVERY_TOPIC=1 .venv/bin/python -m pytest -n0 -k topics tests/test_benchmarks.py
 	.venv/bin/python -m benchmarks
 
 # CONVERSATIONS is a folder of them, LIMIT the most questions of each; docs/benchmarks.md describes the files.
