@@ -152,7 +152,7 @@ trust: export EXAMPLES ?= 10
 trust: export OUTAGE ?= 30
 trust: .venv/installed-dev
 	EVERY_KILL=1 EXTRAS=$(ALL_EXTRAS) .venv/bin/python -m pytest -n0 -s -k killed tests/memoryproject/test_killed_commands.py \
-		tests/sessions_app/retention tests/memory_extras/scale/test_s3.py
+		tests/sessions_app/retention tests/memory_extras/scale/test_s3.py tests/moments_app/jobs/test_worker.py
 	.venv/bin/python -m drill.trust
 
 # Writes the hashed, locked lists from the short ones in pyproject.toml.
