@@ -9,7 +9,8 @@ export MEMORY_NEW_DATABASE = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests install all extras, unless told otherwise: `EXTRAS= make quick` tests the core alone, but for what is slow.
-quick shuffle test: export EXTRAS ?= importers,lab,oauth,scale
+ALL_EXTRAS = importers,lab,oauth,scale
+quick shuffle test: export EXTRAS ?= $(ALL_EXTRAS)
 
 .PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks pictures bench bench-all bench-answers bench-recall lean trust house size lock
 
@@ -31,13 +32,13 @@ shuffle: .venv/installed-dev
 test: .venv/installed-dev
 	$(MAKE) --no-print-directory --jobs 2 types checks
 	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
-	$(MAKE) --no-print-directory core TESTS='-m "not slow" $(SAMPLE)'
+	$(MAKE) --no-print-directory core TESTS='--numprocesses 2 -m "not slow" $(SAMPLE)'
 
 # The core's tests without any extra. `make test` runs a sample of them, with a test of each face and of each kind of memory.
-SAMPLE = $(addprefix tests/moments_app/,context/test_context.py interfaces/test_api.py interfaces/test_prompts.py \
-	jobs/test_process.py moments/test_build.py operator/test_prompt.py operator/test_rights.py \
-	provenance/test_declared.py provenance/test_erase.py provenance/test_export.py provenance/test_retract.py reports) \
-	tests/sessions_app/api/test_contract.py tests/sessions_app/transcript/test_append.py
+SAMPLE = $(addprefix tests/moments_app/,context/test_kept_layers.py interfaces/test_api.py interfaces/test_prompts.py \
+	interfaces/test_retractions.py jobs/test_process.py moments/test_build.py operator/test_prompt.py operator/test_rights.py \
+	provenance/test_declared.py provenance/test_erase.py provenance/test_export.py reports/test_housekeeping.py) \
+	tests/sessions_app/api/test_contract.py
 core: export EXTRAS =
 core: TESTS ?= tests/moments_app tests/sessions_app
 core: .venv/installed-dev
@@ -123,6 +124,7 @@ bench: .venv/installed-dev
 
 # Everything that is measured, which takes most of an hour.
 bench-all: .venv/installed-dev
+	EVERY_TOPIC=1 .venv/bin/python -m pytest -n0 -k topics tests/test_benchmarks.py
 	.venv/bin/python -m benchmarks
 
 # CONVERSATIONS is a folder of them, LIMIT the most questions of each; docs/benchmarks.md describes the files.
@@ -148,7 +150,8 @@ trust: export FUZZ ?= 2000
 trust: export EXAMPLES ?= 10
 trust: export OUTAGE ?= 30
 trust: .venv/installed-dev
-	EVERY_KILL=1 .venv/bin/python -m pytest -n0 -s -k killed tests/memoryproject/test_killed_commands.py tests/sessions_app/retention
+	EVERY_KILL=1 EXTRAS=$(ALL_EXTRAS) .venv/bin/python -m pytest -n0 -s -k killed tests/memoryproject/test_killed_commands.py \
+		tests/sessions_app/retention tests/memory_extras/scale/test_s3.py tests/moments_app/jobs/test_worker.py
 	.venv/bin/python -m drill.trust
 
 # Writes the hashed, locked lists from the short ones in pyproject.toml.

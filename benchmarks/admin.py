@@ -175,7 +175,7 @@ def _pages(client: Client) -> Iterator[Address]:
     for name in OF_ARCHIVED:
         page = reverse(f"admin:sessions_app_session_{name}", args=[archived.pk])
         yield Address(f"sessions_app_session_{name}, archived", f"{page}?turn=50&at=50")
-    yield from every_page(client)
+    yield from (address for address, _ in every_page(client))
 
 
 def _statements(client: Client, page: Address) -> list[str]:

@@ -133,6 +133,7 @@ def make_everything() -> None:
         kind.objects.create(source=source, user=session.user, model=model, said_at=timezone.now(), refusal="Refused.")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("furnished")
 @pytest.mark.parametrize("ahead", AHEAD.values(), ids=AHEAD)
 def test_row_48_a_time_in_the_future_is_corrected_in_every_table(ahead: timedelta) -> None:

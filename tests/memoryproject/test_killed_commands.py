@@ -40,7 +40,7 @@ from tests.support.transcript import talk
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(seconds=60)]
 
 SAMPLES = 3  # steps of a command before which it is killed, without `EVERY_KILL`
-COMMITS = 1 if EVERY_KILL else 4  # of `migrate` between two kills
+COMMITS = 1 if EVERY_KILL else 8  # of `migrate` between two kills
 FAILED = "1"
 
 Check = Callable[[str], None]

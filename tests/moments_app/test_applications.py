@@ -303,6 +303,7 @@ def test_an_export_becomes_a_person_of_another_application(ada: UserProfile, oth
         export_user("bo", io.BytesIO(), application=other)
 
 
+@pytest.mark.slow
 def test_commands_are_about_the_application_they_are_told(ada: UserProfile, tmp_path: Path) -> None:
     call_command("create_application", "shop")
     shop = Application.objects.named("shop").pk

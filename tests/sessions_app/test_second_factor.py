@@ -84,6 +84,7 @@ class TestTheDoor:
         refused = Event.objects.filter(type="second_factor_refused", actor="operator:eve", payload={})
         assert refused.count() == 2
 
+    @pytest.mark.slow
     def test_row_48_a_wrong_code_in_the_future_blocks_no_login(self, eve: User) -> None:
         future = timezone.now() + timedelta(days=1)
         TOTPDevice.objects.update(throttling_failure_count=1, throttling_failure_timestamp=future)

@@ -55,21 +55,25 @@ def every_address() -> list[Address]:
     return sorted(set(found), key=lambda address: address.url)
 
 
-def every_page(client: Client) -> Iterator[Address]:
+def every_page(client: Client) -> Iterator[tuple[Address, str]]:
     """Those at which the client gets a page: whole, in HTML. They are asked as far as the caller goes.
 
     Raises:
         AssertionError: an address answers an error. 403 and 405 are none: nobody may, or by POST alone.
     """
-    return (address for address in every_address() if _is_page(client, address))
+    for address in every_address():
+        if html := _page(client, address):
+            yield address, html
 
 
-def _is_page(client: Client, address: Address) -> bool:
+def _page(client: Client, address: Address) -> str:
+    """Return the HTML of a page; nothing of what is none."""
     answer: Any = client.get(address.url)
     assert answer.status_code in (200, 302, 403, 405), f"{address}: {answer.status_code}"
     is_html = answer.headers.get("Content-Type", "").startswith("text/html")
     answer.close()
-    return answer.status_code == 200 and is_html and b"<html" in answer.content
+    html = answer.content.decode() if answer.status_code == 200 and is_html else ""
+    return html if "<html" in html else ""
 
 
 def _patterns(patterns: Iterable[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:

@@ -18,10 +18,26 @@ from tests.support.kept_connection import KeptConnection
 
 SMALL = 81_920  # bytes: an empty table that was never vacuumed is planned for as if it had ten pages
 
-_LARGE_SQL = "SELECT oid::regclass::text FROM pg_class WHERE oid = ANY(%s::regclass[]) AND pg_relation_size(oid) > %s"
-_ANALYZED_SQL = "SELECT oid::regclass::text FROM pg_class WHERE oid = ANY(%s::regclass[]) AND reltuples >= 0"
+# Functions, which are planned once: tables that are large, tables that somebody analyzed, and indexes that are new.
+_LARGE_SQL = """
+CREATE FUNCTION fresh.large() RETURNS SETOF text STABLE LANGUAGE plpgsql AS $$BEGIN
+    RETURN QUERY SELECT oid::regclass::text FROM pg_class WHERE oid = ANY({}) AND pg_relation_size(oid) > {};
+END$$
+"""
+_ANALYZED_SQL = """
+CREATE FUNCTION fresh.analyzed() RETURNS SETOF text STABLE LANGUAGE plpgsql AS $$BEGIN
+    RETURN QUERY SELECT oid::regclass::text FROM pg_class WHERE oid = ANY({}) AND reltuples >= 0;
+END$$
+"""
+_ADDED_SQL = """
+CREATE FUNCTION fresh.added() RETURNS SETOF text STABLE LANGUAGE plpgsql AS $$BEGIN
+    RETURN QUERY SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = ANY({}) AND indexrelid <> ALL({});
+END$$
+"""
 _FORGET_SQL = "DELETE FROM pg_statistic WHERE starelid = ANY(%s::regclass[])"
-_INDEXES_SQL = "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = ANY(%s::regclass[])"
+_INDEXES_SQL = "SELECT indexrelid::oid::text FROM pg_index WHERE indrelid = ANY({})"
+# Whatever changes rows changes how many there are, or the last transaction that wrote one.
+_STATE_SQL = "SELECT format('%s of %s', count(*), max(xmin::text::bigint)) FROM {}"
 
 
 class FreshDatabase:
@@ -41,11 +57,15 @@ class FreshDatabase:
         models = [model for model in apps.get_models(include_auto_created=True) if model._meta.can_migrate(connection)]
         self._tables = sorted({model._meta.db_table for model in models})
         self._connection = _connected(self.NAME)
-        self._indexes = self._listed(_INDEXES_SQL, self._tables)
-        self._to_forget: list[str] = []
         self._connection.execute("DROP SCHEMA IF EXISTS fresh CASCADE")
         self._connection.execute("CREATE SCHEMA fresh")
+        self._connection.execute("CREATE TABLE fresh.state (name text PRIMARY KEY, is_now text)")
         self._connection.execute(_function(map(self._keep, self._tables)))
+        oids = self._oids(self._tables)
+        indexes = self._listed(_INDEXES_SQL.format(oids))
+        self._connection.execute(_LARGE_SQL.format(oids, SMALL))
+        self._connection.execute(_ANALYZED_SQL.format("'{}'::oid[]"))
+        self._connection.execute(_ADDED_SQL.format(oids, f"'{{{','.join(indexes)}}}'::oid[]"))
 
     def forget_statistics(self) -> None:
         """Keep everybody but a test from gathering statistics, and have `restore` forget them."""
@@ -53,7 +73,8 @@ class FreshDatabase:
             self._connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
         filled = {table for table in self._tables if self._listed(f"SELECT 1 FROM {table} LIMIT 1")}
         self._connection.execute(f"ANALYZE {', '.join(filled)}")
-        self._to_forget = sorted({*self._tables} - filled)
+        analyzed = _ANALYZED_SQL.format(self._oids({*self._tables} - filled))
+        self._connection.execute(analyzed.replace("CREATE", "CREATE OR REPLACE"))
         self.restore()
 
     def close(self) -> None:
@@ -70,13 +91,13 @@ class FreshDatabase:
         with self._connection.transaction():
             # A server that a test ran may still write behind what it served: it waits, and finds nobody.
             self._connection.execute("LOCK TABLE sessions_app_userprofile")
-            large = self._listed(_LARGE_SQL, self._tables, SMALL)  # its dead rows would slow every later test down
-            analyzed = self._listed(_ANALYZED_SQL, self._to_forget)
+            large = self._listed("SELECT fresh.large()")  # its dead rows would slow every later test down
+            analyzed = self._listed("SELECT fresh.analyzed()")
             if emptied := large | analyzed:
                 self._connection.execute(f"TRUNCATE {', '.join(emptied)} CASCADE")
                 self._connection.execute(_FORGET_SQL, [list(analyzed)])
             self._connection.execute("SELECT fresh.restore()")
-            if added := self._listed(_INDEXES_SQL, self._tables) - self._indexes:
+            if added := self._listed("SELECT fresh.added()"):
                 self._connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
                 for index in added:  # of a distributed table only one goes by a statement
                     self._connection.execute(f"DROP INDEX {index}")
@@ -86,13 +107,23 @@ class FreshDatabase:
         if not self._listed(f"SELECT 1 FROM {table} LIMIT 1"):
             return f"DELETE FROM {table};"
         self._connection.execute(f"CREATE TABLE fresh.{table} AS TABLE {table}")
+        self._connection.execute("INSERT INTO fresh.state VALUES (%s, '')", [table])
+        state = _STATE_SQL.format(table)
         return f"""
-            DELETE FROM {table} WHERE id IN (SELECT id FROM (TABLE {table} EXCEPT TABLE fresh.{table}) changed);
-            INSERT INTO {table} (TABLE fresh.{table} EXCEPT TABLE {table});
+            IF ({state}) <> (SELECT is_now FROM fresh.state WHERE name = '{table}') THEN
+                DELETE FROM {table} WHERE id IN (SELECT id FROM (TABLE {table} EXCEPT TABLE fresh.{table}) changed);
+                INSERT INTO {table} (TABLE fresh.{table} EXCEPT TABLE {table});
+                UPDATE fresh.state SET is_now = ({state}) WHERE name = '{table}';
+            END IF;
         """
 
-    def _listed(self, sql: str, *parameters: list[str] | int) -> set[str]:
-        return {value for (value,) in self._connection.execute(sql, parameters)}
+    def _oids(self, tables: Iterable[str]) -> str:
+        """Return SQL for the tables' numbers: to look their names up takes longer."""
+        names = self._connection.execute("SELECT %s::regclass[]::oid[]::text", [list(tables)])
+        return f"'{names.fetchone()[0]}'::oid[]"  # type: ignore[index]
+
+    def _listed(self, sql: str) -> set[str]:
+        return {value for (value,) in self._connection.execute(sql)}
 
 
 def _connected(name: str) -> psycopg.Connection:

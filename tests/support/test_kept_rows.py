@@ -14,6 +14,7 @@ from tests.support.transcript import talk
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.mark.slow
 def test_what_is_kept_under_a_name_comes_back_with_all_its_columns_and_is_not_made_again(kept_rows: KeptRows) -> None:
     made: list[Session] = []
 

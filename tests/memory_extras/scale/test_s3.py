@@ -22,7 +22,7 @@ from sessions_app.retention.read_archived import read_archived
 from sessions_app.retention.restore import restore_archive
 from sessions_app.retention.retain import retain
 from sessions_app.transcript.append import NewMessage, append
-from tests.support.killed import KILLED, Killed, wait_for_backends_to_end
+from tests.support.killed import EVERY_KILL, KILLED, Killed, wait_for_backends_to_end
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.retention import OLD, cover, covered_session, fingerprint, in_archives, in_table, rewrite_queued
 
@@ -81,7 +81,7 @@ def test_row_16_killed_while_it_fills_a_bucket_it_loses_nothing(ada: UserProfile
     steps, ended = 0, KILLED
     with Killed("sessions_app.retention.retain.retain", **store.settings()) as killed:
         while ended == KILLED:
-            steps += 3  # of a hundred
+            steps += 1 if EVERY_KILL else 10  # of a hundred
             sessions = [covered_session(ada, 12, session_id=f"{name}{steps}") for name in ("a", "b")]
             everything = [in_table(session) for session in sessions]
             ended = killed.run(steps)

@@ -90,6 +90,7 @@ def found(answer: Any) -> list[str]:
     return [result["content"] for result in answer.json()["results"] if result["kind"] == "fact"]
 
 
+@pytest.mark.slow
 def test_a_search_of_a_former_time_finds_what_held_then(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     asked = {"user_id": "ada", "query": "Where does the user live, Oslo, Bergen or Stavanger?", "kinds": ["fact"]}

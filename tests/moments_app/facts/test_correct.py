@@ -228,6 +228,7 @@ def test_a_fact_that_ended_is_over_when_it_is_corrected_and_the_latest_correctio
     assert (homes("holding"), homes("ended")) == (["Oslo"], [])
 
 
+@pytest.mark.slow
 def test_archived_turns_that_are_corrected_are_found_with_that_mark(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     for session in Session.objects.filter(user=ada):

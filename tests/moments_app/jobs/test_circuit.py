@@ -364,6 +364,7 @@ class TestIsolation:
         Job.objects.filter(pk=job.pk).update(run_after=timezone.now())
         return run_job(job.job_id)
 
+    @pytest.mark.slow
     def test_row_50_one_failure_of_somebody_else_and_theirs_hold_nobody(
         self, model_server: OpenAIServer, bad: Job
     ) -> None:

@@ -196,6 +196,7 @@ def queue_as_before(function: str, *args: object) -> None:
     OrmQ.objects.create(key="memory", payload=SignedPackage.dumps(task), lock=timezone.now())
 
 
+@pytest.mark.slow
 def test_migrate_adopts_what_an_older_release_queued(transactional_db: None) -> None:
     queue_as_before("moments_app.tasks.run_job", "a job")
     queue_as_before(schedules.RUN_TASK, "retain")

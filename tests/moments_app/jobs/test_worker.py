@@ -34,6 +34,7 @@ from moments_app.models.job import NEXT_SQL, TASK
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.concurrency import at_once
 from tests.support.jobs import assert_chain_is_whole, assert_each_compacted_turn_is_in_exactly_one_moment, work_off
+from tests.support.killed import EVERY_KILL
 from tests.support.openai_server import OpenAIServer, answer_well, stall
 from tests.support.processes import worker
 from tests.support.transcript import talk
@@ -41,7 +42,7 @@ from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-KILLS = 15
+KILLS = 15 if EVERY_KILL else 8  # as often by `make trust`
 
 
 def wait_until_no_job_is_open() -> None:
@@ -123,7 +124,7 @@ def test_row_25_idle_workers_that_are_killed_stop_no_work(ada: UserProfile) -> N
     with OpenAIServer() as server, worker(ENGINE__BASE_URL=server.base_url) as cluster:
         talk(ada, 250, session_id="first")
         wait_until_no_job_is_open()
-        for _ in range(40):
+        for _ in range(40 if EVERY_KILL else 20):
             members = cluster.members()
             if members:
                 with suppress(psutil.NoSuchProcess):  # it is gone already

@@ -73,6 +73,7 @@ def of_age(person: UserProfile, days: int) -> None:
     UserProfile.objects.filter(pk=person.pk).update(created_at=timezone.now() - timedelta(days=days, hours=1))
 
 
+@pytest.mark.slow
 def test_the_page_says_how_many_people_said_it_and_how_old_their_accounts_are(
     root: Client, learned: MemoryAtom, ada: UserProfile
 ) -> None:

@@ -37,11 +37,13 @@ def lines(page: str) -> list[str]:
     return re.findall(r'<span class="rem-content">(.*?)</span>', page)
 
 
+@pytest.mark.slow
 def test_row_41_nothing_is_said_any_more(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
     assert "No longer repeated" in retract(operator())
 
 
+@pytest.mark.slow
 def test_the_question_of_a_context_with_the_text_is_asked_again(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(service, "asked", "Hello there.", "Hello.")
@@ -55,6 +57,7 @@ def test_the_question_of_a_context_with_the_text_is_asked_again(service: Api, ad
     assert ContextReceipt.objects.count() == kept
 
 
+@pytest.mark.slow
 def test_an_answer_that_was_left_is_shown_with_its_turn(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
     page = retract(operator(), leave=True)

@@ -41,6 +41,7 @@ class TestSession:
         for moment in Moment.objects.filter(source_session=built, last_sequence__gte=20):
             assert change_url(moment) in shown
 
+    @pytest.mark.slow
     def test_row_13_a_session_of_the_end_of_2100_is_remembered_and_shown(
         self, root: Client, ada: UserProfile, as_ada: Api
     ) -> None:

@@ -173,6 +173,7 @@ def test_row_11_an_erased_person_leaves_no_trace(
     assert erased.rows == told
 
 
+@pytest.mark.slow
 def test_what_is_told_before_is_what_goes(ada: UserProfile, bo: UserProfile) -> None:
     session, of_bo = talk(ada, 60), talk(bo, 60)
     build(session), build(of_bo)

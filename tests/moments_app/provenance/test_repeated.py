@@ -205,6 +205,7 @@ def test_an_undo_restores_the_answers_too(service: Api, ada: UserProfile) -> Non
     assert set(MemoryAtom.objects.active().values_list("content", flat=True)) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", ["session", "turns"])
 def test_an_undo_passes_over_an_answer_that_is_gone(service: Api, ada: UserProfile, gone: str) -> None:
     said(service, "planted", PLANTED, "I see.", "I like tea.")
@@ -247,6 +248,7 @@ def test_row_41_an_item_that_was_written_directly_takes_its_answers_with_it(serv
     assert_nowhere(service)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["turn", "item"])
 def test_an_answer_that_is_retracted_at_the_same_time_is_left_out(service: Api, ada: UserProfile, what: str) -> None:
     said(service, "planted", PLANTED if what == "turn" else "Good morning.", "I see.")

@@ -383,6 +383,7 @@ class TestMeanwhile:
         assert (job.status, job.attempts) == ("completed", 2)
         assert with_marker() == {}
 
+    @pytest.mark.slow
     def test_row_10_a_consolidation_that_ends_at_the_same_time_is_withdrawn(self, planted: Session) -> None:
         form(planted)
         stream = MemoryStream.objects.get(stream_type="user")
@@ -500,6 +501,7 @@ class TestArchived:
             batch[at] = replace(batch[at], content=text)
         return append(ada, "s1", batch).session
 
+    @pytest.mark.slow
     def test_facts_that_rest_on_them_are_there_again(self, session: Session, service: Api) -> None:
         there = facts(service)
         assert [text for text in there if "pottery" in text] and [text for text in there if "hazelnuts" in text]
@@ -557,6 +559,7 @@ class TestArchived:
         assert (formed["first_sequence"], formed["last_sequence"]) == (0, 49)
         assert with_marker() == {}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("sequences", [[2], None])
     def test_archived_turns_are_retracted_over_rest(
         self, session: Session, service: Api, sequences: list[int] | None
@@ -622,6 +625,7 @@ class TestArchived:
         assert summary.source_message_ids == [pk for pk in was.source_message_ids if pk != planted]
         assert "hazelnuts" in str(summary.facts) and MARKER not in f"{summary.text} {summary.facts}"
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("window")
     def test_a_summary_is_rolled_again_where_all_that_is_left_is_archived(self, session: Session) -> None:
         retract(session, list(range(24, 50)), reason="planted", requested_by="test")
@@ -710,6 +714,7 @@ class TestInterests:
         assert {"pottery", "rowing", "knitting", "chess"} <= set(ada.interests)
         return session
 
+    @pytest.mark.slow
     def test_row_10_one_that_a_retracted_turn_says_goes_and_others_stay(
         self, session: Session, ada: UserProfile
     ) -> None:

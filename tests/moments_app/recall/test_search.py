@@ -352,6 +352,7 @@ class TestOrder:
         texts = [result.content for result in found(ada, "harpsichord", "turn")]
         assert sorted(texts) == ["Noted.", "The harpsichord has a new string.", "The harpsichord is tuned  on Friday."]
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("forming")
     def test_what_several_settled_conversations_say_is_there_once(self, ada: UserProfile) -> None:
         for number in range(5):

@@ -133,6 +133,7 @@ def open_circuit(*held: Job, engine: str = ENGINE, work: str = "text", **fields:
 class TestAnEngine:
     """The engine is the cause if nobody is answered."""
 
+    @pytest.mark.slow
     def test_one_outage_is_one_incident_that_counts_each_job_once(self) -> None:
         processes = ("build_moments", "form_memories", "roll_summary", "settle")
         failed = [fail(f"person-{number}", process=process) for number, process in enumerate(processes)]

@@ -89,6 +89,7 @@ def week(ada: UserProfile) -> UserProfile:
     return ada
 
 
+@pytest.mark.slow
 def test_the_right_day_comes_first(week: UserProfile) -> None:
     first = {question: recalled(context(week, question))[0] for question, _ in [*THIRTY, *MORE]}
     wrong = [question for question, day in [*THIRTY, *MORE] if first[question].local_day != date.fromisoformat(day)]
