@@ -75,7 +75,7 @@ class TrialAnswer(serializers.Serializer[Any]):
     process = serializers.CharField()
     given = serializers.CharField(help_text="Input of the engine.")
     is_again = serializers.BooleanField(
-        help_text="Whether the trial repeated the latest work, because no new work was waiting."
+        help_text="Whether no new work was waiting, so that the trial repeated the latest work."
     )
     sides = SideAnswer(
         many=True,
