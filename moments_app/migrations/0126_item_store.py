@@ -123,7 +123,7 @@ class Migration(migrations.Migration):
                     "text",
                     models.TextField(
                         blank=True,
-                        help_text="The text that searches find. Blank if searches don't find the item.",
+                        help_text="The searchable text. Blank if searches don't find the item.",
                     ),
                 ),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
