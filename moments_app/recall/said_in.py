@@ -73,7 +73,8 @@ def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span
     scores: dict[Key, float] = {}
     if not span.is_all:
         within = replace(request, text=span.rest, since=span.since, until=span.until)
-        scores = rank(search(user, query_words(user, agent_id, span.rest), within, most), most)
+        words = query_words(user, agent_id, span.rest, request.searched_vector)
+        scores = rank(search(user, words, within, most), most)
     keys = dict.fromkeys([*scores, *_scanned(user, request, span, most)])
     found = read_found(user, span.since, request.as_of, list(keys))
     read = [found[key]._replace(score=scores.get(key, 0.0)) for key in keys if key in found]

@@ -19,7 +19,7 @@ from django.db import connection
 from moments_app.engines.words import words_of
 from moments_app.models.known_person import SELF
 from moments_app.recall.fusion import CANDIDATES, Place, near_scores, turn_scores, word_scores
-from moments_app.recall.request import RecallRequest, Vector
+from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
@@ -30,7 +30,6 @@ from sessions_app.rows import array_of, array_of_texts
 MATCH_COUNT = 5  # results, unless a search says how many
 MOST_ABOUT = 10_000  # hits among which those about one person are found
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
-SAMPLE = 200  # turns that tell what all have in common
 READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
 SURE = 10  # of the best are read whatever they are worth
 NEAR_ENOUGH = 0.5  # of the cosine of the nearest: what is farther and has no word in common is left out
@@ -51,14 +50,6 @@ SELECT 'text' AS search, %s AS kind, * FROM recall_{table}(%s, %s, %s, %s, %s, %
 _BY_MEANING_SQL = """
 SELECT 'semantic' AS search, %s AS kind, * FROM nearest_{table}(%s, %s, %s, %s, %s, %s, {limits})
     WITH ORDINALITY AS result (found, score, place)
-"""
-# What a person's turns have in common, such as names and tone, tells none of them from the others. So half of the mean
-# of their vectors is taken from the query's, of which only the direction counts. By the index of a person's vectors.
-_DISTINCT_SQL = """
-SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s)::text FROM (
-    SELECT vector FROM moments_app_turnembedding
-    WHERE user_id = %(user)s AND model_id = %(model)s AND vector IS NOT NULL LIMIT %(sample)s
-) turn
 """
 _ABOUT_USER_SQL = "WHERE found IN (SELECT id FROM moments_app_memoryatom WHERE user_id = %s AND about_kind = 'user')"
 _ABOUT_OTHER_SQL = """
@@ -123,16 +114,16 @@ def recall(
         least_share: see `rank`.
     """
     most = most or MATCH_COUNT
-    words = query_words(user, agent_id, request.text)
+    words = query_words(user, agent_id, request.text, request.searched_vector)
     hits = search(user, words, request, most)
     least_share = 0.0 if request.relevances else least_share  # the reranker decides
     return read_results(user, request, hits, rank(hits, most, least_share=least_share), most)
 
 
 def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: int) -> Hits:
-    """Return the hits of all searches; at most two statements.
+    """Return the hits of all searches; at most one statement.
 
-    A search gives more hits than the `most` results wanted.
+    A search gives more hits than the `most` results wanted. The `words` were looked up with the request's vector.
     """
     depth = MOST_ABOUT if request.about else max(CANDIDATES, most + SPARE)
     # Each search leaves out what was said later, which would take the places of earlier hits.
@@ -141,8 +132,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
     places = ", ".join(["%s"] * len(limits))
     scopes = array_of_texts([f"u{user.pk}", *(f"s{shard}" for shard in words.shards)])
     about, whom = _about(user, request)
-    vector = request.vector if request.used_mode != "text" else None
-    numbers = _distinct(user, vector) if vector else ""
+    vector = request.searched_vector
     searches: list[str] = []
     parameters: list[Any] = []
     hits = Hits()
@@ -156,7 +146,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
             parameters += [array_of(lookup.weights), lookup.average, request.since, *limits, *whom]
         if vector:
             searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind] + then, limits=places) + about)
-            parameters += [kind, user.pk, array_of(words.shards), vector.model, vector.dimensions, numbers]
+            parameters += [kind, user.pk, array_of(words.shards), vector.model, vector.dimensions, words.vector]
             parameters += [request.since, *limits, *whom]
     if not searches:
         return hits
@@ -174,15 +164,6 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
                 hits.unembedded.add(key)
         by_search[name][key] = score
     return hits
-
-
-def _distinct(user: UserProfile, vector: Vector) -> str:
-    """Return a query's vector without half of what the person's turns have in common; one statement."""
-    asked: dict[str, int | str] = {"query": vector.text, "user": user.pk, "model": vector.model, "sample": SAMPLE}
-    with connection.cursor() as cursor:
-        cursor.execute(_DISTINCT_SQL, asked)
-        [(numbers,)] = cursor.fetchall()
-    return str(numbers)
 
 
 def _about(user: UserProfile, request: RecallRequest) -> tuple[str, list[Any]]:
