@@ -17,11 +17,12 @@ MOST_SCANNED = 5_000  # newest turns of a span from which a sample is taken
 # turns, moments and facts.
 _SCAN_SQL = """
 (SELECT 'moment' AS kind, id, 0::bigint AS sequence FROM moments_app_moment
- WHERE user_id = %(user)s AND ends_at >= %(since)s AND ends_at < %(until)s ORDER BY ends_at DESC LIMIT %(most)s)
+ WHERE user_id = %(user)s AND ends_at >= %(since)s AND ends_at < %(until)s
+ ORDER BY ends_at DESC, first_sequence DESC, id DESC LIMIT %(most)s)
 UNION ALL
 (SELECT 'fact', id, 0 FROM moments_app_memoryatom
  WHERE user_id = %(user)s AND formed_at >= %(since)s AND formed_at < %(until)s AND state NOT IN ('evicted', 'line')
- ORDER BY formed_at DESC LIMIT %(most)s)
+ ORDER BY formed_at DESC, id DESC LIMIT %(most)s)
 UNION ALL
 (SELECT 'turn', session_id, sequence FROM (
     SELECT session_id, sequence, row_number() OVER (ORDER BY created_at, id) AS place, count(*) OVER () AS number
