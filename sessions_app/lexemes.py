@@ -442,6 +442,8 @@ def _is_latin(word: str) -> bool:
 
 
 def _language_by_script(word: str) -> str:
+    if word.isascii():
+        return ""
     return next((language for language, letters in _SCRIPTS if letters.search(word)), "")
 
 

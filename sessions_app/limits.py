@@ -135,11 +135,12 @@ class LimitsSet(first_statement.Provider):
 
 
 def _limits(kind: Kind, left: float) -> dict[str, float]:
+    """Return the limits of a transaction, whole tenths of a second: psycopg has texts ready that it has seen before."""
     limits = settings.LIMITS
     longest = limits.request_seconds if kind is Kind.CALL else limits.long_statement_seconds
     return {
         "lock_timeout": limits.lock_seconds,
-        "statement_timeout": min(longest, max(left, 0.001)),
+        "statement_timeout": math.ceil(min(longest, left) * 10) / 10,
         "idle_in_transaction_session_timeout": IDLE_SECONDS,
     }
 

@@ -99,7 +99,7 @@ def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: i
 def _look_up(seen: Inspection, user: UserProfile, agent_id: str, most: int) -> None:
     request, hits = seen.request, Hits()
     with seen.timed("words"):
-        seen.words = query_words(user, agent_id, request.text)
+        seen.words = query_words(user, agent_id, request.text, request.searched_vector)
     for one in request.by_mode():
         with seen.timed(f"search by {one.mode}"):
             hits.update(search(user, seen.words, one, most))

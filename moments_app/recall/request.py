@@ -101,6 +101,11 @@ class RecallRequest:
         """The mode that memory is searched in."""
         return "text" if self.degraded else self.mode
 
+    @property
+    def searched_vector(self) -> Vector | None:
+        """The vector, if memory is searched by meaning."""
+        return self.vector if self.mode != "text" else None
+
     def by_mode(self) -> "list[RecallRequest]":
         """Return the request as one of its own for each search that it takes."""
         modes = ("text", "semantic") if self.used_mode == "hybrid" else (self.used_mode,)

@@ -17,11 +17,12 @@ MOST_SCANNED = 5_000  # newest turns of a span from which a sample is taken
 # turns, moments and facts.
 _SCAN_SQL = """
 (SELECT 'moment' AS kind, id, 0::bigint AS sequence FROM moments_app_moment
- WHERE user_id = %(user)s AND ends_at >= %(since)s AND ends_at < %(until)s ORDER BY ends_at DESC LIMIT %(most)s)
+ WHERE user_id = %(user)s AND ends_at >= %(since)s AND ends_at < %(until)s
+ ORDER BY ends_at DESC, first_sequence DESC, id DESC LIMIT %(most)s)
 UNION ALL
 (SELECT 'fact', id, 0 FROM moments_app_memoryatom
  WHERE user_id = %(user)s AND formed_at >= %(since)s AND formed_at < %(until)s AND state NOT IN ('evicted', 'line')
- ORDER BY formed_at DESC LIMIT %(most)s)
+ ORDER BY formed_at DESC, id DESC LIMIT %(most)s)
 UNION ALL
 (SELECT 'turn', session_id, sequence FROM (
     SELECT session_id, sequence, row_number() OVER (ORDER BY created_at, id) AS place, count(*) OVER () AS number
@@ -73,7 +74,8 @@ def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span
     scores: dict[Key, float] = {}
     if not span.is_all:
         within = replace(request, text=span.rest, since=span.since, until=span.until)
-        scores = rank(search(user, query_words(user, agent_id, span.rest), within, most), most)
+        words = query_words(user, agent_id, span.rest, request.searched_vector)
+        scores = rank(search(user, words, within, most), most)
     keys = dict.fromkeys([*scores, *_scanned(user, request, span, most)])
     found = read_found(user, span.since, request.as_of, list(keys))
     read = [found[key]._replace(score=scores.get(key, 0.0)) for key in keys if key in found]

@@ -19,9 +19,9 @@ from django.db import connection
 from moments_app.engines.words import words_of
 from moments_app.models.known_person import SELF
 from moments_app.recall.fusion import CANDIDATES, Place, near_scores, turn_scores, word_scores
-from moments_app.recall.request import RecallRequest, Vector
+from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Key, Result, read_found
-from moments_app.recall.terms import QueryWords
+from moments_app.recall.terms import Lookup, QueryWords
 from moments_app.recall.words import query_words
 from moments_app.turns.words import is_assistants, is_named
 from sessions_app.models import UserProfile
@@ -30,7 +30,6 @@ from sessions_app.rows import array_of, array_of_texts
 MATCH_COUNT = 5  # results, unless a search says how many
 MOST_ABOUT = 10_000  # hits among which those about one person are found
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
-SAMPLE = 200  # turns that tell what all have in common
 READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
 SURE = 10  # of the best are read whatever they are worth
 NEAR_ENOUGH = 0.5  # of the cosine of the nearest: what is farther and has no word in common is left out
@@ -44,26 +43,23 @@ _VECTORS = {
     "moment": "moments_app_momentembedding",
     "turn": "moments_app_turnembedding",
 }
+# What is the same for all searches is a parameter once: psycopg remembers no statement of more than 50.
 _BY_WORDS_SQL = """
-SELECT 'text' AS search, %s AS kind, * FROM recall_{table}(%s, %s, %s, %s, %s, %s, %s, %s, %s, {limits})
-    WITH ORDINALITY AS result (found, score, place)
+SELECT 'text' AS search, '{kind}' AS kind, * FROM recall_{table}(%(user)s, %(scopes)s, %(rare_{kind})s,
+    %(joint_{kind})s, %(with_newest_{kind})s, %(queries_{kind})s, %(weights_{kind})s, %(average_{kind})s,
+    %(since)s, {limits}) WITH ORDINALITY AS result (found, score, place)
 """
 _BY_MEANING_SQL = """
-SELECT 'semantic' AS search, %s AS kind, * FROM nearest_{table}(%s, %s, %s, %s, %s, %s, {limits})
-    WITH ORDINALITY AS result (found, score, place)
+SELECT 'semantic' AS search, '{kind}' AS kind, * FROM nearest_{table}(%(user)s, %(shards)s, %(model)s, %(dimensions)s,
+    %(vector)s, %(since)s, {limits}) WITH ORDINALITY AS result (found, score, place)
 """
-# What a person's turns have in common, such as names and tone, tells none of them from the others. So half of the mean
-# of their vectors is taken from the query's, of which only the direction counts. By the index of a person's vectors.
-_DISTINCT_SQL = """
-SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s)::text FROM (
-    SELECT vector FROM moments_app_turnembedding
-    WHERE user_id = %(user)s AND model_id = %(model)s AND vector IS NOT NULL LIMIT %(sample)s
-) turn
-"""
-_ABOUT_USER_SQL = "WHERE found IN (SELECT id FROM moments_app_memoryatom WHERE user_id = %s AND about_kind = 'user')"
+_ABOUT_USER_SQL = (
+    "WHERE found IN (SELECT id FROM moments_app_memoryatom WHERE user_id = %(user)s AND about_kind = 'user')"
+)
 _ABOUT_OTHER_SQL = """
 WHERE found IN (SELECT atom.id FROM moments_app_knownperson person JOIN moments_app_memoryatom atom
-    ON atom.about_id = person.id AND atom.user_id = person.user_id WHERE person.user_id = %s AND person.key = %s)
+    ON atom.about_id = person.id AND atom.user_id = person.user_id
+    WHERE person.user_id = %(user)s AND person.key = %(about)s)
 """
 # What was found; of turns the place too, which decides on their neighbours, and whether it has its vector already.
 # Turns are read by themselves: under row security a join is not planned where they are distributed. And all is found
@@ -74,7 +70,7 @@ SELECT found.search, found.kind, found.found, found.score, message.session_id, m
     message.sequence > session.embedded_sequence
 FROM found LEFT JOIN (
     SELECT id, session_id, sequence FROM sessions_app_message
-    WHERE user_id = %s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'turn')) OFFSET 0
+    WHERE user_id = %(user)s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'turn')) OFFSET 0
 ) message ON found.kind = 'turn' AND message.id = found.found
 LEFT JOIN sessions_app_session session ON session.id = message.session_id
 ORDER BY found.search, found.kind, found.place
@@ -123,45 +119,47 @@ def recall(
         least_share: see `rank`.
     """
     most = most or MATCH_COUNT
-    words = query_words(user, agent_id, request.text)
+    words = query_words(user, agent_id, request.text, request.searched_vector)
     hits = search(user, words, request, most)
     least_share = 0.0 if request.relevances else least_share  # the reranker decides
     return read_results(user, request, hits, rank(hits, most, least_share=least_share), most)
 
 
 def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: int) -> Hits:
-    """Return the hits of all searches; at most two statements.
+    """Return the hits of all searches; at most one statement.
 
-    A search gives more hits than the `most` results wanted.
+    A search gives more hits than the `most` results wanted. The `words` were looked up with the request's vector.
     """
     depth = MOST_ABOUT if request.about else max(CANDIDATES, most + SPARE)
     # Each search leaves out what was said later, which would take the places of earlier hits.
     end = min(filter(None, (request.as_of, request.until)), default=None)
-    then, limits = ("_then", [depth, end]) if end else ("", [depth])
-    places = ", ".join(["%s"] * len(limits))
-    scopes = array_of_texts([f"u{user.pk}", *(f"s{shard}" for shard in words.shards)])
-    about, whom = _about(user, request)
-    vector = request.vector if request.used_mode != "text" else None
-    numbers = _distinct(user, vector) if vector else ""
+    then, limits = ("_then", "%(depth)s, %(end)s") if end else ("", "%(depth)s")
+    parameters: dict[str, Any] = {
+        "user": user.pk,
+        "scopes": array_of_texts([f"u{user.pk}", *(f"s{shard}" for shard in words.shards)]),
+        "since": request.since,
+        "depth": depth,
+        "end": end,
+        "about": request.about,
+    }
+    if vector := request.searched_vector:
+        parameters |= {"shards": array_of(words.shards), "vector": words.vector}
+        parameters |= {"model": vector.model, "dimensions": vector.dimensions}
+    about = _about(request)
     searches: list[str] = []
-    parameters: list[Any] = []
     hits = Hits()
     for kind in request.searched_kinds:
         if request.used_mode != "semantic":
             lookup = words.lookup(kind)
             hits.weights[kind] = lookup.worth
-            searches.append(_BY_WORDS_SQL.format(table=_TABLES[kind] + then, limits=places) + about)
-            rare, joint, queries = map(array_of_texts, (lookup.rare, lookup.joint, lookup.queries))
-            parameters += [kind, user.pk, scopes, rare, joint, lookup.with_newest, queries]
-            parameters += [array_of(lookup.weights), lookup.average, request.since, *limits, *whom]
+            searches.append(_BY_WORDS_SQL.format(kind=kind, table=_TABLES[kind] + then, limits=limits) + about)
+            parameters |= {f"{name}_{kind}": value for name, value in _parameters(lookup).items()}
         if vector:
-            searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind] + then, limits=places) + about)
-            parameters += [kind, user.pk, array_of(words.shards), vector.model, vector.dimensions, numbers]
-            parameters += [request.since, *limits, *whom]
+            searches.append(_BY_MEANING_SQL.format(kind=kind, table=_VECTORS[kind] + then, limits=limits) + about)
     if not searches:
         return hits
     with connection.cursor() as cursor:
-        cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), [*parameters, user.pk])
+        cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), parameters)
         rows = cursor.fetchall()
     by_search = {"text": hits.text, "semantic": hits.semantic}
     for name, kind, found, score, session, sequence, is_unembedded in rows:
@@ -176,20 +174,23 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
     return hits
 
 
-def _distinct(user: UserProfile, vector: Vector) -> str:
-    """Return a query's vector without half of what the person's turns have in common; one statement."""
-    asked: dict[str, int | str] = {"query": vector.text, "user": user.pk, "model": vector.model, "sample": SAMPLE}
-    with connection.cursor() as cursor:
-        cursor.execute(_DISTINCT_SQL, asked)
-        [(numbers,)] = cursor.fetchall()
-    return str(numbers)
+def _parameters(lookup: Lookup) -> dict[str, Any]:
+    """Return the parameters of a search by words."""
+    return {
+        "rare": array_of_texts(lookup.rare),
+        "joint": array_of_texts(lookup.joint),
+        "with_newest": lookup.with_newest,
+        "queries": array_of_texts(lookup.queries),
+        "weights": array_of(lookup.weights),
+        "average": lookup.average,
+    }
 
 
-def _about(user: UserProfile, request: RecallRequest) -> tuple[str, list[Any]]:
-    """Return the condition on the person whom facts are about, and its parameters; blank if there is none."""
+def _about(request: RecallRequest) -> str:
+    """Return the condition on the person whom facts are about; blank if there is none."""
     if not request.about:
-        return "", []
-    return (_ABOUT_USER_SQL, [user.pk]) if request.about == SELF else (_ABOUT_OTHER_SQL, [user.pk, request.about])
+        return ""
+    return _ABOUT_USER_SQL if request.about == SELF else _ABOUT_OTHER_SQL
 
 
 def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]:

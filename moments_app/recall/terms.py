@@ -86,12 +86,14 @@ class QueryWords:
         sizes: number and summed length of texts, by kind, as they were counted.
         terms: in no order.
         uncounted: turns that came in since, about.
+        vector: of the query, as vectors are compared with it; blank if none was looked up.
     """
 
     shards: list[int]
     sizes: dict[str, tuple[int, int]]
     terms: list[Term] = field(default_factory=list)
     uncounted: int = 0
+    vector: str = ""
 
     def lookup(self, kind: str) -> Lookup:
         """Return how texts of a kind are searched."""

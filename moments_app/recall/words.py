@@ -1,19 +1,21 @@
-"""The words of a query, looked up in what a person may find."""
+"""The words of a query, looked up in what a person may find, and its vector, compared with what they said."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from django.db import connection
 
 from moments_app.recall.meant import meant_terms
-from moments_app.recall.request import MOST_WORDS
+from moments_app.recall.request import MOST_WORDS, Vector
 from moments_app.recall.terms import COUNTED, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
 from sessions_app.models import UserProfile
 from sessions_app.rows import array_of_texts
 
 LIKELIEST = 2  # stems of a word that nothing has, which are ranked each by itself
+SAMPLE = 200  # turns that tell what all have in common
 
 # The person's own words and those of the shards; both by unique indexes. What is counted is seen by row security. The
 # sessions that have grown since by `session_grown`, which has no others.
@@ -40,26 +42,44 @@ SELECT
     (SELECT sum(message_count - counted_message_count) FROM sessions_app_session
      WHERE user_id = %(user)s AND message_count > counted_message_count * 1.25)
 """
+# What a person's turns have in common, such as names and tone, tells none of them from the others. So half of the mean
+# of their vectors is taken from the query's, of which only the direction counts. By the index of a person's vectors.
+_DISTINCT_SQL = """
+SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s)::text FROM (
+    SELECT vector FROM moments_app_turnembedding
+    WHERE user_id = %(user)s AND model_id = %(model)s AND vector IS NOT NULL LIMIT %(sample)s
+) turn;
+"""
 
 
-def query_words(user: UserProfile, agent_id: str, text: str) -> QueryWords:
-    """Return the statistics of up to `MOST_WORDS` words of a query, with at most two statements.
+def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | None = None) -> QueryWords:
+    """Return the statistics of up to `MOST_WORDS` words of a query, with at most two messages to the database.
 
     Args:
         user: the person whose memory is searched.
         agent_id: the agent whose shards are searched; blank: only those of every agent.
         text: the query.
+        vector: of the query, if memory is searched by meaning.
     """
     asked = lexemes.words_of_query(text, MOST_WORDS)
     stems = [stem for word in asked for stem in word.stems]
+    whose = {"user": user.pk, "application": user.application_id, "agent": agent_id}
+    parameters: dict[str, Any] = {**whose, "stems": array_of_texts(stems)}
+    distinct = ""
     with connection.cursor() as cursor:
-        whose = {"user": user.pk, "application": user.application_id}
-        cursor.execute(_WORDS_SQL, {**whose, "agent": agent_id, "stems": array_of_texts(stems)})
+        if vector:  # in the same message
+            parameters |= {"query": vector.text, "model": vector.model, "sample": SAMPLE}
+            cursor.execute(_DISTINCT_SQL + _WORDS_SQL, parameters)
+            cursor.set_result(-2)
+            [(distinct,)] = cursor.fetchall()
+            cursor.set_result(-1)
+        else:
+            cursor.execute(_WORDS_SQL, parameters)
         [(shards, vocabularies, sizes, found, uncounted)] = cursor.fetchall()
     counts = {stem: counts_by_kind(numbers) for stem, *numbers in json.loads(found)}
     terms = [_term(word, counts, is_counted=not uncounted) for word in asked]
     counted = {kind: (int(number or 0), int(length or 0)) for kind, (number, length) in json.loads(sizes).items()}
-    words = QueryWords(shards, counted, terms, int(uncounted or 0))
+    words = QueryWords(shards, counted, terms, int(uncounted or 0), distinct)
     meant = meant_terms(terms, user_id=user.pk, vocabularies=vocabularies, is_counted=words.are_turns_counted)
     return replace(words, terms=[*terms, *meant])
 

@@ -157,9 +157,10 @@ def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WO
         most_bytes: The maximum text to index now; `index_words` indexes the rest within a minute. None: no maximum.
     """
     unprocessed = [message for message in messages if "words" not in vars(message)]
+    for message in unprocessed:  # apart from the words, which need the processor's caches for themselves
+        message.tokens  # noqa: B018 (cached from here on)
     indexed = 0
     for message in unprocessed:
-        message.tokens  # noqa: B018 (cached from here on)
         indexed += len(message.content[: lexemes.MAX_CHARS].encode())
         vars(message)["words"] = message.words if most_bytes is None or indexed <= most_bytes else WORDS_LATER
     if unprocessed:

@@ -14,7 +14,7 @@ from django.utils import timezone
 from moments_app.context.assemble import Envelope, preview
 from moments_app.context.item import Item
 from moments_app.context.request import ContextRequest
-from moments_app.models import MemoryStream, Moment
+from moments_app.models import MemoryAtom, MemoryStream, Moment
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.said_in import recall_with_span
 from sessions_app.imports.import_sessions import Place, Record, import_sessions
@@ -166,6 +166,22 @@ def test_a_time_takes_a_constant_number_of_statements(ada: UserProfile) -> None:
             context(ada, "What did we say about rest last month?")
         counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+def test_facts_of_the_same_time_keep_their_order_when_one_is_written_anew(ada: UserProfile) -> None:
+    stream = MemoryStream.objects.create(user=ada, stream_type="user")
+    facts = [note(stream, text, "fact") for text in ("The roof leaks.", "The dog limps.", "The kiln cracked.")]
+    MemoryAtom.objects.update(formed_at=ASKED - timedelta(days=1))
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE moments_app_memoryatom")  # so that PostgreSQL reads no index of so few
+
+    def found() -> Sequence[str]:
+        request = RecallRequest("What happened yesterday?", as_of=ASKED, mode="text")
+        return [result.ref for result in recall_with_span(ada, "", request, most=10)[0]]
+
+    before = found()
+    MemoryAtom.objects.filter(pk=facts[0].pk).update(access_count=1)
+    assert len(before) == 3 and found() == before
 
 
 @pytest.mark.slow(seconds=20)
