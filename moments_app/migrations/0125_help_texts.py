@@ -111,7 +111,7 @@ class Migration(migrations.Migration):
                     field=django.contrib.postgres.fields.ArrayField(
                         base_field=models.PositiveIntegerField(),
                         help_text="Numbers of the turn's lines that the platform had already served. The first line "
-                        "has the number 0. Blank if the turn contains only such lines.",
+                        "has the number 0. Blank if all lines had been served.",
                         null=True,
                         size=None,
                     ),

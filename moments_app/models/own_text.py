@@ -54,7 +54,7 @@ class OwnText(models.Model):
         models.PositiveIntegerField(),
         null=True,
         help_text="Numbers of the turn's lines that the platform had already served. The first line has the number 0. "
-        "Blank if the turn contains only such lines.",
+        "Blank if all lines had been served.",
     )
 
     class Meta:

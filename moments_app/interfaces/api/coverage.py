@@ -24,7 +24,7 @@ class CoverageAnswer(serializers.Serializer[Any]):
     left_out = serializers.IntegerField(help_text="Number of turns whose moment was deleted.")
     archived = serializers.IntegerField()
     retracted = serializers.IntegerField()
-    missing = serializers.IntegerField(help_text="Number of turns that are in none of the other states. Must be 0.")
+    missing = serializers.IntegerField(help_text="Number of turns that no other field counts. Must be 0.")
     miscounted = serializers.IntegerField(help_text="Number of sessions with wrong counters. Must be 0.")
     oldest_waiting = serializers.DateTimeField(allow_null=True)
     jobs_with_nothing = serializers.IntegerField()
