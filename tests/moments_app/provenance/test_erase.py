@@ -394,7 +394,8 @@ class TestMeanwhile:
 
         def write_slowly() -> None:
             with transaction.atomic():
-                receipts._write([(receipt, KeptContext("", "xml", "query", 300, 0, False, [], ""))])
+                kept = KeptContext("", "xml", "query", 300, 0, False, [], "")
+                receipts._write([receipts.Served(receipt, kept, ada.application_id, 0)])
                 written.set()
                 wait_until_somebody_waits()
             connection.close()
