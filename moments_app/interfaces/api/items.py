@@ -108,7 +108,7 @@ class ItemInput(ItemAddress):
         max_length=TEXT_MAX,
         allow_blank=True,
         required=False,
-        help_text="The text that searches find. Default: all texts in the value. Blank: searches don't find the item.",
+        help_text="The searchable text. Default: all texts in the value. Blank: searches don't find the item.",
     )
 
 
