@@ -41,7 +41,7 @@ class Migration(migrations.Migration):
                     model_name="factembedding",
                     name="said_at",
                     field=models.DateTimeField(
-                        help_text="Time of the embedded text. A copy of this time speeds up searches."
+                        help_text="Time of the embedded text, copied here to speed up searches."
                     ),
                 ),
                 migrations.AlterField(
@@ -102,7 +102,7 @@ class Migration(migrations.Migration):
                     model_name="momentembedding",
                     name="said_at",
                     field=models.DateTimeField(
-                        help_text="Time of the embedded text. A copy of this time speeds up searches."
+                        help_text="Time of the embedded text, copied here to speed up searches."
                     ),
                 ),
                 migrations.AlterField(
@@ -136,7 +136,7 @@ class Migration(migrations.Migration):
                     model_name="turnembedding",
                     name="said_at",
                     field=models.DateTimeField(
-                        help_text="Time of the embedded text. A copy of this time speeds up searches."
+                        help_text="Time of the embedded text, copied here to speed up searches."
                     ),
                 ),
                 migrations.AlterField(

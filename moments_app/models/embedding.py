@@ -190,7 +190,7 @@ class Embedding(models.Model):
     user = models.ForeignKey(  # blank: of a shard's fact
         UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
-    said_at = models.DateTimeField(help_text="Time of the embedded text. A copy of this time speeds up searches.")
+    said_at = models.DateTimeField(help_text="Time of the embedded text, copied here to speed up searches.")
     vector = HalfVectorField(null=True, help_text="Vector of the text. Blank if the endpoint rejected the text.")
     refusal = models.CharField(
         max_length=255,

@@ -70,7 +70,7 @@ class VersionInput(StrictSerializer):
         help_text="Number of the latest version that the author has seen. If a newer version exists, the "
         "request fails with 409 (`newer_version`).",
     )
-    activate = BooleanField(default=False, help_text="Activate the version at once.")
+    activate = BooleanField(default=False, help_text="Activate the version immediately.")
 
 
 class PromptInput(StrictSerializer):
@@ -93,7 +93,7 @@ class PromptInput(StrictSerializer):
     )
     content = WordsField(max_length=MAX_CHARS, error_messages={"blank": NO_WORD})
     note = TextField(max_length=255, allow_blank=True, default="", help_text="Why this version was written.")
-    activate = BooleanField(default=False, help_text="Activate the version at once.")
+    activate = BooleanField(default=False, help_text="Activate the version immediately.")
 
 
 class ActivateInput(StrictSerializer):

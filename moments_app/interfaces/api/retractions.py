@@ -110,8 +110,8 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
     turns = serializers.IntegerField(source="result.turns")
     withdrawn = serializers.DictField(source="result.withdrawn", child=serializers.IntegerField())
     cause_id = serializers.CharField(
-        help_text="For a retraction of answers that repeat retracted turns or items: the id of the retraction that "
-        "removed those turns or items. Otherwise empty."
+        help_text="If the retraction removed answers that repeat retracted turns or items: the id of the "
+        "retraction of those turns or items. Otherwise empty."
     )
 
     class Meta:
