@@ -201,11 +201,11 @@ class MomentBuilderSettings(Group):
 class RollingSummarySettings(Group):
     """Settings of the rolling summaries."""
 
-    enabled: bool = Field(True, description="Write a rolling summary of each session from its third round on.")
+    enabled: bool = Field(True, description="Write a rolling summary of each session of three rounds or more.")
     every_turns: int = Field(
         2,
         ge=1,
-        le=48,
+        le=14,  # turns that a summary covers
         description="If an application requests contexts of a session, the session's rolling summary is updated after "
         "this number of new turns or more. A language model is called for each update, so a higher number saves calls.",
     )

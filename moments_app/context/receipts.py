@@ -35,9 +35,12 @@ def keep(served: Served) -> None:
 
 
 def _write(noted: list[Served]) -> None:
-    ContextUsage.objects.add(_counted(noted))
-    if not settings.MEMORY_CONTEXT.receipt_days:
-        return
+    if settings.MEMORY_CONTEXT.receipt_days:
+        _write_receipts(noted)
+    ContextUsage.objects.add(_counted(noted))  # last, because other processes wait for the row
+
+
+def _write_receipts(noted: list[Served]) -> None:
     batch = [served.receipt for served in noted]
     # Sessions may have been deleted since, and people erased: locked in the order in which erasing locks them.
     UserProfile.objects.hold({r.user_id for r in batch})

@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 import sessions_app.models.searched
 from sessions_app.limited_operators import APPLICATIONS, let_operators
-from sessions_app.migrations._word_search import _UNCOUNTED_SQL
+from sessions_app.migrations._word_search import _UNCOUNTED_SQL, MOST_READ
 from sessions_app.row_security import ACTING, ACTING_APPLICATION, IS_REQUEST, PERSON, ROLE
 
 TABLE = "moments_app_storeditem"
@@ -63,12 +63,16 @@ FITS = migrations.RunSQL(
     """,
     "DROP FUNCTION memory_item_fits(jsonb, jsonb)",
 )
-# Ranks the items with the best `ts_rank` like BM25. In a request, the caller can't choose whose items are searched.
+# Reads at most `MOST_READ` matches, and ranks those with the best `ts_rank` like BM25. In a request, the caller can't
+# choose whose items are searched.
 BEST = 500
 CANDIDATES = f"""
-    SELECT id, search_vector, updated_at FROM {TABLE} WHERE application_id = $3 AND user_id %1$s
-        AND namespace >= $1 AND ($5 IS NULL OR namespace < $5) AND search_vector @@ $7
-        AND ($8 IS NULL OR memory_item_fits(value, $8))
+    SELECT id, search_vector, updated_at FROM (
+        SELECT id, search_vector, updated_at FROM {TABLE} WHERE application_id = $3 AND user_id %1$s
+            AND namespace >= $1 AND ($5 IS NULL OR namespace < $5) AND search_vector @@ $7
+            AND ($8 IS NULL OR memory_item_fits(value, $8))
+        LIMIT {MOST_READ}
+    ) match
     ORDER BY ts_rank(search_vector, $7) DESC, updated_at DESC LIMIT {BEST}
 """  # noqa: S608 (names of our own)
 SEARCH = migrations.RunSQL(

@@ -1,6 +1,5 @@
 """The item store: JSON values that an application stores under a namespace and a key."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -17,9 +16,9 @@ LABELS_MAX = 20
 NAMESPACE_MAX = 255  # characters of all labels together
 KEY_MAX = 255
 TEXT_MAX = 50_000
+WORDS_MAX_BYTES = 1_000_000  # of the texts of a request that are indexed at once
 END = "\x1f"  # ends each label of a stored namespace
 AFTER_END = chr(ord(END) + 1)
-ANY = "*"  # stands for any label when namespaces are listed
 
 # A path in a value, a comparison, and the JSON value to compare with.
 Condition = tuple[list[str], str, Any]
@@ -76,38 +75,25 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
         told = Value(list(conditions), models.JSONField())
         return self.filter(Func("value", told, function="memory_item_fits", output_field=models.BooleanField()))
 
-    def namespaces(
-        self, *, prefix: Sequence[str] = (), suffix: Sequence[str] = (), max_depth: int = LABELS_MAX
-    ) -> "models.QuerySet[StoredItem, str]":
-        """Return the distinct namespaces of these items in order, as they are stored.
+    def put(self, items: Sequence["StoredItem"]) -> int:
+        """Add items, and replace those at the same addresses. `index_words` indexes what exceeds `WORDS_MAX_BYTES`.
 
-        Args:
-            prefix, suffix: the first and the last labels of each namespace; `*` stands for any label.
-            max_depth: the number of labels to which longer namespaces are cut.
+        Returns:
+            The number of stored items. Of several items at one address, only the last is stored.
         """
-        rows = self.within(prefix[: prefix.index(ANY)] if ANY in prefix else prefix)
-        if ANY in prefix:
-            rows = rows.filter(namespace__regex=f"^{_pattern(prefix)}")
-        if suffix:
-            rows = rows.filter(namespace__regex=f"(^|{END}){_pattern(suffix)}$")
-        cut = Value(f"^(?:[^{END}]*{END}){{1,{max_depth}}}")
-        place = Func("namespace", cut, function="substring", output_field=models.TextField(db_collation="C"))
-        return rows.annotate(place=place).order_by("place").values_list("place", flat=True).distinct()
-
-    def put(self, items: Sequence["StoredItem"]) -> None:
-        """Add items, and replace those at the same addresses. Of several items at one address, the last is stored."""
         by_address = {(item.namespace, item.key): item for item in items}
+        indexed = 0
+        for item in by_address.values():
+            indexed += len(item.text.encode())
+            if indexed > WORDS_MAX_BYTES:
+                vars(item)["search_vector"], item.search_version = "", 0
         self.bulk_create(
             [by_address[address] for address in sorted(by_address)],  # in one order, to avoid deadlocks
             update_conflicts=True,
             unique_fields=["user", "application", "namespace", "key"],
             update_fields=["value", "text", "search_vector", "search_version", "updated_at"],
         )
-
-
-def _pattern(path: Sequence[str]) -> str:
-    """Return a regular expression that matches these labels."""
-    return "".join((f"[^{END}]+" if label == ANY else re.escape(label)) + END for label in path)
+        return len(by_address)
 
 
 class StoredItem(Searched):

@@ -1,8 +1,8 @@
 """What memory keeps of a person, declared: whose it is, what it was made of, how it leaves and comes back."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt, StringConstraints
 
 from moments_app.models import (
     ContextReceipt,
@@ -35,6 +35,7 @@ from moments_app.models import (
     WebhookDelivery,
     Word,
 )
+from moments_app.models.stored_item import KEY_MAX, TEXT_MAX
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.provenance import erase
@@ -309,6 +310,11 @@ declare(
             about="items that the application stored under a namespace and a key",
             fields="namespace key value text created_at updated_at",
             columns=(Labels("namespace"),),
+            types={
+                "key": Annotated[str, StringConstraints(min_length=1, max_length=KEY_MAX)],
+                "value": dict[str, Any],
+                "text": Annotated[str, StringConstraints(max_length=TEXT_MAX)],
+            },
             order=("namespace", "key"),
             is_newer=True,
             may_be_there=True,

@@ -3,10 +3,10 @@
 import uuid
 from collections import defaultdict
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 from django.conf import settings
-from pydantic import PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt, StringConstraints
 
 from moments_app.context.kept import KeptContext
 from moments_app.engines.statements import kind_of
@@ -21,7 +21,7 @@ from moments_app.models import (
 )
 from moments_app.models.atom import ABOUT, content_hash
 from moments_app.models.embedding import ask_to_embed
-from moments_app.models.stored_item import labels, stored
+from moments_app.models.stored_item import END, LABELS_MAX, NAMESPACE_MAX, labels, stored
 from moments_app.provenance.former_export import restore_former, restore_texts
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.edit_profile import pin_text
@@ -163,10 +163,20 @@ class Before(Column):
             line[self.name] = StatementChange(before=line[self.name]).shown
 
 
+def _within_limit(namespace: list[str]) -> list[str]:
+    if sum(map(len, namespace)) > NAMESPACE_MAX:
+        raise ValueError(f"the labels have more than {NAMESPACE_MAX} characters in total")
+    return namespace
+
+
 class Labels(Column):
     """The namespace of an item, as its labels."""
 
-    type = list[str]
+    type = Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, pattern=f"^[^\0{END}]*$")]],
+        Field(min_length=1, max_length=LABELS_MAX),
+        AfterValidator(_within_limit),
+    ]
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
         for line in lines:

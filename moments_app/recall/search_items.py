@@ -1,15 +1,19 @@
-"""`search_items`: the stored items that have words of a query, best first."""
+"""`search_items`: the stored items that have words of a query, best first. `list_namespaces`: where items are."""
 
 import json
+import re
 from collections.abc import Sequence
 
 from django.db import connection
 
-from moments_app.models.stored_item import Condition, range_of
+from moments_app.models.stored_item import AFTER_END, END, LABELS_MAX, Condition, labels, range_of, stored
 from moments_app.recall.request import MOST_WORDS
 from sessions_app import lexemes
 from sessions_app.models import UserProfile
 from sessions_app.rows import array_of, array_of_texts
+
+ANY = "*"  # stands for any label when namespaces are listed
+BEST = 500  # most items that a search finds
 
 _SQL = """
 SELECT found, score FROM search_moments_app_storeditem(%s, %s, %s, %s, %s, %s, %s, %s, %s)
@@ -55,3 +59,71 @@ def search_items(
             ],
         )
         return dict(cursor.fetchall())
+
+
+# Reads one item of each namespace: the next step skips the others. A namespace with `depth` labels stands for all those
+# that start with it.
+_NAMESPACES_SQL = """
+WITH RECURSIVE item AS NOT MATERIALIZED (
+    SELECT user_id, application_id, namespace FROM moments_app_storeditem
+    WHERE application_id = %(application)s AND {owner} AND (%(end)s::text IS NULL OR namespace < %(end)s)
+), found AS (
+    (
+        SELECT substring(namespace, %(cut)s) AS place FROM item WHERE namespace >= %(start)s
+        ORDER BY user_id, application_id, namespace LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT substring(namespace, %(cut)s) FROM item
+        WHERE namespace > CASE WHEN length(place) - length(replace(place, %(label_end)s, '')) < %(depth)s THEN place
+            ELSE left(place, -1) || %(after_end)s END
+        ORDER BY user_id, application_id, namespace LIMIT 1
+    ) FROM found WHERE place IS NOT NULL
+)
+SELECT place FROM found WHERE place ~ %(first)s AND place ~ %(last)s LIMIT %(most)s
+"""
+
+
+def list_namespaces(
+    user: UserProfile | None,
+    application: int,
+    *,
+    prefix: Sequence[str] = (),
+    suffix: Sequence[str] = (),
+    max_depth: int = LABELS_MAX,
+    most: int,
+) -> list[str]:
+    """Return the distinct namespaces of items in order, as they are stored.
+
+    Args:
+        user, application: whose items; see `search_items`.
+        prefix, suffix: the first and the last labels of each namespace; `*` stands for any label.
+        max_depth: the number of labels to which longer namespaces are cut.
+        most: the maximum number of namespaces.
+    """
+    is_cut = not suffix and len(prefix) <= max_depth  # else labels behind the cut matter
+    depth = max_depth if is_cut else LABELS_MAX
+    start, end = range_of(prefix[: prefix.index(ANY)] if ANY in prefix else prefix)
+    values = {
+        "application": application,
+        "user": user.pk if user else None,
+        "start": start,
+        "end": end,
+        "cut": f"^(?:[^{END}]*{END}){{1,{depth}}}",
+        "label_end": END,
+        "after_end": AFTER_END,
+        "depth": depth,
+        "first": f"^{_pattern(prefix)}",
+        "last": f"(^|{END}){_pattern(suffix)}$" if suffix else "",
+        "most": most if is_cut else None,
+    }
+    sql = _NAMESPACES_SQL.format(owner="user_id = %(user)s" if user else "user_id IS NULL")
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        found = dict.fromkeys(stored(labels(place)[:max_depth]) for (place,) in cursor)
+    return list(found)[:most]
+
+
+def _pattern(path: Sequence[str]) -> str:
+    """Return a regular expression that matches these labels."""
+    return "".join((f"[^{END}]+" if label == ANY else re.escape(label)) + END for label in path)

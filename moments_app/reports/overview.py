@@ -38,7 +38,7 @@ _WAITS_SQL = """
 SELECT lane, (finished_at AT TIME ZONE 'UTC')::date AS day, count(*),
     percentile_cont(0.95) WITHIN GROUP (ORDER BY GREATEST(EXTRACT(EPOCH FROM started_at - run_after), 0))
 FROM moments_app_job JOIN unnest(%s::text[], %s::integer[]) AS lane_of (process, lane) USING (process)
-WHERE status IN ('completed', 'skipped') AND finished_at >= %s
+WHERE status = 'completed' AND finished_at >= %s
 GROUP BY GROUPING SETS ((lane, day), (lane)) ORDER BY lane, day
 """
 BUILDS_OF_MOMENTS = 1_000  # the newest moments, whose builds are timed

@@ -240,7 +240,7 @@ def is_due(session: Session, end: int, *, may_be_read: bool = True) -> bool:
 
 
 def _unread_turns(session: Session) -> int:
-    """Return how many new turns make a summary due that nobody requests: the first one is always due."""
+    """Return how many new turns make a summary due without a request. A first one that calls no model needs none."""
     if _calls_model():
         return UNREAD_TURNS
     return FREE_TURNS if session.summarised_to >= 0 else 0

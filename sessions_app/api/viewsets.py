@@ -209,7 +209,7 @@ class PersonViewSet(ApiViewSet[M]):
         Raises:
             NotFound: a written row refers to a row that was deleted in the meantime.
         """
-        writes = self.request.method not in SAFE_METHODS
+        writes = self.request.method not in SAFE_METHODS and self.scopes.get(self.action) != "read"
         create = self.action in self.creates_person
         entered = acting_for(self.user_id(), application=self.application, create=create, holding=writes)
         with gone_is_not_found(), entered as self.person:

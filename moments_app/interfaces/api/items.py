@@ -5,6 +5,7 @@ the items of the application that belong to no user. A user's key only reaches t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from rest_framework import serializers
@@ -24,7 +25,7 @@ from moments_app.models.stored_item import (
     stored,
     text_of,
 )
-from moments_app.recall.search_items import search_items
+from moments_app.recall.search_items import BEST, list_namespaces, search_items
 from sessions_app.api.fields import (
     CONTRADICTORY,
     IntegerField,
@@ -39,6 +40,7 @@ from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 
 ITEMS_MAX = 100  # in a request
+CONDITIONS_MAX = 20  # in a filter
 COMPARISONS = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
 
 
@@ -76,8 +78,14 @@ class NamespaceField(serializers.ListField):
 class FilterField(JsonObjectField):
     """Conditions on fields of the value, such as `{"status": "open", "days": {"$gte": 3}}`."""
 
+    default_error_messages = {"size": f"The filter has more than {CONDITIONS_MAX} conditions."}
+
     def to_internal_value(self, data: Any) -> Any:
-        return list(self._conditions([], super().to_internal_value(data)))
+        conditions = self._conditions([], super().to_internal_value(data))
+        found = list(islice(conditions, CONDITIONS_MAX + 1))
+        if len(found) > CONDITIONS_MAX:
+            raise serializers.ValidationError(self.error_messages["size"], CONTRADICTORY)
+        return found
 
     def _conditions(self, path: list[str], wanted: Any) -> Iterator[Condition]:
         if not isinstance(wanted, dict) or (path and not wanted):
@@ -90,7 +98,8 @@ class FilterField(JsonObjectField):
                 yield path, name, value
             else:
                 known = ", ".join(COMPARISONS)
-                raise serializers.ValidationError(f"Unknown comparison. The comparisons are {known}.", CONTRADICTORY)
+                told = f"{'.'.join(path)}: unknown comparison {name}. The comparisons are {known}."
+                raise serializers.ValidationError(told, CONTRADICTORY)
 
 
 class ItemAddress(StrictSerializer):
@@ -142,8 +151,8 @@ class ItemsQuery(ItemsPage):
     query = WordsField(
         max_length=QUERY_MAX_CHARS,
         required=False,
-        help_text="Return only items whose text has words of the query, best first. Default: all items, ordered by "
-        "namespace and key.",
+        help_text=f"Return only items whose text has words of the query: the best {BEST}, best first. Default: all "
+        "items, ordered by namespace and key.",
     )
     filter = FilterField(
         required=False,
@@ -159,6 +168,9 @@ class ItemsQuery(ItemsPage):
             raise serializers.ValidationError({"offset": "Use after or offset, not both."}, CONTRADICTORY)
         if "after" in attrs and "query" in attrs:
             raise serializers.ValidationError({"after": "With a query, use offset instead of after."}, CONTRADICTORY)
+        if "query" in attrs and attrs["offset"] > BEST:
+            told = f"A query finds at most {BEST} items, so offset can't be larger."
+            raise serializers.ValidationError({"offset": told}, CONTRADICTORY)
         return attrs
 
 
@@ -237,17 +249,20 @@ class ItemViewSet(PersonViewSet[StoredItem]):
 
     def get_queryset(self) -> StoredItemQuerySet:
         """Return the items of the person. If the request names no person: those that belong to no person."""
-        is_nobodys = self.named is None and key_of(self.request).user_id is None
-        if self.person is None and not is_nobodys:
+        if self.person is None and not self.is_nobodys:
             return StoredItem.objects.none()
         return StoredItem.objects.of(self.person, self.application).defer("text", "search_vector")
+
+    @property
+    def is_nobodys(self) -> bool:
+        """True if the request is about items that belong to no person."""
+        return self.named is None and key_of(self.request).user_id is None
 
     def create(self, request: Request) -> Response:
         """Store items. An item replaces the item with the same namespace and key."""
         owner = {"user": self.person, "application_id": self.application}
         items = [StoredItem(**owner, **_columns(item)) for item in self.validated_data["items"]]
-        StoredItem.objects.put(items)
-        return Response({"stored": len(items)})
+        return Response({"stored": StoredItem.objects.put(items)})
 
     def retrieve(self, request: Request) -> Response:
         """Return the items at some addresses, in the order of the addresses."""
@@ -258,7 +273,8 @@ class ItemViewSet(PersonViewSet[StoredItem]):
 
     def destroy(self, request: Request) -> Response:
         """Delete the items at some addresses."""
-        deleted, _by_table = self.at_addresses().delete()
+        held = self.at_addresses().select_for_update(of=("self",)).in_order()  # in the order of `put`: no deadlocks
+        deleted, _by_table = StoredItem.objects.filter(pk__in=[item.pk for item in held]).delete()
         return self.answer({"deleted": deleted})
 
     def search(self, request: Request) -> Response:
@@ -304,10 +320,18 @@ class ItemNamespaceViewSet(ItemViewSet):
     def list(self, request: Request) -> Response:
         """Return the namespaces of the items, in order."""
         asked = self.validated_data
-        rows = self.get_queryset().namespaces(
-            prefix=asked["prefix"], suffix=asked["suffix"], max_depth=asked["max_depth"]
+        if self.person is None and not self.is_nobodys:
+            return self.answer({"namespaces": [], "has_more": False})
+        found, has_more = self.page_of(
+            list_namespaces(
+                self.person,
+                self.application,
+                prefix=asked["prefix"],
+                suffix=asked["suffix"],
+                max_depth=asked["max_depth"],
+                most=asked["offset"] + asked["limit"] + 1,
+            )
         )
-        found, has_more = self.page_of(rows)
         return self.answer({"namespaces": [labels(namespace) for namespace in found], "has_more": has_more})
 
 

@@ -108,8 +108,8 @@ class PromptAnswer(serializers.ModelSerializer[PromptResource]):
     name = serializers.SerializerMethodField()
     title = serializers.CharField(source="name")
     is_site = serializers.SerializerMethodField(
-        help_text="Whether the prompt is site-wide. A site-wide prompt applies to all applications that have no "
-        "prompt with its name."
+        help_text="Whether the prompt is site-wide. A site-wide prompt applies to each application without a "
+        "prompt of the same name."
     )
     active_version = serializers.IntegerField(
         source="active_version.number",

@@ -3,6 +3,7 @@
 import json
 import re
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from django.db import DatabaseError, connection, transaction
 from moments_app.models import Job, StoredItem
 from moments_app.models.stored_item import KEY_MAX, LABELS_MAX, NAMESPACE_MAX, range_of, stored
 from moments_app.recall.index_words import index_words
-from moments_app.recall.search_items import search_items
+from moments_app.recall.search_items import list_namespaces, search_items
 from sessions_app import lexemes
 from sessions_app.models import ApiKey, Application, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.import_user import import_user
 from sessions_app.row_security import acting_for
 from tests.support.api import Api
+from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -284,8 +286,35 @@ class TestLists:
     ) -> None:
         assert keys(furnished, namespace=TRIPS, filter=wanted) == found
 
-    def test_an_unknown_comparison_is_refused(self, service: Api) -> None:
-        assert errors(service.post("items/search", {"filter": {"days": {"$near": 1}}})) == {"filter": "contradictory"}
+    def test_an_unknown_comparison_and_too_many_conditions_are_refused(self, service: Api) -> None:
+        near = service.post("items/search", {"filter": {"trip": {"days": {"$near": 1}}}})
+        assert errors(near) == {"filter": "contradictory"}
+        assert "trip.days: unknown comparison $near." in near.json()["errors"][0]["detail"]
+        conditions = {f"field{number}": number for number in range(21)}
+        many = service.post("items/search", {"filter": conditions})
+        assert "more than 20 conditions" in many.json()["errors"][0]["detail"]
+        conditions.popitem()
+        assert service.post("items/search", {"filter": conditions}).status_code == 200
+
+    def test_a_repeated_address_is_stored_and_counted_once(self, service: Api) -> None:
+        items = [{**TURIN, "value": {"n": number}} for number in range(3)]
+        assert service.post("items", {"items": items}).json() == {"stored": 1}
+        assert values(service) == [{"n": 2}]
+
+    def test_large_texts_are_indexed_later(self, service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("moments_app.models.stored_item.WORDS_MAX_BYTES", 30)
+        items = [{"namespace": ["n"], "key": str(number), "value": {"text": "Kilns are hot."}} for number in range(4)]
+        service.post("items", {"items": items})
+        assert keys(service, query="kilns") == ["1", "0"]
+        index_words()
+        assert sorted(keys(service, query="kilns")) == ["0", "1", "2", "3"]
+
+    def test_reading_does_not_lock_the_user(self, as_ada: Api, ada: UserProfile) -> None:
+        put(as_ada)
+        with transaction.atomic():
+            UserProfile.objects.select_for_update().get(pk=ada.pk)
+            in_thread = ThreadPoolExecutor().submit(lambda: (values(as_ada), keys(as_ada), namespaces(as_ada)))
+            assert in_thread.result(TIMEOUT) == ([{"text": "I restore kilns."}], ["turin"], [TRIPS])
 
     def test_namespaces_are_cut_and_matched(self, furnished: Api) -> None:
         assert namespaces(furnished) == [["a", "trips", "2026"], ["trips", "2025"], ["trips", "2026"], ["trips2"]]
@@ -322,6 +351,12 @@ def test_lists_of_requests_read_the_index(ada: UserProfile) -> None:
         assert "item_unique_address" in listed and "Sort" not in listed, listed
         assert re.search(r"Index Cond: .*namespace\)::text >= ", listed), listed
         assert "item_unique_address" in fetched and "Seq Scan" not in fetched, fetched
+        with acting_for(user.user_id if user else None, application=DEFAULT), connection.cursor() as cursor:
+            before = rows_read(cursor)
+            assert list_namespaces(user, DEFAULT, max_depth=1, most=10) == [stored(["n"])]
+            assert rows_read(cursor) - before < 5
+            assert len(list_namespaces(user, DEFAULT, suffix=["7"], most=10)) == 1
+            assert rows_read(cursor) - before < 70  # one item of each of 50 namespaces
 
 
 class TestSearch:
@@ -413,6 +448,7 @@ class TestSearch:
         assert errors(service.post("items/search", {"query": " "})) == {"query": "blank"}
         answer = service.post("items/search", {"query": "kilns", "after": TURIN})
         assert errors(answer) == {"after": "contradictory"}
+        assert errors(service.post("items/search", {"query": "kilns", "offset": 501})) == {"offset": "contradictory"}
 
 
 def rows_read(cursor: Any) -> int:
@@ -440,7 +476,7 @@ def test_a_search_reads_indexes(ada: UserProfile) -> None:
     connection.cursor().execute("ANALYZE moments_app_storeditem")
 
     first, beyond = range_of(["n", "7"])
-    candidates = import_module("moments_app.migrations.0125_item_store").CANDIDATES.replace("%1$s", f"= {ada.pk}")
+    candidates = import_module("moments_app.migrations.0126_item_store").CANDIDATES.replace("%1$s", f"= {ada.pk}")
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")  # as the function does
         cursor.execute(f"PREPARE items (text, text[], bigint, float8[], text, int, tsquery, jsonb) AS {candidates}")

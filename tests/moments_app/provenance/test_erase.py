@@ -380,6 +380,7 @@ class TestMeanwhile:
     def test_deleting_a_session_waits_for_a_receipt_that_is_being_written(
         self, service: Api, ada: UserProfile, settings: Settings
     ) -> None:
+        settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
         session = talk(ada, 2)
         receipt = ContextReceipt(
             context_id="00000000-0000-0000-0000-000000000001",

@@ -77,6 +77,8 @@ def live(user: UserProfile, service: Api) -> None:
     service.patch(f"facts/{tea.atom_id}", user_id=name, content=f"{name} likes coffee.")
     known = {"user_id": name, "atom_type": "fact", "content": f"User's sister is called {name.title()}."}
     service.post(f"streams/{tea.stream.stream_id}/atoms", known)
+    item = {"namespace": ["kilns"], "key": name, "value": {"text": f"{name} has a kiln."}}
+    service.post("items", {"user_id": name, "items": [item]})
     talk(user, 1, session_id="s2", text=f"## The user\n- {name} has a kiln.")
     receipts.waiting.flush()
 

@@ -23,6 +23,7 @@ from langgraph.store.base import (
 from memory_platform.client import Memory
 
 ITEMS = 100  # items in a request
+TEXT_MAX = 50_000  # characters of an item's text
 PAGE = 200  # items or namespaces in an answer
 
 Address = tuple[tuple[str, ...], str]
@@ -82,7 +83,10 @@ class MemoryStore(BaseStore):
         return [SearchItem(**_fields(item), score=item["score"]) for item in pages]
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        paths = {condition.match_type: list(condition.path) for condition in op.match_conditions or ()}
+        conditions = op.match_conditions or ()
+        paths = {condition.match_type: list(condition.path) for condition in conditions}
+        if len(paths) < len(conditions):
+            raise ValueError("match_conditions: give at most one prefix and one suffix.")
         asked = {"prefix": paths.get("prefix"), "suffix": paths.get("suffix"), "max_depth": op.max_depth}
         user_id = self._user_of(tuple(paths.get("prefix", ())))
         return list(map(tuple, self._pages("items/namespaces", "namespaces", asked, op, user_id=user_id)))
@@ -136,7 +140,7 @@ def _item(op: PutOp) -> dict[str, Any]:
     if op.index is None:
         return item
     texts = [text for path in op.index or () for text in get_text_at_path(op.value, tokenize_path(path))]
-    return {**item, "text": "\n".join(texts)}
+    return {**item, "text": "\n".join(texts)[:TEXT_MAX]}
 
 
 def _fields(item: Mapping[str, Any]) -> dict[str, Any]:
