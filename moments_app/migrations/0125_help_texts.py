@@ -16,8 +16,8 @@ class Migration(migrations.Migration):
                     name="holds_all",
                     field=models.BooleanField(
                         default=False,
-                        help_text="For an open circuit: whether everyone's jobs wait. If not, only the jobs of the "
-                        "people in `failing` wait.",
+                        help_text="True if an open circuit holds everyone's jobs. If false, it holds only the jobs of "
+                        "the people in `failing`.",
                     ),
                 ),
                 migrations.AlterField(
@@ -50,8 +50,8 @@ class Migration(migrations.Migration):
                     field=models.DateTimeField(
                         blank=True,
                         editable=False,
-                        help_text="For a line: when a consolidation wrote it. For other items: when a consolidation "
-                        "first read the item, even if no line contains it.",
+                        help_text="Time of the consolidation that wrote the line. For other items: time of the first "
+                        "consolidation that read the item, even if no line contains the item.",
                         null=True,
                     ),
                 ),

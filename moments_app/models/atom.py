@@ -349,8 +349,8 @@ class MemoryAtom(Searched):
         null=True,
         blank=True,
         editable=False,
-        help_text="For a line: when a consolidation wrote it. For other items: when a consolidation first read the "
-        "item, even if no line contains it.",
+        help_text="Time of the consolidation that wrote the line. For other items: time of the first consolidation "
+        "that read the item, even if no line contains the item.",
     )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When the item was said or written.")
     created_at = models.DateTimeField(auto_now_add=True)

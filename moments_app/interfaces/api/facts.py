@@ -138,7 +138,7 @@ class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
             "created_at",
         )
         extra_kwargs = {
-            "is_wrong": {"help_text": "Whether the fact was corrected because it had never been true."},
+            "is_wrong": {"help_text": "Whether the fact was corrected because it was never true."},
             "corrected_at": {
                 "help_text": "When this fact replaced a wrong fact. Null if this fact is not a correction."
             },

@@ -70,8 +70,8 @@ class RetractionInput(PersonQuery):
     )
     written_by = PublicIdField(
         required=False,
-        help_text="An API key or operator, as in the field `written_by` of an item. All items that this key"
-        " or operator wrote directly are retracted.",
+        help_text="Retract all items that an API key or operator wrote directly. The value has the format of an item's "
+        "field `written_by`.",
     )
     reason = TextField(max_length=2_000)
     leave = serializers.ListField(
@@ -148,7 +148,7 @@ class RetractionPreview(serializers.Serializer[Any]):
     """What a retraction would withdraw, and the estimated cost of rebuilding the rest."""
 
     turns = serializers.IntegerField(
-        help_text="Number of retracted turns. This includes the assistant's answers that repeat the other turns."
+        help_text="Number of retracted turns, including the assistant's answers that repeat a retracted turn."
     )
     items = serializers.IntegerField(help_text="Number of items that were written directly.")
     moment_keys = serializers.ListField(child=serializers.CharField())

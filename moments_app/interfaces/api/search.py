@@ -75,7 +75,7 @@ class SearchResult(serializers.Serializer[Any]):
     session_id = serializers.CharField(allow_null=True)
     sequence = serializers.IntegerField(
         allow_null=True,
-        help_text="Sequence number of the turn. If the result is a moment, the sequence number of its first turn.",
+        help_text="Sequence number of the turn, or of a moment's first turn.",
     )
     role = serializers.CharField(help_text="For a turn: the role of the speaker. Blank for other results.")
     time = serializers.DateTimeField()
