@@ -37,8 +37,8 @@ test: .venv/installed-dev
 # The core's tests without any extra. `make test` runs a sample of them, with a test of each face and of each kind of memory.
 SAMPLE = $(addprefix tests/moments_app/,context/test_kept_layers.py interfaces/test_api.py interfaces/test_prompts.py \
 	interfaces/test_retractions.py jobs/test_process.py moments/test_build.py operator/test_prompt.py operator/test_rights.py \
-	provenance/test_declared.py provenance/test_erase.py provenance/test_export.py reports/test_housekeeping.py) \
-	tests/sessions_app/api/test_contract.py
+	provenance/test_declared.py provenance/test_erase.py provenance/test_export.py provenance/test_retract.py \
+	reports/test_housekeeping.py) tests/sessions_app/api/test_contract.py tests/sessions_app/transcript/test_append.py
 core: export EXTRAS =
 core: TESTS ?= tests/moments_app tests/sessions_app
 core: .venv/installed-dev

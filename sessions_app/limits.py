@@ -3,7 +3,8 @@
 In a limited block, each transaction sets its limits in its first message (`first_statement.py`). So they apply to a
 person's transaction, to those of the tables' owner and to single statements.
 
-A request also has a deadline. The timeout of a statement is the time left until then. No statement starts after it.
+A request also has a deadline. The timeout of a statement is the time left until then, rounded up to a tenth of a
+second. No statement starts after it.
 """
 
 import math
@@ -126,7 +127,7 @@ class LimitsSet(first_statement.Provider):
         if begins:
             limits = _limits(kind, left)
         elif ends and left < ends.granted - REGRANT:
-            limits = {"statement_timeout": left}
+            limits = {"statement_timeout": _tenths(left)}
         else:
             return ""
         if ends:
@@ -135,14 +136,19 @@ class LimitsSet(first_statement.Provider):
 
 
 def _limits(kind: Kind, left: float) -> dict[str, float]:
-    """Return the limits of a transaction, whole tenths of a second: psycopg has texts ready that it has seen before."""
+    """Return the limits of a transaction."""
     limits = settings.LIMITS
     longest = limits.request_seconds if kind is Kind.CALL else limits.long_statement_seconds
     return {
         "lock_timeout": limits.lock_seconds,
-        "statement_timeout": math.ceil(min(longest, left) * 10) / 10,
+        "statement_timeout": _tenths(min(longest, left)),
         "idle_in_transaction_session_timeout": IDLE_SECONDS,
     }
+
+
+def _tenths(seconds: float) -> float:
+    """Round seconds up to a tenth, so that psycopg can reuse the messages that it has prepared."""
+    return math.ceil(seconds * 10) / 10
 
 
 def set_local(seconds: Mapping[str, float]) -> str:

@@ -212,8 +212,8 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def rolling(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write rolling summaries after each round, as if contexts were requested. All other settings are the defaults."""
     settings.ROLLING_SUMMARY = RollingSummarySettings()
-    for engine in ("UNREAD_TURNS", "FREE_TURNS"):
-        monkeypatch.setattr(f"moments_app.summaries.roll.{engine}", 1)
+    for name in ("UNREAD_TURNS", "FREE_TURNS"):
+        monkeypatch.setattr(f"moments_app.summaries.roll.{name}", 1)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from django.db import connection, models
 
 from sessions_app.models import Application
 
-# In the order of the rows' places, so that two processes that write at once wait for each other at most.
+# Sorted by key, so that two processes that write at the same time can't deadlock.
 _ADD_SQL = """
 INSERT INTO moments_app_contextusage AS counted (application_id, day, contexts, context_tokens, transcript_tokens)
 SELECT added.* FROM unnest(%s::bigint[], %s::date[], %s::bigint[], %s::bigint[], %s::bigint[])

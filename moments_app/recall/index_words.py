@@ -126,7 +126,8 @@ def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -
         sql = _WRITE_SQL.format(table=table._meta.db_table)
         with connection.cursor() as cursor:
             cursor.execute(sql, [lexemes.VERSION, [row.pk for row in rows], [_words(row) for row in rows]])
-        _ask_for_counts([row for row in rows if not isinstance(row, StoredItem)])  # no count includes items
+        if table is not StoredItem:  # no count includes items
+            _ask_for_counts(rows)
     return len(rows)
 
 

@@ -43,7 +43,7 @@ _VECTORS = {
     "moment": "moments_app_momentembedding",
     "turn": "moments_app_turnembedding",
 }
-# What is the same for all searches is a parameter once: psycopg remembers no statement of more than 50.
+# Parameters that all searches share are sent once: psycopg caches no statement with more than 50 parameters.
 _BY_WORDS_SQL = """
 SELECT 'text' AS search, '{kind}' AS kind, * FROM recall_{table}(%(user)s, %(scopes)s, %(rare_{kind})s,
     %(joint_{kind})s, %(with_newest_{kind})s, %(queries_{kind})s, %(weights_{kind})s, %(average_{kind})s,

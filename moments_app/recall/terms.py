@@ -86,7 +86,7 @@ class QueryWords:
         sizes: number and summed length of texts, by kind, as they were counted.
         terms: in no order.
         uncounted: turns that came in since, about.
-        vector: of the query, as vectors are compared with it; blank if none was looked up.
+        vector: the query's vector, adjusted for comparison. Blank if the query has no vector.
     """
 
     shards: list[int]

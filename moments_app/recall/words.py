@@ -1,4 +1,4 @@
-"""The words of a query, looked up in what a person may find, and its vector, compared with what they said."""
+"""Look up the words of a query in what a person may find, and adjust the query's vector to what the person said."""
 
 import json
 from collections.abc import Mapping

@@ -43,8 +43,8 @@ from sessions_app.models.message import SequenceRange
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
-# Turns that make the next summary due if no context was requested since the last one: of a language model, whose calls
-# cost money, and of the extractive engine, so that each turn is in a window.
+# If no context was requested since the last summary, the next is due after this many turns. `UNREAD_TURNS` is for a
+# language model, whose calls cost money. `FREE_TURNS` is for the extractive engine: no turn is between two windows.
 UNREAD_TURNS, FREE_TURNS = 48, WINDOW
 PROMPT_TOKENS = 550  # of a call beside the turns: prompt, the text and facts so far
 FIRST_END = 5  # sequence of the first round's end at which a summary is made
@@ -240,7 +240,10 @@ def is_due(session: Session, end: int, *, may_be_read: bool = True) -> bool:
 
 
 def _unread_turns(session: Session) -> int:
-    """Return how many new turns make a summary due without a request. A first one that calls no model needs none."""
+    """Return how many new turns make a summary due if no context was requested.
+
+    The first summary of the extractive engine is due at once.
+    """
     if _calls_model():
         return UNREAD_TURNS
     return FREE_TURNS if session.summarised_to >= 0 else 0

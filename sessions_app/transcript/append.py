@@ -157,7 +157,7 @@ def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WO
         most_bytes: The maximum text to index now; `index_words` indexes the rest within a minute. None: no maximum.
     """
     unprocessed = [message for message in messages if "words" not in vars(message)]
-    for message in unprocessed:  # apart from the words, which need the processor's caches for themselves
+    for message in unprocessed:  # before any words are made: both would evict each other from the processor's caches
         message.tokens  # noqa: B018 (cached from here on)
     indexed = 0
     for message in unprocessed:

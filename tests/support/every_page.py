@@ -55,25 +55,29 @@ def every_address() -> list[Address]:
     return sorted(set(found), key=lambda address: address.url)
 
 
-def every_page(client: Client) -> Iterator[tuple[Address, str]]:
-    """Those at which the client gets a page: whole, in HTML. They are asked as far as the caller goes.
+def every_page(client: Client, *, with_parts: bool = False) -> Iterator[tuple[Address, str]]:
+    """Yield the addresses at which the client gets a page, with its HTML.
+
+    Args:
+        client: asks for each page when the caller gets to it.
+        with_parts: also yield parts of pages, which scripts load.
 
     Raises:
         AssertionError: an address answers an error. 403 and 405 are none: nobody may, or by POST alone.
     """
     for address in every_address():
-        if html := _page(client, address):
+        html = _html(client, address)
+        if "<html" in html or (html and with_parts):
             yield address, html
 
 
-def _page(client: Client, address: Address) -> str:
-    """Return the HTML of a page; nothing of what is none."""
+def _html(client: Client, address: Address) -> str:
+    """Return the HTML at an address, or a blank text if there is none."""
     answer: Any = client.get(address.url)
     assert answer.status_code in (200, 302, 403, 405), f"{address}: {answer.status_code}"
     is_html = answer.headers.get("Content-Type", "").startswith("text/html")
     answer.close()
-    html = answer.content.decode() if answer.status_code == 200 and is_html else ""
-    return html if "<html" in html else ""
+    return answer.content.decode() if answer.status_code == 200 and is_html else ""
 
 
 def _patterns(patterns: Iterable[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:

@@ -18,15 +18,15 @@ from tests.support.kept_connection import KeptConnection
 
 SMALL = 81_920  # bytes: an empty table that was never vacuumed is planned for as if it had ten pages
 
-# Functions, which are planned once: tables that are large, tables that somebody analyzed, and indexes that are new.
+# PostgreSQL plans these functions once. They list large tables, analyzed tables, and new indexes.
 _LARGE_SQL = """
 CREATE FUNCTION fresh.large() RETURNS SETOF text STABLE LANGUAGE plpgsql AS $$BEGIN
     RETURN QUERY SELECT oid::regclass::text FROM pg_class WHERE oid = ANY({}) AND pg_relation_size(oid) > {};
 END$$
 """
 _ANALYZED_SQL = """
-CREATE FUNCTION fresh.analyzed() RETURNS SETOF text STABLE LANGUAGE plpgsql AS $$BEGIN
-    RETURN QUERY SELECT oid::regclass::text FROM pg_class WHERE oid = ANY({}) AND reltuples >= 0;
+CREATE FUNCTION fresh.analyzed(tables oid[]) RETURNS SETOF text STABLE LANGUAGE plpgsql AS $$BEGIN
+    RETURN QUERY SELECT oid::regclass::text FROM pg_class WHERE oid = ANY(tables) AND reltuples >= 0;
 END$$
 """
 _ADDED_SQL = """
@@ -36,7 +36,7 @@ END$$
 """
 _FORGET_SQL = "DELETE FROM pg_statistic WHERE starelid = ANY(%s::regclass[])"
 _INDEXES_SQL = "SELECT indexrelid::oid::text FROM pg_index WHERE indrelid = ANY({})"
-# Whatever changes rows changes how many there are, or the last transaction that wrote one.
+# Every change of a table's rows changes their number or the highest `xmin`.
 _STATE_SQL = "SELECT format('%s of %s', count(*), max(xmin::text::bigint)) FROM {}"
 
 
@@ -56,6 +56,7 @@ class FreshDatabase:
         self._kept = kept
         models = [model for model in apps.get_models(include_auto_created=True) if model._meta.can_migrate(connection)]
         self._tables = sorted({model._meta.db_table for model in models})
+        self._to_forget = "'{}'"  # tables whose statistics `restore` forgets
         self._connection = _connected(self.NAME)
         self._connection.execute("DROP SCHEMA IF EXISTS fresh CASCADE")
         self._connection.execute("CREATE SCHEMA fresh")
@@ -64,7 +65,7 @@ class FreshDatabase:
         oids = self._oids(self._tables)
         indexes = self._listed(_INDEXES_SQL.format(oids))
         self._connection.execute(_LARGE_SQL.format(oids, SMALL))
-        self._connection.execute(_ANALYZED_SQL.format("'{}'::oid[]"))
+        self._connection.execute(_ANALYZED_SQL)
         self._connection.execute(_ADDED_SQL.format(oids, f"'{{{','.join(indexes)}}}'::oid[]"))
 
     def forget_statistics(self) -> None:
@@ -73,8 +74,7 @@ class FreshDatabase:
             self._connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
         filled = {table for table in self._tables if self._listed(f"SELECT 1 FROM {table} LIMIT 1")}
         self._connection.execute(f"ANALYZE {', '.join(filled)}")
-        analyzed = _ANALYZED_SQL.format(self._oids({*self._tables} - filled))
-        self._connection.execute(analyzed.replace("CREATE", "CREATE OR REPLACE"))
+        self._to_forget = self._oids({*self._tables} - filled)
         self.restore()
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class FreshDatabase:
             # A server that a test ran may still write behind what it served: it waits, and finds nobody.
             self._connection.execute("LOCK TABLE sessions_app_userprofile")
             large = self._listed("SELECT fresh.large()")  # its dead rows would slow every later test down
-            analyzed = self._listed("SELECT fresh.analyzed()")
+            analyzed = self._listed(f"SELECT fresh.analyzed({self._to_forget})")
             if emptied := large | analyzed:
                 self._connection.execute(f"TRUNCATE {', '.join(emptied)} CASCADE")
                 self._connection.execute(_FORGET_SQL, [list(analyzed)])

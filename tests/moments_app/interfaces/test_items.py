@@ -21,6 +21,7 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.people.import_user import import_user
 from sessions_app.row_security import acting_for
 from tests.support.api import Api
+from tests.support.concurrency import on_its_own_connection
 from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -311,10 +312,11 @@ class TestLists:
 
     def test_reading_does_not_lock_the_user(self, as_ada: Api, ada: UserProfile) -> None:
         put(as_ada)
-        with transaction.atomic():
+        with ThreadPoolExecutor(1) as pool, transaction.atomic():
             UserProfile.objects.select_for_update().get(pk=ada.pk)
-            in_thread = ThreadPoolExecutor().submit(lambda: (values(as_ada), keys(as_ada), namespaces(as_ada)))
-            assert in_thread.result(TIMEOUT) == ([{"text": "I restore kilns."}], ["turin"], [TRIPS])
+            reads = lambda: (values(as_ada), keys(as_ada), namespaces(as_ada))  # noqa: E731
+            found = pool.submit(on_its_own_connection, reads).result(TIMEOUT)
+        assert found == ([{"text": "I restore kilns."}], ["turin"], [TRIPS])
 
     def test_namespaces_are_cut_and_matched(self, furnished: Api) -> None:
         assert namespaces(furnished) == [["a", "trips", "2026"], ["trips", "2025"], ["trips", "2026"], ["trips2"]]

@@ -42,7 +42,7 @@ from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-KILLS = 15 if EVERY_KILL else 8  # as often by `make trust`
+KILLS = 15 if EVERY_KILL else 8
 
 
 def wait_until_no_job_is_open() -> None:

@@ -100,7 +100,7 @@ def clients() -> Callable[[str, Address], Client]:
 
 
 def test_viewers_may_see_the_tables_that_editors_may_see_and_administrators_all() -> None:
-    """So what a page shows to editors without the right, it shows to viewers without it, if to them at all."""
+    """So a leak to viewers is also a leak to editors or to a login without a role."""
     seen = {}
     for role in ("viewers", "editors", "administrators"):
         operator(group=role)

@@ -398,7 +398,7 @@ class TestRest:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("is_requested", "ends"), [(True, [5, 9, 13, 17, 21]), (False, [5, 19])])
-def test_by_default_twelve_rounds_have_summaries_more_if_contexts_are_requested(
+def test_twelve_rounds_get_more_summaries_if_contexts_are_requested(
     service: Api,
     ada: UserProfile,
     settings: Settings,

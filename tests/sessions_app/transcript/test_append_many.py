@@ -134,7 +134,7 @@ def test_a_failing_listener_undoes_all(ada: UserProfile) -> None:
 
 
 def test_it_takes_as_many_statements_whatever_the_number_of_sessions_and_of_jobs_that_are_due(
-    ada: UserProfile, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ada: UserProfile, settings: Settings
 ) -> None:
     settings.ROLLING_SUMMARY = RollingSummarySettings()
     settings.MOMENT_BUILDER = MomentBuilderSettings(message_threshold=4)
