@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from django.conf import settings
 from pydantic import AfterValidator, Field, PositiveInt, StringConstraints
+from pydantic_core import PydanticCustomError
 
 from moments_app.context.kept import KeptContext
 from moments_app.engines.statements import kind_of
@@ -165,7 +166,7 @@ class Before(Column):
 
 def _within_limit(namespace: list[str]) -> list[str]:
     if sum(map(len, namespace)) > NAMESPACE_MAX:
-        raise ValueError(f"the labels have more than {NAMESPACE_MAX} characters in total")
+        raise PydanticCustomError("too_long", f"The labels have more than {NAMESPACE_MAX} characters in total")
     return namespace
 
 

@@ -18,7 +18,7 @@ from moments_app.recall.search_items import list_namespaces, search_items
 from sessions_app import lexemes
 from sessions_app.models import ApiKey, Application, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.people.import_user import import_user
+from sessions_app.people.import_user import NotAnExport, import_user
 from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.concurrency import on_its_own_connection
@@ -222,6 +222,32 @@ class TestPerson:
             assert restored.created_at.isoformat().replace("+00:00", "Z") == before["created_at"]
         assert [item["value"] for item in got(service, user_id="eve")] == [before["value"]]
         assert keys(service, user_id="eve", query="kilns") == ["turin"]
+
+    @pytest.mark.parametrize(
+        ("changed", "told"),
+        [
+            ({"namespace": []}, "namespace"),
+            ({"namespace": ["a\x1fb"]}, "namespace"),
+            ({"namespace": ["n" * 200, "n" * 56]}, "more than 255 characters in total"),
+            ({"key": ""}, "key"),
+            ({"value": []}, "value"),
+        ],
+    )
+    def test_an_import_refuses_what_a_request_refuses(
+        self, service: Api, tmp_path: Path, changed: dict[str, Any], told: str
+    ) -> None:
+        put(service, user_id="ada")
+        whole, wrong = tmp_path / "ada.zip", tmp_path / "wrong.zip"
+        whole.write_bytes(b"".join(service.get("users/ada/export").streaming_content))
+        with zipfile.ZipFile(whole) as read, zipfile.ZipFile(wrong, "w") as write:
+            for name in read.namelist():
+                content = read.read(name)
+                if name == "items.jsonl":
+                    content = json.dumps(json.loads(content) | changed).encode() + b"\n"
+                write.writestr(name, content)
+        with pytest.raises(NotAnExport, match=told):
+            import_user(wrong, application=DEFAULT, user_id="eve")
+        assert not UserProfile.objects.filter(user_id="eve").exists()
 
     def test_items_without_words_are_indexed(self, service: Api) -> None:
         put(service, text="Kilns in Turin.")

@@ -106,7 +106,7 @@ def test_the_chart_of_contexts_says_what_share_of_the_transcripts_was_sent(root:
 def test_nothing_is_shown_to_those_who_may_see_nothing(ada: UserProfile) -> None:
     fail(build(talk(ada, 60)))
     shown = page(operator("nothing"), INDEX)
-    assert "no permission to see anything here" in shown
+    assert "You don't have permission to see anything here" in shown
     assert "The model is away." not in shown and "Turns" not in shown
 
 
