@@ -43,7 +43,7 @@ SELECT
      WHERE user_id = %(user)s AND message_count > counted_message_count * 1.25)
 """
 # What a person's turns have in common, such as names and tone, tells none of them from the others. So half of the mean
-# of their vectors is taken from the query's, of which only the direction counts. By the index of a person's vectors.
+# of their vectors is subtracted from the query's vector. Only its direction matters. This reads an index by person.
 _DISTINCT_SQL = """
 SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s)::text FROM (
     SELECT vector FROM moments_app_turnembedding

@@ -76,7 +76,7 @@ def furnished(transactional_db: None, kept_rows: KeptRows) -> None:
 
 
 def addresses(tab: Page) -> list[Address]:
-    """Every page, for whoever may do everything, as the tab may.
+    """Return the addresses of all pages that the tab's login can open.
 
     Which of all addresses are pages is asked once: it is a matter of their views, whatever rows there are.
     """

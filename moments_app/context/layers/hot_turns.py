@@ -34,7 +34,7 @@ def items(source: ContextInput) -> Sequence[Item]:
     hot = turns[max(len(turns) - settings.MEMORY_CONTEXT.hot_turns_limit, 0) :]
     zone = source.user.zone
     found = KEPT_TURNS.items(source.session.pk, zone, turns, partial(_item, source, zone))
-    first = min([newest, *(turn.sequence for turn in hot[:1])])
+    first = min(newest, hot[0].sequence) if hot else newest
     both = zip(turns, found, strict=True)
     scored = [item if turn.sequence < first else _scored(item, turn.sequence >= newest) for turn, item in both]
     return _paired(scored)

@@ -264,7 +264,7 @@ class TestLists:
 
     @pytest.fixture
     def furnished(self, service: Api) -> Api:
-        """Items in four namespaces, of which two start with the same characters."""
+        """Items in four namespaces. Two of the namespaces start with the same characters."""
         for namespace in (["trips", "2026"], ["trips", "2025"], ["trips2"], ["a", "trips", "2026"]):
             for number in range(3):
                 put(service, f"k{number}", namespace, days=number, at={"town": "turin" if number else "oslo"})
