@@ -18,7 +18,8 @@ from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.transcript import spool
 
-EVERY_SECONDS = 2.0
+EVERY_SECONDS = 2.0  # between two looks while rounds are left
+QUIET_SECONDS = 10.0  # otherwise
 AWAY = (InterfaceError, OperationalError, RuntimeError)  # the database's, and the embedded server's
 AWAY_PAUSE = 5.0  # seconds until a round is tried again for which the database was away
 LONGEST_PAUSE = 300.0  # until one is that fails otherwise: it doubles
@@ -40,12 +41,14 @@ def keep_replaying() -> None:
 
 async def _keep_replaying() -> None:
     while True:
+        pause = QUIET_SECONDS
         try:
             if spool.orphans():
+                pause = EVERY_SECONDS
                 await in_thread(replay_due)
         except Exception as error:
             logger.error("the spool can't be read", error=type(error).__name__)
-        await asyncio.sleep(EVERY_SECONDS)
+        await asyncio.sleep(pause)
 
 
 def replay_due() -> None:
