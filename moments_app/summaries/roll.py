@@ -110,7 +110,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         if unreadable and job.attempts < settings.JOBS.max_attempts:
             raise ArchiveError(MISSING)
         if not messages:
-            summary.fail("There is nothing in the window that an engine is shown.")
+            summary.fail("The window has no text for the engine.")
             return Skipped("nothing to summarise")
         prompt_version = prompt_in_force(ROLLING_SUMMARY_URI, session)
         share = settings.MOMENT_BUILDER.max_input_tokens // len(messages)
@@ -145,7 +145,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         session = locked_session(job)
         summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=input.summary.pk).first()
         if summary is None:
-            raise Moved("The version that was to be written has been given up.")
+            raise Moved("The summary version is no longer pending.")
         summary.text = answer.answer.summary_text.strip()
         summary.facts = _facts(answer.answer, summary)
         summary.source_message_ids = input.source_ids
@@ -177,7 +177,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         """Give up versions that nobody is working on, and begin new ones."""
         stuck = list(Summary.objects.stuck().select_related("session"))
         for summary in stuck:
-            summary.fail("Nobody was working on it.")
+            summary.fail("No job was working on the summary.")
             begin(summary.session, _last_end_of_round(summary.session), requested_by="recover_jobs")
         return len(stuck)
 

@@ -103,8 +103,9 @@ class SearchAnswer(serializers.Serializer[Any]):
     results = SearchResult(many=True)
     span = SearchSpan(
         allow_null=True,
-        help_text="`since` and `until` of the request. If the request has neither: the time that the query names, in "
-        "the person's time zone. Results from this time come first. Null if the query doesn't name a time.",
+        help_text="The period between `since` and `until` of the request. If the request has neither, this is the "
+        "period that the query names, in the person's time zone, and results from this period come first. Null if "
+        "there is no period.",
     )
     mode = serializers.ChoiceField(choices=MODES, help_text="The search mode that was used.")
     degraded = serializers.BooleanField(

@@ -159,12 +159,12 @@ def _reasons(error: APIException) -> str:
 # --- resources ---
 
 
-@resource("rem://moments", "The newest moments of this person: the first page.")
+@resource("rem://moments", "The first page of this person's moments, newest first.")
 def moments() -> dict[str, Any]:
     return _page_of_moments("1")
 
 
-@resource("rem://moments/{page}", "A page of this person's moments, 25 a page, newest first.")
+@resource("rem://moments/{page}", "A page of this person's moments, newest first, 25 per page.")
 def moments_page(page: str) -> dict[str, Any]:
     return _page_of_moments(page)
 
@@ -197,7 +197,9 @@ def moment(key: str) -> dict[str, Any]:
         return dict(MomentAnswer(one_or_404(found, key=key)).data)
 
 
-@resource("rem://atoms/{atom_id}", "One fact or observation, whole: when it held, and what replaced it.")
+@resource(
+    "rem://atoms/{atom_id}", "One complete fact or observation, with the time when it was true and what replaced it."
+)
 def atom(atom_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         seen = MemoryAtom.objects.seen_by(user).filter(stream__in=streams_seen_by(user, user.application_id))
@@ -206,7 +208,7 @@ def atom(atom_id: str) -> dict[str, Any]:
         return dict(AtomAnswer(row).data) | dict(FactAnswer(row).data)
 
 
-@resource("rem://streams/{stream_id}", "One memory stream, with its text and what each line of that rests on.")
+@resource("rem://streams/{stream_id}", "One memory stream, with its text and the sources of each line.")
 def stream(stream_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         found = streams_seen_by(user, user.application_id)
@@ -232,7 +234,7 @@ def _uuid(text: str) -> UUID:
         raise NotFound from None
 
 
-@resource("rem://users/{user_id}", "What is known of this person; nobody else's profile is there.")
+@resource("rem://users/{user_id}", "This person's profile. Other people's profiles are not available.")
 def user_profile(user_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         if user_id != user.user_id:
@@ -240,7 +242,7 @@ def user_profile(user_id: str) -> dict[str, Any]:
         return dict(ProfileAnswer(user).data)
 
 
-@resource("rem://sessions/{session_id}/summary", "The rolling summary of a session as it stands.")
+@resource("rem://sessions/{session_id}/summary", "The current rolling summary of a session.")
 def session_summary(session_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         versions = Summary.objects.for_session(session_or_404(user, session_id)).completed().newest_first()
@@ -250,7 +252,7 @@ def session_summary(session_id: str) -> dict[str, Any]:
         return dict(SummaryRow(latest).data)
 
 
-@resource("rem://sessions/{session_id}/messages/{sequence}", "One turn of a session, whole.")
+@resource("rem://sessions/{session_id}/messages/{sequence}", "One complete turn of a session.")
 def session_message(session_id: str, sequence: str) -> dict[str, Any]:
     if not sequence.isdecimal() or not sequence.isascii() or len(sequence) > len(str(SEQUENCE_MAX)):
         raise NotFound
@@ -265,7 +267,7 @@ def session_message(session_id: str, sequence: str) -> dict[str, Any]:
         return LoadedMessage.of(shown)._asdict()
 
 
-@resource("rem://prompts/{+name}", "The text of a prompt that is in force.")
+@resource("rem://prompts/{+name}", "The active text of a prompt.")
 def prompt_text(name: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         uri = f"rem://prompts/{name}"
