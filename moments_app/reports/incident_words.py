@@ -86,7 +86,7 @@ def _of_other(failure: FailureGroup) -> Words:
 
 
 def _of_queries(circuit: Circuit) -> Words:
-    remedy = "A request tests the model every 30 s. If it is back already, press Try now on the circuit."
+    remedy = "A request tests the model every 30 s. If it answers already, press Try now on the circuit."
     return f"Searches use words only: {circuit.error}", "", remedy
 
 
