@@ -26,7 +26,7 @@ class TryInput(PersonQuery):
     """A prompt text, and the session or stream to try it on."""
 
     version = IntegerField(
-        min_value=1, max_value=NUMBER_MAX, required=False, help_text="Number of the saved version to try."
+        min_value=1, max_value=NUMBER_MAX, required=False, help_text="Number of the saved prompt version to try."
     )
     content = WordsField(
         max_length=MAX_CHARS,

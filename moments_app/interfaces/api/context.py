@@ -100,7 +100,7 @@ class ContextItem(serializers.Serializer[Any]):
     ref = serializers.CharField()
     sequence_range = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
     time = serializers.DateTimeField(allow_null=True)
-    role = serializers.CharField(required=False, help_text="For a turn: the role of the speaker.")
+    role = serializers.CharField(required=False, help_text="Role of the speaker, if the line is a turn.")
 
 
 class ContextLayer(serializers.Serializer[Any]):
