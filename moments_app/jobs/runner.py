@@ -96,7 +96,7 @@ def _run_with(process: AnyProcess, job: Job) -> None:
             job.postpone(error.until, str(error), error.held_by)
     except Stopped:
         connection.close()  # which may have been amid a statement
-        job.postpone(database_now(), "The worker was asked to stop.", Job.Held.BACKOFF)
+        job.postpone(database_now(), "Its worker was asked to end.", Job.Held.BACKOFF)
         raise
     except Exception as error:
         _end_attempt(job, process, error)

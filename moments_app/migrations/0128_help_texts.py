@@ -88,17 +88,6 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 migrations.AlterField(
-                    model_name="job",
-                    name="task",
-                    field=models.CharField(
-                        blank=True,
-                        db_default="",
-                        default="",
-                        help_text="Name of the schedule or function that the job runs. Blank if the job runs neither.",
-                        max_length=100,
-                    ),
-                ),
-                migrations.AlterField(
                     model_name="memoryatom",
                     name="consolidated_at",
                     field=models.DateTimeField(

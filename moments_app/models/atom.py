@@ -28,7 +28,7 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 
 BY_DATE = "date"  # `ended_by` of a plan whose day is over
 BY_IMPORT = "import:"  # how who wrote or ended a fact begins where another system did
-SHARED_NAMES_NOBODY = "A shared item can't have related users."
+SHARED_NAMES_NOBODY = "What is shared with others names nobody."
 # Attributes of what an operator or the application wrote into a profile; of the last two there may be many values.
 OF_PROFILE = SUMMARY, INTEREST, TOPIC = "summary", "interest", "topic"
 PINNED_TEXT = "text"  # attribute of the text that an operator or the application pinned to a stream

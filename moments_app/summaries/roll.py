@@ -145,7 +145,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         session = locked_session(job)
         summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=input.summary.pk).first()
         if summary is None:
-            raise Moved("The summary version is no longer pending.")
+            raise Moved("The version that was to be written has been given up.")
         summary.text = answer.answer.summary_text.strip()
         summary.facts = _facts(answer.answer, summary)
         summary.source_message_ids = input.source_ids
