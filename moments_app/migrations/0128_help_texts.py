@@ -82,8 +82,7 @@ class Migration(migrations.Migration):
                     model_name="failuregroup",
                     name="process",
                     field=models.CharField(
-                        help_text="The type of job that failed. If a call without a job failed: the purpose of the "
-                        "call.",
+                        help_text="The type of job that failed, or the purpose of the failed call if no job made it.",
                         max_length=32,
                     ),
                 ),
@@ -93,8 +92,8 @@ class Migration(migrations.Migration):
                     field=models.DateTimeField(
                         blank=True,
                         editable=False,
-                        help_text="When a consolidation wrote this line. If the item is not a line: when a "
-                        "consolidation first processed the item.",
+                        help_text="When a consolidation wrote the line, or first processed the item if it is not a "
+                        "line.",
                         null=True,
                     ),
                 ),

@@ -349,8 +349,7 @@ class MemoryAtom(Searched):
         null=True,
         blank=True,
         editable=False,
-        help_text="When a consolidation wrote this line. If the item is not a line: when a consolidation first "
-        "processed the item.",
+        help_text="When a consolidation wrote the line, or first processed the item if it is not a line.",
     )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When the item was said or written.")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -270,7 +270,7 @@ class ChangeAnswer(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(choices=CHANGED)
     ref = serializers.CharField()
     field = serializers.CharField()
-    before = serializers.JSONField(help_text="The text before the change. If the item is a turn: the incorrect words.")
+    before = serializers.JSONField(help_text="The text before the change. For a turn, only the incorrect words.")
     after = serializers.JSONField(
         help_text="The text after the change. Blank if no text is left, or if the fact has ended."
     )

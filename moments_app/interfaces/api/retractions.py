@@ -110,8 +110,8 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
     turns = serializers.IntegerField(source="result.turns")
     withdrawn = serializers.DictField(source="result.withdrawn", child=serializers.IntegerField())
     cause_id = serializers.CharField(
-        help_text="If this retraction removed answers because of another retraction, the id of the other "
-        "retraction. Otherwise empty."
+        help_text="Id of the other retraction that caused this one. Empty unless this retraction removed answers "
+        "because of another retraction."
     )
 
     class Meta:
