@@ -263,7 +263,7 @@ class MemoryContextSettings(Group):
         8,
         ge=0,
         le=200,
-        description="Number of newest turns that have priority in a context. A context includes older turns if there "
+        description="How many of the newest turns have priority in a context. A context includes older turns if there "
         "is space.",
     )
     receipt_days: int = Field(
@@ -474,7 +474,7 @@ class RerankSettings(Group):
         "",
         pattern=r"^(https?://.+)?$",
         description="URL of a reranker with the `/rerank` API of Cohere, Jina, TEI or vLLM, such as "
-        "`https://api.cohere.com/v2`. The reranker reorders the best 50 results of a search. If unset, results are "
+        "`https://api.cohere.com/v2`. The reranker reorders the 50 best results of a search. If unset, results are "
         "not reranked.",
     )
     api_key: SecretStr = Field(SecretStr(""), description="API key of the reranker.")

@@ -194,12 +194,12 @@ class Circuit(models.Model):
     probe = models.BigIntegerField(
         null=True,
         blank=True,
-        help_text="Primary key of the latest job that was sent as a probe. A probe calls the engine to check whether "
-        "it works again.",
+        help_text="Primary key of the latest job that was chosen as the probe. A probe calls the engine to check "
+        "whether it works again.",
     )
     probe_subject = models.BigIntegerField(null=True, blank=True)
     is_probing = models.BooleanField(
-        default=False, help_text="Whether a probe was sent but has not called the engine yet."
+        default=False, help_text="Whether a job was chosen as the probe and has not called the engine yet."
     )
     closed_by = models.CharField(max_length=255, blank=True)
 

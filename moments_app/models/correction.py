@@ -91,7 +91,9 @@ class Correction(models.Model):
         blank=True, help_text="Text of the fact after the correction. Blank if no text replaced the fact."
     )
     valid_until = models.DateTimeField(
-        null=True, blank=True, help_text="When the fact stopped being true. Blank if the fact was not ended."
+        null=True,
+        blank=True,
+        help_text="When the fact stopped being true. Blank if the correction did not end the fact.",
     )
     changes = models.JSONField(
         default=list,

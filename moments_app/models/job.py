@@ -465,7 +465,7 @@ class Job(models.Model):
         blank=True,
         default="",
         db_default="",  # for jobs that processes of an earlier release ask for
-        help_text="Name of the schedule or function that the job runs. Blank for all other jobs.",
+        help_text="Name of the schedule or function that the job runs. Blank if the job runs neither.",
     )
     status = models.CharField(max_length=16, choices=Status, default=Status.QUEUED)
     force = models.BooleanField(default=False)

@@ -90,7 +90,7 @@ class Retraction(models.Model):
         models.UUIDField(),
         null=True,
         blank=True,
-        help_text="Ids of the retracted facts and observations, which a client or operator wrote directly. "
+        help_text="Ids of the retracted facts and observations. A client or operator wrote these items directly. "
         "Blank if turns were retracted.",
     )
     entity_ids = ArrayField(

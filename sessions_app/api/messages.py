@@ -84,9 +84,9 @@ class MessageInput(StrictSerializer):
     content = ContentField(
         allow_blank=True,
         default="",
-        help_text="A text of at most `MESSAGE_MAX_CHARS` characters, or a list of parts in the format of "
-        "chat models. The texts of the parts become the content, one text per line. Other parts "
-        "are stored in the payload as `parts`, without the data of images and files.",
+        help_text="A text of at most `MESSAGE_MAX_CHARS` characters, or a list of parts in the format that "
+        "chat models use. The text parts become the content, one per line. All other parts are stored in the payload "
+        "as `parts`, without image or file data.",
     )
     tool_name = TextField(allow_blank=True, max_length=255, default="")
     name = TextField(

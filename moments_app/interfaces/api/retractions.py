@@ -150,7 +150,7 @@ class RetractionPreview(serializers.Serializer[Any]):
     turns = serializers.IntegerField(
         help_text="Number of retracted turns, including the assistant's answers that repeat a retracted turn."
     )
-    items = serializers.IntegerField(help_text="Number of retracted items that were written directly.")
+    items = serializers.IntegerField(help_text="Number of retracted items that a client or operator wrote directly.")
     moment_keys = serializers.ListField(child=serializers.CharField())
     withdrawn = serializers.DictField(
         child=serializers.IntegerField(), help_text="Number of withdrawn rows of each kind."
