@@ -204,13 +204,13 @@ _current: ContextVar[Call | None] = ContextVar("daily_limits_call", default=None
 
 
 def call_under_way() -> Call:
-    """Return the call under way; outside of any, one that counts for nobody."""
+    """Return the current call, or a new one without subjects."""
     return _current.get() or Call()
 
 
 @contextmanager
 def calling(call: Call) -> Iterator[Call]:
-    """Let what the block does count for a call's subjects."""
+    """Count the block's usage for a call's subjects."""
     token = _current.set(call)
     try:
         yield call

@@ -108,16 +108,16 @@ def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
     return found[0] if found else None
 
 
-# --- rows that belong to nobody ---
+# --- shared rows of all people ---
 
 # Set for the rest of a transaction by `let_everybodys_change`.
 MAY_CHANGE = "current_setting('memory.everybodys', true) = 'on'"
 
 
 def let_everybodys_change() -> None:
-    """Let the rest of a request's transaction change rows that belong to everybody; its key was checked for that."""
+    """Let the rest of a request's transaction change shared rows. The caller has checked the key's scope."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('memory.everybodys', 'on', true)")
 
 
-# --- rows that belong to nobody, and to an application ---
+# --- shared rows of one application ---

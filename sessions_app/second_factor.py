@@ -128,7 +128,7 @@ def verify(request: HttpRequest, code: str) -> bool:
 
 
 def enter(request: HttpRequest, device: TOTPDevice | StaticDevice) -> None:
-    """Mark the session as verified, and give it a new session key, so that a stolen one is useless."""
+    """Mark the session as verified, and give it a new session key, which makes a stolen one useless."""
     request.session.cycle_key()
     django_otp.login(request, device)
 

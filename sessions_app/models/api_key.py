@@ -181,7 +181,7 @@ class ApiKey(models.Model):
         return True
 
     def clean(self) -> None:
-        """Refuse a new key that has expired already: nobody could use it."""
+        """Reject a new key that has already expired."""
         if self._state.adding and self.expires_at is not None and self.expires_at <= timezone.now():
             raise ValidationError({"expires_at": "The time must be in the future."})
 

@@ -209,7 +209,7 @@ def _shifts(known: Sequence[Message], history: Sequence[NewMessage], edge: int) 
     """Return the possible offsets between positions in `known` and in `history`.
 
     An offset is possible if both agree wherever both have a turn, and if they end within `BEYOND` turns of each other.
-    If a turn was edited or left out, no offset is possible; the one that fits around the edge is then returned.
+    If a turn was edited or left out, no offset is possible. Then the one that fits around the edge is returned.
     """
     ours, theirs = _keys(known), _keys(history)
     same_end = len(ours) - len(theirs)
@@ -247,14 +247,14 @@ def question(sent: Sequence[NewMessage]) -> Sequence[NewMessage]:
 
 
 def _question_start(sent: Sequence[ComparedTurn]) -> int:
-    """Return the position at which the unanswered messages begin: after the last answer."""
+    """Return the position of the first unanswered message, after the last answer."""
     return len(sent) - len(list(takewhile(lambda turn: turn.role != Message.Role.ASSISTANT, reversed(sent))))
 
 
 def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> tuple[Sequence[NewMessage], int]:
-    """Return what the history has after the last common turn, and the position in `known` after that turn.
+    """Return the history after the last common turn, and the position in `known` after that turn.
 
-    The comparison goes from the end, so that of several equal turns the newest is taken.
+    The comparison starts at the end, so it finds the newest of several equal turns.
     """
     newest = _common_blocks(known[::-1], history[::-1])[0]  # of length 0 if the two have nothing in common
     if not newest.size:
@@ -271,7 +271,7 @@ def _common_blocks(ours: Sequence[ComparedTurn], theirs: Sequence[ComparedTurn])
 
 
 def _is_part_of(known: Message, sent: NewMessage) -> bool:
-    """Return True if a turn is an interrupted answer, and one side has the beginning of the other's text."""
+    """Return whether a turn is an interrupted answer, and one side's text starts with the other's."""
     if sent.role != known.role or INCOMPLETE not in known.metadata:
         return False
     ours, theirs = known.content.strip(), sent.content.strip()
@@ -281,8 +281,8 @@ def _is_part_of(known: Message, sent: NewMessage) -> bool:
 def _unfinished_from(known: Sequence[Message], question: Sequence[NewMessage]) -> int:
     """Return the start of the round that a call without history may repeat.
 
-    That is the session's only round, or one without a complete answer. A round that was answered is over: the same
-    words after it are said once more.
+    That is the session's only round, or one without a complete answer. After an answered round, the same text is a new
+    message.
     """
     if _keys([turn for turn in known if turn.role != Message.Role.ASSISTANT]) == _keys(question):
         return 0
@@ -295,7 +295,7 @@ def _unfinished_from(known: Sequence[Message], question: Sequence[NewMessage]) -
 
 
 def _repeated(following: Sequence[Message], question: Sequence[NewMessage]) -> int:
-    """Return how many of the messages are in the session already."""
+    """Return how many of the messages are already in the session."""
     pairs = zip(_keys(following), _keys(question), strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
@@ -309,7 +309,7 @@ def _keys(turns: Sequence[ComparedTurn]) -> list[str]:
 
 
 def _key(turn: ComparedTurn) -> str:
-    """Return a key that is equal for turns that say the same, however their senders formatted them."""
+    """Return a key that is equal for turns with the same content, whatever their formatting."""
     payload = turn.payload if isinstance(turn.payload, dict) else {}
     listed = payload["tool_calls"] if isinstance(payload.get("tool_calls"), list) else []
     calls = [part if not isinstance(part, dict) else (part.get("id"), part.get("function")) for part in listed]
