@@ -240,7 +240,7 @@ def steps() -> Iterator[Step]:
         yield Step("The database", for_all)
     if not is_distributed():
         [people] = _found("SELECT count(*) FROM sessions_app_userprofile")
-        yield Step(f"In which application {people:,} people are", [*_PEOPLE, *_missing((_OWNED,), TABLES[0])])
+        yield Step(f"The applications of {people:,} people", [*_PEOPLE, *_missing((_OWNED,), TABLES[0])])
     for table in TABLES:
         if table not in _found(_DISTRIBUTED):
             [rows] = _found(f"SELECT count(*) FROM {table}")  # noqa: S608 (names of our own)
