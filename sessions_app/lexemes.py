@@ -206,8 +206,8 @@ def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
 
     Args:
         text: The query.
-            most: The maximum number of words. A longer query is cut to the words at its start and its end, where the
-                question usually is. None: no maximum.
+        most: The maximum number of words. A longer query is cut to the words at its start and its end, where the
+            question usually is. None: no maximum.
     """
     return list(_words_of_query(text, most))
 

@@ -14,14 +14,7 @@ GIST = 140  # characters
 
 
 def page_url(model: Model | type[Model], page: str, *arguments: Any, **query: Any) -> str:
-    """Return the URL of one of a model's views.
-
-    Args:
-        model: The model, or one of its rows.
-        page: The `name` of the view.
-        arguments: The arguments of the view's route.
-        query: The query parameters.
-    """
+    """Return the URL of a page of a model's list, by the `name` of its view."""
     name = f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}"
     return reverse(name, args=arguments, query=query or None)
 
