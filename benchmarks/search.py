@@ -68,7 +68,7 @@ def _statements(person: UserProfile) -> list[str]:
     with CaptureQueriesContext(connection) as captured:
         found = recall(person, "", RecallRequest(QUERY, ["turn"], mode="text"), most=MOST)
     if not found:
-        raise RuntimeError(f"Nothing was found of {person.user_id}.")
+        raise RuntimeError(f"Nothing was found about {person.user_id}.")
     return [str(query["sql"]) for query in captured]
 
 

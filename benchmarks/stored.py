@@ -152,4 +152,4 @@ def _check(deadline: float) -> None:
     if failed := Job.objects.filter(status=Job.Status.FAILED).first():
         raise RuntimeError(f"{failed.process} failed: {failed.error}")
     if time.monotonic() > deadline:
-        raise RuntimeError("The jobs that are due take too long.")
+        raise RuntimeError("The due jobs take too long.")

@@ -64,7 +64,7 @@ class Command(BaseCommand):
         if path:
             path.write_text(json.dumps([asdict(row) for row in rows], indent=1))
         if broken := [row.fault for row in rows if not row.is_well]:
-            raise CommandError(f"Lost, doubled, or never well again: {', '.join(broken)}.")
+            raise CommandError(f"Lost, duplicated, or not recovered: {', '.join(broken)}.")
 
     def _say(self, text: str) -> None:
         self.stdout.write(text)

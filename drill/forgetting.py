@@ -86,7 +86,7 @@ class Course:
         path = f"/api/v1/{path}" + (f"?{urlencode(body)}" if method == "GET" else "")
         status, answer = self._site.request(method, path, None if method == "GET" else body)
         if status >= 300:
-            raise NotWell(f"{method} {path} was answered with status {status}: {answer[:300]!r}")
+            raise NotWell(f"{method} {path} returned {status}: {answer[:300]!r}")
         return json.loads(answer)
 
     def say(self, person: str, session: str, *texts: str, **more: Any) -> None:

@@ -262,7 +262,7 @@ def found_by_search(site: Site, person: str, query: str, text: str) -> None:
     """
     status, answer = site.request("POST", "/api/v1/memory/search", {"user_id": person, "query": query})
     if status != 200 or text not in answer.decode():
-        raise NotWell(f"A search did not find what was said (status {status}).")
+        raise NotWell(f"A search did not find the message (status {status}).")
 
 
 def environment(provider: Provider, database_url: str, folder: Path) -> dict[str, str]:

@@ -10,7 +10,7 @@ from django.apps import apps
 from django.contrib.auth.management import create_permissions
 from django.db.models import Q
 
-# Whoever enters a URL makes the site send requests there, and a URL may contain a secret.
+# An operator who enters a URL makes the site send requests to it, and a URL may contain a secret.
 WEBHOOKS = Q(content_type__app_label="moments_app", content_type__model__in=["webhookendpoint", "webhookdelivery"])
 KEYS = Q(content_type__app_label="sessions_app", content_type__model="apikey")
 # Apps of memory and prompts. Viewers see all of their tables, and editors change them. Extras add their labels.

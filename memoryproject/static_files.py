@@ -37,7 +37,7 @@ class HashedStaticFiles(StaticFilesStorage):
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # which has no types
-    """Serves each file under its plain and its hashed name. Browsers may cache the hashed one forever."""
+    """Serves each file under both its plain and its hashed name. Browsers may cache the hashed one forever."""
 
     def add_file_to_dictionary(self, url: str, path: str, stat_cache: Any = None) -> None:
         """Add a file under its URL, and under the URL with its hash."""

@@ -66,7 +66,7 @@ def open_member(archive: ZipFile, member: ZipInfo) -> IO[bytes]:
     if member.flag_bits & _LOCKED:
         raise ZipRefused("It is encrypted.")
     if member.compress_type not in _METHODS or member.flag_bits & _PATCHES:
-        raise ZipRefused("It is compressed by another method than deflate.")
+        raise ZipRefused("Its compression method is not deflate.")
     return archive.open(member)
 
 

@@ -195,7 +195,7 @@ class Call:
 
     @property
     def models_used_up(self) -> str:
-        """The limit on models that is reached, in a sentence; blank when none is."""
+        """The limit on models that is reached, in a sentence. Blank if none is."""
         now = (meter.standing(subject) for subject in self.standings)
         return next((told for standing in now if (told := standing.models_used_up)), "")
 

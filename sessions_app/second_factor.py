@@ -85,7 +85,7 @@ class Offer:
 
 
 def login_of(request: HttpRequest) -> User:
-    """Return the operator. In the admin, every user is one."""
+    """Return the operator. All users of the admin are operators."""
     assert isinstance(request.user, User)
     return request.user
 

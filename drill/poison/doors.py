@@ -88,7 +88,7 @@ def ask(site: Installation, method: str, path: str, body: Any = None, **headers:
     """
     status, answer = answered(site, method, path, body, headers=headers or None)
     if status >= 300:
-        raise NotWell(f"{method} {path} is answered {status}: {answer.decode(errors='replace')[:300]}")
+        raise NotWell(f"{method} {path} returned {status}: {answer.decode(errors='replace')[:300]}")
     return json.loads(answer) if answer else None
 
 
@@ -98,7 +98,7 @@ def call(site: Installation, method: str, parameters: Any, **headers: str) -> An
     named = MCP_HEADERS | {name.replace("_", "-"): value for name, value in headers.items()}
     status, answer = answered(site, "POST", "/mcp", body, headers=named)
     if status != 200:
-        raise NotWell(f"MCP's {method} is answered {status}.")
+        raise NotWell(f"MCP's {method} returned {status}.")
     text = answer.decode()
     events = [line[6:] for line in text.split("\n") if line.startswith("data: ")]
     return json.loads(events[-1] if events else text).get("result")

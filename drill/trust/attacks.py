@@ -207,7 +207,7 @@ def _prepared(site: Site, provider: Provider) -> Target:
     ids = {name: ada.ids(name) for name in IDS} | {"user_id": ["ada", "bo", "nobody"]}
     foreign = {name: [one for one in bo.ids(name) if one not in ids[name]][:MOST_IDS] for name in IDS}
     if empty := [name for name, found in foreign.items() if not found]:
-        raise RuntimeError(f"Bo has none of these to ask for: {', '.join(empty)}.")
+        raise RuntimeError(f"Bo has no ids of these kinds: {', '.join(empty)}.")
     return Target(site, provider, service, reads, of_ada, of_ada_reads, known, schemas, ids, foreign)
 
 

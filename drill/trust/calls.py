@@ -1,4 +1,4 @@
-"""The operations in a site's schema, and calls of them."""
+"""The operations in a site's schema, and calls to them."""
 
 import http.client
 import json
@@ -158,7 +158,7 @@ def operations(site: Site) -> tuple[list[Operation], dict[str, Schema]]:
     """Return the operations of the site, and the schemas that they refer to."""
     status, text = site.request("GET", "/api/v1/schema?format=json")
     if status != 200:
-        raise RuntimeError(f"The site's description is answered {status}.")
+        raise RuntimeError(f"The site's schema returned {status}.")
     description = json.loads(text)
     found = [
         _operation(method.upper(), path, details)

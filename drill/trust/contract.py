@@ -1,4 +1,4 @@
-"""Whether the site keeps the promises of its OpenAPI schema, for each kind of key. schemathesis generates the requests.
+"""Whether the site conforms to its OpenAPI schema, for each kind of key. schemathesis generates the requests.
 
 It sends requests that match the schema and others that don't, with and without the key, alone and in sequences. Each
 response must have a status, type, headers and body in the schema. Requests that don't match must be rejected. Others

@@ -103,7 +103,7 @@ def _fill(site: Site, key: str) -> None:
         path = f"/api/v1/sessions/flooded-{batch}/messages"
         status, told = site.request("POST", path, body, headers=headers)
         if status != 201:
-            raise RuntimeError(f"{path} is answered {status}: {told.decode()[:300]}")
+            raise RuntimeError(f"{path} returned {status}: {told.decode()[:300]}")
 
 
 def _calls(site: Site, key: str, seconds: float) -> dict[str, Held]:

@@ -54,7 +54,7 @@ class Known:
             headers={"Authorization": f"Bearer {self.key}"},
         )
         if status >= 300:
-            raise RuntimeError(f"{method} {path} is answered {status}: {answer.decode()[:300]}")
+            raise RuntimeError(f"{method} {path} returned {status}: {answer.decode()[:300]}")
         return json.loads(answer)
 
     def ids(self, name: str) -> list[str]:
@@ -87,7 +87,7 @@ def have_a_prompt(site: Site, key: str) -> None:
     prompt = {"name": OF_FIRST, "purpose": "memory-policy", "title": OF_FIRST, "content": f"Know {OF_FIRST}."}
     status, told = site.request("POST", "/api/v1/prompts", prompt, headers={"Authorization": f"Bearer {key}"})
     if status != 201:
-        raise RuntimeError(f"prompts is answered {status}: {told.decode()[:300]}")
+        raise RuntimeError(f"prompts returned {status}: {told.decode()[:300]}")
 
 
 def _talk(known: Known, session: str, word: str) -> None:
@@ -126,4 +126,4 @@ def _answered(known: Known, word: str) -> None:
     named = {"X-User-Id": known.person, "X-Session-Id": "talk", "Authorization": f"Bearer {known.key}"}
     status, told = known.site.request("POST", "/v1/responses", body, headers=named)
     if status != 200:
-        raise RuntimeError(f"/v1/responses is answered {status}: {told.decode()[:300]}")
+        raise RuntimeError(f"/v1/responses returned {status}: {told.decode()[:300]}")

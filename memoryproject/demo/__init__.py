@@ -125,9 +125,9 @@ class Demonstration:
             with open_url(request, timeout=60) as response:
                 return json.load(response)
         except HTTPError as error:
-            raise StepFailed(f"{method} {path} was answered {error.code}{_detail(error)}") from error
+            raise StepFailed(f"{method} {path} failed with status {error.code}{_detail(error)}") from error
         except (OSError, HTTPException, ValueError) as error:
-            raise StepFailed(f"{method} {path} got no answer ({type(error).__name__})") from error
+            raise StepFailed(f"{method} {path} got no response ({type(error).__name__})") from error
 
 
 def _detail(error: HTTPError) -> str:

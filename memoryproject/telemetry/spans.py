@@ -59,7 +59,7 @@ class OfWork(Sampler):
     """Drops spans outside of requests and jobs, because a worker polls for jobs several times per second.
 
     Args:
-        sampler: Decides about the other spans, by `OTEL_TRACES_SAMPLER`.
+        sampler: Samples the other spans, as `OTEL_TRACES_SAMPLER` says.
     """
 
     def __init__(self, sampler: Sampler) -> None:

@@ -1,4 +1,4 @@
-"""List actions that ask for confirmation before they change the selected rows."""
+"""Actions of lists that ask for confirmation before they change the selected rows."""
 
 from collections.abc import Callable
 from functools import wraps

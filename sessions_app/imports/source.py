@@ -209,7 +209,7 @@ class _ArrayReader:
             yield self._value()
             mark = self._next()
             if mark not in (",", "]"):
-                raise Unreadable("It is not valid JSON, or the file ends in the middle.")
+                raise Unreadable("It is not valid JSON, or the file is truncated.")
         self._at += 1
         if self._next():
             raise Unreadable("There is text after the end of the array.")
@@ -238,7 +238,7 @@ class _ArrayReader:
                     self._at = end
                     return value
             if not self._read_on():
-                raise Unreadable("It is not valid JSON, or the file ends in the middle.")
+                raise Unreadable("It is not valid JSON, or the file is truncated.")
 
     def _end_of_values(self) -> int | None:
         """Return the position where the text reaches the maximum number of values, or None if it doesn't."""

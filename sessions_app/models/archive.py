@@ -1,4 +1,4 @@
-"""Archives: the files with sessions' turns that are older than the retention period."""
+"""Archives: files with turns that are past the retention period."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models

@@ -336,7 +336,7 @@ def _block_at(name: str, offset: int) -> bytes:
         file.seek(offset)
         while not plain.eof:
             if not (chunk := file.read(CHUNK_BYTES)):
-                raise ArchiveError(f"{name} is cut off.")
+                raise ArchiveError(f"{name} is truncated.")
             block += plain.decompress(chunk)
     return block
 

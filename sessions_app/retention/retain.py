@@ -283,9 +283,9 @@ def _lock(sessions: Sequence[Session]) -> None:
     now = {session.pk: session for session in locked}
     for session in sessions:
         if session.pk not in now:
-            raise SessionChanged("it is gone")
+            raise SessionChanged("it no longer exists")
         if now[session.pk].legal_hold or now[session.pk].live_from_sequence < session.live_from_sequence:
-            raise SessionChanged("its turns have to stay")
+            raise SessionChanged("its turns must stay")
 
 
 def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) -> TurnsHash:

@@ -24,7 +24,7 @@ def check(method: str, path: str, response: Any) -> None:
     """
     answers = _answers(method, path)
     status = str(response.status_code)
-    told = f"{method} {path} is answered {status}"
+    told = f"{method} {path} returned {status}"
     assert status in answers, f"{told}: described are {', '.join(answers)}"
     answer = answers[status]
     for name, header in answer.get("headers", {}).items():
