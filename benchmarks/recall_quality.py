@@ -2,8 +2,7 @@
 
 It runs a default site and stores all conversations of the folder in it. Then it asks each question in three states:
 just after the conversation, settled after an hour, and archived after a month. It prints the share of the evidence
-turns in
-contexts and results: by words alone, by vectors alone, and by default.
+turns in contexts and results: by words alone, by vectors alone, and by default.
 """
 
 import argparse

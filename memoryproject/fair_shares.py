@@ -2,7 +2,7 @@
 
 Each key, and each application, has a budget of thread-seconds that refills. While other callers that used less are
 active, a caller may use one thread at a time, and its calls over the budget wait, or get 429 if the wait would be too
-long. A single caller is not limited by its budget. Everything here runs on the event loop.
+long. A lone caller is not limited by its budget. Everything here runs on the event loop.
 """
 
 import asyncio

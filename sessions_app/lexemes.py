@@ -2,8 +2,7 @@
 
 Python computes them because PostgreSQL's parser and dictionaries support one language at a time and depend on the
 locale of the database. The script identifies most languages. The language of a text in Latin letters is identified by
-stop words that
-only one language has, or else by its sequences of letters (py3langid).
+stop words that only one language has, or else by its sequences of letters (py3langid).
 
 A word is indexed under its Snowball stem without accents, marked with its language (`de:tocht`), and under its plain
 form. English words, and words in scripts that tell the language, are indexed only under their unmarked stem. A text

@@ -1,4 +1,4 @@
-"""The access log. Each page that shows an operator data about people adds an event to the log of each person.
+"""The access log. Each page that shows data about people to an operator adds an event for each of them.
 
 Pages and lists name the people whose data they show. The middleware logs them all with one statement before it returns
 the page. A page that can't be logged isn't shown.

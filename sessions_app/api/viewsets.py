@@ -46,7 +46,7 @@ class ApiViewSet(GenericViewSet[M]):
     Attributes:
         inputs: The serializer of each action's input: the body of POST and PATCH, or the query string.
         answers: The serializer of an action's response, or serializers by status. The default is `serializer_class`.
-        refuses: The refusals that only this action returns. The schema lists them.
+        refuses: The refusals that are specific to an action. The schema lists them.
         scopes: The scope that an action needs, if it isn't the method's.
         filters: The filters of the list. See `ParameterFilter`.
         validated_data: The validated input, without `user_id`.

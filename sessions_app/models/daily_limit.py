@@ -246,7 +246,7 @@ ORDER BY t.number
 
 
 def _limits(kind: Kind, own: Sequence[Number | None]) -> dict[str, Number]:
-    """Return the limits that apply: the subject's own, or those in the settings. 0 in the settings means no limit."""
+    """Return the limits that apply: the subject's own, or those in the settings. 0 means no limit."""
     held = {name: value for name, value in zip(UNITS, own, strict=True) if value is not None}
     defaults = {name: getattr(settings.DAILY_LIMITS, f"{kind}_{name}") for name in UNITS}
     return {name: value for name, value in (defaults | held).items() if value}

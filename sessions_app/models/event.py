@@ -19,7 +19,7 @@ USER_EXPORTED = "user_exported"
 READINGS = (USER_READ, USER_EXPORTED)
 READ_EVERY = timedelta(hours=1)  # opening the same page again within this time adds no event
 
-# FOR KEY SHARE waits for an erasure of the person, which then gets no event. See `UserProfile.objects.hold`.
+# FOR KEY SHARE waits for an erasure. The erased person then gets no event. See `UserProfile.objects.hold`.
 NOTE_READING_SQL = f"""
 INSERT INTO sessions_app_event (type, actor, user_pk, payload, created_at)
 SELECT '{USER_READ}', %(actor)s, person.id, %(payload)s, %(now)s FROM sessions_app_userprofile person

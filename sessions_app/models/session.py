@@ -67,7 +67,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(user__application=application, user__user_id=user_id, session_id=session_id)
 
     def cold(self) -> Self:
-        """Return sessions with enough unformed turns and no message for `COLD_AFTER`, and idle sessions."""
+        """Return sessions with enough unformed turns and no message for `COLD_AFTER` or the idle time if shorter."""
         idle = max(timezone.now() - COLD_AFTER, _inactive_before())
         waiting = F("message_count") - F("formed_message_count")
         unformed = self.filter(message_count__gt=F("formed_message_count"), last_arrived_at__lt=idle)

@@ -25,7 +25,7 @@ _NAME = Func(F("user_id"), Value("@._:/-|"), Value(" " * 7), function="translate
 _SAID = Concat(_NAME, Value(" "), Left("summary", INDEXED_CHARS), output_field=models.TextField())
 WORDS = SearchVector(_SAID, config="simple")
 _WORD = re.compile(r"[^\W_]+")
-# The lock that PostgreSQL takes on the row when a reference to it is inserted. The ORM has no lock this weak.
+# The lock that PostgreSQL takes at commit for a new reference to the row, taken earlier. The ORM has no lock this weak.
 _HOLD_SQL = "SELECT id FROM sessions_app_userprofile WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
 
 

@@ -2,7 +2,7 @@
 
 A session's oldest turns are removed, up to the first one that is too recent, not covered yet, or still live. A person's
 sessions are processed together: their archives are written to one file per month, synced and read back. Then one
-transaction records the file, and removes exactly its texts from the table. An archived turn keeps its row, its words
+transaction records the file, and removes the same texts from the table. An archived turn keeps its row, its words
 and its vectors, so searches still find it. A crash leaves at most an unused file, which the person's next run removes.
 """
 

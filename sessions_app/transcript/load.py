@@ -125,7 +125,7 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
 
 
 def left_out(session: Session, first: int, last: int) -> Omitted:
-    """Describe the turns left out between two sequences. A turn has the second sequence.
+    """Describe the turns left out between two sequences. The second is a turn's.
 
     Sequences have no gaps, so their difference is the count. Retracted turns don't count as left out, because they
     are never returned. If there are any, the other turns are counted by a query.

@@ -47,7 +47,7 @@ class OperatorView(View):
         admin: The list that the view belongs to.
         route: The last part of its URL.
         name: The last part of its name.
-        permission: Calls the method `has_<permission>_permission` of the list's admin.
+        permission: The method `has_<permission>_permission` of the list's admin decides who may use the view.
         needs: Further permissions, because the view shows rows of other tables or much data about one person.
         is_open: Whether the view is open to people who aren't logged in.
     """
