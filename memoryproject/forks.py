@@ -1,6 +1,6 @@
 """Processes that are forked from a preloaded one, so they start quickly and share its memory.
 
-The preloaded process has neither threads nor connections. Each fork logs in to the database as its kind of process.
+The preloaded process has neither threads nor connections. Each fork uses the database login of its kind of process.
 """
 
 import gc

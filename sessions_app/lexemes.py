@@ -5,7 +5,7 @@ locale of the database. The script identifies most languages. The language of a 
 stop words that only one language has, or else by its sequences of letters (py3langid).
 
 A word is indexed under its Snowball stem without accents, marked with its language (`de:tocht`), and under its plain
-form. English words, and words in scripts that tell the language, are indexed only under their unmarked stem. A text
+form. English words, and words in scripts that identify the language, only have an unmarked stem in the index. A text
 that may be in several languages is indexed under the stems of each. In scripts without spaces, and in Korean, which
 adds endings to words, each pair of adjacent characters is a word, as in Lucene's CJK analyzer. A single Chinese
 character is a word too, because many words have only one.

@@ -1,7 +1,7 @@
 """Choose the next text to embed: queries before documents, and none for a client that has disconnected.
 
 One thread computes documents and another one queries, so a query doesn't wait for the end of a long document. No
-document is started while a query waits or is computed. So the two share one core, except for the rest of a document.
+document is started while a query waits or is computed. So both threads run only until the current document is done.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Line:
         self._model, self._is_query, self._yields_to = model, is_query, yields_to
         self._thread = ThreadPoolExecutor(1, initializer=None if is_query else _be_nice)
         self._requests: deque[Texts] = deque()
-        self._work = asyncio.Event()  # set while there is some
+        self._work = asyncio.Event()  # set while requests are waiting
         self._idle = asyncio.Event()
         self._idle.set()
         self.seconds_per_char = SECONDS_PER_CHAR

@@ -130,7 +130,7 @@ def _patiently(erase: "partial[tuple[int, Counter[str]]]") -> tuple[int, Counter
 
 @transaction.atomic(durable=True)
 def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: str) -> tuple[int, Counter[str]]:
-    # Blocks new references to the profile. A concurrent writer has finished before, or waits and then finds no profile.
+    # Blocks new references to the profile. A concurrent writer has either finished, or waits and then finds no profile.
     user = UserProfile.objects.select_for_update().get(application=application, user_id=user_id)
     if held := Session.objects.for_user(user).filter(legal_hold=True).count():
         raise OnHold(

@@ -2,7 +2,7 @@
 
     with OpenAIServer() as server:
         server.queue(error(429, {"Retry-After": "7"}))   # the next response
-        server.always(stall(5))                          # every other response
+        server.always(stall(5))                          # all responses after that
 
 By default, it answers like a model: it parses the numbered turns in the request, and returns a moment for every twenty
 or continues a rolling summary. Texts to embed get vectors that are close if the texts share words.
