@@ -28,7 +28,7 @@ def pieces(words: Iterable[str]) -> Mapping[str, set[str]]:
 
 
 def _of_one_edit(word: str) -> Iterator[tuple[str, str]]:
-    """Yield both halves. An edit leaves one of them as it is, unless it swaps the letters where they meet."""
+    """Yield both halves. An edit leaves one of them unchanged, unless it swaps the letters where they meet."""
     half = len(word) // 2
     yield _start(word, min(half, END))
     yield _end(word, min(len(word) - half, END))
