@@ -336,7 +336,7 @@ def locked_session(job: Job) -> Session:
     if session is None or not job.is_claimed():
         raise ClaimLost
     if session.retraction_count != claimed.retraction_count:
-        raise Moved("Turns were retracted while the engine was working.")
+        raise Moved("Turns were retracted while the engine was thinking.")
     return session
 
 

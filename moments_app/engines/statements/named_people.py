@@ -28,8 +28,8 @@ class NamedPerson(NamedTuple):
     """A person whom a sentence names.
 
     Args:
-        name: as written in the sentence.
-        relationship: what they are to the owner, in English.
+        name: the name in the sentence.
+        relationship: their relationship to the owner, in English.
         owner: the person to whom they are related: a name, or blank for the speaker.
     """
 
