@@ -1,4 +1,4 @@
-"""The list of tasks, goals and problems, and the form of one with its links."""
+"""The list of tasks, goals and problems, and the form of an entity with its links."""
 
 from typing import Any
 
