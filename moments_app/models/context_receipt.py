@@ -1,4 +1,4 @@
-"""A context that was served, so that "what did the model see" has an answer."""
+"""Receipts of served contexts, which record what the model received."""
 
 from datetime import timedelta
 from typing import Self
@@ -12,7 +12,7 @@ from sessions_app.models import Session, UserProfile
 
 class ContextReceiptQuerySet(models.QuerySet["ContextReceipt"]):
     def for_session(self, session: Session) -> Self:
-        """Keep those of a session, which is one person's."""
+        """Return the receipts of a session of one person."""
         return self.filter(user=session.user_id, session=session)
 
     def expired(self) -> Self:
@@ -21,7 +21,7 @@ class ContextReceiptQuerySet(models.QuerySet["ContextReceipt"]):
 
 
 class ContextReceipt(models.Model):
-    """A record of what went into one context: addresses, sizes and hashes, and sealed the context itself."""
+    """A receipt of a context: addresses, sizes and hashes, and the encrypted context itself."""
 
     context_id = models.UUIDField(unique=True)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
