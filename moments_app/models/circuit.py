@@ -258,9 +258,7 @@ class Circuit(models.Model):
         return self.is_open and not self.holds_all and max(self.since, job.queued_at) < before
 
     def lets_in(self, job: Job) -> bool:
-        """Return whether a job may call the engine: it isn't held, is the probe, or becomes the probe as the only
-        candidate.
-        """
+        """Return whether a job may call the engine: it isn't held, is the probe, or becomes it if no other job can."""
         is_probe = self.is_probing and self.probe == job.pk
         return is_probe or not self.holds(job) or (not self._holds_others(job) and self.take_probe(job))
 

@@ -223,8 +223,7 @@ class Embedding(models.Model):
         return f"{self._meta.verbose_name} {self.pk}"
 
     def refuse(self, words: str) -> None:
-        """Record a rejection of the text by the endpoint, and when to resend it: after an hour, four hours, and so on.
-        """
+        """Record a rejection of the text by the endpoint, and when to resend it: after 1 hour, 4 hours, and so on."""
         wait = min(FIRST_WAIT * 4 ** min(self.refusals, 10), LONGEST_WAIT)
         self.refusal, self.refusals, self.ask_again_at = words[:255], self.refusals + 1, timezone.now() + wait
 

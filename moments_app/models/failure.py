@@ -31,8 +31,7 @@ class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
         return self.filter(last_seen_at__lt=before).exclude(pk__in=Job.objects.stalled().values("failure"))
 
     def with_stalled(self) -> Any:
-        """Add the number of failed and waiting jobs, including those of circuits that a failure opened, as `stalled`.
-        """
+        """Add the number of failed and waiting jobs, including those of circuits that it opened, as `stalled`."""
         failed = Job.objects.stalled().filter(failure=OuterRef("pk")).order_by().values("failure")
         opened = {"circuit__engine": OuterRef("engine"), "circuit__reason": OuterRef("kind")}
         held = Job.objects.held().filter(failure=None, process=OuterRef("process"), **opened).order_by()
