@@ -1,4 +1,4 @@
-"""`as_of`: the time whose memory is asked for."""
+"""`as_of`: the time for which memory is requested."""
 
 import re
 from datetime import UTC, datetime
