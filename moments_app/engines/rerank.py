@@ -89,5 +89,5 @@ def _read(answer: Any, count: int) -> list[float]:
     if len(entries) != count or scores.keys() != set(range(count)):
         raise InvalidAnswer("", f"its scores are not numbered from 0 to {count - 1:,}.")
     if not all(type(score) in (int, float) and math.isfinite(score) for score in scores.values()):
-        raise InvalidAnswer("", "it holds a score that is not a finite number.")
+        raise InvalidAnswer("", "it has a score that is not a finite number.")
     return [float(scores[index]) for index in range(count)]
