@@ -106,7 +106,7 @@ class PromptResource(models.Model):
         """Check the constraint to get a readable error: a form may not have all its fields."""
         same = PromptResource.objects.filter(uri=self.uri, application=self.application)
         if same.exclude(pk=self.pk).exists():
-            raise ValidationError({"uri": "There is a prompt resource of this address."})
+            raise ValidationError({"uri": "There is already a prompt resource with this address."})
 
     @transaction.atomic
     def add_version(

@@ -146,7 +146,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         session = locked_session(job)
         summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=input.summary.pk).first()
         if summary is None:
-            raise Moved("The version that was to be written has been given up.")
+            raise Moved("The version to write was given up.")
         summary.text = answer.answer.summary_text.strip()
         summary.facts = _facts(answer.answer, summary)
         summary.source_message_ids = input.source_ids

@@ -102,14 +102,14 @@ def test_keys_shards_and_prompts_are_made_for_an_application(root: Client, shop:
     root.post(url_of(PromptResource, "add"), fields)
     assert PromptResource.objects.get(uri=fields["uri"]).application_id == shop
     again = root.post(url_of(PromptResource, "add"), fields)
-    assert again.status_code == 200 and b"There is a prompt resource of this address." in again.content
+    assert again.status_code == 200 and b"There is already a prompt resource with this address." in again.content
 
 
 def test_an_address_that_is_taken_is_told_though_the_form_does_not_ask_for_the_application(root: Client) -> None:
     taken = PromptResource.objects.earliest("pk")
     fields = {"name": "again", "uri": taken.uri, "purpose": taken.purpose}
     answer = root.post(url_of(PromptResource, "add"), fields)
-    assert answer.status_code == 200 and b"There is a prompt resource of this address." in answer.content
+    assert answer.status_code == 200 and b"There is already a prompt resource with this address." in answer.content
 
 
 def test_applications_are_made_and_named_and_never_deleted(root: Client, shop: int) -> None:
