@@ -92,7 +92,7 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
     """
-    beside = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)  # both may be rounded up
+    beside = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)  # both counts may be rounded up
     source = read_input(
         user, session_id, request.query, request.applied, request.recall, before=request.before, beside=beside
     )

@@ -13,7 +13,10 @@ from sessions_app.sealed import seal, unseal
 
 @dataclass
 class KeptLine:
-    """A line of a context with its displayed time; see `Item` and `PricedItem`. Not frozen, for speed, as `Item`."""
+    """A line of a context with its displayed time; see `Item` and `PricedItem`.
+
+    Like `Item`, it isn't frozen, for speed.
+    """
 
     text: str
     tokens: int

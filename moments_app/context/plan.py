@@ -46,8 +46,8 @@ CEILINGS = {
 # While recall has results to add, all standing text together gets this share of the tokens above `STANDING_FROM`: a
 # small budget is for the answer to the query.
 STANDING_SHARE, STANDING_FROM = 0.15, 750
-WHO_TOKENS = 100  # minimum for who the person is; search results say that less briefly
-STEP = 32  # turns; a partial window starts at a multiple, so that its start seldom changes
+WHO_TOKENS = 100  # minimum for lines about who the person is; search results need more tokens for that
+STEP = 32  # turns; a partial window starts at a multiple of this, so that its start seldom changes
 NEXT = 5  # items that didn't fit, shown to an operator
 LEAST_LINE = 10  # tokens
 SHORT_LINE = 20  # characters; in a longer text, such a line may have another meaning
@@ -208,7 +208,7 @@ class _Budget:
             room -= cost
 
     def take_who(self, room: int) -> None:
-        """Take the lines about who the person is, uncut. Their other lines must leave room for recall."""
+        """Take the lines about who the person is, uncut. Other lines about them must leave room for recall."""
         end = self.left - room
         for group in self._groups.get("user", ()):
             if group.first.is_certain:

@@ -12,7 +12,7 @@ from moments_app.context.render import Format
 from moments_app.engines.words import words_of
 from sessions_app.unseen import without_unseen
 
-MOST_PRICES = 10  # cached with an item: one search for the longest cut that fits prices about seven cuts
+MOST_PRICES = 10  # cached with an item, because finding the longest cut that fits needs about seven prices
 TOLD = 0.75  # share of a fact's words that its turn must contain; a statement in the third person has some other words
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")

@@ -42,7 +42,7 @@ def _write(noted: list[Served]) -> None:
 
 def _write_receipts(noted: list[Served]) -> None:
     batch = [served.receipt for served in noted]
-    # Sessions may have been deleted in the meantime, and people erased. Locks in the same order as an erasure.
+    # Sessions may have been deleted in the meantime, and people erased. Lock in the same order as an erasure.
     UserProfile.objects.hold({r.user_id for r in batch})
     there = Session.objects.select_for_update(no_key=True).filter(pk__in={r.session_id for r in batch})
     kept = set(there.order_by("pk").values_list("pk", flat=True))

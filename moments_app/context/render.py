@@ -87,7 +87,7 @@ def day_of(layer: str, item: Item) -> date | None:
 
 
 def _speaker_mark(layer: str, item: Item) -> str:
-    """Return the mark before a recalled turn that names its speaker; blank if the turn itself does."""
+    """Return the speaker's mark to write before a recalled turn; blank if the turn itself names the speaker."""
     return f"{item.role}: " if layer == "retrieved" and item.role and not speaker_of(item.text) else ""
 
 

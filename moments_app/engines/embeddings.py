@@ -18,7 +18,7 @@ from moments_app.engines.interface import EMBEDDING, CallRecord
 # Common models reject a text of more than about 8,000 tokens, together with the request's other texts. Few texts have
 # more tokens than characters.
 TEXT_MAX_CHARS = 8_000
-# Endpoints write a number with up to 20 characters, some on an indented line of its own.
+# Endpoints write a number with up to 20 characters, and some put each number on an indented line.
 ANSWER_BYTES_A_NUMBER = 40
 # The largest 16-bit float. Numbers that are too small are stored as 0.
 HALF_PRECISION_MAX = 65_504

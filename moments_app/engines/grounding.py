@@ -24,9 +24,9 @@ from sessions_app import lexemes
 
 LEAST_SHARE = 0.25  # minimum share of a sentence's words that the conversation has; a half would drop paraphrases
 FEW_WORDS = 6  # with fewer words, this share isn't checked
-FEW_BYTES = 60  # with fewer bytes, the language isn't checked either; scripts with a meaning per letter have more bytes
+FEW_BYTES = 60  # with fewer bytes, the language isn't checked either; Chinese characters have more bytes
 NAME_STEM = 5  # number of letters by which forms of a name match: Tuscan, Tuscany
-ASKED_SHARE = 0.6  # minimum share of an order's words in an order of the user, to accept it
+ASKED_SHARE = 0.6  # minimum share of an order's words that an order of the user must have, to accept it
 
 INSTRUCTION = "instruction to the reader"
 LANGUAGE = "another language"

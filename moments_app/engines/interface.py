@@ -1,8 +1,8 @@
 """The interface of engines, which write memory text.
 
 A process gives an engine plain data, and receives plain, validated data. Engines don't use the database, sessions or
-jobs, so they can be called without an open transaction. There are two: `extractive/` (no model) and `model.py` (a
-language model behind an OpenAI-compatible endpoint).
+jobs, so they can be called without an open transaction. There are two engines: `extractive/` (no model) and `model.py`
+(a language model behind an OpenAI-compatible endpoint).
 """
 
 from collections import Counter

@@ -8,7 +8,7 @@ from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
 
 SAME = 0.8  # share of a text's words that another text must have to repeat it
-NEAR = 1.0  # one word that no other text has, or several that few texts have
+NEAR = 1.0  # minimum: one word that no other text has, or several that few texts have
 
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
 
@@ -34,7 +34,7 @@ def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]
 
 
 def unlike(texts: Sequence[str], others: Iterable[str]) -> list[str]:
-    """Return the texts whose words, apart from dates, are not nearly all in one of the others."""
+    """Return the texts that none of the others repeats, ignoring dates."""
     known = list(others)
     languages = lexemes.languages_of([*texts, *known])
     said = [lexemes.stems_in(_DATE.sub(" ", other), languages) for other in known]

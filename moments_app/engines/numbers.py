@@ -37,7 +37,7 @@ def in_digits(text: str, languages: Collection[str]) -> str:
 
 
 def placed_digits(text: str, languages: Collection[str]) -> tuple[str, list[int]]:
-    """Return the result of `in_digits`, and for each of its characters, and its end, the place in the original text."""
+    """Return the result of `in_digits`, and the places of its characters, and of its end, in the original text."""
     letters = text.lower() if text.isascii() else [plain(one) for one in text]
     places = [place for place, written in enumerate(letters) for _ in written]
     return _in_digits("".join(letters), [*places, len(text)], languages)

@@ -284,7 +284,7 @@ def _candidates(text: str) -> list[str]:
 
 @cache
 def _keys() -> Mapping[str, list[tuple[str, str]]]:
-    """Return words without which no relative time is written, each with its languages and groups.
+    """Return words of which each relative time has at least one, with their languages and groups.
 
     A word is complete, or its first letters and `*` if it may have other endings.
     """

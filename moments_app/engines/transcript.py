@@ -2,7 +2,7 @@
 
 The fence is JSON: one object per line between two marks. JSON escapes a message's quotes and line breaks, so no text
 can end its string or start a line. Because this also holds with fixed marks, the same window always gives the same
-prompt, which a random fence would not.
+prompt. A random fence would change the prompt each time.
 """
 
 import json

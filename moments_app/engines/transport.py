@@ -1,4 +1,4 @@
-"""An HTTP transport for untrusted endpoints: one call ends by a deadline, and within a number of bytes.
+"""An HTTP transport for untrusted endpoints: each call has a deadline and a maximum number of bytes.
 
 A client's timeouts apply to each wait separately, so an endpoint that sends a byte now and then can hold a call
 forever. Here each wait gets only the time that is left until the deadline, and every received byte is counted.

@@ -230,7 +230,7 @@ class Process(ABC, Generic[Input, Answer]):
     def rewind(self, job: Job) -> bool:
         """Undo the latest run, in a transaction that will be rolled back, so that it can run again.
 
-        False: there was no run.
+        Return False if there was no run.
         """
         return False
 

@@ -144,7 +144,7 @@ def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
 
 
 def _failure(job: Job, process: AnyProcess, error: Exception, reason: str) -> FailureGroup | None:
-    """Return the cause of a failed attempt; None if the job was deleted. Engine calls have already counted theirs."""
+    """Return the cause of a failed attempt; None if the job was deleted. Failed engine calls are already counted."""
     if not Job.objects.filter(pk=job.pk).exists():
         return None
     caller = process.caller(job)

@@ -39,7 +39,7 @@ class JobBroker(Broker):  # type: ignore[misc]
 
 
 def name_of(function: str, *args: Any, **kwargs: Any) -> str:
-    """Return a name that is the same for calls with the same arguments: only one of them needs to be open."""
+    """Return a name that is the same for calls with the same arguments, because only one of them needs to be open."""
     digest = sha256(json.dumps([function, args, kwargs]).encode()).hexdigest()
     return f"{function.rpartition('.')[2][:80]} {digest[:16]}"
 

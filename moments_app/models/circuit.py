@@ -146,7 +146,7 @@ def is_one_endpoint() -> bool:
 
 
 def _works_beside(work: str) -> list[str]:
-    """Return the kinds of jobs' work that use the same endpoint. Queries only depend on their own calls."""
+    """Return the kinds of work that share an endpoint with this one. Queries share it with none."""
     of_jobs = [Circuit.Work.TEXT, Circuit.Work.EMBEDDING]
     return [*of_jobs] if work in of_jobs and is_one_endpoint() else [work]
 
@@ -214,7 +214,7 @@ class Circuit(models.Model):
 
     @property
     def is_of_queries(self) -> bool:
-        """True if only requests are kept from calling. Such a circuit holds no jobs."""
+        """True if the circuit stops only requests. Such a circuit holds no jobs."""
         return self.work == Circuit.Work.QUERY
 
     @property
@@ -239,7 +239,7 @@ class Circuit(models.Model):
 
     @property
     def why(self) -> str:
-        """The reason for operators why it is open. It quotes no text."""
+        """The reason why it is open, for operators. It quotes no text."""
         whose = "" if self.holds_all else " for one person"
         return (
             f"The circuit of {self} has been open{whose} since {self.since:%H:%M:%S} UTC. {self.error} "
@@ -389,7 +389,7 @@ class Circuit(models.Model):
         self.state, self.since, self.closed_by = Circuit.State.OPEN, now, ""
         if self.is_away:
             self._put_off_beside(now + first)
-        if job:  # so that other jobs are tried first
+        if job:  # other jobs are then tried first
             self.probe, self.probe_subject = job.pk, job.subject
         if self.failed_job:  # likewise
             Job.objects.later().filter(pk=self.failed_job).update(circuit=self)

@@ -16,7 +16,7 @@ class ContextReceiptQuerySet(models.QuerySet["ContextReceipt"]):
         return self.filter(user=session.user_id, session=session)
 
     def expired(self) -> Self:
-        """Return those older than `MEMORY_CONTEXT__RECEIPT_DAYS`."""
+        """Return receipts older than `MEMORY_CONTEXT__RECEIPT_DAYS`."""
         return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.MEMORY_CONTEXT.receipt_days))
 
 

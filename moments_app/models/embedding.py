@@ -121,7 +121,7 @@ class EmbeddingModel(models.Model):
 
     @property
     def recipe(self) -> Recipe:
-        """Everything except the texts that its vectors depend on."""
+        """Everything that its vectors depend on, except the texts."""
         return Recipe(*(getattr(self, field) for field in RECIPE))
 
     @property

@@ -51,8 +51,8 @@ class CannotChange(Refusal):
 
 SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # whom a job is about: a person, or a shard by its negative key
 # The loop over processes reads each one's index from the last subject on, so its cost doesn't depend on the number of
-# waiting jobs. The found job is replaced by a more urgent job of the same subject. Otherwise that one would never run
-# while other jobs of the subject always do.
+# waiting jobs. The found job is replaced by a more urgent job of the same subject. Otherwise a less urgent lane that is
+# always busy with the subject would keep that job waiting forever.
 NEXT_SQL = f"""
 WITH job AS NOT MATERIALIZED (SELECT *, COALESCE(user_id, stream_id * -1, 0) AS subject FROM moments_app_job)
 SELECT COALESCE((
@@ -81,7 +81,7 @@ FROM unnest(%s::bigint[], %s::jsonb[]) AS made (id, result) WHERE job.id = made.
 
 
 def silent_since() -> CombinedExpression:
-    """Return the time of the last heartbeat before which a running job's worker counts as dead.
+    """Return the time before which the last heartbeat of a running job means that its worker is dead.
 
     Use the database's clock, as heartbeats do, because workers of several hosts check each other.
     """
@@ -95,7 +95,7 @@ def _age_of(column: str) -> "ExpressionWrapper[Any]":
 
 class JobQuerySet(models.QuerySet["Job"]):
     def update(self, **fields: Any) -> int:
-        """Update the rows, and wake idle workers if a job may be due now, or later than they know."""
+        """Update the rows, and wake idle workers if a job may be due now, or later than they expect."""
         changed = super().update(**fields)
         may_be_due = {"status", "run_after", "circuit"} & fields.keys()
         if changed and may_be_due and fields.get("status") != Job.Status.PROCESSING:
@@ -730,8 +730,9 @@ class Job(models.Model):
     def release(self) -> None:
         """Requeue the job after its worker died. The attempt counts.
 
-        The first time, it is due at once. Later it waits until its heartbeat would have counted as missed: the job may
-        kill its workers, or they may be killed one after the other, and its attempts should last.
+        The first time, it is due at once. Later it waits until its heartbeat would have counted as missed. The job may
+        be what kills its workers, or they may be killed one after the other, so its attempts must not be used up
+        quickly.
         """
         due = now = database_now()
         if self.attempts > 1 and self.heartbeat_at:

@@ -16,7 +16,7 @@ from sessions_app.sealed import seal, unseal
 
 class KeptExchangeQuerySet(models.QuerySet["KeptExchange"]):
     def expired(self) -> Self:
-        """Return those older than `ENGINE__KEEP_FAILED_DAYS`."""
+        """Return texts older than `ENGINE__KEEP_FAILED_DAYS`."""
         return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.ENGINE.keep_failed_days))
 
     def keep(self, call_pk: int, user_pk: int, exchange: Exchange) -> None:

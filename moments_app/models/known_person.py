@@ -45,7 +45,7 @@ class KnownPersonQuerySet(models.QuerySet["KnownPerson"]):
         return self.filter(Exists(statements.filter(about=OuterRef("pk"))))
 
     def named(self, name: str) -> Self:
-        """Return the people who have a name, in any case, or whose name begins or ends with it."""
+        """Return the people who have a name, ignoring case, or whose name begins or ends with it."""
         is_alias = Q(lower_aliases__contains=[name.lower()])
         is_part = Q(name__istartswith=f"{name} ") | Q(name__iendswith=f" {name}")
         return self.annotate(lower_aliases=_LOWERED).filter(Q(name__iexact=name) | is_alias | is_part)

@@ -1,7 +1,7 @@
 """Releases: items learned from one or more people, which an operator shares with others in new words.
 
-A release is signed, so that one written to the database without the application can be detected. Another wording is a
-new release that replaces the former. Revoked releases stay on record.
+A release is signed, to detect releases that were inserted into the database without the application. Another wording is
+a new release that replaces the former. Revoked releases stay on record.
 """
 
 import uuid

@@ -33,7 +33,7 @@ from sessions_app.models.user_profile import united
 
 # Limits of one run, in memory and in time; a follow-up job builds the rest.
 MAX_TURNS = 2_000
-MAX_CALLS = 10  # approximate: by tokens
+MAX_CALLS = 10  # approximate, estimated by tokens
 BUILT = "moments_built"  # in the event log
 _HELD = """
 turn.session_id = segment.session_id AND turn.sequence BETWEEN segment.first AND segment.last
@@ -273,7 +273,7 @@ def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[S
 
 
 def _known(segment: Segment, chunk: Chunk) -> KnownMoment:
-    """Return an unsaved moment in the form for the next call."""
+    """Return an unsaved moment as the next call receives it."""
     held = range(segment.first_sequence, segment.last_sequence + 1)
     times = [turn.created_at for turn, place in zip(chunk.turns, chunk.sequences, strict=True) if place in held]
     return KnownMoment(segment.draft.name, segment.draft.summary, min(times), max(times))
@@ -326,7 +326,7 @@ def store_each(divisions: Sequence[Division]) -> list[list[Moment]]:
 def _moments(division: Division, times: Iterator[tuple[datetime, datetime]], taken: set[str]) -> list[Moment]:
     """Return the moments of a build, the last of them with the journey. Reserve their keys."""
     moments: list[Moment] = []
-    for segment, said in zip(division.built.segments, times, strict=False):  # other times are of the next builds
+    for segment, said in zip(division.built.segments, times, strict=False):  # further times are for later builds
         moments.append(_moment(division, segment, said, taken))
         taken.add(moments[-1].key)
     max(moments, key=lambda moment: (moment.ends_at, moment.first_sequence)).journey = division.built.journey

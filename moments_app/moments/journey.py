@@ -83,7 +83,7 @@ class Told:
 
     Args:
         pk: primary key; None for an unsaved one.
-        moment: the moment, in the form for an engine.
+        moment: the moment as an engine receives it.
         sequence: sequence of its first turn.
     """
 

@@ -1,4 +1,4 @@
-"""Rows that name moments by their keys, or quote a model's sentences about turns; and removing these.
+"""Find and clean rows that name moments by their keys, or quote a model's sentences about turns.
 
 Keys contain names, which quote turns.
 """

@@ -114,7 +114,7 @@ def moments_of(round_: Round) -> list[Moment]:
 def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
     """Return the receipt of the model's context.
 
-    If the answer doesn't name it, return the last receipt from between the message before the question and the answer.
+    If the answer doesn't name it, return the last receipt between the question's previous message and the answer.
     """
     receipts = ContextReceipt.objects.for_session(session)
     if round_.context_id:

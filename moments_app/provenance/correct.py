@@ -1,7 +1,7 @@
 """`correct`: correct, end or withdraw a fact together with everything that says the same; and `undo_correction`.
 
 Texts that say the same are found by provenance (what was derived from the same turns) and by search. Other facts, lines
-of streams' texts and moments are changed, and the profile follows. Turns keep their words and are marked, so that
+of streams' texts and moments are changed, and the profile is rebuilt. Turns keep their words and are marked, so that
 engines read them as corrected and derive nothing wrong from them again. An ending changes only facts and texts, which
 describe the present; moments and turns describe their own time. All changes can be previewed, are made in one
 transaction, and are undone together.

@@ -2,7 +2,7 @@
 
 An engine that received a turn may have used it anywhere in its answer, and in later answers that continue it. So all
 results of one call count as derived, together with their continuations: the session's later moments, later versions of
-a summary and later lines of a stream's text. The profile follows the statements.
+a summary and later lines of a stream's text. The profile is rebuilt from the remaining statements.
 """
 
 from collections.abc import Iterable, Sequence

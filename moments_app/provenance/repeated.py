@@ -29,8 +29,8 @@ SHARE = 1 / 3  # of a sentence's words that an answer must have to repeat it
 MOST = 0.8  # of a sentence's words: a text that has them says the same, even if other messages have them too
 FEWEST = 2  # words; a shorter sentence is recognized only by a long number
 FEW = 50  # maximum number of words in the filter of the query
-DIGITS = 6  # minimum of a number that is no coincidence together with other words of the sentence
-MANY_DIGITS = 8  # minimum of a number that is never a coincidence
+DIGITS = 6  # minimum digits of a number that identifies a sentence together with other words of it
+MANY_DIGITS = 8  # minimum digits of a number that identifies a sentence alone
 ANSWERS = Q(role=Message.Role.ASSISTANT) | Q(role=Message.Role.TOOL, tool_name__in=MEMORY_TOOLS)
 
 Sentence = Sequence[frozenset[str]]  # the stems that each of its words may have

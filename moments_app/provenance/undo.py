@@ -58,7 +58,7 @@ from sessions_app.models.message import SequenceRange
 
 @transaction.atomic
 def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
-    """Restore the turns or items, and what was withdrawn with them. Remove what was derived instead since.
+    """Restore the turns or items, and what was withdrawn with them. Remove data that was derived in the meantime.
 
     Also undo the retractions of answers that repeated them, except those with missing rows.
 
@@ -202,7 +202,7 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
     withdrawn = retraction.items.withdrawn(Moment)
     there = Moment.objects.for_user(session.user)
     taken = list(there.values_list("key", flat=True))
-    for item in withdrawn.filter(data__key__in=taken):  # by a moment of another session in the meantime
+    for item in withdrawn.filter(data__key__in=taken):  # taken by a moment of another session in the meantime
         starts_at = parse_datetime(item.data["starts_at"])
         assert starts_at is not None  # it was stored with a value
         item.data["key"] = moment_key(item.data["name"], starts_at, set(there.values_list("key", flat=True)))
@@ -219,7 +219,7 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
 
 
 def _put_drafts_back(retraction: Retraction, session: Session) -> None:
-    """Restore the drafts whose turns no moment holds. They replace the drafts made since."""
+    """Restore the drafts whose turns no moment holds. They replace newer drafts."""
     EpisodeDraft.objects.filter(session=session).delete()
     retraction.items.put_back(EpisodeDraft)
     session.save(update_fields=["last_moment_message_idx"])
@@ -261,10 +261,7 @@ def _put_entities_back(retraction: Retraction) -> None:
 
 
 def _remove_formed(retraction: Retraction, session: Session, cause: Cause) -> list[MemoryAtom]:
-    """Remove items that were formed since and that restored items replace.
-
-    Return them, and the facts that they had ended.
-    """
+    """Remove newer items that restored items replace. Return them, and the facts that they had ended."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
     since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))
     ended = ended_by(since)
@@ -279,12 +276,12 @@ def _streams_of(retraction: Retraction) -> MemoryStreamQuerySet:
 
 
 def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[MemoryAtom] = ()) -> None:
-    """Restore statements, including the lines of texts. They replace what was consolidated since.
+    """Restore statements, including the lines of texts. They replace newer consolidations.
 
     Args:
         retraction: the retraction to undo.
         cause: the cause of the changes.
-        removed: statements that were formed since and removed, and those that they had ended.
+        removed: newer statements that were removed, and those that they had ended.
     """
     items, streams = retraction.items, _streams_of(retraction)
     for stream in streams.select_for_update(no_key=True):

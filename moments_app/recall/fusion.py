@@ -16,7 +16,7 @@ Place = tuple[int, int]
 # answer often has no word of the question; docs/benchmarks.md has the measurements.
 SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
 CANDIDATES = 150  # best results of each search that are ranked
-NEAR_PART = 0.5  # of the shares, for similarity; the vectors of adjacent turns are already similar
+NEAR_PART = 0.5  # factor of the shares for similarity; the vectors of adjacent turns are already similar
 SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores that is added to each of its turns
 
 

@@ -20,7 +20,7 @@ MEANT = 3  # maximum known words for a mistyped one
 LONGER = 8  # maximum compounds, or parts of a compound, for a word
 NEWEST = 300  # newest turns that are searched for similar words while most turns are not counted
 
-# The conditions are ordered by the rows that they exclude for their cost. OFFSET computes `bare` once per row.
+# The cheapest and most selective conditions come first. OFFSET computes `bare` once per row.
 _NEAR_SQL = """
 SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint
 FROM (SELECT *, split_part(stem, ':', -1) AS bare FROM ({known}) known OFFSET 0) known

@@ -41,7 +41,7 @@ class Vector:
 
     @cached_property
     def text(self) -> str:
-        """The numbers as a `halfvec`. Five digits tell one half-precision number from the next."""
+        """The numbers as a `halfvec`. Five digits are enough to distinguish half-precision numbers."""
         form = f"{len(self.numbers)}e"
         return f"[{','.join([f'{number:.5g}' for number in unpack(form, pack(form, *self.numbers))])}]"
 

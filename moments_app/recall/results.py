@@ -50,7 +50,7 @@ FROM (
     OFFSET 0
 ) turn JOIN sessions_app_session session ON session.id = turn.session_id
 """  # noqa: S608 (constants)
-# With a time: facts that were known then to be valid then. Without: all facts that were ever true. See
+# With `as_of`: facts that were known at that time to be valid. Without: all facts that were ever true. See
 # `MemoryAtom.as_of`.
 _AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong ELSE
         atom.formed_at <= %(as_of)s AND COALESCE(atom.corrected_at <= %(as_of)s, true)
@@ -184,7 +184,7 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
 
 def _found(row: Sequence[Any], zone: tzinfo) -> tuple[Key, Result]:
     kind, _, ref, content, session_id, sequence, time, role, platform_places, name, *times, is_plan, marks = row
-    if platform_places:  # a result has no text that memory itself provided
+    if platform_places:  # memory's own text is not part of a result
         content = text_without(text_lines(content), platform_places)
     place = _place(row)
     content = spoken(name, content)[:CONTENT_CHARS]

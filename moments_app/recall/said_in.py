@@ -67,7 +67,7 @@ def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span
     Args:
         user: the person.
         agent_id: the agent whose shards are searched.
-        request: the search, which limits the kinds.
+        request: the search; only results of its kinds are returned.
         span: the span.
         most: the maximum number of results of each kind.
     """

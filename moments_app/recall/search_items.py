@@ -101,7 +101,7 @@ def list_namespaces(
         max_depth: the number of labels to which longer namespaces are cut.
         most: the maximum number of namespaces.
     """
-    is_cut = not suffix and len(prefix) <= max_depth  # otherwise labels behind the cut matter
+    is_cut = not suffix and len(prefix) <= max_depth  # otherwise labels after the cut matter
     depth = max_depth if is_cut else LABELS_MAX
     start, end = range_of(prefix[: prefix.index(ANY)] if ANY in prefix else prefix)
     values = {

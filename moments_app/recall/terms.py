@@ -167,8 +167,8 @@ def _stems(terms: Iterable[Term]) -> list[str]:
 def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
     """Return just enough of the rarest common words that few texts contain all of them.
 
-    Return none if many texts contain even all of them: the index would read each word's whole list and return arbitrary
-    texts.
+    Return none if even the texts with all of them are many: the index would read each word's whole list and return
+    arbitrary texts.
     """
     share, stems = 1.0, []
     for term in common:

@@ -137,7 +137,7 @@ def _tested(failed: Sequence["Call"], answered: Sequence["Call"]) -> str:
 
 
 def _remedy_of_engine(kind: str, incident: "Incident") -> str:
-    """Suggest to retry all jobs only if the engine has answered since."""
+    """Suggest retrying all jobs only if the engine has answered since."""
     bad, good = incident.failed_calls, incident.answered_calls
     if not incident.failed:
         return "Nothing to do now: the jobs are retried automatically."

@@ -53,7 +53,7 @@ class Backlog:
 
     Args:
         due: the number of due jobs.
-        oldest_due: the time since which the oldest of them has waited.
+        oldest_due: since when the oldest of them has been waiting.
         later: jobs that wait for a backoff, an engine or another day.
         running, stuck: jobs in progress; those of them without a recent heartbeat.
         failed: jobs that have used up their attempts.

@@ -40,7 +40,7 @@ class ProviderState:
 
 @dataclass(frozen=True)
 class LaneState:
-    """A lane of work: its due, running, waiting and failed jobs, and the time since which the oldest due job waits."""
+    """A lane of work: its due, running, waiting and failed jobs, and since when the oldest due job has been waiting."""
 
     name: str
     due: int

@@ -244,7 +244,7 @@ class _SoFar:
 
 
 def _told(one: Quiet, built: Built) -> list[Told]:
-    """Return a session's unsaved moments in the form for later builds."""
+    """Return a session's unsaved moments as later builds receive them."""
     new = []
     for segment in built.segments:
         held = range(segment.first_sequence, segment.last_sequence + 1)

@@ -45,7 +45,7 @@ def known_of_each(user: UserProfile, of_sessions: Iterable[Mapping[str, MemorySt
 
 
 def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
-    """Return a stream's text and its latest items, in the form for a request."""
+    """Return a stream's text and its latest items, formatted for a request."""
     return "\n".join([stream.consolidated_content, *contents]).strip()[:CURRENT_CHARS]
 
 

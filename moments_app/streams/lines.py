@@ -50,7 +50,7 @@ class Piece:
 
     @property
     def labelled(self) -> Labelled:
-        """The piece in the form for an engine."""
+        """The piece as an engine receives it."""
         return Labelled(self.label, self.text)
 
 

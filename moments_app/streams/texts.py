@@ -169,7 +169,7 @@ def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     """Undo the consolidations of a locked stream since a time.
 
     The lines that they wrote are deleted. The lines that they removed are restored with their contents. Observations
-    that no line contains wait again. Lines that people wrote or removed stay that way.
+    that no line contains wait again. Lines that people wrote are kept, and lines that they removed stay removed.
 
     Args:
         stream: the stream.

@@ -27,7 +27,7 @@ from sessions_app.lock_rows import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
-SURE = 0.7  # minimum confidence of a fact that ends another without a question to an operator
+SURE = 0.7  # minimum confidence of a fact that ends another without asking an operator
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes for who ended a fact: an engine, or an operator's answer
 UNCERTAIN = "there may be several, or it is about someone else"
 UNSURE = "the speaker was not sure"

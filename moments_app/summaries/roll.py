@@ -187,7 +187,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         return bool(latest and Summary.objects.filter(pk=latest.pk).update(status=Summary.Status.FAILED))
 
     def workload(self, *, everything: bool) -> Workload:
-        """Estimate the summaries of conversations. Settling waiting turns writes none."""
+        """Estimate the summaries of conversations. Settling writes none."""
         conf = settings.ROLLING_SUMMARY
         is_due = Q(message_count__gt=FIRST_END) if everything and conf.enabled else Q(pk=None)
         turns = Cast(F("message_count"), FloatField())
@@ -267,7 +267,7 @@ def _may_be_read(session: Session, added: Sequence[Message]) -> bool:
 
 
 def _is_read(session: Session) -> bool:
-    """Return whether a context was requested, or may have been, since the last summary. Then others will follow."""
+    """Return whether a context was requested, or may have been, since the last summary: more will then follow."""
     if not settings.MEMORY_CONTEXT.receipt_days:
         return True
     return ContextReceipt.objects.for_session(session).filter(after_sequence__gt=session.summarised_to).exists()
@@ -296,7 +296,7 @@ def _version_begun_meanwhile(session: Session) -> Summary | None:
 
 
 def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], list[SequenceRange]]:
-    """Return the window's turns after the base, in the form for an engine, and ranges that can't be read."""
+    """Return the window's turns after the base, as an engine receives them, and ranges that can't be read."""
     base = summary.base
     first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
     within = Message.objects.said_at(session, sequence__range=(first, summary.end_sequence)).believed()

@@ -60,7 +60,7 @@ def note_platform_text(session: Session, messages: Iterable[Message]) -> None:
 def _text(turn: Message | NewMessage) -> str:
     """Return the text of a turn as engines receive it: for a tool's result without text, its payload."""
     if turn.role == Message.Role.TOOL and not turn.content and turn.payload is not None:
-        return json.dumps(turn.payload, sort_keys=True)  # the database has no order of its own
+        return json.dumps(turn.payload, sort_keys=True)  # the database doesn't keep the order of keys
     return turn.content
 
 

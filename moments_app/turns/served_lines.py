@@ -22,7 +22,7 @@ from sessions_app.write_behind import WriteBehind
 TRUSTED_SECONDS = 600  # during which a process trusts that the lines it wrote still exist
 MOST_PEOPLE, MOST_LINES = 300, 1_000  # people, and lines of each
 
-# Leaves recent rows unchanged, and writes the others in one order, so that processes never wait for each other.
+# Leaves recent rows unchanged, and writes the others in a fixed order, to prevent deadlocks.
 _WRITE_SQL = """
 INSERT INTO moments_app_servedline (user_id, hash, is_quote, served_on)
 SELECT * FROM unnest(%(users)s::bigint[], %(hashes)s::bigint[], %(quotes)s::boolean[]) AS line (user_id, hash, is_quote)

@@ -1,4 +1,4 @@
-"""The lines of text that memory serves and that comes back, in any format; and which of them were served.
+"""Recognize the lines of text that memory served when they come back, in any format.
 
 A line is identified by a hash of its words, so the same memory served as XML, Markdown or JSON has the same lines. A
 served line is not always the platform's text, because people repeat what they said before, and memory quotes them. It
@@ -172,7 +172,7 @@ def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> li
         elif runs[-1]:
             runs.append([])
     own = [run for run in runs if _is_platform_text([lines[n] for n in run], lambda line: not served[line.hash])]
-    # After the message that a context is for, it has only tags.
+    # After the query, a context has only tags.
     frames = [run for run in runs if own and all(lines[n].is_blank or lines[n].is_frame for n in run)]
     return sorted({place for run in own + frames for place in run})
 

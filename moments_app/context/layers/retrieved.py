@@ -82,7 +82,7 @@ def items(source: ContextInput) -> Sequence[Item]:
     most = min(max(source.applied // LINE_TOKENS, 1), MOST)
     found = recall(source.user, source.session.agent_id, source.recall, most=most, least_share=LEAST_SHARE)
     kept = [(_score(result), result) for result in _told(source, found)]
-    kept.sort(key=lambda scored: -scored[0])  # not the order of results: long ones have a lower score here
+    kept.sort(key=lambda scored: -scored[0])  # the order changes, because long results have a lower score here
     most_chars = min(MAX_CHARS, max(LEAST_CHARS, int(CHARS_A_TOKEN * source.applied)))
     span = span_in(source.query, source.recall.now_of(source.user))
     if span is None:

@@ -1,11 +1,11 @@
 """`user`: what is known about the person: their profile and their stream, as one text.
 
 The order matters, because only a few lines may fit: who the person is, above all their name; then people around them,
-work, home and health; last what passes, for example plans. Lines about who they are, or about what may harm them, are
-marked as certain.
+work, home and health; last temporary information, for example plans. Lines about who they are, or about what may harm
+them, are marked as certain.
 
-Profile and stream are derived from the same conversations, so they often have the same sentences. Then the stream's
-line is used, because it records what this agent noticed, and consolidations keep it up to date.
+Profile and stream are derived from the same conversations, so they often have the same sentences. In this case the
+stream's line is used, because it records what this agent noticed, and consolidations keep it up to date.
 """
 
 import re

@@ -66,7 +66,7 @@ SHAPE = Shape("stream-consolidation", ConsolidationAnswer, _problem)
 
 
 def judged(request: ConsolidationRequest, answer: ConsolidationAnswer) -> Judged[ConsolidationAnswer]:
-    """Return the answer without lines that neither the current text nor the observations support."""
+    """Return the answer without lines that have no support in the current text or the observations."""
     grounds = Grounds(known=[part.text for part in [*request.lines, *request.observations]])
     lines = [line for line in answer.lines if grounds.takes(line.text, grounds.complaint(line.text, may_order=True))]
     problem = "" if lines else "no line says what the observations say."

@@ -46,7 +46,7 @@ SHAPE = Shape("session-digest", DigestAnswer, _problem)
 
 
 def judged(request: DigestRequest, answer: DigestAnswer) -> Judged[DigestAnswer]:
-    """Return the answer without what neither the turns nor the earlier context support."""
+    """Return the answer without parts that have no support in the turns or the earlier context."""
     grounds = Grounds(request.turns, [request.context])
     lessons = [kept for lesson in answer.lessons if (kept := grounds.kept(lesson, may_order=True))]
     context = grounds.kept(answer.context)

@@ -102,7 +102,7 @@ SHAPE = Shape("moment-builder", MomentAnswer, _problem)
 
 
 def judged(request: MomentRequest, answer: MomentAnswer) -> Judged[MomentAnswer]:
-    """Return the answer without what the conversation doesn't support. A moment is kept as long as it has a summary."""
+    """Return the answer without parts that the conversation doesn't support. Keep a moment if its summary remains."""
     grounds = Grounds(request.turns, [moment.summary for moment in request.journey.moments])
     drafts = [_judged_moment(moment, grounds) for moment in answer.moments]
     bare = sum(not draft.summary for draft in drafts)

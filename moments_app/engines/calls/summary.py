@@ -55,7 +55,7 @@ SHAPE = Shape("rolling-summary", SummaryAnswer, _problem)
 
 
 def judged(request: SummaryRequest, answer: SummaryAnswer) -> Judged[SummaryAnswer]:
-    """Return the previous facts and the answer, without what neither the turns nor the previous summary support."""
+    """Return the previous facts and the answer, without parts that the turns or the previous summary don't support."""
     grounds = Grounds(request.turns, [request.base_text, *(fact.fact for fact in request.base_facts)])
     new = [fact.model_copy(update={"fact": text}) for fact in answer.facts if (text := grounds.kept(fact.fact))]
     known = {fact.fact for fact in request.base_facts}

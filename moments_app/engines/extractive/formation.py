@@ -1,6 +1,6 @@
 """Form memories from statements that make sense alone and are held as true, word for word.
 
-Each sentence is judged separately, so the same turns give the same memories, whatever the batches.
+Each sentence is judged separately, so the same turns give the same memories, however they are batched.
 """
 
 from collections.abc import Sequence

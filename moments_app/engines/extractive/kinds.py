@@ -6,14 +6,14 @@ from moments_app.engines.extractive.language import ENGLISH, is_wide, words
 from moments_app.engines.tables import english, filled, lines_of, words_of
 
 WORK = "work"
-INSTRUCTION, OTHER = "instruction", "other"  # how to answer; anything lasting in other languages
+INSTRUCTION, OTHER = "instruction", "other"  # how to answer; in other languages, anything lasting
 START = 48  # characters at the start that are searched for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
 _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
 _PATTERNS = {(*head.split(" "),): re.compile(filled(pattern, english())) for head, pattern in lines_of("own_kinds")}
-# How much more lasting information counts than events, by how long it stays true and useful.
+# The extra weight of lasting information compared to events, by how long it stays true and useful.
 DURABLE = {INSTRUCTION: 0.7, OTHER: 0.8} | {kind: float(worth) for kind, worth in _PATTERNS}
 _WORKING = re.compile(r"\b(?:work|worked|working|studied|study|studying|job) (?:as|at|for|in|on)\b", re.IGNORECASE)
 _FROM_NOW = r"next time|from now on|in future|in the future"

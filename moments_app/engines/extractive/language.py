@@ -62,7 +62,7 @@ def ignored_words(language: str) -> frozenset[str]:
 
 @lru_cache(maxsize=2_000)
 def language_of(text: str) -> str:
-    """Return the language of a text; `UNKNOWN` if it is no language with stop words.
+    """Return the language of a text; `UNKNOWN` if it is not in a language with stop words.
 
     Each turn is read separately: its language doesn't depend on the turns around it.
     """
@@ -77,7 +77,7 @@ def language_of(text: str) -> str:
 
 
 def is_common(word: str) -> bool:
-    """Return whether a word is common in some language, and therefore not a subject."""
+    """Return whether a word is common in some language, and therefore not a topic."""
     return word in _common_words()
 
 

@@ -16,7 +16,7 @@ from moments_app.engines.transcript import Turn
 BLOCK = 6  # turns compared on each side of a gap
 SMALLEST = 10  # minimum turns of a segment, unless pauses separate it
 LARGEST = 40
-MOST = 200  # segments of a window, which is the maximum number of moments in an answer
+MOST = 200  # maximum segments of a window; an answer can't have more moments
 PAUSE_LEAST = 1_800.0  # seconds
 PAUSE_FACTOR = 10  # times the usual gap
 LONE_TURNS = 3  # fewer turns between two pauses join the adjacent part

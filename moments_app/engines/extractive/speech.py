@@ -8,7 +8,7 @@ from moments_app.engines.tables import any_of
 
 _REACTION = re.compile(rf"(?:{any_of('reactions')})(?![\w'])", re.IGNORECASE)
 _GREETED = r"(?:[Hh]i|[Hh]ey|[Hh]ello|[Dd]ear) [A-Z][\w'-]+(?=[,!.])"  # with a name, even an unknown one
-_OPENERS = 3  # maximum interjections before the last one; unlimited, ambiguous rows would take exponential time
+_OPENERS = 3  # maximum interjections before the last one; the limit prevents exponential time
 _NICKNAME = 3  # minimum letters of a short form of a name
 
 

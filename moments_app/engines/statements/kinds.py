@@ -8,7 +8,7 @@ from moments_app.engines.tables import filled, lines_of
 
 OTHER, PLAN = "other", "plan"
 MOST = 1.0  # worth of an attribute with one value at a time
-_OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}  # other attributes are of people
+_OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}  # others: `relationship`
 _KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in lines_of("kinds")]
 _PARTS = {kind.upper(): pattern for kind, pattern in lines_of("kinds")}
 _WORTH = [(float(worth), re.compile(filled(pattern, _PARTS))) for worth, pattern in lines_of("worth")]

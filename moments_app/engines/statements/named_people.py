@@ -1,6 +1,6 @@
 """Find a person named with a relationship: "my sister Anna", "Dr. Weiss is my dentist", "Nora's son Tim".
 
-Each language has a few short patterns in `tables/named_people.txt`. A sentence that matches none names no person.
+Each language has a few short patterns in `tables/named_people.txt`. A sentence without a match names no person.
 """
 
 import re

@@ -217,7 +217,7 @@ def _statement(one: _Pattern, found: re.Match[str]) -> Statement | None:
         return None
     if "subject" in named and first in times.calendar_names():  # English: "I moved in May"
         return None
-    if attribute == HOME and one.mark == "+":  # "moved to" an employer means a new job, "moved to Linux" neither
+    if attribute == HOME and one.mark == "+":  # moving to an employer is a new job; "moved to Linux" is no move
         if first in words_of("firms", "other"):
             return None
         if _EMPLOYER.search(value):

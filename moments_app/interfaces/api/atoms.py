@@ -142,7 +142,7 @@ def add_directly(
         stream: a stream of the acting person, or a shard.
         person: the owner; None: all users of the shard.
         values: validated by `AtomInput`.
-        requested_by: who writes it; also for the jobs that become due.
+        requested_by: the writer, who is also recorded as the requester of jobs that become due.
 
     Returns:
         The new or existing atom, and whether it is new.

@@ -182,7 +182,7 @@ class VersionRow(serializers.ModelSerializer[PromptVersion]):
 
 
 class VersionAnswer(VersionRow):
-    """Return a version with its text."""
+    """A version with its text."""
 
     class Meta(VersionRow.Meta):
         fields = (*VersionRow.Meta.fields, "content")

@@ -21,8 +21,8 @@ from sessions_app.transcript import spool
 EVERY_SECONDS = 2.0
 AWAY = (InterfaceError, OperationalError, RuntimeError)  # errors while the database or the embedded server is down
 AWAY_PAUSE = 5.0  # seconds until a round is retried after the database was down
-LONGEST_PAUSE = 300.0  # until a round is retried that fails for other reasons; doubles each time
-AWAY_MAX = 3  # rounds that fail because the database is down, after which a check ends
+LONGEST_PAUSE = 300.0  # maximum seconds until a round is retried that fails for other reasons; they double each time
+AWAY_MAX = 3  # a check ends after this many rounds fail because the database is down
 
 logger = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ _failures: dict[str, tuple[int, float]] = {}
 
 
 def keep_replaying() -> None:
-    """Make the event loop check now and then regularly, unless it already does."""
+    """Make the event loop check the spool at once and at intervals, unless it already does."""
     loop = asyncio.get_running_loop()
     if loop not in _tasks:
         _tasks[loop] = loop.create_task(_keep_replaying())

@@ -15,7 +15,7 @@ from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.request import ChatRequest, Entry, read_body, read_turns
 from sessions_app.models.message import spoken
 
-CALLS = {"function_call": "arguments", "custom_tool_call": "input"}  # and the field with the tool's arguments
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}  # calls and their arguments
 RESULTS = ("function_call_output", "custom_tool_call_output")
 # Fields for state that the platform keeps instead of the upstream: the session has the turns of earlier responses.
 OURS = ("conversation", "previous_response_id")

@@ -74,7 +74,7 @@ class Round:
     # --- in records ---
 
     def first_record(self) -> Record:
-        """Return the record from before the upstream is called. It omits messages that are already stored."""
+        """Return the first record, which is written before the upstream is called. It omits stored messages."""
         sent = [] if self.begun else [asdict(turn) | {"created_at": None} for turn in self.sent]
         return {
             "session": asdict(self.session),
@@ -87,20 +87,20 @@ class Round:
         }
 
     def answered(self, status: int, *, is_stream: bool) -> Record:
-        """Note the form of the upstream's answer, and return its record."""
+        """Record the status and the kind of the upstream's answer. Return the record."""
         return self._read({"status": status, "is_stream": is_stream})
 
     def hear(self, part: bytes) -> Record:
-        """Add a part of the answer, up to `READ_BYTES`, and return its record."""
+        """Add a part of the answer, up to `READ_BYTES`. Return its record."""
         return self._read({"part": part[: READ_BYTES - len(self.heard)].decode("latin-1")})
 
     def end(self, incomplete: str) -> Record:
-        """Note why the answer ended, and return the record."""
+        """Record why the answer ended. Return the record."""
         return self._read({"incomplete": incomplete, "ended_at": timezone.now().isoformat()})
 
     @classmethod
     def from_records(cls, records: Sequence[Record]) -> Self:
-        """Return the round in some records."""
+        """Return the round that these records describe."""
         first, *others = records
         heard = cls(
             session=ChatSession(**first["session"]),
@@ -171,13 +171,13 @@ class Round:
         return {"agent_id": self.session.agent_id, "source": SOURCE, "round_id": self.round_id}
 
     def _may_be_erased(self) -> bool:
-        """Return True if any person was erased since the round: it can't be known who."""
+        """Return True if any person was erased since the round started, because it is unknown who that was."""
         erased = Event.objects.filter(type=ERASED_EVENT, created_at__gte=self.started_at - CLOCKS)
         with unlimited():  # the event of an erasure belongs to no person
             return erased.filter(Q(application=self.session.application) | Q(application=None)).exists()
 
     def _answer(self) -> tuple[NewMessage | None, str]:
-        """Return the answer as a turn, and why there is none."""
+        """Return the answer as a turn; if there is none, return None and the reason."""
         protocol = PROTOCOLS[self.protocol]
         answer = read_answer(protocol.answer(), bytes(self.heard), is_stream=self.is_stream)
         # Some callers disconnect after reading the end, before the relay has finished.

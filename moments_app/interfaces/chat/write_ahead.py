@@ -58,11 +58,11 @@ class WriteAhead:
         return self._spool is not None and self._spool.is_whole
 
     def answered(self, status: int, *, is_stream: bool) -> None:
-        """Note the form of the upstream's answer."""
+        """Record the status and the kind of the upstream's answer."""
         self._write(self.round.answered(status, is_stream=is_stream))
 
     def hear(self, part: bytes) -> None:
-        """Note a part of the answer, unless its outcome is known."""
+        """Record a part of the answer, unless its outcome is known."""
         if not self.outcome:
             self._write(self.round.hear(part))
 
@@ -123,7 +123,7 @@ class WriteAhead:
         FAILURES.labels("store").inc()
         logger.error("a round was not stored", error=type(self._failure).__name__, status=self.round.status)
         if self._spool:
-            self._spool.leave()  # for its content
+            self._spool.leave()  # another process can store the round from the file
 
 
 async def _spooled(said: Round) -> Spool | None:

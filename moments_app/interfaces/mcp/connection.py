@@ -81,7 +81,7 @@ CURRENT: ContextVar[Connection] = ContextVar("mcp_connection")
 
 
 def database_work(work: Callable[P, T]) -> Callable[P, T]:
-    """Limit the work of the SDK's threads like a request's, and release the thread's connection after it."""
+    """Apply a request's limits to work in the SDK's threads, and release the thread's connection after it."""
 
     @wraps(work)
     def done(*args: P.args, **kwargs: P.kwargs) -> T:

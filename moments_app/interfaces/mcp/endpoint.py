@@ -1,4 +1,4 @@
-"""The endpoint `/mcp`, with the same conditions for clients as REST.
+"""The endpoint `/mcp`, which admits clients under the same conditions as REST.
 
 REST's classes check key, rate and scope, and refusals have the same form. A user's key stands for its person. A service
 key names the person in `X-User-Id`.
@@ -60,7 +60,7 @@ class Endpoint:
         Raises:
             NoAnswer: the database does not answer.
         """
-        # As many as serve the API, so that both together fit into the pool of database connections.
+        # As many threads as the API has, so that both together fit into the pool of database connections.
         to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads + SPARE
         app = self._inside
         if scope["type"] == "http":

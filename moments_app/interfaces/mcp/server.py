@@ -309,7 +309,7 @@ def search_long_term_memory(
 
 
 class _ContextInput(ContextInput):
-    """The same as over REST, but an assistant doesn't need to know sessions."""
+    """The input over REST, except that an assistant doesn't need to know about sessions."""
 
     session_id = PublicIdField(default="")
 

@@ -23,7 +23,7 @@ from sessions_app.lock_rows import lock_rows
 from sessions_app.models import UserProfile
 
 SEARCHED = 20_000  # newest items to search, if neither a person nor a stream is selected
-FOUND = 1_000  # items, and people
+FOUND = 1_000  # maximum items, and people
 STATES = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning", "line": "info"}
 # Columns that are read from the text.
 DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind", "about")

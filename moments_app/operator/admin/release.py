@@ -1,4 +1,4 @@
-"""The list of releases: shared memory that came from people, who decided on it, and its state."""
+"""The list of releases: items shared from people's memory, who decided to share them, and their state."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from moments_app.operator.views.release import (
 from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import ReadOnlyAdmin
 
-STATES = {"active": "success", "revoked": "warning", "invalid signature": "danger"}  # colours
+STATES = {"active": "success", "revoked": "warning", "invalid signature": "danger"}  # colors
 
 
 @admin.register(Release)

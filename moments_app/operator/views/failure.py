@@ -160,7 +160,7 @@ class TryFailure(SteerFailure):
 
 
 class RetryFailure(SteerFailure):
-    """Run again all jobs of the incident."""
+    """Run all jobs of the incident again."""
 
     route, name = "<int:pk>/retry/", "retry"
 
@@ -172,7 +172,7 @@ class RetryFailure(SteerFailure):
 
 
 class MuteFailure(SteerFailure):
-    """Show the incident after all others, as muted."""
+    """Mute the incident, which lists it after all others."""
 
     route, name = "<int:pk>/mute/", "mute"
 
