@@ -97,7 +97,7 @@ class ModelEngine:
         return self._told(request, FormationAnswer)
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
-        """Request the lines with the observations."""
+        """Request the text's lines with the observations merged."""
         given = sum(len(part.label) + len(part.text) for part in [*request.lines, *request.observations])
         allowance = max(ANSWER_MIN_ALLOWANCE, 2 * given)
         judge = partial(consolidation.judged, request)

@@ -1,4 +1,4 @@
-"""Checks for MCP and the chat endpoint, which Django's middleware doesn't cover; and the counting of their requests."""
+"""Check and count requests to MCP and the chat endpoint, which Django's middleware doesn't cover."""
 
 from io import BytesIO
 from urllib.parse import urlsplit

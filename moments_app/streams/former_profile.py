@@ -12,7 +12,7 @@ from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, prof
 from moments_app.turns.text_lines import ITEM, lines_of
 
 FEW = 3  # words; shorter lines mean little without the heading of their list
-BY_UPGRADE = "import:profile"  # who ended a line, if unknown
+BY_UPGRADE = "import:profile"  # the `ended_by` of a line if unknown
 _DAY = re.compile(r" \((\d{4}-\d\d-\d\d)\)$")
 _BY_HAND = ("key", "operator")  # prefixes of the actors of lines that no engine wrote
 

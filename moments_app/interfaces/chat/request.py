@@ -170,7 +170,7 @@ def _turn(place: str, message: Any, tools: dict[str, str]) -> NewMessage:
     try:
         return new_message(message, tools)
     except InvalidMessage as error:
-        field = next(map(str, error.errors()[0]["loc"]), "it")  # the rest names one of its possible forms
+        field = next(map(str, error.errors()[0]["loc"]), "it")  # the further parts name a variant of its type
         reason = f"{field} does not match the format of a chat message."
     except ValidationError as error:
         field, [detail, *_] = next(iter(cast(dict[str, list[Any]], error.detail).items()))
