@@ -1,4 +1,4 @@
-"""Contradicting facts, and corrected or ended facts with everything that said the same."""
+"""Contradicting facts, and corrected or ended facts with everything that said the same thing."""
 
 import re
 import uuid
@@ -75,7 +75,7 @@ class CorrectionQuerySet(models.QuerySet["Correction"]):
 
 
 class Correction(models.Model):
-    """A correction, end or withdrawal of a fact, with the changes to everything that said the same."""
+    """A correction, end or withdrawal of a fact, with the changes to everything that said the same thing."""
 
     class Kind(models.TextChoices):
         CORRECTED = "corrected"

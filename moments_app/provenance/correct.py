@@ -1,9 +1,9 @@
-"""`correct`: correct, end or withdraw a fact together with everything that says the same; and `undo_correction`.
+"""`correct`: correct, end or withdraw a fact together with everything that says the same thing; and `undo_correction`.
 
-Texts that say the same are found by provenance (what was derived from the same turns) and by search. Other facts, lines
-of streams' texts and moments are changed, and the profile is rebuilt. Turns keep their words and are marked, so that
-engines read them as corrected and derive nothing wrong from them again. An ending changes only facts and texts, which
-describe the present; moments and turns describe their own time. All changes can be previewed, are made in one
+Texts that say the same thing are found by provenance (what was derived from the same turns) and by search. Other facts,
+lines of streams' texts and moments are changed, and the profile is rebuilt. Turns keep their words and are marked, so
+that engines read them as corrected and derive nothing wrong from them again. An ending changes only facts and texts,
+which describe the present; moments and turns describe their own time. All changes can be previewed, are made in one
 transaction, and are undone together.
 """
 
@@ -58,7 +58,7 @@ class CannotCorrect(Refusal):
 
 @dataclass(frozen=True)
 class Change:
-    """A text that says the same, before and after.
+    """A text that says the same thing, before and after.
 
     Args:
         kind: the kind of its source: a fact, a moment, a line of a stream's text, or a turn, which is only marked.
@@ -107,7 +107,7 @@ def withdrawing() -> Order:
 
 
 def preview(fact: MemoryAtom, order: Order) -> list[Change]:
-    """Return everything that says the same, before and after the change. Uses a constant number of statements.
+    """Return everything that says the same thing, before and after the change. Uses a constant number of statements.
 
     Raises:
         CannotCorrect: the fact belongs to no person, was corrected already, or says this already.
@@ -118,7 +118,7 @@ def preview(fact: MemoryAtom, order: Order) -> list[Change]:
 
 
 def said_elsewhere(fact: MemoryAtom) -> list[Change]:
-    """Return everything else that says the same as a fact, with each text as it would read without the fact.
+    """Return everything else that says the same thing as a fact, with each text as it would read without the fact.
 
     Raises:
         CannotCorrect: the fact belongs to no person.
@@ -127,7 +127,7 @@ def said_elsewhere(fact: MemoryAtom) -> list[Change]:
 
 
 def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
-    """Return the fact itself, and everything else that says the same."""
+    """Return the fact itself, and everything else that says the same thing."""
     rewording = Rewording(fact.content, order.after)
     found = recall(_person_of(fact), fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
     pks = {kind: {one.pk for one in found if one.kind == kind} for kind in ("fact", "moment")}
@@ -141,7 +141,7 @@ def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
 
 @transaction.atomic
 def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collection[str] = ()) -> Correction:
-    """Correct, end or withdraw a fact and everything that says the same.
+    """Correct, end or withdraw a fact and everything that says the same thing.
 
     Args:
         fact: the fact of a person.
@@ -256,7 +256,7 @@ def _of_fact(fact: MemoryAtom, order: Order) -> Change:
 def _facts(
     fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int], turns: Sequence[Message]
 ) -> list[Change]:
-    """Return the person's other statements that say the same, including candidates for a shard and lines of texts."""
+    """Return the person's other statements that say the same thing, including lines and candidates for a shard."""
     line = Q(state=MemoryAtom.State.LINE)
     own = (MemoryAtom.objects.holding() | MemoryAtom.objects.filter(line)).filter(user=fact.user_id)
     twins = Q(content_hash=fact.content_hash)

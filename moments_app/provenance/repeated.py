@@ -26,7 +26,7 @@ from sessions_app.models import Message, UserProfile
 from sessions_app.models.message import MessageQuerySet
 
 SHARE = 1 / 3  # of a sentence's words that an answer must have to repeat it
-MOST = 0.8  # of a sentence's words: a text that has them says the same, even if other messages have them too
+MOST = 0.8  # of a sentence's words: a text that has them says the same thing, even if other messages have them too
 FEWEST = 2  # words; a shorter sentence is recognized only by a long number
 FEW = 50  # maximum number of words in the filter of the query
 DIGITS = 6  # minimum digits of a number that identifies a sentence together with other words of it

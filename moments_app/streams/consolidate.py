@@ -49,7 +49,7 @@ from sessions_app.lock_rows import lock_rows
 
 MAX_OBSERVATIONS = 200  # in one call; the rest waits for the next
 MAX_AGAIN = 40  # that an earlier call had and no line carries; they seldom fit later
-PROMPT_TOKENS = 1_150  # of a call: prompt, current text, observations
+PROMPT_TOKENS = 1_150  # of one call: for the prompt, the current text and the observations
 
 
 @dataclass(frozen=True)

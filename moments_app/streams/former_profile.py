@@ -70,7 +70,7 @@ class FormerProfile:
 
 
 def said_in(profile: FormerProfile) -> list[str]:
-    """Return the hashes of everything that a profile says, to find statements that say the same."""
+    """Return the hashes of everything that a profile says, to find statements that say the same thing."""
     return [columns["content_hash"] for columns in statements_of(profile, ())]
 
 

@@ -28,7 +28,7 @@ from sessions_app.unseen import has_unseen, without_unseen
 
 LONGEST = 4_000  # characters of a wording
 SOURCES = 50  # turns of a candidate that a wording is compared with
-PEOPLE = 100  # maximum people who said the same in one release
+PEOPLE = 100  # maximum people who said the same thing in one release
 IN_A_ROW = 8  # consecutive words that make a quotation, wherever they occur
 SENTENCE = 4  # words; a whole sentence of this length is a quotation
 
@@ -66,7 +66,7 @@ def said_the_same(candidate: MemoryAtom) -> MemoryAtomQuerySet:
 
 
 def account_ages(candidate: MemoryAtom) -> list[int]:
-    """Return the ages in days of the accounts that said the same, youngest first; at most `PEOPLE` + 1.
+    """Return the ages in days of the accounts that said the same thing, youngest first; at most `PEOPLE` + 1.
 
     Test persons are left out, because an operator speaks for them.
     """

@@ -1,4 +1,4 @@
-"""Find what says the same as a fact, and reword it when the fact is corrected, ended or withdrawn."""
+"""Find what says the same thing as a fact, and reword it when the fact is corrected, ended or withdrawn."""
 
 import re
 from collections.abc import Iterator, Sequence, Set
@@ -13,7 +13,7 @@ from moments_app.models.correction import reading
 from moments_app.turns.words import plain_words
 from sessions_app import lexemes
 
-SAME = 0.7  # minimum share of a fact's words in a sentence that says the same
+SAME = 0.7  # minimum share of a fact's words in a sentence that says the same thing
 LEAST_WORDS = 2  # minimum for matching one of several sentences by some of its words; shorter ones need all
 _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|(?=\n)|$)\s*")
@@ -67,7 +67,7 @@ class Rewording:
         return bool(said) and said is not None and said.attribute not in _NO_NAMES
 
     def of(self, text: str) -> str:
-        """Return a text with the sentences that say the same reworded."""
+        """Return a text after rewording the sentences that say the same thing."""
         return "".join(self._sentence(sentence) for sentence in _SENTENCE.findall(text)).strip() if text else text
 
     def wrong_in(self, text: str) -> list[tuple[str, str]]:

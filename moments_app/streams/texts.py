@@ -42,7 +42,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def line_key(text: str) -> str:
-    """Return a key that is equal for lines of a text that say the same. A rule such as --- has no words."""
+    """Return a key that is equal for lines of a text that say the same thing. A rule such as --- has no words."""
     return content_hash(text) if words_of(text) else text.strip()
 
 
@@ -181,7 +181,7 @@ def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     for change in _changes_since(stream.pk, time).newest_first():
         before[change.statement_id] = before.get(change.statement_id, {}) | change.columns
     MemoryAtom.objects.filter(stream=stream).written_since(time).delete()
-    # A line isn't restored if a part of it ended since, or if the text says the same.
+    # A line isn't restored if a part of it ended since, or if the text says the same thing.
     over = {before.get(atom.pk, {}).get("merged_into_id", atom.merged_into_id) for atom in atoms if not _holds(atom)}
     said = {line_key(line.content) for line in stream.atoms.lines()}
     for atom in atoms:

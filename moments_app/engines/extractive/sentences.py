@@ -29,7 +29,7 @@ LEAST_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; less i
 
 # "Maria: Hey John!", as in a transcript of two people.
 _SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{1,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
-# Where a sentence continues with the same subject, and the words for its speaker.
+# The places where a sentence continues with the same subject, and the words for its speaker.
 _PIECE = re.compile(r"(?<=[,;，；])(?=.)|(?=\s(?:and|but|und|aber|y|pero|et|mais|и|а)\s)")
 _SUBJECT = re.compile(r"\b(?:I(?:'m|’m)?|[Ii]ch|[Jj]e|[Jj]'|Я|я)(?=\W)|我")
 _LOOSE_END = re.compile(r"[\s,;，；]+$")

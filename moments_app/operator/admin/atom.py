@@ -84,7 +84,7 @@ class MemoryAtomAdmin(PageAdmin):
             return queryset, False
         if request.GET.get(UserFilter.parameter_name) or request.GET.get("stream__id__exact"):
             return queryset.matching(term), False  # type: ignore[attr-defined]
-        # By primary keys, of which there are few. In a single statement, each half of the condition would scan all
+        # Search by the few primary keys found. In a single statement, each half of the condition would scan all
         # rows.
         people = list(UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND])
         floor = MemoryAtom.objects.order_by("-pk").values_list("pk", flat=True)[SEARCHED - 1 : SEARCHED].first() or 0

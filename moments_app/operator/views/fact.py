@@ -114,7 +114,7 @@ def _shown(change: Change) -> ShownChange:
 
 @dataclass(frozen=True)
 class Saying:
-    """A text that says the same as a fact.
+    """A text that says the same thing as a fact.
 
     Args:
         place: the kind of its source.
@@ -130,7 +130,7 @@ class Saying:
 
 
 class SaidElsewhere(RowPage[MemoryAtom]):
-    """Everything that says the same as a fact: other facts, moments, texts of streams, and turns."""
+    """Everything that says the same thing as a fact: other facts, moments, texts of streams, and turns."""
 
     route, name, needs = "<int:pk>/elsewhere/", "elsewhere", SEE_MEMORY
     template_name = "operator/facts/elsewhere.html"
@@ -159,7 +159,7 @@ def _saying(change: ShownChange, pages: Pages) -> Saying:
 
 
 class CorrectFact(RowPage[MemoryAtom]):
-    """Correct or end a fact. Show everything that says the same, and confirm all changes at once."""
+    """Correct or end a fact. Show everything that says the same thing, and confirm all changes at once."""
 
     route, name, permission, needs = "<int:pk>/correct/", "correct", "change", SEE_MEMORY
     template_name = "operator/facts/correct.html"
