@@ -233,7 +233,7 @@ class TestPerson:
             ({"value": []}, "value"),
         ],
     )
-    def test_an_import_refuses_what_a_request_refuses(
+    def test_an_import_rejects_what_a_request_rejects(
         self, service: Api, tmp_path: Path, changed: dict[str, Any], told: str
     ) -> None:
         put(service, user_id="ada")

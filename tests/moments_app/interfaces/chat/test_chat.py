@@ -86,7 +86,7 @@ def test_a_client_without_headers_has_a_session_for_each_chat(site: str, key: st
     assert stored(2, of_bob.session_id, "bob") == [("user", "I keep bees."), ("assistant", "Noted.")]
 
 
-def test_a_call_that_names_nobody_or_has_no_message_is_refused_without_headers(
+def test_a_call_without_user_or_message_is_rejected_without_headers(
     site: str, key: str, upstream: OpenAIServer
 ) -> None:
     with openai.OpenAI(base_url=f"{site}/v1", api_key=key, max_retries=0) as client:
