@@ -13,7 +13,7 @@ from types import FrameType
 from uvicorn import Config, Server
 from uvicorn.server import ServerState
 
-TICK = 10.0  # seconds between two wake-ups; gunicorn expects a heartbeat within 60 seconds
+TICK = 20.0  # seconds between two wake-ups; gunicorn expects a heartbeat within 60 seconds
 
 Headers = list[tuple[bytes, bytes]]
 

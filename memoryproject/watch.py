@@ -35,7 +35,7 @@ from sessions_app.clock import database_now, put_back, report
 
 COUNTS_AFTER = 15.0  # seconds that a state has to last, so that a short hiccup sends no alarm
 LOOK = 5.0  # seconds between two looks while the state changes
-CALM = 15.0  # seconds between two looks otherwise
+CALM = 30.0  # seconds between two looks otherwise
 TAKE_OVER = 60.0  # seconds after which a change that nobody has told of is any watch's to tell
 ASK_AGAIN = 300.0  # seconds until providers are asked again, while one refuses
 CORRECTED_EVERY = 60.0  # seconds

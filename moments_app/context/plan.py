@@ -199,7 +199,7 @@ class _Budget:
         waiting = [group for group in reversed(self._groups.get("hot_turns", ())) if group.place not in taken]
         if is_whole and sum(self._cost_in_all(waiting).values()) <= room:
             for group in waiting:
-                self._take(group, room, why="the live window fits whole")
+                self._take(group, room, why="the whole live window fits")
             return
         for group in waiting:
             cost = self._cost(group)

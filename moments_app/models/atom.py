@@ -282,8 +282,8 @@ class MemoryAtom(Searched):
         default=False,
         db_default=False,
         editable=False,
-        help_text="For an item in a shard: whether the item is a candidate for a release. Only the person from whom a "
-        "candidate was learned can see it. A release creates a separate item for other people.",
+        help_text="Whether a shard learned the item from one person. If true, only this person can see the item. A "
+        "release creates a separate item for other people.",
     )
     reviewed_at = models.DateTimeField(
         null=True,
@@ -343,14 +343,13 @@ class MemoryAtom(Searched):
         null=True,
         blank=True,
         editable=False,
-        help_text="The place of a line in its stream's text. Blank if the item is not a line.",
+        help_text="Position of the line in the stream's text. Blank if the item is not a line.",
     )
     consolidated_at = models.DateTimeField(
         null=True,
         blank=True,
         editable=False,
-        help_text="Time of the consolidation that wrote the line. For other items: time of the first consolidation "
-        "that read the item, even if no line contains the item.",
+        help_text="When a consolidation wrote the line, or first processed the item if it is not a line.",
     )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When the item was said or written.")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -371,8 +370,7 @@ class MemoryAtom(Searched):
         blank=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="For an item in a shard: the person from whom the item was learned. When the person is "
-        "erased, the item is deleted.",
+        help_text="The person from whom a shard learned the item. When the person is erased, the item is deleted.",
     )
     related_users = ArrayField(
         models.CharField(max_length=255),
@@ -416,8 +414,7 @@ class MemoryAtom(Searched):
         db_default="",
         editable=False,
         help_text="What ended the item, such as an API key (key:…), an operator (operator:…) or an engine "
-        "(engine:…). Blank if the item has not ended, or was ended by a later item about the same"
-        " subject.",
+        "(engine:…). Blank if a later item about the same subject ended it, or if it has not ended.",
     )
     end_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True, db_default=[], editable=False)
     replaced_by = models.ForeignKey(
@@ -428,7 +425,7 @@ class MemoryAtom(Searched):
         default=False,
         db_default=False,
         editable=False,
-        help_text="Whether the item was corrected because it had never been true.",
+        help_text="True if a correction established that the item was never true.",
     )
     corrected_at = models.DateTimeField(
         null=True,

@@ -169,8 +169,8 @@ class Circuit(models.Model):
     since = models.DateTimeField(default=timezone.now, help_text="When the circuit was last opened or closed.")
     holds_all = models.BooleanField(
         default=False,
-        help_text="True if an open circuit holds everyone's jobs. If false, it holds only the jobs of the people in "
-        "`failing`.",
+        help_text="True if all jobs wait while the circuit is open. If false, only the jobs of the people in "
+        "`failing` wait.",
     )
     reason = models.CharField(max_length=32, blank=True, help_text="Type of the latest error.")
     error = models.TextField(blank=True, help_text="Message of the latest error.")

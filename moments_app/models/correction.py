@@ -41,8 +41,8 @@ class Contradiction(models.Model):
         choices=Decision,
         blank=True,
         default="",
-        help_text="Whether an operator accepted that the later fact ended the earlier fact. Blank if no "
-        "operator has decided.",
+        help_text="Whether an operator confirmed that the later fact ended the earlier fact. Blank if no operator "
+        "has decided.",
     )
     decided_at = models.DateTimeField(null=True, blank=True)
     decided_by = models.CharField(max_length=255, blank=True, default="")
@@ -91,7 +91,7 @@ class Correction(models.Model):
         blank=True, help_text="Text of the fact after the correction. Blank if no text replaced the fact."
     )
     valid_until = models.DateTimeField(
-        null=True, blank=True, help_text="For a fact that was ended: when the fact stopped being true."
+        null=True, blank=True, help_text="When the fact stopped being true. Blank if the fact was not ended."
     )
     changes = models.JSONField(
         default=list,

@@ -192,19 +192,19 @@ class EngineCall(models.Model):
     error_kind = models.CharField(max_length=32, blank=True)
     error = models.TextField(blank=True)
     kept_count = models.PositiveIntegerField(
-        default=0, db_default=0, help_text="Number of sentences and items in the engine's answer that were used."
+        default=0, db_default=0, help_text="Number of sentences and items that were kept from the engine's answer."
     )
     dropped_count = models.PositiveIntegerField(
         default=0,
         db_default=0,
-        help_text="Number of sentences and items in the engine's answer that were left out, for example "
-        "because the conversation doesn't support them.",
+        help_text="Number of sentences and items that were dropped from the engine's answer, for example because "
+        "the conversation doesn't support them.",
     )
     dropped_reasons = models.JSONField(
         default=dict,
         db_default={},
         blank=True,
-        help_text="For each reason: the number of sentences and items that were left out.",
+        help_text="Number of sentences and items that were dropped for each reason.",
     )
     is_part = models.BooleanField(
         "part of a combined call",

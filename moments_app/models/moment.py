@@ -143,8 +143,8 @@ class Moment(Searched):
         blank=True,
         default="",
         db_default="",
-        help_text="Dated headlines of the person's latest moments, ending with this moment. Only the last moment of "
-        "each build has a journey.",
+        help_text="Dated headlines of the person's latest moments, ending with this moment. Blank unless this is "
+        "the last moment of a build.",
     )
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="moments")
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)

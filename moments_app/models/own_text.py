@@ -25,7 +25,7 @@ class ServedLine(models.Model):
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     hash = models.BigIntegerField(help_text="Hash of the words in the line.")
-    is_quote = models.BooleanField(help_text="True if contexts contained this line only as a quote from a turn.")
+    is_quote = models.BooleanField(help_text="True if contexts contained the line only as part of a quoted turn.")
     served_on = models.DateField(
         default=timezone.localdate,
         db_index=True,
@@ -53,8 +53,8 @@ class OwnText(models.Model):
     places = ArrayField(
         models.PositiveIntegerField(),
         null=True,
-        help_text="Numbers of the turn's lines that the platform had already served. The first line has the number 0. "
-        "Blank if all lines had been served.",
+        help_text="Which lines of the turn repeat an earlier context, as line numbers from 0. Blank if all lines "
+        "repeat an earlier context.",
     )
 
     class Meta:

@@ -61,7 +61,7 @@ class Release(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="wider",
-        help_text="For a release to the users of every agent: the earlier release to the users of one agent.",
+        help_text="The earlier release that this release extends from one agent's users to every agent's users.",
     )
     replaces = models.ForeignKey(
         "self",

@@ -106,11 +106,12 @@ class Retraction(models.Model):
     )
     waiting = models.JSONField(
         default=dict,
-        help_text="For each process: parameters of rebuild jobs that were unfinished at the time of the retraction.",
+        help_text="For each process: the parameters of its rebuild jobs that were unfinished when the retraction "
+        "was made.",
     )
     created_at = models.DateTimeField(
         default=timezone.now,
-        help_text="Time of the retraction. The `retracted_at` of each retracted turn has this time, too.",
+        help_text="Time of the retraction. Also stored in the field `retracted_at` of each retracted turn.",
     )
     undone_at = models.DateTimeField(null=True, blank=True)
 
@@ -206,7 +207,7 @@ class RetractedItem(models.Model):
     object_pk = models.BigIntegerField()
     is_rewritten = models.BooleanField(
         default=False,
-        help_text="Whether the row was rewritten without the withdrawn parts. If not, the row was removed.",
+        help_text="True if the row was rewritten without the withdrawn parts. False if the row was removed.",
     )
     data = models.JSONField(encoder=ExactEncoder)
 

@@ -102,8 +102,8 @@ class StatementChange(models.Model):
     reason = models.CharField(
         max_length=255,
         blank=True,
-        help_text="Why the statement changed, such as a correction (correction:…) or a retraction "
-        "(retraction:…). Blank if the action is the only reason.",
+        help_text="Why the statement changed, such as a correction (correction:…) or a retraction (retraction:…). "
+        "Blank if the action explains the change.",
     )
     created_at = models.DateTimeField(default=timezone.now)
 

@@ -260,7 +260,8 @@ class MemoryStream(models.Model):
         blank=True, help_text="Text that is placed before the consolidated text. Consolidations don't change this text."
     )
     consolidated_content = models.TextField(
-        blank=True, help_text="Text into which consolidations merge observations, one statement per line."
+        blank=True,
+        help_text="Text of the stream, one statement per line. Consolidations merge observations into this text.",
     )
     last_updated_at = models.DateTimeField(default=timezone.now)
 

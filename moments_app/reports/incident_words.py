@@ -86,7 +86,7 @@ def _of_other(failure: FailureGroup) -> Words:
 
 
 def _of_queries(circuit: Circuit) -> Words:
-    remedy = "A request tests the model every 30 s. If it is back already, press Try now on the circuit."
+    remedy = "A request tests the model every 30 s. If it answers already, press Try now on the circuit."
     return f"Searches use words only: {circuit.error}", "", remedy
 
 
@@ -149,7 +149,10 @@ def _remedy_of_engine(kind: str, incident: "Incident") -> str:
 def _remedy_when_open(circuits: Sequence[Circuit]) -> str:
     if mend := MEND.get(circuits[0].reason):
         return f"{mend} {_next_probe(circuits)}"
-    return f"No job is lost: all run when it answers. {_next_probe(circuits)} If it is back already, press Try now."
+    return (
+        f"No job is lost: all jobs run when the engine answers. {_next_probe(circuits)} If it answers already, press "
+        "Try now."
+    )
 
 
 def _next_probe(circuits: Sequence[Circuit]) -> str:

@@ -111,7 +111,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         if unreadable and job.attempts < settings.JOBS.max_attempts:
             raise ArchiveError(MISSING)
         if not messages:
-            summary.fail("There is nothing in the window that an engine is shown.")
+            summary.fail("The window has no text for the engine.")
             return Skipped("nothing to summarise")
         prompt_version = prompt_in_force(ROLLING_SUMMARY_URI, session)
         share = settings.MOMENT_BUILDER.max_input_tokens // len(messages)
@@ -178,7 +178,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         """Give up versions without a job, and begin new ones."""
         stuck = list(Summary.objects.stuck().select_related("session"))
         for summary in stuck:
-            summary.fail("Nobody was working on it.")
+            summary.fail("No job was working on the summary.")
             begin(summary.session, _last_end_of_round(summary.session), requested_by="recover_jobs")
         return len(stuck)
 

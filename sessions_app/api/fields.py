@@ -104,12 +104,12 @@ class StrictSerializer(serializers.Serializer[Any]):
         for name, field, check in self._checked:
             if name in data:
                 value = field.run_validation(data[name])
-            elif field.required or field.default is empty:
-                if field.required:
-                    field.fail("required")
+            elif field.required:
+                field.fail("required")
+            elif field.default is empty:
                 continue
             else:
-                value = field.get_default()
+                value = field.default() if callable(field.default) else field.default
             values[name] = check(value) if check else value
         return values
 

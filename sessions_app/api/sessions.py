@@ -47,8 +47,8 @@ class SessionPatch(PersonQuery):
     title = TextField(allow_blank=True, max_length=255, required=False)
     legal_hold = BooleanField(
         required=False,
-        help_text="Whether the session is on legal hold. On legal hold, the session and its turns can't be "
-        "archived or deleted. Changes need the scope `admin`.",
+        help_text="Whether the session is on legal hold. On legal hold, the session and its turns can't be archived "
+        "or deleted. Only keys with the scope `admin` can change this field.",
     )
     metadata = JsonObjectField(required=False)
     compact_on_request = BooleanField(

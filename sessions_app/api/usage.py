@@ -17,7 +17,7 @@ class AmountAnswer(serializers.Serializer[Any]):
     """An amount and its limit."""
 
     used = serializers.IntegerField()
-    limit = serializers.IntegerField(allow_null=True, help_text="Null if there is no limit.")
+    limit = serializers.IntegerField(allow_null=True, help_text="The daily limit. Null if there is no limit.")
 
 
 class UsdAnswer(serializers.Serializer[Any]):
@@ -25,18 +25,20 @@ class UsdAnswer(serializers.Serializer[Any]):
 
     used = serializers.DecimalField(max_digits=16, decimal_places=6)
     limit = serializers.DecimalField(
-        max_digits=16, decimal_places=6, allow_null=True, help_text="Null if there is no limit."
+        max_digits=16, decimal_places=6, allow_null=True, help_text="The daily limit. Null if there is no limit."
     )
 
 
 class StandingAnswer(serializers.Serializer[Any]):
     """Today's usage and the limits."""
 
-    requests = AmountAnswer(help_text="Today's requests. After the limit is reached, requests get status 429.")
-    model_calls = AmountAnswer(
-        help_text="Today's model calls. After the limit is reached, jobs wait until the next day."
+    requests = AmountAnswer(
+        help_text="Number of requests today. When the limit is reached, further requests get status 429."
     )
-    usd = UsdAnswer(help_text="Today's cost of model calls. After the limit is reached, jobs wait until the next day.")
+    model_calls = AmountAnswer(
+        help_text="Number of model calls today. When the limit is reached, jobs wait until the next day."
+    )
+    usd = UsdAnswer(help_text="Cost of today's model calls. When the limit is reached, jobs wait until the next day.")
 
 
 class UsageAnswer(serializers.Serializer[Any]):

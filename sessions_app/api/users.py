@@ -76,8 +76,8 @@ class ErasedAnswer(serializers.Serializer[Any]):
     erasure_id = serializers.UUIDField(help_text="Id of the erasure in the event log.")
     rows = serializers.DictField(child=serializers.IntegerField(), help_text="Number of erased rows of each kind.")
     has_files_left = serializers.BooleanField(
-        help_text="Whether some archive files are not deleted yet, because the archive storage failed. The "
-        "platform deletes the files when the storage is available again."
+        help_text="True if the archive storage failed and some archive files still exist. The platform deletes "
+        "these files when the storage is available again."
     )
 
 

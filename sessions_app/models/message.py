@@ -196,8 +196,8 @@ class Message(Searched):
     said_hash = models.BinaryField(
         null=True,
         editable=False,
-        help_text="For an archived turn with an external_id: hash of the turn's content. The platform uses "
-        "the hash to recognize a message that a client sends again.",
+        help_text="Hash of the content of an archived turn that has an external_id. The platform uses the hash to "
+        "recognize a message that a client sends again.",
     )
 
     notes: dict[str, Any]  # findings in the text of a message that is being appended; not a column

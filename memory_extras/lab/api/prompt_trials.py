@@ -26,7 +26,7 @@ class TryInput(PersonQuery):
     """A prompt text, and the session or stream to try it on."""
 
     version = IntegerField(
-        min_value=1, max_value=NUMBER_MAX, required=False, help_text="Number of the saved version to try."
+        min_value=1, max_value=NUMBER_MAX, required=False, help_text="Number of the saved prompt version to try."
     )
     content = WordsField(
         max_length=MAX_CHARS,
@@ -37,7 +37,7 @@ class TryInput(PersonQuery):
     session_id = PublicIdField(required=False)
     stream_id = UUIDField(
         required=False,
-        help_text="The stream on which a consolidation prompt is tried. Other prompts are tried on a session.",
+        help_text="Consolidation prompts are tried on a stream. All other prompts are tried on a session.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -75,12 +75,12 @@ class TrialAnswer(serializers.Serializer[Any]):
     process = serializers.CharField()
     given = serializers.CharField(help_text="Input of the engine.")
     is_again = serializers.BooleanField(
-        help_text="Whether no new work was waiting, so that the trial repeated the latest work."
+        help_text="True if no new work was waiting. In this case, the trial repeated the latest work."
     )
     sides = SideAnswer(
         many=True,
-        help_text="The first result is from the active version, the second from the new text. "
-        "If both texts are the same, there is only one result.",
+        help_text="The first result is from the active version, and the second is from the new text. If both texts "
+        "are the same, there is only one result.",
     )
 
 

@@ -133,8 +133,8 @@ class ProbeResult(models.Model):
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     is_met = models.BooleanField(
         "met",
-        help_text="Whether the context contained at least half of the answer's words and, if the probe names turns as "
-        "evidence, at least one of these turns.",
+        help_text="Whether the context contained at least half of the answer's words. If the probe names turns as "
+        "evidence, the context must also contain one of these turns.",
     )
     words_found = models.PositiveSmallIntegerField(default=0)
     words_count = models.PositiveSmallIntegerField(default=0)

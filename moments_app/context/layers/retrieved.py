@@ -162,6 +162,6 @@ def _score(result: Result) -> float:
 
 def _why(result: Result, *, is_of_span: bool) -> str:
     ranks = result.ranks
-    missing = "said in the time that the query names" if is_of_span else "beside what was found"
+    missing = "from the time that the query names" if is_of_span else "next to a search result"
     found = [f"{name} no. {ranks[search]}" for search, name in _SEARCHES if search in ranks]
     return f"{', '.join(found) or missing}; worth {result.score:.2f}"

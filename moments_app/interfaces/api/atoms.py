@@ -29,7 +29,7 @@ class AtomsQuery(PageQuery):
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices, required=False)
     state = serializers.ChoiceField(choices=MemoryAtom.State.choices, default=MemoryAtom.State.ACTIVE)
     related_user = PublicIdField(
-        required=False, help_text="Return only the person's items that are about this other person (`user_id`)."
+        required=False, help_text="Return only items that name this `user_id` in `related_users`."
     )
 
 
@@ -61,8 +61,8 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
     session_id = serializers.CharField(source="source_session.session_id", default=None, allow_null=True)
     rag_indexed = serializers.BooleanField(default=False, help_text="Whether searches by meaning can find the item.")
     is_shared = serializers.SerializerMethodField(
-        help_text="Whether all users of the shard can see the item. If false, only this person can see the "
-        "item until an operator releases it."
+        help_text="Whether all users of the shard can see the item. If false, only one person can see the item "
+        "until an operator releases it."
     )
 
     class Meta:

@@ -34,7 +34,7 @@ class ContextInput(PersonQuery):
     )
     agent_id = PublicIdField(
         default=DEFAULT_AGENT,
-        help_text="Agent of a new session. An existing session uses its own agent.",
+        help_text="Agent of a new session. An existing session keeps its agent.",
     )
     query = TextField(
         max_length=QUERY_MAX_CHARS,
@@ -100,7 +100,7 @@ class ContextItem(serializers.Serializer[Any]):
     ref = serializers.CharField()
     sequence_range = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
     time = serializers.DateTimeField(allow_null=True)
-    role = serializers.CharField(required=False, help_text="For a turn: the role of the speaker.")
+    role = serializers.CharField(required=False, help_text="Role of the speaker, if the line is a turn.")
 
 
 class ContextLayer(serializers.Serializer[Any]):
@@ -133,14 +133,17 @@ class ContextAnswer(serializers.Serializer[Any]):
 
     context_id = serializers.UUIDField()
     budget = ContextBudget()
-    sources = serializers.DictField(child=serializers.IntegerField(), help_text="Number of included items, by layer.")
+    sources = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Number of items in each layer of the context."
+    )
     trimmed = ContextTrimmed(many=True)
     layers = ContextLayer(many=True)
     has_partition_event = serializers.BooleanField()
     cached = serializers.BooleanField()
     degraded = serializers.BooleanField()
     context = serializers.JSONField(  # type: ignore[assignment]  # a field of that name hides one of the base's
-        help_text="The context as text. With the format `messages`, a list of messages. With the format `json`, blank."
+        help_text="The context: a text, or a list of messages if the format is `messages`. Blank if the format is "
+        "`json`."
     )
 
 

@@ -19,13 +19,19 @@ class CoverageAnswer(serializers.Serializer[Any]):
         help_text="Number of turns that a session summary has replaced. The next build adds these turns to moments."
     )
     queued = serializers.IntegerField()
-    held = serializers.IntegerField(help_text="Number of turns whose job waits for a retry or for the engine.")
+    held = serializers.IntegerField(
+        help_text="Number of turns whose job waits for a retry, or for an engine that is unavailable."
+    )
     failed = serializers.IntegerField()
     left_out = serializers.IntegerField(help_text="Number of turns whose moment was deleted.")
     archived = serializers.IntegerField()
     retracted = serializers.IntegerField()
-    missing = serializers.IntegerField(help_text="Number of turns that no other field counts. Must be 0.")
-    miscounted = serializers.IntegerField(help_text="Number of sessions with wrong counters. Must be 0.")
+    missing = serializers.IntegerField(
+        help_text="Number of turns that no other field counts. Any number above 0 is an error."
+    )
+    miscounted = serializers.IntegerField(
+        help_text="Number of sessions with wrong counters. Any number above 0 is an error."
+    )
     oldest_waiting = serializers.DateTimeField(allow_null=True)
     jobs_with_nothing = serializers.IntegerField()
 

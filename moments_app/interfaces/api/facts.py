@@ -72,7 +72,7 @@ class FactsQuery(PersonQuery):
     atom_type = serializers.ChoiceField(
         choices=MemoryAtom.Type.choices,
         required=False,
-        help_text="Default: facts and observations, including consolidated observations.",
+        help_text="Type of the items to return. Default: facts and observations, including consolidated observations.",
     )
     kind = serializers.ChoiceField(
         choices=MemoryAtom.Kind.choices, required=False, help_text="What kind of information the fact contains."
@@ -138,7 +138,7 @@ class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
             "created_at",
         )
         extra_kwargs = {
-            "is_wrong": {"help_text": "Whether the fact was corrected because it was never true."},
+            "is_wrong": {"help_text": "True if a correction established that the fact was never true."},
             "corrected_at": {
                 "help_text": "When this fact replaced a wrong fact. Null if this fact is not a correction."
             },
@@ -175,7 +175,7 @@ class HistoryQuery(PersonQuery):
 class ChangeOfFact(serializers.ModelSerializer[StatementChange]):
     """A change of a fact."""
 
-    before = serializers.JSONField(source="shown", help_text="Old values of the changed fields.")
+    before = serializers.JSONField(source="shown", help_text="Values of the changed fields before the change.")
 
     class Meta:
         model = StatementChange
@@ -228,9 +228,13 @@ def fact_or_404(user: UserProfile | None, fact_id: uuid.UUID) -> MemoryAtom:
 class FactPatch(PersonQuery):
     """A correction or the end of a fact."""
 
-    content = TextField(max_length=4_000, required=False, help_text="The correct text, if the old text was never true.")
+    content = TextField(
+        max_length=4_000, required=False, help_text="The correct text. Send this field if the old text was never true."
+    )
     state = serializers.ChoiceField(
-        choices=(ENDED,), required=False, help_text="Send `ended` if the fact was true but no longer is."
+        choices=(ENDED,),
+        required=False,
+        help_text="Send `ended` if the fact was true in the past, but is no longer true.",
     )
     valid_until = AwareDateTimeField(required=False, help_text="When the fact stopped being true. Default: now.")
     preview = BooleanField(
@@ -240,7 +244,7 @@ class FactPatch(PersonQuery):
         child=TextField(max_length=1_000),
         default=list,
         max_length=500,
-        help_text="Addresses (`ref`) of matching items that should not be changed.",
+        help_text="Addresses (`ref`) of matching items that should stay unchanged.",
     )
 
     def validate(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -266,7 +270,7 @@ class ChangeAnswer(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(choices=CHANGED)
     ref = serializers.CharField()
     field = serializers.CharField()
-    before = serializers.JSONField(help_text="The text before the change. For a turn: the incorrect words.")
+    before = serializers.JSONField(help_text="The text before the change. For a turn, only the incorrect words.")
     after = serializers.JSONField(
         help_text="The text after the change. Blank if no text is left, or if the fact has ended."
     )

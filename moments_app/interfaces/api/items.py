@@ -117,7 +117,7 @@ class ItemInput(ItemAddress):
         max_length=TEXT_MAX,
         allow_blank=True,
         required=False,
-        help_text="The searchable text. Default: all texts in the value. Blank: searches don't find the item.",
+        help_text="The searchable text. Default: all texts in the value. If blank, searches don't find the item.",
     )
 
 
@@ -160,7 +160,8 @@ class ItemsQuery(ItemsPage):
         f"with some of the comparisons {', '.join(f'`{name}`' for name in COMPARISONS)}.",
     )
     after = ItemAddress(
-        required=False, help_text="The address of the last item of the previous page. Faster than a large `offset`."
+        required=False,
+        help_text="Address of the last item on the previous page. `after` is faster than a large `offset`.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -177,13 +178,17 @@ class ItemsQuery(ItemsPage):
 class NamespacesQuery(ItemsPage):
     """The namespaces to return."""
 
-    prefix = NamespaceField(default=list, help_text="The first labels of the namespaces. `*` stands for any label.")
-    suffix = NamespaceField(default=list, help_text="The last labels of the namespaces. `*` stands for any label.")
+    prefix = NamespaceField(
+        default=list, help_text="Return only namespaces that start with these labels. `*` stands for any label."
+    )
+    suffix = NamespaceField(
+        default=list, help_text="Return only namespaces that end with these labels. `*` stands for any label."
+    )
     max_depth = IntegerField(
         min_value=1,
         max_value=LABELS_MAX,
         default=LABELS_MAX,
-        help_text="Maximum number of labels. Longer namespaces are cut.",
+        help_text="Maximum number of labels in a returned namespace. Longer namespaces are shortened.",
     )
 
 
@@ -206,7 +211,11 @@ class FetchedItems(serializers.Serializer[Any]):
 class FoundItem(ItemAnswer):
     """A stored item, and how well it matches the query."""
 
-    score = serializers.FloatField(default=None, allow_null=True, help_text="Null if the request has no query.")
+    score = serializers.FloatField(
+        default=None,
+        allow_null=True,
+        help_text="How well the item matches the query. Null if the request has no query.",
+    )
 
     class Meta(ItemAnswer.Meta):
         fields = (*ItemAnswer.Meta.fields, "score")

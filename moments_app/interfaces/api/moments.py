@@ -44,7 +44,10 @@ class BuildInput(PersonQuery):
     session_id = PublicIdField()
     force = BooleanField(default=False, help_text="Build moments even if the thresholds are not reached.")
     lag = IntegerField(
-        min_value=0, max_value=1_000_000, required=False, help_text="Number of turns that stay live. Needs `force`."
+        min_value=0,
+        max_value=1_000_000,
+        required=False,
+        help_text="Number of newest turns that the build leaves out. Send this field only together with `force`.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

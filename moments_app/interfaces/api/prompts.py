@@ -77,19 +77,19 @@ class PromptInput(StrictSerializer):
     """A new prompt with its first version."""
 
     name = PublicIdField(
-        max_length=NAME_MAX, help_text="Name of the prompt, which is part of the address `rem://prompts/{name}`."
+        max_length=NAME_MAX, help_text="Name of the prompt. The prompt's address is `rem://prompts/{name}`."
     )
     purpose = serializers.ChoiceField(
         choices=PromptResource.Purpose.choices,
         required=False,
-        help_text="What the prompt is used for. Default: the purpose of the site-wide prompt "
-        "with the same name, or else the name itself.",
+        help_text="What the prompt is used for. Default: the purpose of the site-wide prompt with the same name. "
+        "Without such a prompt, the default is the name.",
     )
     title = TextField(
         max_length=255,
         required=False,
-        help_text="Title of the prompt. Default: the title of the site-wide prompt with the "
-        "same name, or else the name itself.",
+        help_text="Title of the prompt. Default: the title of the site-wide prompt with the same name. Without such "
+        "a prompt, the default is the name.",
     )
     content = WordsField(max_length=MAX_CHARS, error_messages={"blank": NO_WORD})
     note = TextField(max_length=255, allow_blank=True, default="", help_text="Why this version was written.")

@@ -59,7 +59,7 @@ class RetractionInput(PersonQuery):
         min_length=1,
         max_length=MOST_TURNS,
         required=False,
-        help_text="Ids of facts and observations to retract. Only items that were written directly can be retracted.",
+        help_text="Ids of facts and observations to retract. A client or operator must have written them directly.",
     )
     entity_ids = serializers.ListField(
         child=UUIDField(),
@@ -79,7 +79,7 @@ class RetractionInput(PersonQuery):
         max_length=MOST_TURNS,
         required=False,
         default=list,
-        help_text="Addresses of answers that should stay in memory although they repeat retracted turns or items.",
+        help_text="Addresses of answers that should stay in memory even if they repeat retracted turns or items.",
     )
     preview = BooleanField(
         default=False, help_text="If true, nothing is changed. The response lists the memory that would be removed."
@@ -110,8 +110,8 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
     turns = serializers.IntegerField(source="result.turns")
     withdrawn = serializers.DictField(source="result.withdrawn", child=serializers.IntegerField())
     cause_id = serializers.CharField(
-        help_text="If the retraction removed answers that repeat retracted turns or items: the id of the "
-        "retraction of those turns or items. Otherwise empty."
+        help_text="Id of the other retraction that caused this one. Empty unless this retraction removed answers "
+        "because of another retraction."
     )
 
     class Meta:
@@ -150,7 +150,7 @@ class RetractionPreview(serializers.Serializer[Any]):
     turns = serializers.IntegerField(
         help_text="Number of retracted turns, including the assistant's answers that repeat a retracted turn."
     )
-    items = serializers.IntegerField(help_text="Number of items that were written directly.")
+    items = serializers.IntegerField(help_text="Number of retracted items that were written directly.")
     moment_keys = serializers.ListField(child=serializers.CharField())
     withdrawn = serializers.DictField(
         child=serializers.IntegerField(), help_text="Number of withdrawn rows of each kind."

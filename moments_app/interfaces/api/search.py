@@ -77,14 +77,14 @@ class SearchResult(serializers.Serializer[Any]):
         allow_null=True,
         help_text="Sequence number of the turn, or of a moment's first turn.",
     )
-    role = serializers.CharField(help_text="For a turn: the role of the speaker. Blank for other results.")
+    role = serializers.CharField(help_text="Role of the speaker. Blank if the result is not a turn.")
     time = serializers.DateTimeField()
     valid_from = serializers.DateTimeField(
-        allow_null=True, help_text="For a fact: when the fact became true. Null if unknown."
+        allow_null=True, help_text="When the fact became true. Null if unknown, or if the result is not a fact."
     )
     valid_until = serializers.DateTimeField(
         allow_null=True,
-        help_text="For a fact: the time until which the fact is true. Null if no end is known.",
+        help_text="The fact is true until this time. Null if no end is known, or if the result is not a fact.",
     )
     score = serializers.FloatField()
     ranks = SearchRanks()
@@ -103,8 +103,9 @@ class SearchAnswer(serializers.Serializer[Any]):
     results = SearchResult(many=True)
     span = SearchSpan(
         allow_null=True,
-        help_text="`since` and `until` of the request. If the request has neither: the time that the query names, in "
-        "the person's time zone. Results from this time come first. Null if the query doesn't name a time.",
+        help_text="The period between `since` and `until` of the request. Without them: the period that the query "
+        "names, in the person's time zone. Results from a period in the query come first. Null if there is no "
+        "period.",
     )
     mode = serializers.ChoiceField(choices=MODES, help_text="The search mode that was used.")
     degraded = serializers.BooleanField(

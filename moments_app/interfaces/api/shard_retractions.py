@@ -38,8 +38,7 @@ class ShardRetractionInput(StrictSerializer):
     )
     written_by = PublicIdField(
         required=False,
-        help_text="An API key or operator. All items that this key or operator wrote directly into the "
-        "shard are retracted.",
+        help_text="Retract all items that this API key or operator wrote directly into the shard.",
     )
     reason = TextField(max_length=2_000)
     preview = BooleanField(

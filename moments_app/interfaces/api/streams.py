@@ -116,7 +116,7 @@ class ShardInput(StreamPatch):
 
     name = TextField(max_length=64)
     agent_id = PublicIdField(
-        required=False, help_text="The agent that uses the shard. Default: every agent uses the shard."
+        required=False, help_text="The agent that uses the shard. By default, every agent uses the shard."
     )
     extraction_prompt = TextField(max_length=10_000)
 

@@ -18,7 +18,8 @@ from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.transcript import spool
 
-EVERY_SECONDS = 2.0
+EVERY_SECONDS = 2.0  # between two checks while rounds are left
+QUIET_SECONDS = 10.0  # between two checks otherwise
 AWAY = (InterfaceError, OperationalError, RuntimeError)  # errors while the database or the embedded server is down
 AWAY_PAUSE = 5.0  # seconds until a round is retried after the database was down
 LONGEST_PAUSE = 300.0  # maximum seconds until a round is retried that fails for other reasons; they double each time
@@ -41,12 +42,14 @@ def keep_replaying() -> None:
 
 async def _keep_replaying() -> None:
     while True:
+        pause = QUIET_SECONDS
         try:
             if spool.orphans():
+                pause = EVERY_SECONDS
                 await in_thread(replay_due)
         except Exception as error:
             logger.error("the spool can't be read", error=type(error).__name__)
-        await asyncio.sleep(EVERY_SECONDS)
+        await asyncio.sleep(pause)
 
 
 def replay_due() -> None:

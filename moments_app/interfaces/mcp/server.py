@@ -160,12 +160,12 @@ def _reasons(error: APIException) -> str:
 # --- resources ---
 
 
-@resource("rem://moments", "The newest moments of this person: the first page.")
+@resource("rem://moments", "The first page of this person's moments, newest first.")
 def moments() -> dict[str, Any]:
     return _page_of_moments("1")
 
 
-@resource("rem://moments/{page}", "A page of this person's moments, 25 a page, newest first.")
+@resource("rem://moments/{page}", "A page of this person's moments, newest first, 25 per page.")
 def moments_page(page: str) -> dict[str, Any]:
     return _page_of_moments(page)
 
@@ -198,7 +198,9 @@ def moment(key: str) -> dict[str, Any]:
         return dict(MomentAnswer(one_or_404(found, key=key)).data)
 
 
-@resource("rem://atoms/{atom_id}", "One fact or observation, whole: when it held, and what replaced it.")
+@resource(
+    "rem://atoms/{atom_id}", "One complete fact or observation, with the time when it was true and what replaced it."
+)
 def atom(atom_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         seen = MemoryAtom.objects.seen_by(user).filter(stream__in=streams_seen_by(user, user.application_id))
@@ -207,7 +209,7 @@ def atom(atom_id: str) -> dict[str, Any]:
         return dict(AtomAnswer(row).data) | dict(FactAnswer(row).data)
 
 
-@resource("rem://streams/{stream_id}", "One memory stream, with its text and what each line of that rests on.")
+@resource("rem://streams/{stream_id}", "One memory stream, with its text and the sources of each line.")
 def stream(stream_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         found = streams_seen_by(user, user.application_id)
@@ -233,7 +235,7 @@ def _uuid(text: str) -> UUID:
         raise NotFound from None
 
 
-@resource("rem://users/{user_id}", "What is known of this person; nobody else's profile is there.")
+@resource("rem://users/{user_id}", "This person's profile. Other people's profiles are not available.")
 def user_profile(user_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         if user_id != user.user_id:
@@ -241,7 +243,7 @@ def user_profile(user_id: str) -> dict[str, Any]:
         return dict(ProfileAnswer(user).data)
 
 
-@resource("rem://sessions/{session_id}/summary", "The rolling summary of a session as it stands.")
+@resource("rem://sessions/{session_id}/summary", "The current rolling summary of a session.")
 def session_summary(session_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         versions = Summary.objects.for_session(session_or_404(user, session_id)).completed().newest_first()
@@ -251,7 +253,7 @@ def session_summary(session_id: str) -> dict[str, Any]:
         return dict(SummaryRow(latest).data)
 
 
-@resource("rem://sessions/{session_id}/messages/{sequence}", "One turn of a session, whole.")
+@resource("rem://sessions/{session_id}/messages/{sequence}", "One complete turn of a session.")
 def session_message(session_id: str, sequence: str) -> dict[str, Any]:
     if not sequence.isdecimal() or not sequence.isascii() or len(sequence) > len(str(SEQUENCE_MAX)):
         raise NotFound
@@ -266,7 +268,7 @@ def session_message(session_id: str, sequence: str) -> dict[str, Any]:
         return LoadedMessage.of(shown)._asdict()
 
 
-@resource("rem://prompts/{+name}", "The text of a prompt that is in force.")
+@resource("rem://prompts/{+name}", "The active text of a prompt.")
 def prompt_text(name: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         uri = f"rem://prompts/{name}"
@@ -289,18 +291,17 @@ def search_long_term_memory(
     since: str | None = None,
     until: str | None = None,
 ) -> dict[str, Any]:
-    """Finds what of this person's memory answers a query, best first, each with the address of the whole.
+    """Search this person's memory. The best results come first, each with the address of its full text.
 
-    If the query names a time such as "last Tuesday", what was said then comes first, and `span` says which days were
-    meant.
+    If the query names a time such as "last Tuesday", results from that time come first, and `span` has the days.
 
     Args:
-        query: the question, or words of what is looked for.
-        memory_types: fact, moment or turn; left out: all of them.
-        match_count: most results, 1 to 100.
-        since: a time; only what was said then or later.
-        until: a time; only what was said before it.
-        as_of: a date or time; memory as it was then. Left out: now.
+        query: the question, or words to search for.
+        memory_types: fact, moment or turn. Default: all types.
+        match_count: maximum number of results, 1 to 100.
+        since: return only results from this time or later.
+        until: return only results from before this time.
+        as_of: a date or time. Search memory as it was then. Default: now.
     """
     connection = CURRENT.get()
     given = {"kinds": memory_types, "match_count": match_count, "as_of": as_of, "since": since, "until": until}
@@ -318,13 +319,13 @@ class _ContextInput(ContextInput):
 def get_context(
     query: str = "", session_id: str | None = None, max_tokens: int | None = None, as_of: str | None = None
 ) -> dict[str, Any]:
-    """What to know before answering: memory in layers, as text, within a number of tokens.
+    """Return the memory to read before answering, as text in layers, within a token budget.
 
     Args:
         query: the current message.
-        session_id: of the conversation, which need not have begun; left out: what is known beyond conversations.
-        max_tokens: most tokens of the text.
-        as_of: a date or time; memory as it was then. Left out: now.
+        session_id: id of the conversation, which may be new. Default: no conversation.
+        max_tokens: maximum number of tokens in the text.
+        as_of: a date or time. Return memory as it was then. Default: now.
     """
     connection = CURRENT.get()
     arguments = {"query": query, "agent_id": connection.agent_id, "format": "markdown"}
@@ -342,14 +343,14 @@ def list_facts(
     limit: int | None = None,
     after: str | None = None,
 ) -> dict[str, Any]:
-    """The facts about this person, the latest first, each with its id, when it held and what replaced it.
+    """Return facts about this person, latest first, each with its id, when it was true and what replaced it.
 
     Args:
-        as_of: a date or time; what was known then to hold. Left out: now.
-        attribute: home, work, name, age, relationship, daughter and the like; left out: all.
-        state: holding (left out), ended or all.
-        limit: most facts, 1 to 200.
-        after: fact_id of the last one of the page before.
+        as_of: a date or time. Return the facts that were known to be true then. Default: now.
+        attribute: an attribute such as home, work, name, age, relationship or daughter. Default: all attributes.
+        state: holding (default), ended or all.
+        limit: maximum number of facts, 1 to 200.
+        after: the last fact_id of the previous page.
     """
     given = {"as_of": as_of, "attribute": attribute, "state": state, "limit": limit, "after": after}
     values = FactsQuery.validated(_without_none(given))
@@ -359,11 +360,11 @@ def list_facts(
 
 @tool(only_reads=False)
 def correct_fact(fact_id: str, content: str, preview: bool = False) -> dict[str, Any]:
-    """Says what is right in place of a fact that never held; all that says the same goes with it.
+    """Correct a fact that was never true, together with all memory that says the same thing.
 
     Args:
-        fact_id: of the fact, or its address (rem://atoms/...).
-        content: one sentence, in the third person, understandable by itself.
+        fact_id: id of the fact, or its address (rem://atoms/...).
+        content: the correct statement: one sentence, in the third person, that is clear by itself.
         preview: only show what would change.
     """
     return _corrected(fact_id, {"content": content, "preview": preview})
@@ -371,11 +372,11 @@ def correct_fact(fact_id: str, content: str, preview: bool = False) -> dict[str,
 
 @tool(only_reads=False)
 def end_fact(fact_id: str, valid_until: str | None = None, preview: bool = False) -> dict[str, Any]:
-    """Notes that a fact held and holds no longer; it is kept as what was.
+    """Record that a fact was true, but is no longer true. The fact is kept as history.
 
     Args:
-        fact_id: of the fact, or its address (rem://atoms/...).
-        valid_until: the time until when it held, with its offset from UTC; left out: until now.
+        fact_id: id of the fact, or its address (rem://atoms/...).
+        valid_until: the time until which the fact was true, with a UTC offset. Default: now.
         preview: only show what would change.
     """
     return _corrected(fact_id, {"state": "ended", "preview": preview} | _without_none({"valid_until": valid_until}))
@@ -383,10 +384,10 @@ def end_fact(fact_id: str, valid_until: str | None = None, preview: bool = False
 
 @tool(only_reads=False)
 def undo_correction(correction_id: str) -> dict[str, Any]:
-    """Takes back what correct_fact or end_fact did.
+    """Undo a call of correct_fact or end_fact.
 
     Args:
-        correction_id: that the tool answered.
+        correction_id: the id that correct_fact or end_fact returned.
     """
     connection = CURRENT.get()
     with connection.writing() as user:
@@ -404,11 +405,11 @@ def _corrected(fact_id: str, given: dict[str, Any]) -> dict[str, Any]:
 
 @tool(only_reads=False)
 def append_memory(content: str, memory_type: Literal["observation", "fact"] = "observation") -> dict[str, Any]:
-    """Remembers something about this person for good; what is known already is not added twice.
+    """Add a statement about this person to long-term memory. Existing statements are not added again.
 
     Args:
-        content: one sentence, understandable by itself.
-        memory_type: `observation` is worked into what is known of the person, `fact` is kept to be found as it is.
+        content: one sentence that is clear by itself.
+        memory_type: an `observation` is merged into the text about the person. A `fact` is stored unchanged.
     """
     connection = CURRENT.get()
     values = AtomInput.validated({"content": content, "atom_type": memory_type})
@@ -420,11 +421,11 @@ def append_memory(content: str, memory_type: Literal["observation", "fact"] = "o
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True))
 async def build_moments(session_id: str, context: Context, force: bool = False) -> dict[str, Any]:
-    """Makes moments of a session's older turns, and says how far it is; the answer is the job as it stands.
+    """Build moments from a session's older turns, report the progress, and return the job.
 
     Args:
-        session_id: of the conversation.
-        force: whatever the thresholds say.
+        session_id: id of the conversation.
+        force: build moments even if the thresholds are not reached.
     """
     if ends := request_deadline():
         ends.lift()  # the tool waits for the job

@@ -143,7 +143,7 @@ class TestAnEngine:
         assert incident.cause == f"{ENGINE} answers with server errors"
         assert (incident.jobs, incident.people, incident.failed) == (26, 26, 0)
         assert incident.evidence == "No call was answered in the last day."
-        assert "No job is lost: all run when it answers. The next test is at " in incident.remedy
+        assert "No job is lost: all jobs run when the engine answers. The next test is at " in incident.remedy
 
     def test_an_unavailable_endpoint_is_one_incident_for_texts_and_vectors(self, settings: Settings) -> None:
         settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"base_url": settings.ENGINE.base_url})

@@ -21,6 +21,7 @@ def spool_dir(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Rounds that wait do so in a folder of the test's own, and not for long."""
     settings.SPOOL_DIR = tmp_path / "spool"
     monkeypatch.setattr(replay, "EVERY_SECONDS", 0.2)
+    monkeypatch.setattr(replay, "QUIET_SECONDS", 0.2)
 
 
 @pytest.fixture
