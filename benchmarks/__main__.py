@@ -1,7 +1,7 @@
-"""Run the benchmarks named on the command line, or all of them, on a database of their own.
+"""Run the benchmarks named on the command line, or all of them, on their own database.
 
-`main` stands for those of the main table, each with less than it takes by default: they take some minutes together.
-`--json FILE` writes the results, `--keep` has later runs compared with them.
+`main` runs those of the main table in a few minutes, with smaller sizes than their defaults. `--json FILE` writes the
+results, and `--keep` saves them for comparisons with later runs.
 """
 
 import argparse
@@ -30,11 +30,11 @@ NAMES = (
     "imports",
     "erase",
     "mcp",
-    "admin",  # last, because it begins with an empty database
+    "admin",  # last, because it starts with an empty database
 )
 
 
-# Of the main table, with what is different in it.
+# The benchmarks of the main table, with values that differ from their defaults.
 MAIN: dict[str, dict[str, Any]] = {
     "append": {"ROUNDS": 3},
     "load": {"LENGTHS": (50, 10_000, 100_000), "ROUNDS": 10},
@@ -75,7 +75,7 @@ def _asked(arguments: list[str]) -> argparse.Namespace:
 
 
 def _topic(name: str, *, is_main: bool) -> ModuleType:
-    """Return the module of a benchmark; it is imported only now, because these modules need Django to be set up."""
+    """Import the module of a benchmark. These modules require a configured Django, so they are imported late."""
     topic = importlib.import_module(f"benchmarks.{name}")
     for constant, value in MAIN[name].items() if is_main else ():
         setattr(topic, constant, value)

@@ -27,9 +27,9 @@ OTHERS = 2_000  # people, each with the sessions below
 SESSIONS = 5
 EVENTS = 50_000
 TURNS_EACH = 100  # turns of a session, with a moment for every 20 of them
-OWN_TURNS = 10_000  # turns of the session that is opened
+OWN_TURNS = 10_000  # turns of the session that the pages show
 ROUNDS, REPEATS = 5, 2
-PAGES = 1_000  # at most
+PAGES = 1_000  # maximum
 TITLE = f"Pages of the admin, with {OTHERS * SESSIONS:,} sessions of {TURNS_EACH} turns"
 NOTE = (
     "Each page as an administrator's browser gets it, without static files: lists, searches, and the pages about one "
@@ -50,7 +50,7 @@ SEARCHED = {
     "moments_app_job_changelist": "q=other-19",
 }
 
-# Ada, who exists already, gets one long session, the others get many short ones. Times are of the last two months.
+# Ada, who already exists, gets one long session, and the others many short ones. The times are in the last two months.
 SEED = (
     """
 INSERT INTO sessions_app_userprofile
@@ -168,7 +168,7 @@ def _seed(session: Session) -> None:
 
 
 def _pages(client: Client) -> Iterator[Address]:
-    """Return the searches, the pages of a session in files, and all pages."""
+    """Return the searches, the pages of an archived session, and all pages."""
     urls = {address.name: address.url for address in every_address()}
     yield from (Address(f"{name}, searched", f"{urls[name]}?{query}") for name, query in SEARCHED.items())
     archived = archived_session()
@@ -179,11 +179,11 @@ def _pages(client: Client) -> Iterator[Address]:
 
 
 def _statements(client: Client, page: Address) -> list[str]:
-    """Return the statements of a page when its caches are warm."""
+    """Return the queries of a page when its caches are warm."""
     client.get(page.url)
     with CaptureQueriesContext(connection) as captured:
         client.get(page.url)
-    # Django reads the choices of a field through a server-side cursor; here they are read at once.
+    # Django reads the choices of a field through a server-side cursor. Here they are read at once.
     return [CURSOR.sub("", str(query["sql"])) for query in captured]
 
 

@@ -1,4 +1,4 @@
-"""What a year leaves beside the transcripts: sessions settled and archived, facts that ended, failures with a cause."""
+"""Data that accumulate in a year: settled and archived sessions, facts that ended, failures with a cause."""
 
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from sessions_app.models import Message, Session
 from sessions_app.retention.retain import retain
 
 SETTLED = 500  # people whose sessions are cleared
-RETAINED = 40  # of them, those whose turns are in files
+RETAINED = 40  # of these people, the number whose turns are archived
 PERSON = "substr(user_id, 7)::int BETWEEN 1 AND"  # 'other-' and a number
 
 SETTLE = (
@@ -61,13 +61,13 @@ WHERE stream.stream_type = 'user'
 
 
 def age(numbers: dict[str, Any]) -> int:
-    """Settle, archive, end and fail as a year does.
+    """Create these data.
 
     Args:
-        numbers: what the statements of the seed take.
+        numbers: The values for the seed's SQL.
 
     Returns:
-        The turns that were archived.
+        The number of archived turns.
     """
     with connection.cursor() as cursor:
         for statement in SETTLE:
@@ -85,6 +85,6 @@ def age(numbers: dict[str, Any]) -> int:
 
 
 def archived_session() -> Session:
-    """Return a session whose turns are all in files."""
+    """Return a session whose turns are all archived."""
     first = Message.objects.archived().order_by("pk").select_related("session")[:1].get()
     return first.session

@@ -53,9 +53,9 @@ def _measured(site: Site, what: str, *, clients: int, batch: int = 1, wanted: st
 
 
 def _rate(rounds: Sequence[Sequence[float]], clients: int, batch: int) -> str:
-    """Return the median round's rate and the slowest hundredth of all requests.
+    """Return the median round's rate, and the 99th percentile of all requests.
 
-    All clients are always busy: they do `clients` pieces of work per mean time.
+    All clients are always busy, so the rate is `clients` requests per mean time.
     """
     rate = median(len(times) * clients / sum(times) for times in rounds) * batch
     p99 = quantiles(chain.from_iterable(rounds), n=100)[-1]

@@ -1,4 +1,4 @@
-"""Questions about stored conversations: a site's contexts and results, and the turns that recall ranks."""
+"""Questions about stored conversations: a site's contexts and results, and recall's ranking of turns."""
 
 import json
 import time
@@ -17,16 +17,16 @@ WORDS, VECTORS, DEFAULT = "words alone", "vectors alone", "default"
 MODES = {WORDS: "text", VECTORS: "semantic", DEFAULT: "hybrid"}  # of a search
 TURNS, EVERYTHING = "turns", "everything"
 RANKED = 150  # turns that fill the largest budget
-SESSION = "asked"  # has not begun, so a context has no live turns
+SESSION = "asked"  # a session without messages, so a context has no live turns
 
-PATIENCE = 60  # seconds for a provider that does not answer
+PATIENCE = 60  # seconds to retry while a provider does not respond
 
 Answer = TypeVar("Answer")
-Scores = dict[tuple[str, str], Score]  # by what is searched (turns, everything) and by what (words, vectors, both)
+Scores = dict[tuple[str, str], Score]  # by what is searched (turns or everything) and by method (words, vectors, both)
 
 
 class Degraded(Exception):
-    """A search or context was made by words alone because the provider did not answer."""
+    """A search or context used only words, because the provider did not respond."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Asker:
 
     Args:
         key: The site's API key.
-        ports: The ports of the web servers that make contexts, by what they search by.
-        searches: What is searched by.
+        ports: The ports of the web servers for contexts, by search method.
+        searches: The search methods.
     """
 
     key: str
@@ -44,7 +44,7 @@ class Asker:
     searches: Sequence[str]
 
     def ask(self, stored: StoredConversation, question: Question) -> Scores:
-        """Ask a question in all ways."""
+        """Ask a question with all methods."""
         scores = rank_turns(stored, question, self.searches)
         for search in self.searches:
             in_budget = self._contexts(stored, question, search) if search in self.ports else {}
@@ -52,12 +52,12 @@ class Asker:
         return scores
 
     def _contexts(self, stored: StoredConversation, question: Question, search: str) -> dict[int, float]:
-        """Request a context for each budget, and return its share of the evidence."""
+        """Request a context for each budget. Return its share of the evidence."""
         with closing(Http(self.ports[search], self.key)) as http:
             return {budget: _context(http, stored, question, search, budget) for budget in BUDGETS}
 
     def _results(self, stored: StoredConversation, question: Question, search: str) -> dict[int, float]:
-        """Search everything, and return the share of the evidence among the first results."""
+        """Search everything. Return the share of the evidence among the first results."""
         body = {"user_id": stored.conversation.id, "query": question.q, "mode": MODES[search]}
         with closing(Http(self.ports[WORDS if search == WORDS else DEFAULT], self.key)) as http:
             found = post(http, "search", search, body | {"match_count": max(COUNTS)})["results"]
@@ -72,7 +72,7 @@ def _context(http: Http, stored: StoredConversation, question: Question, search:
 
 
 def rank_turns(stored: StoredConversation, question: Question, searches: Sequence[str]) -> Scores:
-    """Let the recall of this process rank the person's turns, and score each ranking.
+    """Rank the person's turns by recall in this process, and score each ranking.
 
     Raises:
         Degraded: There are no vectors.
@@ -84,10 +84,10 @@ def rank_turns(stored: StoredConversation, question: Question, searches: Sequenc
 
 
 def rank(stored: StoredConversation, query: str, modes: Sequence[str]) -> list[list[str]]:
-    """Let the recall of this process rank the person's turns, and return their ids for each mode of search.
+    """Rank the person's turns by recall in this process. Return their ids for each search mode.
 
     Raises:
-        Degraded: There are no vectors, though a mode needs them.
+        Degraded: A mode needs vectors, but there are none.
     """
     from moments_app.recall.query_vector import with_vector
     from moments_app.recall.request import RecallRequest
@@ -104,7 +104,7 @@ def rank(stored: StoredConversation, query: str, modes: Sequence[str]) -> list[l
 
 
 def _score_turns(stored: StoredConversation, question: Question, ranked: Sequence[str]) -> Score:
-    """Score turns that fill each budget by rank, with date and speaker and nothing else."""
+    """Score the turns that fill each budget in ranked order, each with only its date and speaker."""
     from sessions_app.tokens import estimate_tokens
 
     lines = [(stored.lines[turn], estimate_tokens(stored.lines[turn])) for turn in ranked]
@@ -120,16 +120,16 @@ def _share_of_results(stored: StoredConversation, question: Question, found: Seq
 
 
 def _statements(stored: StoredConversation, shown: Sequence[dict[str, Any]], text: str) -> list[Statement]:
-    """Return those that are statements, with the turns that they come from."""
+    """Return the results that are statements, with their source turns."""
     known = [(stored.sources[one["ref"]], one[text]) for one in shown if one["ref"] in stored.sources]
     return [Statement(sources, content_words(said)) for sources, said in known]
 
 
 def until_answered(ask: Callable[[], Answer]) -> Answer:
-    """Ask until the provider of embeddings answers, and return the answer.
+    """Retry until the provider of embeddings responds, and return the result.
 
     Raises:
-        RuntimeError: The provider does not answer within `PATIENCE` seconds.
+        RuntimeError: The provider does not respond within `PATIENCE` seconds.
     """
     from django.db import connection
 
@@ -140,7 +140,7 @@ def until_answered(ask: Callable[[], Answer]) -> Answer:
                 return ask()
             except Degraded:
                 time.sleep(1)
-        raise RuntimeError("The embeddings provider does not answer.")
+        raise RuntimeError("The embeddings provider does not respond.")
     finally:
         connection.close()
 
@@ -149,7 +149,7 @@ def post(http: Http, what: str, search: str, body: dict[str, Any]) -> Any:
     """Request a context or a search.
 
     Raises:
-        Degraded: It was made by words alone, though vectors were wanted.
+        Degraded: It used only words, but vectors were expected.
     """
     answer = json.loads(http.request("POST", f"/api/v1/memory/{what}", body))
     if answer["degraded"] and search != WORDS:

@@ -1,4 +1,4 @@
-"""Benchmark of building moments with an engine that takes no time, so that only the platform's own time remains."""
+"""Benchmark of building moments with an instant engine, so that only the platform's own time is measured."""
 
 from unittest.mock import patch
 
@@ -19,7 +19,7 @@ from sessions_app.transcript.append import NewMessage, append
 
 TURNS = 1_000
 TURNS_EACH = 20
-MOMENTS = 5_000  # of a person who has some already
+MOMENTS = 5_000  # existing moments of a person
 ROUNDS = 6
 TITLE = f"Build moments of {TURNS:,} turns"
 NOTE = (
@@ -38,12 +38,12 @@ FROM generate_series(1, %s) AS n
 
 
 class InstantEngine:
-    """An engine that proposes a moment for every `TURNS_EACH` turns without reading them."""
+    """An engine that returns a moment for every `TURNS_EACH` turns without reading them."""
 
     name = "benchmark"
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
-        """Return moments that all have the same words."""
+        """Return moments with identical texts."""
         count = len(request.turns)
         moments = [
             DraftMoment(
@@ -77,12 +77,12 @@ def _measured(site: Site, what: str, *, moments: int) -> Figure:
             ours.append([timed(lambda job=job: run.run_job(job.job_id))])  # type: ignore[misc]
         theirs.append([timed(lambda job=other: _build_raw(raw, job))])  # type: ignore[misc]
         _check(job)
-    figure = Figure.of(what, ours[1:], theirs[1:])  # the first warms up
+    figure = Figure.of(what, ours[1:], theirs[1:])  # the first round is a warm-up
     return Figure.of(what, ours[1:], theirs[1:], rate=f"{TURNS / figure.p50_ms * 1000:,.0f} turns/s")
 
 
 def _job(name: str, moments: int) -> Job:
-    """Create a due build for a new person with that many moments."""
+    """Create a due build for a new person with this many moments."""
     user = UserProfile.objects.ensure(name)
     with connection.cursor() as cursor:
         cursor.execute(SEED_MOMENTS, [user.pk, WORDS, moments])
@@ -100,7 +100,7 @@ def _build_raw(raw: Raw, job: Job) -> None:
 
 
 def _check(job: Job) -> None:
-    """Raise an error if the build failed: one that fails early would look fast."""
+    """Raise an error if the build failed, because an early failure would look fast."""
     job.refresh_from_db()
     if job.status != Job.Status.COMPLETED or Session.objects.get(jobs=job).live_from_sequence != TURNS:
-        raise RuntimeError(f"The build came to nothing: {job.status} {job.result} {job.error}")
+        raise RuntimeError(f"The build failed: {job.status} {job.result} {job.error}")

@@ -1,4 +1,4 @@
-"""Measurement of the same work on several sessions in turn, so that a disturbance affects all of them."""
+"""Measures the same work on several sessions alternately, so that disturbances affect all of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ import psycopg
 
 from benchmarks.clients import timed
 
-Times = dict[tuple[str, str], list[list[float]]]  # seconds by case and way, with a list per round
+Times = dict[tuple[str, str], list[list[float]]]  # seconds by case and method, with a list per round
 
 
 @dataclass(frozen=True)
 class Case:
-    """One session, and the ways to request something from it."""
+    """A session, and the methods to read it."""
 
     what: str
     ways: dict[str, Callable[[], object]]
 
 
 def replay(cursor: "psycopg.Cursor[tuple[object, ...]]", statements: Sequence[str]) -> None:
-    """Execute recorded statements again, and read the results."""
+    """Execute recorded queries again, and read the results."""
     for statement in statements:
         cursor.execute(statement.encode())
         if cursor.description:
@@ -27,7 +27,7 @@ def replay(cursor: "psycopg.Cursor[tuple[object, ...]]", statements: Sequence[st
 
 
 def measured(cases: Sequence[Case], *, rounds: int, repeats: int) -> Times:
-    """Measure each case in each way, `repeats` times per round, after a round of warm-up."""
+    """Measure each case with each method, `repeats` times per round, after a warm-up round."""
     times: Times = {(case.what, way): [] for case in cases for way in case.ways}
     for number in range(rounds + 1):
         for case in cases:

@@ -20,9 +20,9 @@ NOTE = (
     "as possible. Idle: streams that wait for the model, all open at once; memory is the increase over all web "
     "processes, threads are their number then."
 )
-STREAMS = (1, 16)  # at once
+STREAMS = (1, 16)  # concurrent streams
 PAUSES = 20  # pauses of a tenth of a second in a realistic answer
-PAUSE = 4.0  # most seconds until a person asks again
+PAUSE = 4.0  # maximum seconds until a person asks again
 SECONDS = 10.0
 ROUNDS = 3
 IDLE = 200
@@ -61,7 +61,7 @@ def _idle(site: Site) -> Figure:
 
 @contextmanager
 def waiting_streams(model: OpenAIServer) -> Iterator[Callable[[int, str], None]]:
-    """Give what opens a stream, by port and key, that waits for the model until the block ends."""
+    """Yield a function that opens a stream, by port and key. The streams wait for the model until the block ends."""
     go_on = threading.Event()
     model.always(streamed("Wait", end=lambda *asked: _end(go_on, *asked)))
     streams: list[Stream] = []

@@ -1,6 +1,6 @@
-"""Clients that send one request after another, each in a process of its own that needs little CPU time.
+"""Clients that send one request after another, each in its own process, which needs little CPU time.
 
-Such a process imports only this module and `raw.py`, and no Django.
+Such a process imports only this module and `raw.py`, but not Django.
 """
 
 import itertools
@@ -30,7 +30,7 @@ class ClientWork(Protocol):
 
 @dataclass(frozen=True)
 class HttpAppend:
-    """Posting a batch of messages to a session. Each client has a person and a session of its own."""
+    """Posts a batch of messages to a session. Each client has its own person and session."""
 
     port: int
     key: str
@@ -53,11 +53,11 @@ class HttpAppend:
 
 @dataclass(frozen=True)
 class FirstByte:
-    """Calling a chat model, up to the first byte of the streamed answer. Each client has a person and a session.
+    """Calls a chat model, up to the first byte of the streamed answer. Each client has its own person and session.
 
     Args:
-        port, key: Port and key of the model or the platform.
-        pause: The most seconds to wait before each call. They are not counted: people don't all ask at once.
+        port, key: The port and key of the model or the platform.
+        pause: The maximum seconds to wait before each call. They simulate people, and are not counted.
     """
 
     port: int
@@ -80,7 +80,7 @@ class FirstByte:
 
 
 class Stream:
-    """A streamed answer that has begun, on a connection of its own."""
+    """An open streamed answer on its own connection."""
 
     def __init__(self, port: int, key: str, session: str, message: str) -> None:
         body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": message}]}
@@ -109,11 +109,11 @@ class Stream:
 
 
 class Http:
-    """A persistent connection that parses an answer only as far as needed to find its end.
+    """A persistent connection that parses a response only as far as needed to find its end.
 
     Args:
         port: The port of the site.
-        key: The API key; blank if a cookie is sent.
+        key: The API key. Blank if a cookie is sent.
         cookie: The session cookie of a login.
     """
 
@@ -124,10 +124,10 @@ class Http:
         self._headers = f"Host: localhost\r\n{who}\r\nContent-Type: application/json\r\n"
 
     def request(self, method: str, path: str, body: Any = None) -> bytes:
-        """Send a request and return the body of the answer.
+        """Send a request, and return the body of the response.
 
         Raises:
-            RuntimeError: The answer is not a success.
+            RuntimeError: The request failed.
         """
         content = b"" if body is None else json.dumps(body).encode()
         head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(content)}\r\n\r\n"
@@ -144,7 +144,6 @@ class Http:
         return answer_body
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def _received(self) -> bytes:
@@ -184,7 +183,7 @@ class Clients:
                 process.kill()
 
     def run(self, seconds: float) -> list[float]:
-        """Let all clients work at once for this long; return the seconds that each piece of work took."""
+        """Run all clients concurrently for some seconds. Return the duration of each request."""
         for pipe in self._pipes:
             pipe.send(seconds)
         return [taken for pipe in self._pipes for taken in pipe.recv()]
@@ -207,7 +206,7 @@ def _serve(work: ClientWork, client: int, pipe: Connection) -> None:
 
 
 def timed(step: Step) -> float:
-    """Return the seconds that a step takes, or those that it reports itself."""
+    """Return the seconds that a step takes, or that it reports itself."""
     started = time.perf_counter()
     counted = step()
     return counted if isinstance(counted, float) else time.perf_counter() - started

@@ -1,9 +1,9 @@
-"""Turns on several machines: which nodes hot statements ask, and what appends and searches of many people take of each.
+"""Turns on several machines: the shards that frequent queries use, and the nodes' CPU time for appends and searches.
 
     DATABASE_URL=… python -m benchmarks.cluster [--people 10000] [--seconds 20]
 
-On a database that `manage.py distribute` has distributed. It ends with an error where a statement that is meant for
-one person asks more than one shard.
+The database must be distributed by `manage.py distribute`. The exit status is an error if a query for one person uses
+more than one shard.
 """
 
 import argparse
@@ -32,7 +32,7 @@ SELECT 'person-' || n, 1, '', '{}', '{}', 'UTC', '{}', now(), now() FROM generat
 
 
 def asked(statement: Callable[[], Any]) -> set[str]:
-    """Return the ranges of people of which the nodes were asked for rows while a statement ran."""
+    """Return the shards that a query used, each by the start of its range of people."""
     from memory_extras.scale.distribution import TABLES
 
     texts: list[str] = []
@@ -53,7 +53,7 @@ def asked(statement: Callable[[], Any]) -> set[str]:
 
 
 def hot_statements(user: Any) -> dict[str, Callable[[], Any]]:
-    """Return what a person's requests ask of turns, by name."""
+    """Return the frequent queries about a person's turns, by name."""
     from moments_app.context.input import read_input
     from sessions_app.models import Message, Session
     from sessions_app.transcript.append import NewMessage, append
@@ -86,7 +86,7 @@ def _all(sql: str, parameters: Sequence[Any]) -> list[Any]:
 
 
 def seed(people: int) -> list[Any]:
-    """Return people, each with a session of two turns; the first call makes them."""
+    """Return people, each with a session of two turns. The first call creates them."""
     from sessions_app.models import Session, UserProfile
     from sessions_app.transcript.append import Batch, NewMessage, append_many
     from sessions_app.transcript.lock_sessions import NamedSession
@@ -103,7 +103,7 @@ def seed(people: int) -> list[Any]:
 
 
 def rate(work: Callable[[Any], Any], users: Sequence[Any], seconds: float) -> float:
-    """Return how often a second several clients at once do something for one person after the other."""
+    """Return the rate per second at which several clients do the work for one person after the other."""
     until, done = time.monotonic() + seconds, [0] * CLIENTS
 
     def client(number: int) -> None:
@@ -122,12 +122,12 @@ def rate(work: Callable[[Any], Any], users: Sequence[Any], seconds: float) -> fl
 
 
 def cpu() -> list[float]:
-    """Return the seconds of CPU that each server has taken, the coordinator first."""
+    """Return the CPU seconds of each server so far, the coordinator first."""
     return [float(line) for line in subprocess.check_output([SCRIPT, "cpu"], text=True).split()]
 
 
 def main() -> None:
-    """Print what is asked of how many shards, and rates with the CPU of each node."""
+    """Print the number of shards for each query, and the rates with the CPU time of each node."""
     from sessions_app.transcript.append import NewMessage, append
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

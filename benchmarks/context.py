@@ -72,7 +72,7 @@ def _session(what: str, length: int, memories: int) -> tuple[str, Session]:
         text=WORDS * 8,
         status="completed",
     )
-    count(session.user)  # as the site would have done, so that a search knows which words are rare
+    count(session.user)  # as the site does, so that searches know which words are rare
     return what, session
 
 
@@ -94,7 +94,7 @@ def _case(site: Site, what: str, session: Session) -> Case:
 
 
 def _statements(site: Site, session: Session, refresh: bool) -> list[str]:
-    """Return the statements of such a request, with their values."""
+    """Return the queries of such a request, with their values."""
     with CaptureQueriesContext(connection) as captured:
         ApiKey.objects.verify(site.key)
         wanted = ContextRequest(query=QUERY, refresh=refresh)

@@ -20,7 +20,7 @@ Words = Annotated[str, StringConstraints(pattern=r"\S")]
 
 
 class BadConversations(Exception):
-    """A folder or file can't be used. The text is a sentence that names it."""
+    """A folder or file can't be used. The message names it."""
 
 
 class Turn(BaseModel):
@@ -40,10 +40,10 @@ class Session(BaseModel):
 
 
 class Question(BaseModel):
-    """A question, its answer, and the ids of the turns from which the answer follows (the evidence).
+    """A question, its answer, and the ids of the turns that contain the answer (the evidence).
 
-    `kind` names its category in tables; by default that is the number's name. `asked_at` is the date of the question,
-    as the file writes it; blank: it has none.
+    `kind` is the name of its category in tables. The default is the name for its number. `asked_at` is the date of the
+    question, as written in the file. Blank: it has none.
     """
 
     q: Words
@@ -55,12 +55,12 @@ class Question(BaseModel):
 
     @property
     def is_answered(self) -> bool:
-        """True if the conversation answers it."""
+        """Whether the conversation answers it."""
         return self.category != NOT_ANSWERED
 
     @property
     def is_scored(self) -> bool:
-        """True if there is something to find."""
+        """Whether it has evidence to find."""
         return self.is_answered and bool(self.evidence)
 
     @property
@@ -71,7 +71,7 @@ class Question(BaseModel):
 class Conversation(BaseModel):
     """Two speakers, their turns, and the questions about them.
 
-    `names_speakers`: the speaker's name begins each message, because both speakers are people.
+    `names_speakers`: Each message starts with the speaker's name, because both speakers are people.
     """
 
     id: Name
@@ -87,11 +87,11 @@ class Conversation(BaseModel):
 
     @property
     def scored(self) -> list[Question]:
-        """The questions that count."""
+        """The questions that are scored."""
         return [question for question in self.questions if question.is_scored]
 
     def messages(self, session: Session) -> list[dict[str, Any]]:
-        """Return the turns of a session as the API takes them. The first speaker is the user."""
+        """Return the turns of a session in the format of the API. The first speaker is the user."""
         return [
             {
                 "role": "user" if turn.speaker == self.speakers[0] else "assistant",
@@ -121,7 +121,7 @@ def read_folder(folder: Path) -> list[Conversation]:
     """Return the conversations in a folder's `*.json`, in the order of the file names.
 
     Raises:
-        BadConversations: There is nothing to score, or a file doesn't have the format.
+        BadConversations: There is nothing to score, or a file has another format.
     """
     if not folder.is_dir():
         raise BadConversations(f"{folder}: there is no such folder.")
@@ -140,7 +140,7 @@ def read_folder(folder: Path) -> list[Conversation]:
 
 
 def _read(path: Path) -> list[Conversation]:
-    """Return the conversations of a file: one of our format, or all of a published benchmark."""
+    """Return the conversations of a file: one in our format, or all of a published benchmark."""
     try:
         content = json.loads(path.read_bytes())
         items = published.conversations(content) if isinstance(content, list) else [content]

@@ -1,7 +1,7 @@
-"""Texts embedded a second, by calls under way at a time: `python -m benchmarks.embed`.
+"""Embedded texts per second, by the number of concurrent calls: `python -m benchmarks.embed`.
 
-The endpoint is a stand-in in a process of its own that takes `LATENCY` for any answer, as one elsewhere does. Each
-figure is `manage.py embed` over turns that have no vector yet, from its first call to its last.
+The endpoint is a test server in its own process. It takes `LATENCY` for each response, like a remote one. Each figure
+is the time of `manage.py embed` for turns without a vector, from its first call to its last.
 """
 
 import json
@@ -19,7 +19,7 @@ AT_ONCE = (1, 4, 8)
 
 
 class Endpoint(BaseHTTPRequestHandler):
-    """Answers each text with the same vector, after a while."""
+    """Returns the same vector for each text after a delay."""
 
     protocol_version = "HTTP/1.1"
 
@@ -35,18 +35,18 @@ class Endpoint(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def serve(port: "multiprocessing.Queue[int]") -> None:
-    """Serve until the process is ended, and tell the port."""
+    """Report the port, and serve until the process ends."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
     port.put(server.server_port)
     server.serve_forever()
 
 
 def measure(calls: int) -> float:
-    """Return the turns embedded a second, with so many calls at a time."""
+    """Return the turns embedded per second, with this number of concurrent calls."""
     from django.core.management import call_command
 
     from moments_app import engines

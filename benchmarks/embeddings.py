@@ -1,9 +1,9 @@
-"""The embedded embeddings server: texts of all scripts and lengths, a burst of long texts, memory and CPU.
+"""The embedded embeddings server: texts in all scripts and lengths, a burst of long texts, memory and CPU time.
 
     python -m benchmarks.embeddings [--texts 10000] [--burst 5000]
 
-Each text has random characters of one script, or words of several. The burst sends long texts by four clients for as
-long as queries are asked, one at a time.
+Each text has random characters of one script, or words of several. During the burst, four clients send long texts while
+queries are sent one at a time.
 """
 
 import argparse
@@ -62,18 +62,18 @@ def main(arguments: list[str]) -> int:
 
 
 class Server:
-    """A server that runs.
+    """A running server.
 
     Args:
-        url: its address.
-        process: of it.
+        url: Its URL.
+        process: Its process.
     """
 
     def __init__(self, url: str, process: psutil.Process) -> None:
         self._url, self._process = url, process
 
     def ask(self, texts: list[str], input_type: str) -> Any:
-        """Ask for vectors; repeat the request for as long as the queue is full."""
+        """Request vectors. Retry while the queue is full."""
         body = json.dumps({"input": texts, "input_type": input_type}).encode()
         request = urllib.request.Request(f"{self._url}/embeddings", body, {"Content-Type": "application/json"})
         while True:
@@ -87,11 +87,11 @@ class Server:
 
     @property
     def cpu(self) -> float:
-        """The seconds of CPU that it has used."""
-        return time.clock_gettime(~self._process.pid << 3 | 2)  # the clock of another process, in nanoseconds
+        """The CPU seconds that it has used."""
+        return time.clock_gettime(~self._process.pid << 3 | 2)  # the CPU clock of another process
 
     def state(self, name: str) -> list[str]:
-        """Return a row about the process as it is now."""
+        """Return a row about the current state of the process."""
         return [name, f"{self._process.memory_full_info().pss / 1e6:.0f}", str(self._process.num_threads())]
 
 
@@ -111,7 +111,7 @@ def _burst(server: Server, count: int) -> None:
         time.sleep(2)
         busy = _query_times(server)
         used = (server.cpu - cpu) / (time.monotonic() - began)
-        for one in sending:  # what is asked already is enough
+        for one in sending:  # clients stop after their current request
             one.cancel()
     rows = [_row("alone", normal), _row("while long texts come", busy)]
     note = (
@@ -136,7 +136,7 @@ def _row(name: str, times: list[float]) -> list[str]:
 
 
 def _fuzz(server: Server, count: int) -> None:
-    """Send random texts, and print the CPU and the time that each takes."""
+    """Send random texts. Print the CPU time and the duration of each."""
     chance = random.Random(0)
     cpu: dict[int, list[float]] = defaultdict(list)
     times: dict[int, list[float]] = defaultdict(list)
@@ -164,7 +164,7 @@ def _summary(values: list[float]) -> list[str]:
 
 
 def _text(chance: random.Random, length: int) -> str:
-    """Return a text with characters of a random script, with spaces in half of the texts."""
+    """Return a text of random characters of one script. Half of the texts contain spaces."""
     low, high = chance.choice(list(SCRIPTS.values()))
     space = chance.choice((0, 0.15))
     return "".join(" " if chance.random() < space else chr(chance.randint(low, high)) for _ in range(length))

@@ -21,7 +21,7 @@ NOTE = (
     f"A person with {SESSIONS} sessions, {TURNS:,} turns, {MOMENTS:,} moments and {FACTS:,} facts, among {AMONG:,} "
     "turns of others: rows, logs and the final count, in one transaction. Raw: a DELETE per table by psycopg."
 )
-# The text is short because only the number of rows matters, and the table should be filled within minutes.
+# The text is short, because only the number of rows matters, and filling the table should take only minutes.
 SEED_OTHERS = """
 INSERT INTO sessions_app_message
     (session_id, user_id, sequence, kind, role, tool_name, content, tokens, created_at, metadata)

@@ -1,4 +1,4 @@
-"""Scores of searches and contexts: the share of the turns that answer a question."""
+"""Scores of searches and contexts: the share of a question's evidence that they contain."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class Score:
     """Shares of the evidence.
 
     Args:
-        in_budget: In a context of each budget; empty if there are none.
-        among: Among the first results of each number.
+        in_budget: The share in a context of each budget. Empty if there are none.
+        among: The share among the first results, by their number.
     """
 
     in_budget: Mapping[int, float]
@@ -40,7 +40,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement that was found or shown: the ids of the turns that it comes from, and its words."""
+    """A statement in the results: the ids of its source turns, and its words."""
 
     sources: frozenset[str]
     words: Words
@@ -51,7 +51,7 @@ def share_in_text(
 ) -> float:
     """Return the share of the evidence in a text.
 
-    A turn is there if enough of its content words are, or if a statement made from it has half of them.
+    A turn counts if enough of its content words are in the text, or if a statement derived from it has half of them.
     """
     have = content_words(text.replace(question.q, ""))
     evidence = set(question.evidence)
@@ -68,10 +68,10 @@ def share_among(
     """Return the share of the evidence among results.
 
     Args:
-        stored, question: The question and the conversation that it is about.
-        turns: The ids of the turns among the results.
-        texts: The words of each result that is no turn.
-        statements: The statements among the results.
+        stored, question: The conversation and the question.
+        turns: The ids of the turns in the results.
+        texts: The words of each result that isn't a turn.
+        statements: The statements in the results.
     """
     evidence = set(question.evidence)
     found = [turn for turn in evidence if turn in turns or _is_there(stored, turn, texts, statements)]

@@ -1,4 +1,4 @@
-"""Figures: how they are computed from measured times, and how they are printed as a table."""
+"""Figures: their computation from measured times, and their table."""
 
 import os
 import platform
@@ -8,16 +8,16 @@ from statistics import median, quantiles
 
 import psycopg
 
-OF_WORDS = ("", "mode", "language", "state", "search", "kinds", "plan", "wanted", "purpose")  # columns that hold text
+OF_WORDS = ("", "mode", "language", "state", "search", "kinds", "plan", "wanted", "purpose")  # columns that are text
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of a table.
+    """A line of a table.
 
     Args:
-        what: The name of what was measured.
-        rate: The rate with its unit; blank if it means nothing.
+        what: The name of the figure.
+        rate: The rate with its unit. Blank if it is meaningless.
         p50_ms, p95_ms: The platform's times.
         raw_p50_ms: The time of the same work by psycopg alone.
         ratio: The ratio of the two medians.
@@ -44,7 +44,7 @@ class Figure:
         """Compute a figure from times in seconds.
 
         Args:
-            what, rate, wanted: Taken as they are.
+            what, rate, wanted: The fields of the figure.
             rounds: The platform's times, a list per round.
             raw: The baseline's times from the same rounds. The ratio is the median of the rounds' ratios.
         """
@@ -59,7 +59,7 @@ def p95(times: Sequence[float]) -> float:
 
 
 def describe_machine(conninfo: str) -> str:
-    """Describe the machine and the versions that the figures come from."""
+    """Describe the machine and the software versions."""
     with psycopg.connect(conninfo) as connection:
         version = connection.info.server_version
         [(durable,)] = connection.execute("SELECT current_setting('synchronous_commit')").fetchall()
@@ -80,7 +80,7 @@ def _row(f: Figure) -> list[str]:
 
 
 def print_markdown(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str) -> None:
-    """Print a table under its title. All columns except those in `OF_WORDS` are numbers and aligned to the right."""
+    """Print a table under its title. Columns are aligned to the right as numbers, except those in `OF_WORDS`."""
     print(f"\n### {title}\n")
     print(_line(columns))
     print(_line(["---" if column in OF_WORDS else "---:" for column in columns]))

@@ -1,4 +1,4 @@
-"""Benchmark of importing a large export by the command, in a process of its own."""
+"""Benchmark of importing a large export with the command, in its own process."""
 
 import json
 import random
@@ -66,7 +66,7 @@ def _figure(what: str, path: Path, messages: int, measured: tuple[float, float],
 
 
 def _imported(path: Path) -> tuple[float, float]:
-    """Run the command; return its seconds, and its peak resident size in megabytes."""
+    """Run the command. Return its seconds, and its peak resident size in megabytes."""
     seconds, peak = run_command("import_sessions", str(path), "--user", "import", "--verbosity", "0")
     return seconds, peak / 1e6
 

@@ -1,6 +1,6 @@
-"""Results of a run as JSON, and how they compare with those that were kept before.
+"""Results of a run as JSON, and their comparison with saved results.
 
-What is compared is the ratio to the same work by psycopg alone, in the same run: it means something on any machine.
+The comparison uses the ratio to the same work by psycopg alone, in the same run, which is meaningful on any machine.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Self
 from benchmarks.figures import Figure, print_markdown
 
 KEPT = Path(__file__).parent / "kept.json"
-NOTICED = 1.25  # from this factor on a change is more than two runs of the same code differ by
+NOTICED = 1.25  # two runs of the same code differ by less than this factor
 
 
 @dataclass
@@ -20,9 +20,9 @@ class Results:
     """The figures of a run.
 
     Args:
-        machine: what it ran on.
-        tables: the figures by the title of their table.
-        seconds: that it took.
+        machine: The machine.
+        tables: The figures by the title of their table.
+        seconds: The duration.
     """
 
     machine: str
@@ -34,18 +34,18 @@ class Results:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return results that were written before."""
+        """Read saved results."""
         values = json.loads(path.read_text())
         tables = {title: [Figure(**figure) for figure in figures] for title, figures in values["tables"].items()}
         return cls(values["machine"], tables, values["seconds"])
 
     def ratios(self) -> dict[tuple[str, str], float]:
-        """Return the ratio to raw statements of each figure, by table and name."""
+        """Return the ratio of each figure to raw SQL, by table and name."""
         return {(title, one.what): one.ratio for title, figures in self.tables.items() for one in figures}
 
 
 def print_comparison(now: Results, before: Results) -> None:
-    """Print what was measured now beside what was kept."""
+    """Print the new results next to the saved ones."""
     note = f"× raw, now and when it was kept: {before.machine} A change by less than {NOTICED} × says nothing."
     columns = ["table", "", "× raw", "kept", "change", "judged"]
     print_markdown("Compared with the kept run", columns, list(_rows(now.ratios(), before.ratios())), note)
@@ -61,7 +61,7 @@ def _rows(now: Mapping[tuple[str, str], float], before: Mapping[tuple[str, str],
 
 
 def judged(change: float) -> str:
-    """Return what a change of a ratio means, blank for nothing."""
+    """Return whether a ratio has changed noticeably, in a word or blank."""
     if 1 / NOTICED < change < NOTICED:
         return ""
     return "slower" if change > 1 else "faster"

@@ -1,9 +1,9 @@
 """Benchmark of search by words in each language: `python -m benchmarks.languages [--missed]`.
 
-For each language in `samples/languages`, one person makes twenty statements with small talk between them, and is asked
-about each in other forms of its words. Another person makes all statements in all languages. The benchmark prints the
-share of questions for which a search by words alone finds the statement among the first few turns. With `--missed` it
-also lists the other questions.
+For each language in `samples/languages`, one person makes twenty statements with small talk between them. Questions
+about each use other forms of its words. Another person makes all statements in all languages. The benchmark prints the
+share of questions where a search by words alone finds the statement among the first few turns. With `--missed`, it also
+lists the other questions.
 """
 
 import json
@@ -22,7 +22,7 @@ from benchmarks.site import Site
 from benchmarks.stored import do_due_jobs, let_a_minute_pass, put_in
 
 FOLDER = Path(__file__).parent / "samples" / "languages"
-FEW = 3  # results that a statement should be among
+FEW = 3  # results that should contain the statement
 POLYGLOT = "all"  # the person who speaks all languages
 TITLE = "Search by words in each language"
 NOTE = (
@@ -47,7 +47,7 @@ class Language(BaseModel):
     small_talk: list[str]
 
     def turns(self) -> list[tuple[str, str]]:
-        """Return the id and text of each turn: small talk follows every second statement."""
+        """Return the id and text of each turn. Small talk follows every second statement."""
         turns = []
         for n, statement in enumerate(self.statements):
             turns.append((self.turn_id(n), statement))
@@ -61,7 +61,7 @@ class Language(BaseModel):
 
 @dataclass(frozen=True)
 class QuestionResult:
-    """A question, and whether its statement was found for the person of that language and for the polyglot."""
+    """A question, and whether its statement was found for that language's person and for the polyglot."""
 
     language: str
     question: str

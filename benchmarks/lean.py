@@ -1,7 +1,7 @@
 """CPU time and memory of every process of an idle site with default settings: `python -m benchmarks.lean`.
 
-The site is measured when it has just started, and again after some calls of each kind. `--keep` has later runs compared
-with this one. Linux only: it reads /proc.
+The site is measured just after its start, and again after some calls of each kind. `--keep` saves the results for
+comparisons with later runs. Linux only, because it reads /proc.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from benchmarks.site import ROOT, SETTINGS, end, free_port, wait_until_ready
 KEPT = Path(__file__).parent / "kept_lean.json"
 PROC = Path("/proc")
 TICKS = os.sysconf("SC_CLK_TCK")
-REST = 150  # seconds until the jobs of the start, or of the calls, are done, and workers have ended
-SECONDS = 60  # that a measurement takes
+REST = 150  # seconds until the jobs after the start or the calls are done, and workers have exited
+SECONDS = 60  # duration of a measurement
 CALLS = 20  # of each kind
 STARTED, USED = "just started", "after calls"
 TITLE = "Idle processes"
@@ -35,7 +35,7 @@ NOTE = (
     "CPU: milliseconds per second, of all processes of a purpose. Memory: their proportional set size (PSS) in MB. It "
     "counts a page that processes share once."
 )
-# The purpose of a process by a pattern in its name and command line; the first that matches.
+# The purpose of a process by a pattern for its name and command line. The first match counts.
 PURPOSES = {
     r"^postgres postgres: \S*worker \w+ \[": "PostgreSQL, a worker's connection",
     r"^postgres postgres: \S*web \w+ \[": "PostgreSQL, a web process's connection",
@@ -54,12 +54,12 @@ Figures = dict[str, dict[str, float]]  # numbers by purpose: processes, CPU and 
 
 @dataclass(frozen=True)
 class Process:
-    """A process that runs.
+    """A running process.
 
     Args:
         pid, parent: Its id, and its parent's.
         purpose: As in `PURPOSES`.
-        cpu: Seconds of CPU time so far.
+        cpu: CPU seconds so far.
         pss: Memory in MB.
     """
 
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
 
 @contextmanager
 def _site() -> Iterator[tuple[Path, int, int, str]]:
-    """Run a site as `make run` does; yield its DATA_DIR, the id of its first process, its port and a key."""
+    """Run a site like `make run`. Yield its DATA_DIR, the id of its first process, its port and a key."""
     with tempfile.TemporaryDirectory(prefix="memory-lean-") as folder:
         env = os.environ | SETTINGS | {"DATA_DIR": folder}
         port = free_port()
@@ -121,7 +121,7 @@ def _call(port: int, key: str) -> None:
         ("GET", "/admin/login/", None),
     ]
     for _number, (method, path, body) in product(range(CALLS), calls):
-        with closing(Http(port, key)) as http:  # connections are new, so that all web processes get some
+        with closing(Http(port, key)) as http:  # new connections reach all web processes
             http.request(method, path, body)
 
 
@@ -130,7 +130,7 @@ def measure(pid: int, folder: Path) -> Figures:
 
     Args:
         pid: The id of its first process.
-        folder: Its DATA_DIR, which has the database.
+        folder: Its DATA_DIR, which contains the database.
     """
     database = int((folder / "postgres/postmaster.pid").read_text().split()[0])
     before, started = _running({pid, database}), time.monotonic()
@@ -147,7 +147,7 @@ def measure(pid: int, folder: Path) -> Figures:
 
 
 def _running(roots: set[int]) -> dict[int, Process]:
-    """Return some processes and all that they started, by id."""
+    """Return some processes and all their descendants, by id."""
     everything = {process.pid: process for process in _processes()}
     found = {pid: everything[pid] for pid in roots if pid in everything}
     while more := {pid: one for pid, one in everything.items() if one.parent in found and pid not in found}:
@@ -161,11 +161,11 @@ def _processes() -> Iterator[Process]:
             try:
                 yield _process(int(folder.name), folder)
             except (OSError, ValueError):
-                continue  # it ended meanwhile, or belongs to somebody else
+                continue  # it ended meanwhile, or belongs to another user
 
 
 def _process(pid: int, folder: Path) -> Process:
-    """Read a process; proc(5) explains the fields."""
+    """Read the state of a process. See proc(5) for the fields."""
     name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
     fields = rest.split()
     command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")

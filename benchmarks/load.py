@@ -46,7 +46,7 @@ def figures(site: Site) -> list[Figure]:
 
 
 def _compared(cases: Sequence[Case], way: str, times: Times) -> Iterator[Figure]:
-    """Yield the figures of one way to read sessions, from the shortest to the longest."""
+    """Yield the figures of one method to read sessions, from the shortest session to the longest."""
     shortest = median(chain.from_iterable(times[cases[0].what, way]))
     for case in cases:
         ours = times[case.what, way]
@@ -66,7 +66,8 @@ def _case(site: Site, length: int, events: bool) -> Case:
     session = seeded(f"load-{length}-{events}", length, events)
     limit = settings.MOMENT_BUILDER.load_max_messages
     http, raw = Http(site.port, site.key), Raw(site.conninfo, site.key)
-    # The default limit would be what a build leaves live, which is without end on a site where none is due.
+    # The default limit is the number of turns that a build leaves live, which grows without end on a site without
+    # builds.
     query = f"view=live&limit={limit}&user_id={session.user.user_id}"
     path = f"/api/v1/sessions/{session.session_id}/messages?{query}"
     return Case(
@@ -81,7 +82,7 @@ def _case(site: Site, length: int, events: bool) -> Case:
 
 
 def seeded(name: str, length: int, events: bool) -> Session:
-    """Create a session of this length, with a partition event after every `BUILD_TURNS` turns if wanted."""
+    """Create a session of this length, optionally with a partition event after every `BUILD_TURNS` turns."""
     last_event = length - 1 - LIVE_TURNS
     user = UserProfile.objects.ensure(name)
     session = Session.objects.create(

@@ -48,7 +48,7 @@ def figures(site: Site) -> list[Figure]:
 
 
 class McpReader:
-    """A client that reads one moment repeatedly. Answers are streams of events, so they have no length."""
+    """A client that reads one moment repeatedly. Responses are event streams, so they have no length."""
 
     def __init__(self, site: Site, key: str) -> None:
         self._http = HTTPConnection("127.0.0.1", site.port)
@@ -65,7 +65,7 @@ class McpReader:
         """Read the moment once.
 
         Raises:
-            RuntimeError: The answer is not a success.
+            RuntimeError: The request failed.
         """
         self._http.request("POST", "/mcp", self._body, self._headers)
         answer = self._http.getresponse().read()

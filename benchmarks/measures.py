@@ -1,4 +1,4 @@
-"""Measures of what counts as found, judged by words like a reader at a glance would do, in any script."""
+"""Measures of what counts as found, by comparing words in any script, like a quick reader."""
 
 import re
 import unicodedata
@@ -7,8 +7,8 @@ from itertools import takewhile
 from operator import eq
 
 ENOUGH = 0.8  # share of a turn's content words that a text must have to contain the turn
-HALF = 0.5  # share that a statement must have that was made from the turn
-# English words that say nothing of what a text is about.
+HALF = 0.5  # share that a statement derived from the turn must have
+# English words that say nothing about a text's subject.
 EMPTY = frozenset(
     "a an the to and or of in on at for with about it that this so but my your i you he she we they is are was were be "
     "been has have had do did does not no as by from what when where who which how why their his her its our me him "
@@ -21,7 +21,7 @@ Words = frozenset[str]
 
 
 def content_words(text: object) -> Words:
-    """Return the content words of a text, without accents; in scripts without spaces, pairs of characters."""
+    """Return the content words of a text, without accents. In scripts without spaces, return pairs of characters."""
     parts = unicodedata.normalize("NFKD", str(text).casefold())
     plain = "".join(part for part in parts if not unicodedata.category(part).startswith("M"))
     pairs = {pair for run in UNSPACED.findall(plain) for pair in _pairs(run)}
@@ -33,27 +33,27 @@ def _pairs(run: str) -> list[str]:
 
 
 def stands_in(words: Words, have: Words, enough: float = ENOUGH) -> bool:
-    """Return True if enough of a turn's content words are there."""
+    """Return whether enough of a turn's content words are present."""
     return len(words & have) >= enough * len(words)
 
 
 def share(parts: Collection[object], of: Collection[object]) -> float:
-    """Return the share of something that is there; 0 if there is nothing."""
+    """Return the share of `of` that is in `parts`, or 0 if `of` is empty."""
     return len(parts) / len(of) if of else 0.0
 
 
 def same_beginning(text: str, before: str) -> float:
-    """Return the share of a text that is also the beginning of another."""
+    """Return the share of a text that is also the start of another."""
     same = sum(1 for _ in takewhile(bool, map(eq, text, before)))
     return same / len(text)
 
 
 def fill_budget(lines: Sequence[tuple[str, int]], budget: int) -> tuple[str, int]:
-    """Take lines in order, up to the first that doesn't fit into a budget.
+    """Take lines in order, up to the first that exceeds a budget.
 
     Args:
         lines: The lines with their tokens.
-        budget: The most tokens.
+        budget: The maximum number of tokens.
 
     Returns:
         The text and its tokens.

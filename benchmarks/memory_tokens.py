@@ -1,9 +1,9 @@
-"""Benchmark of what memory costs: `python -m benchmarks.memory_tokens FOLDER`.
+"""Benchmark of the cost of memory: `python -m benchmarks.memory_tokens FOLDER`.
 
-Each conversation of the folder is held round by round, as people talk: after each round, the work that came due is
-done, and after each session the site has an hour's rest, in which the session is settled. A server that speaks the
-OpenAI protocol answers as a model would and keeps what it was sent. The benchmark counts calls and tokens by their
-purpose, for 1,000 turns, and compares them with what `manage.py estimate` told before anything was made.
+Each conversation of the folder is simulated round by round. After each round, due jobs run. After each session, the
+site is idle for an hour, in which the session is settled. A test server with OpenAI's API answers like a model and
+records the requests. The benchmark counts calls and tokens by purpose, for 1,000 turns, and compares them with the
+prior result of `manage.py estimate`.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from benchmarks.measures import same_beginning
 from benchmarks.site import Site
 from tests.support.openai_server import OpenAIServer
 
-EACH = 1_000  # turns that the figures are told for
+EACH = 1_000  # the figures are per this number of turns
 TITLE = "Tokens of memory"
 NOTE = (
     f"For {EACH:,} turns, all sessions settled. Estimated tokens of calls: instructions, what is known before, turns, "
@@ -38,11 +38,10 @@ class Spent:
     """The tokens of the calls for one purpose.
 
     Args:
-        calls: number of them.
-        instruction_tokens, known_tokens, turn_tokens, schema_tokens: of the parts of all calls.
-        input_tokens, repeated_tokens, output_tokens: of all together; repeated: those of a beginning that the call
-            before had as well.
-        told_calls, told_tokens: the estimated calls and input tokens.
+        calls: The number of calls.
+        instruction_tokens, known_tokens, turn_tokens, schema_tokens: Tokens by part of the request.
+        input_tokens, repeated_tokens, output_tokens: Total tokens. Repeated: the common prefix with the previous call.
+        told_calls, told_tokens: The estimated calls and input tokens.
     """
 
     calls: int = 0
@@ -59,7 +58,7 @@ class Spent:
 
 @dataclass
 class Ledger:
-    """The purposes, and what each took."""
+    """The tokens by purpose."""
 
     spent: dict[str, Spent] = field(default_factory=dict)
     before: dict[str, str] = field(default_factory=dict)
@@ -117,7 +116,7 @@ def _models(model: OpenAIServer) -> dict[str, str]:
 
 
 def hold(conversation: Conversation, model: OpenAIServer, *, contexts: bool, together: bool) -> Ledger:
-    """Hold a conversation, and return what memory took."""
+    """Simulate a conversation. Return the tokens that memory used."""
     from benchmarks.stored import do_due_jobs, let_an_hour_pass
 
     for session in conversation.sessions:
@@ -136,7 +135,7 @@ def hold(conversation: Conversation, model: OpenAIServer, *, contexts: bool, tog
 
 
 def rounds_of(conversation: Conversation, session: Session) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rounds of a session: what the user says, with the answer."""
+    """Yield the rounds of a session: the user's messages with the answer."""
     messages = conversation.messages(session)
     starts = [number for number, one in enumerate(messages) if one["role"] == "user" or number == 0]
     for start, end in zip(starts, [*starts[1:], len(messages)], strict=True):
@@ -144,7 +143,7 @@ def rounds_of(conversation: Conversation, session: Session) -> Iterator[list[dic
 
 
 def _say(conversation: Conversation, session: Session, messages: list[dict[str, Any]], *, contexts: bool) -> None:
-    """Append a round as the API would: what is said, a context for the answer, and the answer."""
+    """Append a round like the API: the user's messages, a context for the answer, and the answer."""
     from sessions_app.models import UserProfile
     from sessions_app.transcript.append import NewMessage, append
 
@@ -175,7 +174,7 @@ def _note_told(conversation: Conversation, ledger: Ledger) -> None:
 
 
 def purpose_of(body: dict[str, Any]) -> str:
-    """Return the purpose of a request, as the platform's records of calls name it."""
+    """Return the purpose of a request, as in the platform's records of calls."""
     if "input" in body:
         return "embedding"
     name: str = body["response_format"]["json_schema"]["name"]

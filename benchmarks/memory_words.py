@@ -1,8 +1,8 @@
-"""Benchmark of what the extractive engine writes: `python -m benchmarks.memory_words FOLDER [--show N]`.
+"""Benchmark of the extractive engine's texts: `python -m benchmarks.memory_words FOLDER [--show N]`.
 
-It has the engine read each conversation as the platform would, session by session, without a site, and prints how many
-of the words of the answers stand in what it wrote: the profile, facts and moments, cut to the same length whatever the
-engine. With `--show`, it prints every N-th moment and what was kept of the first conversation, to be read.
+The engine reads each conversation session by session like the platform, but without a site. The benchmark prints how
+many of the answers' words are in its texts: the profile, facts and moments, cut to the same length for all engines.
+With `--show`, it prints every N-th moment and all other texts of the first conversation.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from benchmarks.figures import print_markdown
 from benchmarks.measures import content_words, fill_budget, share
 
 BUDGET = 1_000  # tokens
-OBSERVATION_WORDS, FACT_WORDS = 25, 50  # the most that an item of a person or a session has by default
-STEM = 5  # letters by which words are compared when lines are ranked
+OBSERVATION_WORDS, FACT_WORDS = 25, 50  # default limits of an item of a person or a session
+STEM = 5  # letters by which words are compared to rank lines
 TITLE = "Answers' words in what is remembered"
 NOTE = (
     f"Share of the answers' content words in {BUDGET:,} tokens of memory. Unasked: half each of the facts and "
@@ -33,7 +33,7 @@ NOTE = (
 
 @dataclass
 class Memory:
-    """What an engine made of a conversation, oldest first."""
+    """The engine's texts about a conversation, oldest first."""
 
     facts: list[str] = field(default_factory=list)
     observations: list[str] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Memory:
 
     @property
     def lines(self) -> list[str]:
-        """All lines, each once."""
+        """All lines, without duplicates."""
         told = [line for moment in self.moments for line in (moment.summary, *moment.detail.split("\n"))]
         return list(dict.fromkeys(line for line in (*self.kept, *told) if line.strip()))
 
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(conversation: Conversation) -> Memory:
-    """Return what the extractive engine remembers of a conversation, read session by session."""
+    """Return the extractive engine's memory of a conversation, read session by session."""
     memory = Memory()
     started = time.perf_counter()
     for session in conversation.sessions:
@@ -145,13 +145,13 @@ def _found(question: Question, text: str) -> float:
 
 
 def unasked_text(memory: Memory) -> str:
-    """Return the same text for every question: what would be shown before anything is known of it."""
+    """Return the text that is shown without a question."""
     parts = [memory.kept, [moment.summary for moment in memory.moments]]
     return "\n".join(spread(part, BUDGET // len(parts)) for part in parts)
 
 
 def spread(lines: Sequence[str], budget: int) -> str:
-    """Return as many lines as fit into a budget, taken evenly from beginning to end."""
+    """Return as many lines as fit into a budget, evenly spread from start to end."""
     for count in range(len(lines), 0, -1):
         taken = [lines[place * len(lines) // count] for place in range(count)]
         if _tokens(taken) <= budget:
@@ -160,7 +160,7 @@ def spread(lines: Sequence[str], budget: int) -> str:
 
 
 def asked_text(memory: Memory, question: Question) -> str:
-    """Return the lines that share most with a question."""
+    """Return the lines with the most words in common with a question."""
     lines = memory.lines
     stems = {line: _stems(line) for line in lines}
     wanted = _stems(question.q)
@@ -188,7 +188,7 @@ def _tokens(lines: Sequence[str]) -> int:
 
 
 def show(memory: Memory, step: int) -> None:
-    """Print every so many-th moment, and everything else that was kept."""
+    """Print every N-th moment, and everything else."""
     for number, moment in list(enumerate(memory.moments))[::step]:
         print(f"\n## {number} {moment.name}\n\n{moment.summary}\n\n{moment.detail}\n")
         print(f"tags: {moment.tags}; feelings: {moment.feelings}; persons: {moment.persons}")

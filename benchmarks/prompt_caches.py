@@ -1,8 +1,8 @@
 """Benchmark of prompt caching: `python -m benchmarks.prompt_caches FOLDER`.
 
-Providers discount the beginning of a prompt that they have seen. The first conversation of the folder is stored and
-settled. Then its questions are asked in a new session, each is answered, and the jobs of a round are done before the
-next. The benchmark prints the share of each round's context that is also the beginning of the previous one.
+Providers discount the part of a prompt that repeats the start of an earlier one. The first conversation of the folder
+is stored and settled. Then its questions are asked in a new session. Each is answered, and the jobs of a round run
+before the next. The benchmark prints the share of each round's context that is also the start of the previous one.
 """
 
 import argparse
@@ -29,11 +29,11 @@ NOTE = f"The share of a prompt that is also the beginning of the previous one, o
 
 @dataclass(frozen=True)
 class HeldConversation:
-    """A conversation that was held with contexts of one plan.
+    """A simulated conversation with contexts of one plan.
 
     Args:
         plan: The plan of the contexts.
-        shares: For each prompt but the first, the share that is the beginning of the previous one.
+        shares: For each prompt except the first, the share that is the start of the previous one.
         tokens: The tokens of each prompt.
     """
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def plans() -> list[str]:
-    """Return the plans that the site knows, its default first."""
+    """Return the available plans, the default first."""
     from rest_framework.serializers import ChoiceField
 
     from moments_app.interfaces.api.context import ContextInput
@@ -75,7 +75,7 @@ def plans() -> list[str]:
 
 
 def hold(http: Http, stored: StoredConversation, plan: str) -> HeldConversation:
-    """Hold a conversation with a person who has a past. Jobs that a round makes due run before the next round."""
+    """Simulate a conversation with a person who has memory. Jobs of a round run before the next round."""
     user_id, session_id = stored.conversation.id, f"rounds-{plan}"
     put_in(http, user_id, session_id, GREETING)
     prompts, tokens = [], []

@@ -1,7 +1,7 @@
-"""The files of LoCoMo and LongMemEval, in the form of `benchmarks.conversations`.
+"""Converts the files of LoCoMo and LongMemEval to the format of `benchmarks.conversations`.
 
 LoCoMo: https://github.com/snap-research/locomo, `locomo10.json`.
-LongMemEval: https://github.com/xiaowu0162/LongMemEval, `longmemeval_s.json` and the like.
+LongMemEval: https://github.com/xiaowu0162/LongMemEval, `longmemeval_s.json` and similar files.
 """
 
 import re
@@ -14,14 +14,14 @@ OTHER = 0  # category of LongMemEval's questions, whose kinds have names
 LOCOMO_TIME = "%I:%M %p on %d %B, %Y"  # 1:56 pm on 8 May, 2023
 LONGMEMEVAL_TIME = "%Y/%m/%d %H:%M"  # 2023/05/20 (Sat) 02:21, without the weekday
 WEEKDAY = re.compile(r"\s*\(\w+\)")
-TURN_ID = re.compile(r"D\d+:\d+")  # in LoCoMo's evidence, where some entries hold two
+TURN_ID = re.compile(r"D\d+:\d+")  # in LoCoMo's evidence, where some entries contain two
 
 
 def conversations(content: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the conversations of a file.
 
     Raises:
-        ValueError: It is none of the two benchmarks.
+        ValueError: It belongs to neither of the two benchmarks.
     """
     for item in content:
         if "haystack_sessions" in item:
@@ -68,7 +68,7 @@ def _locomo_question(question: dict[str, Any], known: set[str]) -> dict[str, Any
 
 
 def _longmemeval(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an instance, which is one question with sessions of its own."""
+    """Convert an instance, which is one question with its own sessions."""
     dated = sorted(
         zip(item["haystack_dates"], item["haystack_sessions"], strict=True),
         key=lambda one: _time(one[0], LONGMEMEVAL_TIME),

@@ -1,8 +1,7 @@
 """The baselines: the platform's work in PostgreSQL, done by psycopg alone on one connection.
 
-They have the same statements, order, transactions and number of round trips, but no HTTP, checks or objects. Like the
-platform's, the statements are planned each time: one prepared on a small table would keep a plan that is wrong for a
-large table.
+They have the same queries, order, transactions and number of round trips, but no HTTP, checks or objects. As on the
+platform, each query is planned again, because a plan prepared for a small table would be wrong for a large one.
 """
 
 import time
@@ -92,7 +91,7 @@ AFTERWARDS = (
 )
 
 
-# Deletes the rows that the benchmark of erasing creates for a person.
+# Deletes the rows that the benchmark of erasures creates for a person.
 ERASE = [
     f"DELETE FROM {table} WHERE user_id = %s"
     for table in ("sessions_app_message", "moments_app_moment", "moments_app_memoryatom", "moments_app_memorystream")
@@ -100,14 +99,14 @@ ERASE = [
 
 
 class Raw:
-    """One connection with the platform's work."""
+    """A connection that does the platform's work."""
 
     def __init__(self, conninfo: str, key: str) -> None:
         self._cursor = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None).cursor()
         self._prefix = key.split("_")[1]
 
     def append(self, user_id: str, session_id: str, external_ids: list[str]) -> None:
-        """Append messages, by eight statements."""
+        """Append messages with eight queries."""
         count, tokens = len(external_ids), -(-len(WORDS) // 4)
         self._one(KEY, [self._prefix])
         with self._transaction():
@@ -120,7 +119,7 @@ class Raw:
             self._cursor.execute(COUNT, {"count": count, "tokens": count * tokens, "session": session})
 
     def load(self, live_sql: str, user_id: str, session_id: str, limit: int) -> None:
-        """Read what a reload reads, by six statements."""
+        """Read the data of a reload with six queries."""
         self._one(KEY, [self._prefix])
         with self._transaction():
             user = self._one(ENTER, [user_id])[0]
@@ -128,11 +127,11 @@ class Raw:
             self.live(live_sql, session, user, limit)
 
     def live(self, live_sql: str, session: int, user: int, limit: int) -> None:
-        """Execute the loader's one statement."""
+        """Execute the loader's only query."""
         self._cursor.execute(live_sql, {"session": session, "user": user, "limit": limit}).fetchall()
 
     def build(self, *, job: int, user: int, session: int, turns: int, turns_each: int) -> None:
-        """Do the claim and commit of a build of moments, with one `executemany` for moments and one for turns."""
+        """Do the claim and commit of a moment build, with one `executemany` for moments and one for turns."""
         ids = {"job": job, "user": user, "session": session}
         rows: list[dict[str, Any]] = []
         for first in range(0, turns, turns_each):
@@ -151,7 +150,7 @@ class Raw:
                 self._cursor.execute(statement, rows[-1] | {"payload": Jsonb({"keys": [row["key"] for row in rows]})})
 
     def erase(self, user: int) -> None:
-        """Delete a person's rows, table by table. The commit checks the references."""
+        """Delete a person's rows, table by table. The commit checks the foreign keys."""
         with self._transaction():
             for statement in ERASE:
                 self._cursor.execute(statement, [user])
@@ -175,7 +174,7 @@ class Raw:
 
 @dataclass(frozen=True)
 class RawAppend:
-    """The work of `HttpAppend` without the platform. Its people and sessions exist already."""
+    """The work of `HttpAppend` without the platform. Its people and sessions already exist."""
 
     conninfo: str
     key: str

@@ -1,4 +1,4 @@
-"""Benchmark of searching facts by words and by meaning, among those of few and of many people."""
+"""Benchmark of searching facts by words and by meaning, with few and with many people."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ NOTE = (
 SIZES = ((10_000, 1), (100_000, 1_000), (1_000_000, 100_000))  # facts, people
 ROUNDS, REPEATS = 7, 20
 QUERIES = 10
-BASES = 2_000  # each vector is the sum of two of these, so that vectors form groups as real ones do
+BASES = 2_000  # each vector is the sum of two of these, so that vectors form clusters like real ones
 WORDS = 20_000
 MOST = 100
 
@@ -53,8 +53,7 @@ SELECT gen_random_uuid(), 'user', 'default', id, '', true, '', true, true, 0, 5,
        '', now()
 FROM sessions_app_userprofile WHERE user_id = 'recall-0' ON CONFLICT DO NOTHING
 """
-# The first hundredth belongs to the first person, and the rest is dealt out in turn. Words with lower numbers are more
-# common.
+# The first hundredth belongs to the first person, and the others take turns. Words with lower numbers are more common.
 SEED_FACTS = """
 WITH person AS (
     SELECT id, row_number() OVER (ORDER BY id) - 1 AS number FROM sessions_app_userprofile
@@ -105,7 +104,7 @@ Statement = tuple[Any, list[Any]]
 
 @dataclass(frozen=True)
 class PersonQueries:
-    """A person and their queries, asked in turn."""
+    """A person, and queries to use in turn."""
 
     person: UserProfile
     queries: list[str]
@@ -140,7 +139,7 @@ def _share(number: int, facts: int, people: int) -> int:
 
 
 def _seeded(facts: int, people: int) -> EmbeddingModel:
-    """Create this many facts with words and vectors, and the indexes that `manage.py embed` builds."""
+    """Create facts with words and vectors, and the indexes that `manage.py embed` builds."""
     parameters = {"facts": facts, "people": people, "words": WORDS}
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE moments_app_memoryatom, moments_app_factembedding CASCADE")
@@ -207,14 +206,14 @@ def _again(queries: Sequence[str]) -> Iterator[str]:
 
 
 def _warm(http: Http, body: dict[str, Any], queries: Sequence[str]) -> None:
-    """Let each web process get to know the queries' vectors."""
+    """Let each web process cache the vectors of the queries."""
     for query in queries:
         for _ in range(4 * settings.CONF.web_workers):
             http.request("POST", "/api/v1/memory/search", body | {"query": query})
 
 
 def _raw(person: UserProfile, lookup: Lookup, vector: list[float], model: EmbeddingModel) -> list[Statement]:
-    """Return the two searches as one would write them by hand."""
+    """Return the two searches, written by hand."""
     formula = " + ".join(["%s * ts_rank(search_vector, %s::tsquery)"] * len(lookup.queries))
     terms = [part for term in zip(lookup.weights, lookup.queries, strict=True) for part in term]
     words = [f"u{person.pk} {stem}" for stem in lookup.rare]

@@ -1,8 +1,8 @@
 """Benchmark of the quality of recall and contexts: `python -m benchmarks.recall_quality FOLDER`.
 
-It runs a default site, stores all conversations of the folder in it and asks each question in three states: just said,
-settled after an hour, and archived after a month. It prints the share of the answering turns that contexts and results
-have: by words alone, by vectors alone, and by default.
+It runs a default site and stores all conversations of the folder in it. Then it asks each question in three states:
+just after the conversation, settled after an hour, and archived after a month. It prints the share of the evidence
+turns in contexts and results: by words alone, by vectors alone, and by default.
 """
 
 import argparse
@@ -67,12 +67,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class Benchmark:
-    """A site with the conversations in it, and the scores of their questions.
+    """A site with the conversations, and the scores of their questions.
 
     Args:
-        site: A site that doesn't run yet.
+        site: A site that isn't running yet.
         conversations: The conversations to store.
-        limit: The most questions per conversation; None for all.
+        limit: The maximum number of questions per conversation, or None.
     """
 
     def __init__(self, site: Site, conversations: Sequence[Conversation], limit: int | None) -> None:
@@ -82,7 +82,7 @@ class Benchmark:
         self._scores: dict[str, dict[tuple[str, str, str], list[Score]]] = defaultdict(lambda: defaultdict(list))
 
     def rows(self, *, turns_only: bool) -> Iterator[list[str]]:
-        """Store the conversations, ask all questions in each state, and yield its rows of the table."""
+        """Store the conversations, ask all questions in each state, and yield the rows of the table."""
         from django.conf import settings
 
         port = self._site.run()
@@ -103,7 +103,7 @@ class Benchmark:
             yield [*names, *Score.mean(scores).cells, str(len(scores))]
 
     def _ask(self, state: str, ask: Ask, stored: Sequence[StoredConversation]) -> None:
-        """Ask all questions, and keep their scores."""
+        """Ask all questions, and store their scores."""
         settle()
         for one in stored:
             one.read_sources()
@@ -117,7 +117,7 @@ class Benchmark:
 
 
 def _states(*, turns_only: bool) -> Iterator[str]:
-    """Yield each state when the site is in it."""
+    """Yield each state once the site is in it."""
     let_a_minute_pass(wait_for_jobs)
     yield "just said"
     if turns_only:

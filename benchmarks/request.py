@@ -1,9 +1,9 @@
 """CPU time of the web process for one request: `python -m benchmarks.request`, or with the name of a case.
 
-Six requests are made in this process, through the whole application but the server of connections. Figures are CPU
-milliseconds over the seconds that ten million turns of `x += i` take just before and after, so that they mean something
-on any machine; of several rounds the least tenth, as other programs only ever add to it. With a name, the
-functions are printed that this request spends its time in.
+Six requests run in this process, through the whole application except the HTTP server. Figures are CPU milliseconds,
+divided by the seconds that ten million loops of `x += i` take just before and after, so they are meaningful on any
+machine. Of several rounds, the 10th percentile counts, because other programs only add time. With a name, the profile
+of this request is printed.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ from benchmarks.site import Site
 ROUNDS, CALLS = 20, 15
 TURNS = 200
 LINES = 40  # of a profile
-KEY = "BENCHMARK_KEY"  # the variable that has the site's key in the process that is measured
+KEY = "BENCHMARK_KEY"  # environment variable with the site's key for the measured process
 
 Call = Callable[[], Coroutine[Any, Any, bytes]]
 
 
 class Client:
-    """Calls the application as a server does.
+    """Calls the application like a server.
 
     Args:
-        key: of scope write.
+        key: A key of scope `write`.
     """
 
     def __init__(self, key: str) -> None:
@@ -44,7 +44,7 @@ class Client:
         self._headers = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {key}".encode())]
 
     async def call(self, method: str, address: str, body: Any = None) -> bytes:
-        """Return the answer to a call, which has to succeed."""
+        """Return the response to a call, which must succeed."""
         path, _, query = address.partition("?")
         sent = json.dumps(body).encode() if body else b""
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(sent)).encode())]
@@ -81,14 +81,14 @@ def cases(client: Client) -> dict[str, Call]:
 
 
 async def seed(client: Client) -> None:
-    """Say what is searched."""
+    """Append the messages to search."""
     turns = [f"Today I fired the kiln at {1000 + n} degrees, glaze {n}." for n in range(TURNS)]
     messages = [{"role": "user", "content": turn} for turn in turns]
     await client.call("POST", "/api/v1/sessions/s1/messages", {"user_id": "ada", "messages": messages})
 
 
 def unit() -> float:
-    """Return the CPU seconds that ten million turns of a loop take now."""
+    """Return the CPU seconds that ten million iterations of a loop take now."""
     began, x = time.process_time(), 0
     for i in range(1_000_000):
         x += i
@@ -96,7 +96,7 @@ def unit() -> float:
 
 
 async def measured(call: Call) -> float:
-    """Return what one call takes, in milliseconds of CPU time per second of the loop."""
+    """Return a call's CPU time in milliseconds, divided by `unit`."""
     await call()
     before, began = unit(), time.process_time()
     for _ in range(CALLS):
@@ -106,7 +106,7 @@ async def measured(call: Call) -> float:
 
 
 async def figures(calls: dict[str, Call]) -> None:
-    """Print the least tenth and the median of all rounds, in which the cases take turns."""
+    """Print the 10th percentile and the median of all rounds, in which the cases take turns."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
         for name, call in calls.items():
@@ -116,7 +116,7 @@ async def figures(calls: dict[str, Call]) -> None:
 
 
 async def profile(call: Call) -> None:
-    """Print the functions that a call spends its time in, by their own time."""
+    """Print the functions that a call spends the most time in."""
     from memoryproject import asgi
 
     profiler = cProfile.Profile()
@@ -133,7 +133,7 @@ async def profile(call: Call) -> None:
 
 
 async def main(names: list[str], key: str) -> None:
-    """Run what the command line names."""
+    """Run the cases named on the command line."""
     client = Client(key)
     await seed(client)
     calls = cases(client)
@@ -144,7 +144,7 @@ async def main(names: list[str], key: str) -> None:
 
 
 def in_another_process(arguments: list[str]) -> None:
-    """Make a site, and run this in a process that logs in to its database as web servers do."""
+    """Create a site, and run this in a process with the database login of web servers."""
     with Site() as site:
         environment = os.environ | {"MEMORY_PROCESS": "web", KEY: site.key}
         subprocess.run([sys.executable, "-m", "benchmarks.request", *arguments], env=environment, check=True)

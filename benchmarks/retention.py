@@ -1,4 +1,4 @@
-"""Benchmark of archiving turns past their keep-by date."""
+"""Benchmark of archiving turns that are past the retention period."""
 
 import gzip
 import os
@@ -16,7 +16,7 @@ from sessions_app.models import Session, UserProfile
 
 TURNS = 1_000_000
 TURNS_EACH = 100  # turns of each of the many short sessions
-OWNERS = 50  # whose even shorter ones are archived
+OWNERS = 50  # people whose even shorter sessions are archived
 TITLE = "Archive turns past their keep-by date"
 NOTE = (
     "One run of `manage.py run_schedule retain` over turns a minute apart: each is written down, compressed, synced, "

@@ -1,7 +1,7 @@
 """Benchmark of the prompts of a long conversation: `python -m benchmarks.rounds [PICTURE.svg]`.
 
-OpenAI's client talks for 300 rounds and sends the whole conversation with each call, as applications do. Only its base
-URL is the platform's. The benchmark counts the tokens that reach the model, prints a table, and draws it into a file.
+OpenAI's client talks for 300 rounds and sends the whole conversation with each call, like most applications. Only its
+base URL is the platform's. The benchmark counts the tokens that reach the model, and prints a table and a chart.
 """
 
 import itertools
@@ -23,8 +23,8 @@ from tests.support.openai_server import OpenAIServer, content
 
 ROUNDS = 300
 THRESHOLDS = (250, 80)  # turns that make a build due: the default, and a value for smaller prompts
-SHOWN = (1, 50, 100, 150, 200, 250, 300)  # rounds that the table shows
-TIMEOUT = 60  # most seconds for the work of a round
+SHOWN = (1, 50, 100, 150, 200, 250, 300)  # rounds in the table
+TIMEOUT = 60  # maximum seconds for the jobs of a round
 TITLE = "Prompt tokens of a long conversation"
 NOTE = (
     "Estimated tokens of the messages that reach the model, by round. Without: the client's whole conversation. "
@@ -35,12 +35,12 @@ NOTE = (
 
 @dataclass(frozen=True)
 class HeldConversation:
-    """A conversation that was held.
+    """A simulated conversation.
 
     Args:
-        name: The way in which it was held.
+        name: The name of the variant.
         tokens: The tokens of each call's messages.
-        replaced: The number of the caller's messages that memory replaced, in each call.
+        replaced: The number of the client's messages that memory replaced in each call.
         moments: The number of moments that were built.
     """
 
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _hold(site: Site, model: OpenAIServer, threshold: int) -> HeldConversation:
-    """Hold the conversation through the endpoint."""
+    """Simulate the conversation through the endpoint."""
     from moments_app.models import Moment
     from sessions_app.models import Session
 
@@ -95,7 +95,7 @@ def _hold(site: Site, model: OpenAIServer, threshold: int) -> HeldConversation:
 
 
 def _rounds() -> Iterator[tuple[str, str]]:
-    """Yield the two sides of the demonstration's conversation, one round at a time, in an endless loop."""
+    """Yield both sides of the demonstration's conversation in an endless loop, one round at a time."""
     lines = [json.loads(line) for line in CONVERSATION.read_text(encoding="utf-8").splitlines()]
     texts = {role: [line["content"] for line in lines if line["role"] == role] for role in ("user", "assistant")}
     pairs = itertools.cycle(zip(texts["user"], texts["assistant"], strict=False))
@@ -104,7 +104,7 @@ def _rounds() -> Iterator[tuple[str, str]]:
 
 
 def _growing() -> Iterator[int]:
-    """Yield the tokens of each call if nothing is left out."""
+    """Yield the tokens of each call without the platform."""
     history: list[Any] = []
     for said, answer in itertools.islice(_rounds(), ROUNDS):
         history.append(_message("user", said))

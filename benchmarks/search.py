@@ -1,4 +1,4 @@
-"""Benchmark of searching what was said by people with transcripts of very different lengths."""
+"""Benchmark of searching the messages of people with transcripts of very different lengths."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -30,7 +30,7 @@ ROUNDS, REPEATS = 10, 5
 QUERY = "glaze17 for the kiln"
 MOST = 10
 
-# Else all turns would have the same words, and a search would rank the newest of them.
+# Otherwise, all turns would have the same words, and a search would rank the newest of them.
 VARY = """
 UPDATE sessions_app_message
 SET content = content || word, search_vector = search_vector || to_tsvector('simple', word), search_version = 1
@@ -55,12 +55,12 @@ def _seeded(length: int) -> UserProfile:
     session = seeded(f"search-{length}", length, events=False)
     with connection.cursor() as cursor:
         cursor.execute(VARY, [session.user_id])
-    count(session.user)  # as the site would have done, so that a search knows which words are rare
+    count(session.user)  # as the site does, so that searches know which words are rare
     return session.user
 
 
 def _statements(person: UserProfile) -> list[str]:
-    """Return the statements of the search, with their values.
+    """Return the queries of the search, with their values.
 
     Raises:
         RuntimeError: It finds nothing.
@@ -68,7 +68,7 @@ def _statements(person: UserProfile) -> list[str]:
     with CaptureQueriesContext(connection) as captured:
         found = recall(person, "", RecallRequest(QUERY, ["turn"], mode="text"), most=MOST)
     if not found:
-        raise RuntimeError(f"Nothing was found of {person.user_id}.")
+        raise RuntimeError(f"Nothing was found about {person.user_id}.")
     return [str(query["sql"]) for query in captured]
 
 

@@ -1,4 +1,4 @@
-"""People and transcripts for a realistic database: an empty one would be fast, and would plan its queries for that."""
+"""People and transcripts for a realistic database. An empty one would be fast, and would have other query plans."""
 
 from django.db import connection
 
@@ -30,7 +30,7 @@ SELECT session.id, user_id, n, 'turn', CASE n %% 2 WHEN 0 THEN 'user' ELSE 'assi
 FROM sessions_app_session AS session, generate_series(session.last_sequence + 1 - %(turns)s, session.last_sequence) AS n
 WHERE session.id = COALESCE(%(session)s, session.id)
 """
-# Rows inserted by SQL get their words from PostgreSQL. Rows that the application writes have its own.
+# PostgreSQL computes the words of rows that are inserted by SQL. The application computes its own.
 INDEX = """
 CREATE OR REPLACE FUNCTION seeded_{table}() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -44,7 +44,7 @@ CREATE OR REPLACE TRIGGER seeded_words BEFORE INSERT ON {table} FOR EACH ROW WHE
 
 
 def index_what_is_seeded() -> None:
-    """Let the database make the words of rows that the application doesn't write."""
+    """Let the database compute the words of rows that the application doesn't write."""
     from moments_app.recall.index_words import tables
 
     with connection.cursor() as cursor:
@@ -63,7 +63,7 @@ def populate() -> None:
 
 
 def settle() -> None:
-    """Run the maintenance that PostgreSQL would otherwise start in the middle of a measurement."""
+    """Run the maintenance that PostgreSQL would otherwise start during a measurement."""
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
         cursor.execute("CHECKPOINT")

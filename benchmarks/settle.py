@@ -1,4 +1,4 @@
-"""Benchmark of settling quiet sessions with an engine that takes no time, so that only the platform's time remains."""
+"""Benchmark of settling idle sessions with an instant engine, so that only the platform's own time is measured."""
 
 import time
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from sessions_app.models import Session, UserProfile
 
 SESSIONS = 10_000
 TURNS = 20  # turns of each session
-SETTLED = 300  # sessions that are settled and timed, at least
+SETTLED = 300  # minimum number of sessions to settle and measure
 TITLE = f"Settle quiet sessions of {TURNS} turns"
 NOTE = (
     "Asked for: `manage.py run_schedule compact_sessions`, which asks for a job for each session, from its start to "
@@ -43,7 +43,7 @@ SEED_SESSIONS = (
     + "CROSS JOIN generate_series(1, %(sessions)s) AS n WHERE user_id = 'quiet'"
 )
 SEED_TURNS = seed.SEED_TURNS + " AND user_id = %(user)s"
-# The rows that settling a session leaves, written at once.
+# The rows that settling a session writes, all at once.
 RAW = (
     """
     WITH moment AS (
@@ -86,10 +86,10 @@ RAW = (
 
 
 class SettlingEngine(InstantEngine):
-    """An engine that answers all requests of settling without reading them."""
+    """An engine that returns all results for settling without reading the requests."""
 
     def with_answers(self, parts: Sequence[Part]) -> Self:
-        """Return itself."""
+        """Return this engine."""
         return self
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
@@ -99,11 +99,11 @@ class SettlingEngine(InstantEngine):
         return FormationAnswer(streams=entries)
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
-        """Return the same words for every window."""
+        """Return the same text for every window."""
         return SummaryAnswer(summary_text=WORDS)
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
-        """Return the same words, and no lesson."""
+        """Return the same text, and no lesson."""
         return DigestAnswer(context=WORDS)
 
 
@@ -136,7 +136,7 @@ def _seed() -> UserProfile:
 
 
 def _settle() -> float:
-    """Do jobs as a worker takes them until so many sessions are settled, and return the seconds that they took."""
+    """Run due jobs like a worker until enough sessions are settled. Return the seconds."""
     formation = settings.MEMORY_FORMATION.model_copy(update={"enabled": True})
     settled = Job.objects.filter(process=Settle.name, status=Job.Status.COMPLETED)
     with (

@@ -25,13 +25,13 @@ STOP_TIMEOUT = 30
 
 SETTINGS = {
     "DJANGO_SETTINGS_MODULE": "memoryproject.settings",
-    "DATABASE_URL": "",  # overrides .env, so that no database in use is touched
+    "DATABASE_URL": "",  # overrides .env, so that no real database is used
     "DEBUG": "false",
     "HTTPS": "false",
     "LOG_LEVEL": "WARNING",
     "API_RATE": "1000000",
 }
-# Without a worker, a build that is due would be requested again by each further append. There is no embeddings server.
+# Without a worker, each further append would queue a due build again. There is no embeddings server.
 NOTHING_DUE = {
     "EMBEDDING__PROVIDER": "none",
     "MOMENT_BUILDER__MESSAGE_THRESHOLD": "1000000000",
@@ -41,11 +41,11 @@ NOTHING_DUE = {
 
 
 class Site:
-    """A site that exists inside its `with` block. Its web server starts on first use.
+    """A site that exists while its `with` block runs. Its web server starts on first use.
 
     Args:
-        settings: Settings that differ from the defaults, besides those that isolate the site.
-        folder: The DATA_DIR, which is kept for the next run; None for a temporary one.
+        settings: Settings that differ from the defaults, in addition to those that isolate the site.
+        folder: The DATA_DIR, which is kept for the next run. None for a temporary one.
     """
 
     def __init__(self, settings: Mapping[str, str] = NOTHING_DUE, folder: Path | None = None) -> None:
@@ -58,7 +58,7 @@ class Site:
             os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=str(folder.resolve()), MEMORY_NEW_DATABASE="1")
             stack.callback(_stop_database, folder)
             if BEGIN_WITH and not (folder / "postgres").exists():
-                # Copied with its owner, because PostgreSQL doesn't start on files of another.
+                # Copied with its owner, because PostgreSQL doesn't start on another user's files.
                 folder.mkdir(parents=True, exist_ok=True)
                 subprocess.run(["cp", "-a", f"{BEGIN_WITH}/.", folder], check=True)
             _prepare_database()
@@ -75,7 +75,7 @@ class Site:
 
     @cached_property
     def model(self) -> OpenAIServer:
-        """The model that the chat endpoint of the web server asks."""
+        """The model behind the web server's chat endpoint."""
         return self._stack.enter_context(OpenAIServer())
 
     @cached_property
@@ -84,7 +84,7 @@ class Site:
         return self.serve(CHAT__UPSTREAM_BASE_URL=self.model.base_url)
 
     def serve(self, **settings: str) -> int:
-        """Start a web server as `manage.py run` does, with some settings of its own; return its port."""
+        """Start a web server like `manage.py run`, with some additional settings. Return its port."""
         port = free_port()
         command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
         command += ["--log-level", "warning", "memoryproject.asgi"]
@@ -92,7 +92,7 @@ class Site:
         return port
 
     def run(self) -> int:
-        """Start `manage.py run`, with a worker; return the port of its web server."""
+        """Start `manage.py run`, with a worker. Return the port of its web server."""
         port = free_port()
         command = ["manage.py", "run", "--no-demo", "--port", str(port)]
         wait_until_ready(self._start(command, {}, stdout=sys.stderr), port)
@@ -100,7 +100,7 @@ class Site:
 
     @contextmanager
     def working(self, **settings: str) -> Iterator[None]:
-        """Run a worker, with some settings of its own, until the block ends."""
+        """Run a worker with some additional settings until the block ends."""
         process = self._start(["manage.py", "qcluster"], settings)
         try:
             yield
@@ -116,10 +116,10 @@ class Site:
 
 
 def run_command(*arguments: str) -> tuple[float, int]:
-    """Run a management command in a process of its own.
+    """Run a management command in its own process.
 
     Returns:
-        The seconds from start to end, and the peak resident size in bytes.
+        The seconds that it took, and its peak resident size in bytes.
 
     Raises:
         CalledProcessError: The command failed.
@@ -171,7 +171,7 @@ def _stop_database(folder: Path) -> None:
     from memoryproject.embedded import server
     from sessions_app.write_behind import stop_all
 
-    stop_all()  # at exit, it would start the database again
+    stop_all()  # at exit, it would restart the database
     connection.close()
     server.stop(folder.resolve() / "postgres")
 
@@ -189,7 +189,7 @@ def wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:
         try:
             with open_url(f"http://127.0.0.1:{port}/healthz", timeout=5):
                 return
-        except OSError:  # not there yet, or too busy to answer in time
+        except OSError:  # not listening yet, or too busy to respond in time
             time.sleep(0.1)
     raise RuntimeError("The web server did not start.")
 

@@ -1,4 +1,4 @@
-"""Print how large the repository is: `make size`."""
+"""Print the size of the repository: `make size`."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Storage of conversations in a site, and the work that the worker and the schedule would have done since."""
+"""Stores conversations in a site, and then does the work of workers and schedules."""
 
 import json
 import sys
@@ -11,24 +11,24 @@ from benchmarks.clients import Http
 from benchmarks.conversations import Conversation
 from benchmarks.measures import content_words
 
-BATCH = 100  # turns a request
-# What the schedule runs.
+BATCH = 100  # turns per request
+# The schedules of a minute and of an hour.
 OF_A_MINUTE = ("count_words",)
 OF_AN_HOUR = ("form_memories", "compact_sessions", "count_words")
 OF_A_MONTH = ("retain", "housekeeping")
 HOUR, MONTH = timedelta(hours=1), timedelta(days=31)
-AT_MOST = 1800  # most seconds for the jobs of one command
+AT_MOST = 1800  # maximum seconds for the jobs of one command
 
 TurnPlace = tuple[str, int]  # the place of a turn: its session's id and its sequence
 
 
 class StoredConversation:
-    """A conversation in the site, with the place, the words and the line of each turn by its id.
+    """A stored conversation, with the place, the words and the line of each turn by its id.
 
-    `sources` has the turns that each statement comes from, by the address of the statement.
+    `sources` has the source turns of each statement, by the statement's address.
 
     Args:
-        conversation: The conversation, of a person of its own.
+        conversation: The conversation, which has its own person.
         places: The places of its turns by their ids.
     """
 
@@ -43,7 +43,7 @@ class StoredConversation:
         }
 
     def read_sources(self) -> None:
-        """Read the statements that memory has by now."""
+        """Load the statements that memory currently has."""
         from moments_app.models import MemoryAtom
         from sessions_app.models import Message
 
@@ -57,7 +57,7 @@ class StoredConversation:
 
 
 def store(http: Http, conversation: Conversation) -> StoredConversation:
-    """Store a conversation for a person of its own. Turns that are there already are not stored twice."""
+    """Store a conversation for its own person. Existing turns are not stored twice."""
     places: dict[str, TurnPlace] = {}
     for session in conversation.sessions:
         places |= put_in(http, conversation.id, f"session-{session.n}", conversation.messages(session))
@@ -65,7 +65,7 @@ def store(http: Http, conversation: Conversation) -> StoredConversation:
 
 
 def put_in(http: Http, user_id: str, session_id: str, messages: Sequence[dict[str, Any]]) -> dict[str, TurnPlace]:
-    """Append messages to a person's session, and return the place of each by its `external_id`."""
+    """Append messages to a person's session. Return the place of each by its `external_id`."""
     places: dict[str, TurnPlace] = {}
     for start in range(0, len(messages), BATCH):
         body = {"user_id": user_id, "messages": messages[start : start + BATCH]}
@@ -75,17 +75,17 @@ def put_in(http: Http, user_id: str, session_id: str, messages: Sequence[dict[st
 
 
 def let_a_minute_pass(work: Callable[[], None]) -> None:
-    """Do what appends made due, and count words.
+    """Do the jobs that appends made due, and count words.
 
     Args:
-        work: Does all jobs that are due, or waits until a worker has.
+        work: Does all due jobs, or waits until a worker has done them.
     """
     work()
     _run(OF_A_MINUTE, work)
 
 
 def let_an_hour_pass(work: Callable[[], None]) -> None:
-    """Settle all sessions, which have been quiet for an hour."""
+    """Settle all sessions, as after an hour without messages."""
     from django.db.models import F
 
     from sessions_app.models import Session
@@ -96,7 +96,7 @@ def let_an_hour_pass(work: Callable[[], None]) -> None:
 
 
 def let_a_month_pass(work: Callable[[], None]) -> None:
-    """Archive all turns, which arrived a month ago."""
+    """Archive all turns, as a month after they arrived."""
     from django.db.models import F
 
     from sessions_app.models import Message
@@ -106,7 +106,7 @@ def let_a_month_pass(work: Callable[[], None]) -> None:
 
 
 def _run(names: Sequence[str], work: Callable[[], None]) -> None:
-    """Run schedules, each with the jobs that it asks for."""
+    """Run schedules, each with the jobs that it queues."""
     from django.core.management import call_command
 
     for name in names:
@@ -130,7 +130,7 @@ def wait_for_jobs() -> None:
 
 
 def do_due_jobs() -> None:
-    """Do the work of the missing worker until no job is left.
+    """Do all jobs in this process, because there is no worker.
 
     Raises:
         RuntimeError: A job failed, or the jobs take too long.
@@ -152,4 +152,4 @@ def _check(deadline: float) -> None:
     if failed := Job.objects.filter(status=Job.Status.FAILED).first():
         raise RuntimeError(f"{failed.process} failed: {failed.error}")
     if time.monotonic() > deadline:
-        raise RuntimeError("The jobs that are due take too long.")
+        raise RuntimeError("The due jobs take too long.")

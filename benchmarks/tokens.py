@@ -1,7 +1,7 @@
 """Comparison of `estimate_tokens` with real tokenizers: `python -m benchmarks.tokens`.
 
-It needs `pip install tiktoken`, which the product itself never needs. That package downloads its tables on first use,
-or reads them from the folder that TIKTOKEN_CACHE_DIR names.
+It requires `pip install tiktoken`, which the product itself never needs. That package downloads its tables on first
+use, or reads them from the folder in TIKTOKEN_CACHE_DIR.
 """
 
 import json
@@ -14,12 +14,12 @@ from sessions_app.tokens import estimate_tokens
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "benchmarks" / "samples"
 ENCODINGS = ("cl100k_base", "o200k_base")
-COUNTS = SAMPLES / "counts.json"  # the tokenizers' counts, for tests that run without them
+COUNTS = SAMPLES / "counts.json"  # the tokenizers' counts, for tests without tokenizers
 PART = 600  # characters, because a short text is harder to estimate than a long one
 
 
 def texts() -> dict[str, str]:
-    """Return the measured texts. None of them changes with the product."""
+    """Return the texts to measure. They don't change with the product."""
     lines = (ROOT / "memoryproject/demo/conversation.jsonl").read_text(encoding="utf-8").splitlines()
     return {
         "English": "\n".join(json.loads(line)["content"] for line in lines),
@@ -36,7 +36,7 @@ def parts(text: str) -> Iterable[str]:
 
 
 def row(name: str, text: str, encodings: list[Any]) -> str:
-    """Return a line of the table: the estimate relative to each tokenizer's count, and the lowest ratio of a part."""
+    """Return a line of the table: the estimate's ratio to each tokenizer's count, and the lowest ratio of a part."""
 
     def share(piece: str, encoding: Any) -> float:
         return estimate_tokens(piece) / len(encoding.encode(piece, disallowed_special=()))

@@ -54,17 +54,17 @@ class Command(BaseCommand):
                         rows += part(course)
         except KeyboardInterrupt:
             self._report(rows, began, options["json"])
-            raise CommandError("The drill was stopped; what it had begun is not in the table.") from None
+            raise CommandError("The drill was stopped. The unfinished fault is not in the table.") from None
         self._report(rows, began, options["json"])
 
     def _report(self, rows: list[Row], began: float, path: Path | None) -> None:
-        """Print the table, and fail if something was lost, doubled, or stayed broken."""
+        """Print the table, and fail if something was lost, duplicated, or did not recover."""
         rows = added(rows)
         self._say(f"\n{table(rows)}\n\nTook {time.monotonic() - began:.0f} s.")
         if path:
             path.write_text(json.dumps([asdict(row) for row in rows], indent=1))
         if broken := [row.fault for row in rows if not row.is_well]:
-            raise CommandError(f"Lost, doubled, or never well again: {', '.join(broken)}.")
+            raise CommandError(f"Lost, duplicated, or not recovered: {', '.join(broken)}.")
 
     def _say(self, text: str) -> None:
         self.stdout.write(text)
@@ -72,10 +72,10 @@ class Command(BaseCommand):
 
 
 def _rows(path: Path | None) -> list[Row]:
-    """Return the rows of a file that the command wrote.
+    """Return the rows in a file that the command wrote.
 
     Raises:
-        CommandError: it can't be read, or holds something else.
+        CommandError: The file can't be read, or contains something else.
     """
     try:
         return [Row(**row) for row in json.loads(path.read_text())] if path else []

@@ -1,7 +1,7 @@
-"""What an application does once: corrects a fact, retracts items, asks probes, gets contexts.
+"""Clients whose actions must take effect exactly once: corrections, retractions, probes, contexts.
 
-Clients do so all the time. One that gets no answer asks again until it is answered, or refused because it was done
-already. At the end each of these must have been done once: whole, and not twice.
+The clients act all the time. A client without a response retries until it gets one, or until the action is rejected
+because it was already done. At the end, each action must have been done once and completely.
 """
 
 import http.client
@@ -22,12 +22,12 @@ from drill.recovery import CAUGHT_UP_SECONDS, WELL_SECONDS
 from drill.report import Row
 from drill.site import NotWell, Site, wait_for
 
-ROUNDS = 24  # of turns, of which a person's streams are formed
-ITEMS = 2  # that are corrected or retracted at once
+ROUNDS = 24  # of turns, to form a person's streams
+ITEMS = 2  # to correct or retract at once
 PROBES = 4
-KEPT_SECONDS = 5.0  # in which contexts are kept by whoever lives
-ROOM = 10_000  # for facts in a stream, so that none goes for being old
-DONE_ALREADY = {"cannot_correct", "cannot_retract"}  # codes of refusals, for one who asks again
+KEPT_SECONDS = 5.0  # maximum time to store contexts
+ROOM = 10_000  # for facts in a stream, so none is dropped because of its age
+DONE_ALREADY = {"cannot_correct", "cannot_retract"}  # error codes that a retry may get
 
 WRONG = "SELECT count(*) FROM moments_app_memoryatom WHERE state = 'active' AND content = ANY(%s)"
 THERE = "SELECT count(*) FROM moments_app_memoryatom WHERE atom_id::text = ANY(%s)"
@@ -53,7 +53,7 @@ print("unreadable", sum(KeptContext.from_sealed(row.sealed, row.context_id) is N
 
 @dataclass
 class Account:
-    """How often something was done, and how often not, or more than once."""
+    """How often actions were done, not done, or done more than once."""
 
     done: int = 0
     lost: int = 0
@@ -61,17 +61,17 @@ class Account:
     remarks: list[str] = field(default_factory=list)
 
     def expect(self, found: int, wanted: int) -> None:
-        """Compare a number with what it should be."""
+        """Compare a number with the expected one."""
         self.lost += max(wanted - found, 0)
         self.doubled += max(found - wanted, 0)
 
 
 class Act(ABC):
-    """A client that does one thing once, then the next.
+    """A client that repeats one kind of action.
 
     Args:
-        site: that it uses.
-        ending: set when nothing is to be begun any more, and nothing repeated.
+        site: The site.
+        ending: Set when the client must start no action, and make no retry.
     """
 
     name: str
@@ -79,23 +79,23 @@ class Act(ABC):
     def __init__(self, site: Site, ending: threading.Event) -> None:
         self.site, self._ending = site, ending
         self.person = f"drill-{type(self).__name__.lower()}"
-        self.refused: Counter[str] = Counter()  # what nobody should be refused
+        self.refused: Counter[str] = Counter()  # unexpected errors
 
     def prepare(self) -> None:
-        """Have a person whose streams are there."""
+        """Create a person with streams."""
         for _ in range(ROUNDS):
             append(self.site, Ledger(), self.person)
 
     @abstractmethod
     def once(self) -> None:
-        """Do it once."""
+        """Do one action."""
 
     @abstractmethod
     def account(self, site: Site) -> Account:
-        """Return how often it was done, as a site has it: this one, or one that was restored."""
+        """Return how often the actions were done according to a site, either this one or a restored one."""
 
     def insist(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """Ask until it is answered, or refused because it is done; None when the drill ends before."""
+        """Retry until there is a response, or the action was already done. Return None if the drill ends before."""
         while not self._ending.is_set():
             with suppress(OSError, http.client.HTTPException, ValueError):
                 status, data = self.site.request(method, f"/api/v1/{path}", body | {"user_id": self.person})
@@ -109,18 +109,18 @@ class Act(ABC):
         return None
 
     def work(self) -> None:
-        """Do it again and again."""
+        """Repeat the action."""
         while not self._ending.wait(PAUSE):
-            with suppress(NotWell):  # a database that stays away is told of by the kill
+            with suppress(NotWell):  # the kill reports a database that stays down
                 self.once()
 
 
 class _OfItems(Act):
-    """Something that is done to items of a person's stream, and undone every second time."""
+    """An action on items of a person's stream. Every second action is undone."""
 
-    kind: str  # of the items
-    path: str  # of what is made by it
-    which: LiteralString  # finds that by the ids of the items
+    kind: str  # the kind of the items
+    path: str  # the path of the action's records
+    which: LiteralString  # finds the records by the ids of the items
 
     def __init__(self, site: Site, ending: threading.Event) -> None:
         super().__init__(site, ending)
@@ -129,7 +129,7 @@ class _OfItems(Act):
         self.undone: list[tuple[str, list[str]]] = []
 
     def prepare(self) -> None:
-        """Have a person with a stream that takes many facts."""
+        """Create a person with a stream that has room for many facts."""
         super().prepare()
         wait_for("a person's stream", self._has_stream, WELL_SECONDS, pause=0.5)
         self.insist("PATCH", f"streams/{self._stream}", {"fact_buffer_max": ROOM})
@@ -151,7 +151,7 @@ class _OfItems(Act):
         return ids
 
     def once(self) -> None:
-        """Write items, do it to them, and undo it every second time."""
+        """Write items and do the action. Undo every second action."""
         mark = new_mark()
         ids = self._write(mark)
         if not ids or self.do(mark, ids) is None:
@@ -168,17 +168,17 @@ class _OfItems(Act):
 
     @abstractmethod
     def do(self, mark: str, ids: Sequence[str]) -> Any:
-        """Do it to these items; None when the drill ends before."""
+        """Do the action on these items. Return None if the drill ends before."""
 
 
 def said_of(mark: str, place: str = "Oslo") -> list[str]:
-    """Return what items say."""
+    """Return the texts of items."""
     said = f"The guest {mark} lives in {place} with the whole family"
     return [f"{said}.", f"{said} and likes it there."][:ITEMS]
 
 
 class Correct(_OfItems):
-    """Corrects a fact, and what says the same with it."""
+    """Corrects a fact, together with a second one that has the same meaning."""
 
     name, kind, path = "facts corrected", "fact", "corrections"
     which = """
@@ -187,11 +187,11 @@ ON fact.id = correction.fact_id WHERE fact.atom_id::text = ANY(%s) ORDER BY corr
 """
 
     def do(self, mark: str, ids: Sequence[str]) -> Any:
-        """Correct the first of them, and with it the other."""
+        """Correct the first fact, and with it the second one."""
         return self.insist("PATCH", f"facts/{ids[0]}", {"content": said_of(mark, "Bergen")[0]})
 
     def account(self, site: Site) -> Account:
-        """Each was corrected once, with all that says the same, or is as it was before."""
+        """Check that each fact was corrected once with its duplicate, or is unchanged after an undo."""
         found = Account(len(self.done) + len(self.undone))
         for entries, standing in ((self.done, 1), (self.undone, 0)):
             for mark, ids in entries:
@@ -204,7 +204,7 @@ ON fact.id = correction.fact_id WHERE fact.atom_id::text = ANY(%s) ORDER BY corr
 
 
 class Retract(_OfItems):
-    """Retracts items that were written directly, and the texts that were made of them."""
+    """Retracts items that were written directly, and the texts derived from them."""
 
     name, kind, path = "items retracted", "observation", "retractions"
     which = "SELECT retraction_id FROM moments_app_retraction WHERE item_ids::text[] && %s::text[]"
@@ -214,7 +214,7 @@ class Retract(_OfItems):
         return self.insist("POST", "retractions", {"atom_ids": list(ids), "reason": mark})
 
     def account(self, site: Site) -> Account:
-        """Each was retracted once and is in no text, or is back."""
+        """Check that each item was retracted once and is in no text, or is restored."""
         found = Account(len(self.done) + len(self.undone))
         for entries, standing in ((self.done, 1), (self.undone, 0)):
             for mark, ids in entries:
@@ -237,13 +237,13 @@ class AskProbes(Act):
         self.runs: list[str] = []
 
     def prepare(self) -> None:
-        """Have a person with probes."""
+        """Create a person with probes."""
         super().prepare()
         for number in range(PROBES):
             self.insist("POST", "probes", {"question": f"What was said in round {number}?", "expected": "A drill."})
 
     def once(self) -> None:
-        """Ask them, and wait until all are."""
+        """Run the probes, and wait until the run is complete."""
         asked = self.insist("POST", "probes/run", {})
         if asked is None:
             return
@@ -252,7 +252,7 @@ class AskProbes(Act):
             pass
 
     def account(self, site: Site) -> Account:
-        """Each run is completed, and has each probe once."""
+        """Check that each run is complete, and has each probe once."""
         runs = list(dict.fromkeys(self.runs))
         found = Account(len(runs))
         for run in runs:
@@ -277,7 +277,7 @@ class Ask(Act):
         self.contexts: list[str] = []
 
     def once(self) -> None:
-        """Get one, and append what it was asked for with its id, which is taken whether it is kept by then or not."""
+        """Get a context, and append a message with its id, which must be accepted even if the context isn't stored."""
         got = self.insist("POST", "memory/context", {"session_id": self.person, "query": "What is done?"})
         if got is None:
             return
@@ -287,7 +287,7 @@ class Ask(Act):
         self.insist("POST", f"sessions/{self.person}/messages", body)
 
     def account(self, site: Site) -> Account:
-        """Each that is kept can be read. What a killed process had not kept yet, within a second, is told."""
+        """Check that each stored context can be read. Report those that a killed process had not stored yet."""
         with suppress(NotWell):
             wait_for("contexts to be kept", lambda: not self._missing(site), KEPT_SECONDS)
         missing = self._missing(site)
@@ -303,13 +303,13 @@ ACTS: Sequence[type[Act]] = (Correct, Retract, AskProbes, Ask)
 
 
 class Acting:
-    """Clients of each act, as long as the block runs.
+    """Runs clients for each action while the block runs.
 
     Args:
-        site: that they use.
+        site: The site.
 
     Raises:
-        NotWell: the site is not in a state to begin with.
+        NotWell: The site isn't ready.
     """
 
     def __init__(self, site: Site) -> None:
@@ -330,12 +330,12 @@ class Acting:
             thread.join(60 if kind is None else 1)
 
     def rows(self, site: Site, times: int, where: str = "") -> list[Row]:
-        """Return a row for each, as a site has them.
+        """Return a row for each action, as a site has stored them.
 
         Args:
-            site: that is asked; these, or a restored one.
-            times: how often a process was killed meanwhile.
-            where: what is told of the site.
+            site: This site, or a restored one.
+            times: How often a process was killed.
+            where: A note about the site.
         """
         return [_row(act, site, times, where) for act in self.acts]
 

@@ -1,4 +1,4 @@
-"""What every fault is given: a site to hurt, clients at work meanwhile, and accounts of what came of it."""
+"""The context of each fault: a site to damage, clients at work, and a comparison of the results."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -20,11 +20,11 @@ Say = Callable[[str], object]
 
 @dataclass
 class Fault:
-    """A fault under way.
+    """A fault in progress.
 
     Args:
-        row: what came of it.
-        ledger: of what clients were told meanwhile.
+        row: The result.
+        ledger: The turns that were acknowledged during the fault.
     """
 
     row: Row
@@ -33,14 +33,14 @@ class Fault:
 
 @dataclass
 class Course:
-    """A drill. Its site is started when a fault first asks for it, and is there while the block runs.
+    """A drill. Its site starts when a fault first needs it, and runs until the block ends.
 
     Args:
-        say: prints a line of progress.
-        kills: of each kind of process.
-        outage: seconds that the models are away.
-        database_url: of a server on which a database may be made; blank for the embedded one.
-        seed: of chance: another one has other processes killed, at other instants.
+        say: Prints a progress message.
+        kills: The number of kills of each kind of process.
+        outage: The seconds of the models' outage.
+        database_url: A server where a database may be created. Blank for the embedded one.
+        seed: The random seed, which decides which processes are killed, and when.
     """
 
     say: Say
@@ -65,7 +65,7 @@ class Course:
 
     @property
     def site(self) -> Site:
-        """The site: one for all faults, and another one where a fault left it broken."""
+        """The site. All faults use the same one, until a fault leaves it broken."""
         if self._site is None:
             self.say("Starting an installation to hurt …")
             database = self._stack.enter_context(beside(self.database_url))
@@ -74,10 +74,10 @@ class Course:
 
     @contextmanager
     def another_site(self, before: Callable[[Site], object]) -> Iterator[None]:
-        """Hurt another site while the block runs, with an embedded database.
+        """Use another site with an embedded database while the block runs.
 
         Args:
-            before: is called with it before it is started.
+            before: Called with the site before it starts.
         """
         mine = self._site, self._stack
         self._stack = ExitStack()
@@ -90,11 +90,11 @@ class Course:
 
     @contextmanager
     def fault(self, name: str, *, clients: int = 3) -> Iterator[Fault]:
-        """Do one fault beside clients at work, see who is told, and settle the accounts.
+        """Inject one fault while clients work, check who is notified, and compare the results.
 
         Args:
-            name: of the fault, for people.
-            clients: how many append, and how many chat.
+            name: The name of the fault in the report.
+            clients: The number of clients that append, and of those that chat.
         """
         self.say(f"{name} …")
         fault = Fault(Row(name))
@@ -108,13 +108,13 @@ class Course:
 
     @contextmanager
     def attended(self, faults: "list[Fault]", *, clients: int = 3) -> "Iterator[Attended]":
-        """Have clients at work while faults are done, and settle the accounts of each.
+        """Run clients while faults are injected, and compare the results of each fault.
 
-        A site that never recovers ends the block: the fault under way says so, and the next one gets another site.
+        If the site doesn't recover, the block ends. The current fault reports this, and the next one gets another site.
 
         Args:
-            faults: each has a ledger of its own; to the last goes what can't be told apart.
-            clients: how many append, and how many chat.
+            faults: Each has its own ledger. Results that can't be assigned go to the last one.
+            clients: The number of clients that append, and of those that chat.
         """
         attended, site, began = Attended(faults[0]), self.site, now()
         try:
@@ -136,10 +136,10 @@ class Course:
 
 @dataclass
 class Attended:
-    """Faults while clients are at work.
+    """Faults while clients work.
 
     Args:
-        current: under way: what clients are told now goes into its ledger.
+        current: The fault whose ledger records new acknowledgments.
     """
 
     current: Fault

@@ -1,4 +1,4 @@
-"""A database to hurt beside that of the installation, where one may be made; else the embedded one serves."""
+"""A second database on the installation's server, if it may be created. Otherwise, the embedded one is used."""
 
 import secrets
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from psycopg import sql
 
 @contextmanager
 def beside(url: str) -> Iterator[str]:
-    """Make an empty database on the server of another, and drop it afterwards.
+    """Create an empty database on another database's server, and drop it afterward.
 
     Args:
-        url: of that other one; blank if there is none.
+        url: The URL of the other database. Blank if there is none.
 
     Yields:
-        The address of the new one; blank where none may be made, for the embedded one.
+        The URL of the new database. Blank if it may not be created, for the embedded one.
     """
     name = f"memory_drill_{secrets.token_hex(4)}"
     if not url or not _made(url, name):
@@ -31,7 +31,7 @@ def beside(url: str) -> Iterator[str]:
 
 
 def _made(url: str, name: str) -> bool:
-    """Make a database with the extension; return False if this is not allowed."""
+    """Create a database with the extension. Return False if this is not allowed."""
     database = sql.Identifier(name)
     try:
         with psycopg.connect(url, autocommit=True) as connection:

@@ -1,8 +1,8 @@
-"""Count what is said again after retractions and corrections: `python -m drill.forgetting`.
+"""Count texts that return after retractions and corrections: `python -m drill.forgetting`.
 
 Each planted turn has a unique number. Answers repeat half of them, some in the same session, some in a session whose
-context had the turn. Then the drill retracts the turns, and searches for the numbers. It also corrects facts of one to
-four sentences that two streams have.
+context contained the turn. Then the drill retracts the turns, and searches for the numbers. It also corrects facts of
+one to four sentences that exist in two streams.
 """
 
 import json
@@ -24,7 +24,7 @@ from drill.site import NotWell, Site
 from drill.stoppable import stoppable
 
 WHO = ("landlord", "plumber", "florist", "dentist", "tailor", "baker", "gardener", "butcher", "cobbler", "painter")
-AT_ONCE = 4  # people
+AT_ONCE = 4  # people to process in parallel
 VARIABLES = {"ENGINE__PROVIDER": "extractive", "EMBEDDING__PROVIDER": "none"}
 SENTENCES = (
     "Marla lives in a village near {}.",
@@ -41,10 +41,10 @@ class Planted:
     """A turn with a number.
 
     Args:
-        person, session: that say it.
-        who: whose number it is.
-        number: in the turn alone.
-        repeated: by no answer, by one in the same session, or by one in another session.
+        person, session: Where the turn is.
+        who: The number's owner in the text.
+        number: A number that only this turn contains.
+        repeated: Whether no answer repeats it, one in the same session, or one in another session.
     """
 
     person: str
@@ -67,26 +67,26 @@ class Planted:
 
 
 class Course:
-    """The installation, asked over REST."""
+    """An installation, used over REST."""
 
     def __init__(self, site: Site) -> None:
         self._site, self._whole = site, Attacked(site, Watch([]))
 
     def rest(self) -> None:
-        """Settle all sessions, and finish all jobs."""
+        """Settle all sessions, and wait for all jobs."""
         self._whole.have_quiet()
         self._whole.rest()
 
     def ask(self, method: str, path: str, **body: Any) -> Any:
-        """Make a request about a person, and return the answer.
+        """Make a request about a person, and return the response.
 
         Raises:
-            NotWell: it is refused.
+            NotWell: It was rejected.
         """
         path = f"/api/v1/{path}" + (f"?{urlencode(body)}" if method == "GET" else "")
         status, answer = self._site.request(method, path, None if method == "GET" else body)
         if status >= 300:
-            raise NotWell(f"{method} {path} was answered with status {status}: {answer[:300]!r}")
+            raise NotWell(f"{method} {path} returned {status}: {answer[:300]!r}")
         return json.loads(answer)
 
     def say(self, person: str, session: str, *texts: str, **more: Any) -> None:
@@ -140,7 +140,7 @@ class Course:
             self.say(one.person, one.session, one.before, "I see.")
 
     def left(self, one: "Told") -> list[str]:
-        """Correct a fact that two streams have, and return the facts that still contain the wrong word."""
+        """Correct a fact that exists in two streams. Return the facts that still contain the wrong word."""
         for kind in ("user", "session"):
             stream = self._stream(one, kind)
             self.ask("POST", f"streams/{stream}/atoms", user_id=one.person, content=one.before, atom_type="fact")
@@ -162,9 +162,9 @@ class Told:
     """A fact of one to four sentences.
 
     Args:
-        person, session: that say it.
-        before, after: its text, before and after it is corrected.
-        wrong: the word that is corrected.
+        person, session: Where the fact is.
+        before, after: Its text before and after the correction.
+        wrong: The word to correct.
     """
 
     person: str
@@ -175,7 +175,7 @@ class Told:
 
 
 def told(number: int, chance: random.Random) -> list[Told]:
-    """Return facts to correct, twenty of each person."""
+    """Return facts to correct, twenty per person."""
     facts = []
     for place in range(number):
         sentences = SENTENCES[: 1 + place % len(SENTENCES)]
@@ -188,7 +188,7 @@ def told(number: int, chance: random.Random) -> list[Told]:
 
 
 def planted(number: int, chance: random.Random) -> list[Planted]:
-    """Return turns to plant, ten of each person; half of them are repeated."""
+    """Return turns to plant, ten per person. Half of them are repeated."""
     ways = ("not", "same session", "not", "another session")
     return [
         Planted(
@@ -203,7 +203,7 @@ def planted(number: int, chance: random.Random) -> list[Planted]:
 
 
 def _each(work: Callable[[list[Any]], Any], told: Iterable["Planted | Told"]) -> list[Any]:
-    """Call a function with each person's turns or facts, for several people at once."""
+    """Call a function with each person's turns or facts, for several people in parallel."""
     people: dict[str, list[Any]] = {}
     for one in told:
         people.setdefault(one.person, []).append(one)

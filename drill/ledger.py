@@ -1,4 +1,4 @@
-"""What has to be stored, because it was acknowledged, against what is."""
+"""A comparison of the acknowledged turns with the stored ones."""
 
 import re
 import secrets
@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_CHAT = "chat"  # a mark of a chat round begins with it
+_CHAT = "chat"  # the prefix of a chat round's mark
 _MARK = re.compile(rf"\b(?:{_CHAT})?mark[0-9a-f]{{16}}\b")
 
-Turn = tuple[str, str]  # who said it, and its mark
+Turn = tuple[str, str]  # the role, and the mark in the text
 
 
 def new_mark(*, is_chat: bool = False) -> str:
-    """Return a word that no other round has."""
+    """Return a word that no other round contains."""
     return f"{_CHAT if is_chat else ''}mark{secrets.token_hex(8)}"
 
 
@@ -25,7 +25,7 @@ def marks_in(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Count:
-    """How the ledger compares with the transcript, in turns; and in rounds for what went through the chat endpoint."""
+    """The result of the comparison in turns and, for the chat endpoint, in rounds."""
 
     acknowledged: int
     lost: int
@@ -35,7 +35,7 @@ class Count:
 
 
 class Ledger:
-    """The turns that clients were told are stored. Threads share it."""
+    """The turns that clients sent, and those that were acknowledged. Thread-safe."""
 
     def __init__(self) -> None:
         self._acknowledged: set[Turn] = set()
@@ -43,17 +43,17 @@ class Ledger:
         self._lock = threading.Lock()
 
     def send(self, *turns: Turn) -> None:
-        """Note turns that are about to be sent: whatever becomes of them, none may be stored twice."""
+        """Record turns before they are sent. None may be stored twice, whatever the response."""
         with self._lock:
             self._sent.update(turns)
 
     def acknowledge(self, *turns: Turn) -> None:
-        """Note turns that the site said it has."""
+        """Record acknowledged turns."""
         with self._lock:
             self._acknowledged.update(turns)
 
     def acknowledged(self) -> set[Turn]:
-        """Return the turns that the site said it has, so far."""
+        """Return the turns that were acknowledged so far."""
         with self._lock:
             return set(self._acknowledged)
 
@@ -61,13 +61,13 @@ class Ledger:
         """Compare with the turns of the transcript.
 
         Args:
-            stored: each turn as often as it is there; those of others are passed over.
+            stored: The stored turns, with duplicates. Those of other ledgers are ignored.
         """
         return compare(self.acknowledged(), self._sent, stored)
 
 
 def compare(acknowledged: set[Turn], sent: set[Turn], stored: Iterable[Turn]) -> Count:
-    """Count what of the acknowledged is not stored, and what of the sent is stored more than once."""
+    """Count acknowledged turns that are not stored, and sent turns that are stored more than once."""
     found = Counter(stored)
     lost = acknowledged - found.keys()
     doubled = sum(found[turn] - 1 for turn in sent if found[turn] > 1)

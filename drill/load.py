@@ -1,4 +1,4 @@
-"""Clients that append and chat all the time, as applications do, and keep the ledger."""
+"""Clients that append and chat all the time, and record acknowledged turns in the ledger."""
 
 import http.client
 import json
@@ -12,20 +12,20 @@ from drill.ledger import Ledger, Turn, new_mark
 from drill.site import Site
 
 PAUSE = 0.1  # seconds between two rounds of a client
-AGAIN = 0.3  # seconds before a request is repeated
+AGAIN = 0.3  # seconds before a retry
 DONE = "[DONE]"
 LAST_EVENTS = (DONE, "response.completed")
-CHAT_PATHS = {"/v1/chat/completions": "messages", "/v1/responses": "input"}  # and the field that has what is said
+CHAT_PATHS = {"/v1/chat/completions": "messages", "/v1/responses": "input"}  # and the field with the messages
 
 
 class Load:
-    """Writers, each with a person of its own, and people who chat; as long as the block runs.
+    """Clients that append, each for its own person, and clients that chat, while the block runs.
 
     Args:
-        site: that they use.
-        ledger: returns the one that they keep just now.
-        name: of the people, unique for this load.
-        clients: how many append, and how many chat.
+        site: The site.
+        ledger: Returns the current ledger.
+        name: The name of the people, unique for this load.
+        clients: The number of clients that append, and of those that chat.
     """
 
     def __init__(self, site: Site, ledger: Callable[[], Ledger], name: str, clients: int) -> None:
@@ -62,15 +62,15 @@ class Load:
 def append(
     site: Site, ledger: Ledger, person: str, *, ending: threading.Event | None = None, session: str = "", text: str = ""
 ) -> bool:
-    """Append a round of two turns, repeated until it is acknowledged, as a client should.
+    """Append a round of two turns. Retry until it is acknowledged, as a client should.
 
     Args:
-        site: that is asked.
-        ledger: where the turns are noted.
-        person: whose they are.
-        ending: when set, nothing is repeated any more.
-        session: that they are of; the person's only one.
-        text: that the first of them has.
+        site: The site.
+        ledger: Records the turns.
+        person: The person.
+        ending: When it is set, there are no more retries.
+        session: The session. Blank for the person's only one.
+        text: A text for the first turn.
 
     Returns:
         False if it was given up.
@@ -96,16 +96,16 @@ def append(
 
 
 def chat(site: Site, ledger: Ledger, person: str, path: str) -> bool:
-    """Say something through the chat endpoint, once, and read the answer to its end.
+    """Send one message through the chat endpoint, and read the answer to its end.
 
     Args:
-        site: that is asked.
-        ledger: where the turns are noted.
-        person: who says it.
-        path: of `CHAT_PATHS`, by which it is said.
+        site: The site.
+        ledger: Records the turns.
+        person: The person.
+        path: One of `CHAT_PATHS`.
 
     Returns:
-        True if the answer came to its end, after which the round has to be stored.
+        Whether the answer was complete. If so, the round must be stored.
     """
     mark = new_mark(is_chat=True)
     turns: list[Turn] = [("user", mark), ("assistant", mark)]
@@ -124,13 +124,13 @@ def chat(site: Site, ledger: Ledger, person: str, path: str) -> bool:
 
 
 def came_to_its_end(answer: bytes) -> bool:
-    """Return True if a stream of either protocol has its last event, and tells of no error."""
+    """Return whether a stream of either protocol has its last event, and no error."""
     lines = answer.decode(errors="replace").splitlines()
     events = [_event(line[6:]) for line in lines if line.startswith("data: ")]
     return bool(events) and events[-1].get("type") in LAST_EVENTS and not any("error" in event for event in events)
 
 
 def _event(data: str) -> dict[str, Any]:
-    """Return an event of a stream; what ends completions isn't JSON."""
+    """Parse an event of a stream. The last event of chat completions isn't JSON."""
     event: dict[str, Any] = {"type": data} if data == DONE else json.loads(data)
     return event

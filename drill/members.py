@@ -1,4 +1,4 @@
-"""The processes of a site, by their kind."""
+"""The processes of a site by kind."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -7,24 +7,24 @@ import psutil
 
 from drill.site import Site
 
-WEB_SERVER, WATCH, WORKER = "The web server", "The watchdog", "Worker "  # as the processes call themselves
-CLIENT = "[local]"  # in the title of a database process that serves one
+WEB_SERVER, WATCH, WORKER = "The web server", "The watchdog", "Worker "  # the names that the processes set
+CLIENT = "[local]"  # in the title of a database process with a client
 
 
 def _command(process: psutil.Process) -> str:
-    """Return a process's command line; blank when it has ended."""
+    """Return a process's command line, or a blank string if it has ended."""
     with suppress(psutil.Error):
         return " ".join(process.cmdline())
     return ""
 
 
 def _workers(site: Site, *, busy: bool) -> list[psutil.Process]:
-    """Return the workers that have a job, or those that have none: a job has a thread that tells it is alive."""
+    """Return the workers with a job, or those without one. A worker has a heartbeat thread while it runs a job."""
     return [process for process in _named(site, WORKER) if (process.num_threads() > 1) == busy]
 
 
 def _named(site: Site, name: str) -> list[psutil.Process]:
-    """Return the children of the root with a name that starts so."""
+    """Return the children of the root whose name starts with a text."""
     return [process for process in site.root.children() if process.name().startswith(name)]
 
 
@@ -48,19 +48,19 @@ OF_THE_DATABASE = {"database backend", "database postmaster"}
 
 
 def kinds(site: Site) -> list[str]:
-    """Return the kinds of processes that are the site's own."""
+    """Return the kinds of the site's own processes."""
     return [kind for kind in _KINDS if site.is_embedded or kind not in OF_THE_DATABASE]
 
 
 def of_kind(site: Site, kind: str) -> list[psutil.Process]:
-    """Return the processes of a kind that are there just now."""
+    """Return the current processes of a kind."""
     with suppress(psutil.Error):
         return list(_KINDS[kind](site))
     return []
 
 
 def any_alive(processes: Sequence[psutil.Process]) -> bool:
-    """Return True while one of them is there and does something."""
+    """Return whether one of them is running."""
     for process in processes:
         with suppress(psutil.Error):
             if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:

@@ -1,4 +1,4 @@
-"""A model endpoint that speaks enough of the OpenAI protocol, and fails when it is told to."""
+"""A model endpoint with the necessary parts of OpenAI's API, which fails on request."""
 
 import hashlib
 import json
@@ -12,31 +12,31 @@ from typing import Any, Self
 
 from drill.ledger import marks_in
 
-LATENCY = 0.15  # seconds of thinking; so a worker is found at work
-SHAPES = {"moments": "moment_builder", "memories": "memory_extraction"}  # of combined calls
+LATENCY = 0.15  # simulated duration of a call, so that workers can be found at work
+SHAPES = {"moments": "moment_builder", "memories": "memory_extraction"}  # the tasks of combined calls
 FENCE = "<<<TRANSCRIPT"
 _LABELLED = re.compile(r'\{"[LO]\d+": ', re.IGNORECASE)
 _TURN = re.compile(r'\{"(\d+) (user|assistant|tool)": ')
 PARTS = 6  # of a streamed answer
 PART_SECONDS = 0.02
 MOMENT_TURNS = 20
-QUOTED = 100  # characters of a turn, in what is made of it
+QUOTED = 100  # characters of a turn to quote in a result
 
 Json = dict[str, Any]
-Failure = Callable[[str], int | None]  # the body of a request, to the status that refuses it
-Answer = Callable[[str], Json]  # what memory asks, to what it is answered
-Reply = Callable[[Json], str]  # a chat's request, to the answer's text
+Failure = Callable[[str], int | None]  # maps the body of a request to an error status
+Answer = Callable[[str], Json]  # maps a request of the memory engine to its result
+Reply = Callable[[Json], str]  # maps a chat request to the answer's text
 
 
 class Provider:
-    """The endpoint. It serves inside its `with` block.
+    """The endpoint. It runs while its `with` block runs.
 
-    `failure` decides on each request: the status that refuses it, or None.
+    `failure` returns the error status of each request, or None.
 
     Args:
-        answers: to memory's own calls, by the name of the shape that is asked for; left out: those of the drill.
-        reply: to what people say.
-        latency: seconds of thinking; left out: those of the drill.
+        answers: The results for the memory engine, by name of the requested schema. Default: those of the drill.
+        reply: The answers to chats.
+        latency: The simulated duration of a call in seconds. Default: that of the drill.
     """
 
     def __init__(
@@ -56,11 +56,10 @@ class Provider:
 
     @property
     def base_url(self) -> str:
-        """The address for the settings."""
+        """The URL for the settings."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def count(self) -> None:
-        """Count a call."""
         with self._counting:
             self.calls += 1
 
@@ -74,21 +73,21 @@ class Provider:
 
 
 def well(_body: str) -> None:
-    """Refuse nothing."""
+    """Reject nothing."""
 
 
 def refusing(status: int) -> Failure:
-    """Refuse everything."""
+    """Reject everything."""
     return lambda _body: status
 
 
 def refusing_text(text: str, status: int) -> Failure:
-    """Refuse every request with this text in it."""
+    """Reject every request with this text."""
     return lambda body: status if text in body else None
 
 
 def failing_by_chance(text: str, share: float, seed: int) -> Failure:
-    """Fail every request with this text in it, and a share of all others."""
+    """Fail every request with this text, and a random share of all others."""
     chance = random.Random(seed)  # noqa: S311 (decides on no secret)
     return lambda body: 500 if text in body or chance.random() < share else None
 
@@ -99,7 +98,7 @@ class _Server(ThreadingHTTPServer):
     provider: Provider
 
     def handle_error(self, *_: Any) -> None:
-        """Say nothing of clients that were killed."""
+        """Ignore errors of killed clients."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -161,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing of requests."""
+        """Log nothing."""
 
 
 def _completion(kind: str, text: str, finish_reason: str | None = "stop") -> Json:
@@ -177,7 +176,7 @@ def _response(text: str) -> Json:
 
 
 def _messages(items: Any) -> list[Json]:
-    """Return the input of a response as messages."""
+    """Convert the input of a response to messages."""
     return [{"role": "user", "content": items}] if isinstance(items, str) else [i for i in items if "content" in i]
 
 
@@ -187,12 +186,12 @@ def _parts(text: str) -> list[str]:
 
 
 def _reply(body: Json) -> str:
-    """Answer the person's last message with the mark that it has."""
+    """Answer the person's last message with its mark."""
     said = [str(message["content"]) for message in body["messages"] if message["role"] == "user"]
     return f"Understood: {' '.join(marks_in(said[-1])) if said else 'nothing'} is noted, and more will follow."
 
 
-# --- memory's own calls, by the name of the shape that is asked for: nothing that the turns do not bear out ---
+# --- results for the memory engine, by name of the requested schema, supported by the turns ---
 
 
 def _answer(body: Json, answers: Mapping[str, Answer]) -> str:
@@ -204,7 +203,7 @@ def _answer(body: Json, answers: Mapping[str, Answer]) -> str:
 
 
 def parts_of(asked: str) -> dict[str, str]:
-    """Return the tasks of a combined request by their names, each as it would be asked by itself; none of another."""
+    """Return the tasks of a combined request by name, each as a separate request. Empty for other requests."""
     known, fence, transcript = asked.partition(f"\n{FENCE}")
     parts: dict[str, str] = {}
     given: dict[str, str] = {}
@@ -227,18 +226,18 @@ def task_of(part: str) -> str:
 
 
 def labelled_of(asked: str) -> list[tuple[str, str]]:
-    """Return the lines so far and the observations of a request to consolidate, each with its label."""
+    """Return the lines and observations of a consolidation request, each with its label."""
     found = (json.loads(line) for line in asked.splitlines() if _LABELLED.match(line))
     return [part for one in found for part in one.items()]
 
 
 def turns_of(asked: str) -> list[Json]:
-    """Return the turns that a request shows: index, role and text of each, and what else it has."""
+    """Return the turns in a request, with their index, role, text and other fields."""
     return [turn for line in asked.splitlines() if (turn := as_turn(line))]
 
 
 def as_turn(line: str) -> Json | None:
-    """Return the turn that a line of a request shows."""
+    """Return the turn in a line of a request, or None."""
     found = _TURN.match(line)
     if not found:
         return None
@@ -297,7 +296,7 @@ def _embeddings(body: Json) -> Json:
 
 
 def _vector(text: str, width: int) -> list[float]:
-    """Place a text by its words, the same way each time."""
+    """Return a deterministic vector of a text's words."""
     vector = [0.0] * width
     for word in set(re.findall(r"\w+", text.lower())) or {""}:
         vector[int.from_bytes(hashlib.sha256(word.encode()).digest()[:4]) % width] += 1.0

@@ -1,4 +1,4 @@
-"""When all is well again after a fault, and what is missing or there twice by then."""
+"""The recovery after a fault: when all is well again, and what is then missing or duplicated."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -8,13 +8,13 @@ from drill.load import append
 from drill.report import Row
 from drill.site import NotWell, Site, wait_for
 
-WELL_SECONDS = 120  # that a site may take until it serves and works again
-CAUGHT_UP_SECONDS = 240  # that work which waits may take
-PART = timedelta(minutes=10)  # that a fault takes at most, until then
-REPLAY_SECONDS = 30  # in which rounds that were answered may still be stored
+WELL_SECONDS = 120  # maximum time until a site serves and works again
+CAUGHT_UP_SECONDS = 240  # maximum time for waiting jobs
+PART = timedelta(minutes=10)  # maximum duration of a fault
+REPLAY_SECONDS = 30  # maximum time to store rounds that were answered
 
 FAILED = "SELECT count(*) FROM moments_app_job WHERE status = 'failed' AND queued_at >= %s"
-# The stand-in's answers say what the turns say: else the drill is of nothing but failures.
+# The model's results must be supported by the turns. Otherwise, the drill would only measure failures.
 NOT_TAKEN = "SELECT count(*) FROM moments_app_enginecall WHERE error_kind = 'invalid_answer' AND created_at >= %s"
 OVERLAPS = """
 SELECT count(*) FROM moments_app_moment one JOIN moments_app_moment other
@@ -36,15 +36,15 @@ NO_ONE = "^$"  # a pattern that no person's id matches
 
 
 def now() -> datetime:
-    """Return the time, as the database has it."""
+    """Return the current time. The database's clock is the same."""
     return datetime.now(UTC)
 
 
 def wait_until_well(site: Site, ledger: Ledger, person: str = "drill-check") -> None:
-    """Wait until the site is ready, takes a round of turns, and has done the work that this makes due.
+    """Wait until the site is ready, accepts a round of turns, and has done the resulting jobs.
 
     Raises:
-        NotWell: it takes too long.
+        NotWell: It takes too long.
     """
     wait_for("/readyz", lambda: site.status("GET", "/readyz", seconds=5) == 200, WELL_SECONDS)
     append(site, ledger, person)
@@ -52,15 +52,15 @@ def wait_until_well(site: Site, ledger: Ledger, person: str = "drill-check") -> 
 
 
 def wait_until_caught_up(site: Site, before: datetime, people: str) -> None:
-    """Wait until all work that was asked for before a time has ended, and the texts of that time have vectors.
+    """Wait until all jobs that were queued before a time have ended, and all texts before it have vectors.
 
     Args:
-        site: that catches up.
-        before: the time.
-        people: a pattern of those whose texts are to have vectors; rounds without an answer wait for one.
+        site: The site.
+        before: The time.
+        people: A pattern for the people whose texts must have vectors. Rounds without an answer need an answer first.
 
     Raises:
-        NotWell: it takes too long; says what is missing.
+        NotWell: It takes too long. The message says what is missing.
     """
     deadline = time.monotonic() + CAUGHT_UP_SECONDS
     while True:
@@ -74,7 +74,7 @@ def wait_until_caught_up(site: Site, before: datetime, people: str) -> None:
 
 
 def count(site: Site, ledger: Ledger) -> Count:
-    """Compare ledger and transcript; rounds that are replayed get their time."""
+    """Compare the ledger with the transcript, after waiting for rounds that are replayed."""
     deadline = time.monotonic() + REPLAY_SECONDS
     while True:
         found = ledger.count(site.turns())
@@ -84,7 +84,7 @@ def count(site: Site, ledger: Ledger) -> Count:
 
 
 def settle(site: Site, ledger: Ledger, row: Row) -> None:
-    """Put into a row how many turns were acknowledged, and how many of them are lost or there twice."""
+    """Add the numbers of acknowledged, lost and duplicated turns to a row."""
     turns = count(site, ledger)
     row.acknowledged, row.lost, row.doubled = turns.acknowledged, turns.lost, turns.doubled
     row.rounds, row.rounds_lost = turns.rounds, turns.rounds_lost
@@ -93,7 +93,7 @@ def settle(site: Site, ledger: Ledger, row: Row) -> None:
 
 
 def work_lost_or_doubled(site: Site, row: Row, began: datetime) -> None:
-    """Add to a row the jobs that were given up since a time, and the moments that hold the same turns."""
+    """Add to a row the jobs that failed since a time, and moments with overlapping turns."""
     failed, overlaps = site.number(FAILED, began), site.number(OVERLAPS)
     row.lost += failed
     row.doubled += overlaps

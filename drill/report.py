@@ -1,4 +1,4 @@
-"""What came of each fault: a row, and the table of all."""
+"""The results of the faults: rows, and the table."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,26 +18,26 @@ HEADINGS = (
     "remarks",
 )
 SUMMARY = ("fault", "times", "acknowledged", "lost", "duplicated", "recovery, s", "worst, s", "remarks")
-COMMONEST = 4  # places that are told of a kind of process
-ADDED = ("times", "acknowledged", "lost", "doubled", "rounds", "rounds_lost", "seconds", "probes")  # of two parts
+COMMONEST = 4  # most frequent wait channels to report per kind of process
+ADDED = ("times", "acknowledged", "lost", "doubled", "rounds", "rounds_lost", "seconds", "probes")  # sums of two parts
 
 
 @dataclass
 class Row:
-    """What came of a fault.
+    """The result of a fault.
 
     Args:
-        fault: its name for people.
-        times: how often it was done; 0 if it was not tried.
-        acknowledged: turns that clients were told are stored meanwhile.
-        lost: those of them that are not, and work that was given up.
-        doubled: turns, or effects, that are there more than once.
-        rounds, rounds_lost: of the acknowledged and the lost, those that went through the chat endpoint.
-        seconds: from each fault's end until all was well; None where it never was.
-        told: where somebody could have read of it.
-        probes: seconds of each request of the prober beside it.
-        places: what the processes that were killed waited in, and how many of them.
-        remarks: what else there is to say.
+        fault: Its name in the report.
+        times: How often it was injected. 0 if it was not tried.
+        acknowledged: The number of turns that were acknowledged during it.
+        lost: The number of those that are not stored, and of failed jobs.
+        doubled: The number of turns or effects that exist more than once.
+        rounds, rounds_lost: The numbers of acknowledged and lost rounds of the chat endpoint.
+        seconds: The time from each fault's end until recovery. None without a recovery.
+        told: Where it was reported.
+        probes: The response times of the prober during it.
+        places: The wait channels of killed processes, with their numbers.
+        remarks: Other remarks.
     """
 
     fault: str
@@ -54,7 +54,7 @@ class Row:
     remarks: list[str] = field(default_factory=list)
 
     def __add__(self, other: "Row") -> "Row":
-        """Return what came of the fault in two parts of a drill."""
+        """Combine the results of two parts of a drill."""
         both = {name: getattr(self, name) + getattr(other, name) for name in ADDED}
         places = dict(Counter(self.places) + Counter(other.places))
         told, remarks = sorted({*self.told, *other.told}), list(dict.fromkeys(self.remarks + other.remarks))
@@ -62,26 +62,26 @@ class Row:
 
     @property
     def is_well(self) -> bool:
-        """True if nothing was lost, doubled, or stayed broken."""
+        """Whether nothing was lost or duplicated, and the site recovered."""
         return not self.lost and not self.doubled and None not in self.seconds
 
     def remark(self, text: str) -> None:
-        """Add a remark; a blank one adds nothing."""
+        """Add a remark, unless it is blank."""
         self.remarks += [text] if text else []
 
     def never(self, why: str) -> None:
-        """Note that all was never well again."""
+        """Record that the site did not recover."""
         self.seconds.append(None)
         self.remark(why)
 
     def outcome(self) -> str:
-        """Return a line of progress."""
+        """Return a progress message."""
         _, times, acknowledged, lost, doubled, usual, worst, told, probes, remarks = self.cells()
         found = f"{times} times, {acknowledged} acknowledged, {lost} lost, {doubled} doubled, well after {usual} s"
         return f"{found} (worst {worst}); told: {told}; prober: {probes}; {remarks}"
 
     def cells(self) -> list[str]:
-        """Return what stands in the table."""
+        """Return the cells of the table."""
         recovered = [seconds for seconds in self.seconds if seconds is not None]
         worst = "never" if None in self.seconds else f"{max(recovered):.1f}" if recovered else "–"
         return [
@@ -103,7 +103,7 @@ class Row:
 
 
 def added(rows: Iterable[Row]) -> list[Row]:
-    """Return a row for each fault, of several parts of a drill."""
+    """Combine the rows of several parts of a drill by fault."""
     sums: dict[str, Row] = {}
     for row in rows:
         sums[row.fault] = sums[row.fault] + row if row.fault in sums else row
@@ -111,12 +111,12 @@ def added(rows: Iterable[Row]) -> list[Row]:
 
 
 def not_tried(fault: str, why: str) -> Row:
-    """Return the row of a fault that can't be had here."""
+    """Return the row of a fault that can't be injected here."""
     return Row(fault, remarks=[why])
 
 
 def quantiles(seconds: Sequence[float]) -> str:
-    """Return the median, the 99th percentile and the longest of some times, for people."""
+    """Return the median, the 99th percentile and the maximum of some times, as text."""
     if not seconds:
         return "–"
     ordered = sorted(seconds)
@@ -125,7 +125,7 @@ def quantiles(seconds: Sequence[float]) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the table, as Markdown that can be read as it is."""
+    """Return the table as aligned Markdown."""
     return aligned(HEADINGS, [row.cells() for row in rows])
 
 
@@ -135,7 +135,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def aligned(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown, its columns aligned."""
+    """Return a Markdown table with aligned columns."""
     lines = [headings, *cells]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = [_line(line, widths) for line in lines]

@@ -1,4 +1,4 @@
-"""A throw-away installation: `manage.py run` on a data directory of its own, with default settings."""
+"""A throw-away installation: `manage.py run` with its own data directory and default settings."""
 
 import http.client
 import json
@@ -27,25 +27,25 @@ from memoryproject.embedded import server
 from memoryproject.process_tree import PARENT
 from memoryproject.settings import CONF
 
-START_SECONDS = 240  # that a start may take on a slow machine
+START_SECONDS = 240  # maximum time of a start on a slow machine
 REQUEST_SECONDS = 30
 LOGINS = ("WEB_DATABASE_URL", "WORKER_DATABASE_URL")
-SERVING = "Ctrl-C"  # what `run` prints when it serves
-ALARMS = ("WARNING", "ERROR", "CRITICAL", "warning", "error", "is being restarted")  # in a line of the log
+SERVING = "Ctrl-C"  # `run` prints this when the site is ready
+ALARMS = ("WARNING", "ERROR", "CRITICAL", "warning", "error", "is being restarted")  # in log lines
 
 
 class NotWell(Exception):
-    """The site did not become what was waited for; the message says what that was."""
+    """The site did not reach the expected state. The message says which one."""
 
 
 class Site:
-    """An installation that exists inside its `with` block.
+    """An installation that exists while its `with` block runs.
 
     Args:
-        provider: of all its models.
-        database_url: of an empty database of its own; blank for the embedded one.
-        before: is called with it before it is started, to put something into its database.
-        variables: settings that are not the defaults.
+        provider: The provider of all its models.
+        database_url: The URL of its own empty database. Blank for the embedded one.
+        before: Called with the site before it starts, to change its database.
+        variables: Settings that differ from the defaults.
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class Site:
             server.stop(self.folder / "postgres")
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    # --- its processes ---
+    # --- processes ---
 
     def start(self) -> None:
-        """Start it, and wait until it serves.
+        """Start it, and wait until it is ready.
 
         Raises:
-            NotWell: it ended, or takes too long.
+            NotWell: It ended, or takes too long.
         """
         command = [sys.executable, "manage.py", "run", "--no-demo", "--port", str(self.port)]
         began = self.log_size
@@ -108,7 +108,7 @@ class Site:
         self.key = self.key or self.manage("create_api_key", "drill", "--scope", "admin").strip().splitlines()[-1]
 
     def stop(self) -> None:
-        """End it in an orderly way, or else."""
+        """Stop it, by SIGKILL if necessary."""
         if self._run and self._run.poll() is None:
             members = self.members()
             self._run.terminate()
@@ -122,13 +122,13 @@ class Site:
 
     @property
     def root(self) -> psutil.Process:
-        """The process that holds everything."""
+        """The root of the process tree."""
         assert self._run is not None  # it was started
         return psutil.Process(self._run.pid)
 
     @property
     def has_ended(self) -> bool:
-        """True if its root has ended."""
+        """Whether its root has ended."""
         return self._run is None or self._run.poll() is not None
 
     def members(self) -> list[psutil.Process]:
@@ -138,7 +138,7 @@ class Site:
         return self.database()
 
     def database(self) -> list[psutil.Process]:
-        """Return the processes of the embedded database, the first of all first."""
+        """Return the processes of the embedded database, the root of these first."""
         with suppress(psutil.Error, OSError, ValueError):
             first = (self.folder / "postgres" / "postmaster.pid").read_text().split("\n", 1)[0]
             process = psutil.Process(int(first))
@@ -146,10 +146,10 @@ class Site:
         return []
 
     def manage(self, *arguments: str) -> str:
-        """Run a command on it, and return what that prints.
+        """Run a command on it, and return the output.
 
         Raises:
-            NotWell: it failed; has the last line that it printed.
+            NotWell: It failed. The message has the last line of the output.
         """
         done = subprocess.run(  # noqa: S603 (our own program)
             [sys.executable, "manage.py", *arguments],
@@ -164,7 +164,7 @@ class Site:
             raise NotWell(f"manage.py {arguments[0]} failed: {_last_line(done.stderr or done.stdout)}")
         return done.stdout
 
-    # --- what it says ---
+    # --- requests and log ---
 
     def request(
         self,
@@ -178,7 +178,7 @@ class Site:
         """Make one request with the key.
 
         Raises:
-            OSError, HTTPException: it isn't answered.
+            OSError, HTTPException: There is no response.
         """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
         try:
@@ -191,7 +191,7 @@ class Site:
             connection.close()
 
     def status(self, method: str, path: str, body: Any = None, *, seconds: float = REQUEST_SECONDS) -> int:
-        """Make one request and return its status; 0 if it isn't answered."""
+        """Make one request and return its status, or 0 without a response."""
         try:
             return self.request(method, path, body, seconds=seconds)[0]
         except (OSError, http.client.HTTPException):
@@ -199,27 +199,27 @@ class Site:
 
     @property
     def log(self) -> Path:
-        """The file of everything that its processes print."""
+        """The file with the output of all its processes."""
         return self.folder / "run.log"
 
     @property
     def log_size(self) -> int:
-        """How long the log is by now."""
+        """The current size of the log."""
         return self.log.stat().st_size if self.log.exists() else 0
 
     def log_since(self, size: int) -> str:
-        """Return what the log has behind its first bytes."""
+        """Return the log after its first bytes."""
         with self.log.open("rb") as file:
             file.seek(size)
             return file.read().decode(errors="replace")
 
-    # --- what it holds ---
+    # --- database ---
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        """Open a connection to its database, past everything.
+        """Open a direct connection to its database.
 
         Raises:
-            psycopg.OperationalError: it can't be reached.
+            psycopg.OperationalError: The database can't be reached.
         """
         if not self.is_embedded:
             return psycopg.connect(self._database_url, autocommit=True, connect_timeout=5)
@@ -227,10 +227,10 @@ class Site:
         return psycopg.connect(f"host={folder} dbname=postgres user=postgres", autocommit=True, connect_timeout=5)
 
     def rows(self, statement: LiteralString, *values: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement, asked for again as long as the database is away.
+        """Return the rows of a query. Retry while the database is down.
 
         Raises:
-            NotWell: it stays away.
+            NotWell: The database stays down.
         """
         found: list[tuple[Any, ...]] = []
 
@@ -244,29 +244,29 @@ class Site:
         return found
 
     def number(self, statement: LiteralString, *values: Any) -> int:
-        """Return the one number that a statement asks for."""
+        """Return the single number that a query returns."""
         [[number]] = self.rows(statement, *values)
         return int(number)
 
     def turns(self) -> list[Turn]:
-        """Return the turns with a mark in the transcript, as often as they are there."""
+        """Return the turns with a mark in the transcript, including duplicates."""
         found = self.rows("SELECT role, content FROM sessions_app_message WHERE kind = 'turn' AND content ~ 'mark'")
         return [(role, mark) for role, content in found for mark in marks_in(content)]
 
 
 def found_by_search(site: Site, person: str, query: str, text: str) -> None:
-    """Search a person's memory for something that was said.
+    """Search a person's memory for a message.
 
     Raises:
-        NotWell: it isn't found.
+        NotWell: It isn't found.
     """
     status, answer = site.request("POST", "/api/v1/memory/search", {"user_id": person, "query": query})
     if status != 200 or text not in answer.decode():
-        raise NotWell(f"A search did not find what was said (status {status}).")
+        raise NotWell(f"A search did not find the message (status {status}).")
 
 
 def environment(provider: Provider, database_url: str, folder: Path) -> dict[str, str]:
-    """Return the environment of a throw-away installation: default settings, and the stand-in for all models."""
+    """Return the environment of a throw-away installation: default settings, and the test server for all models."""
     defaults = {name: _as_text(field.default) for name, _, field in variables(type(CONF)) if name in os.environ}
     models = {
         f"{group}__{name}": value
@@ -278,14 +278,14 @@ def environment(provider: Provider, database_url: str, folder: Path) -> dict[str
 
 
 def _logins(database_url: str) -> dict[str, str]:
-    """Return the logins of this environment, to a database on the same server; none for the embedded one."""
+    """Return this environment's logins for a database on the same server. Empty for the embedded one."""
     name = urlsplit(database_url).path
     logins = {login: os.environ.get(login, "") for login in LOGINS if database_url}
     return {login: urlunsplit(urlsplit(url)._replace(path=name)) for login, url in logins.items() if url}
 
 
 def _as_text(value: Any) -> str:
-    """Return a default as an environment variable says it, so that neither this environment nor .env is heard."""
+    """Format a default for an environment variable, which overrides this environment and .env."""
     if isinstance(value, SecretStr | Secret):
         value = value.get_secret_value()
     if isinstance(value, list):
@@ -294,10 +294,10 @@ def _as_text(value: Any) -> str:
 
 
 def wait_for(what: str, done: Callable[[], bool], seconds: float, *, pause: float = 0.1) -> float:
-    """Wait until something holds, and return the seconds that it took.
+    """Wait until a condition is true, and return the seconds that it took.
 
     Raises:
-        NotWell: it does not in time.
+        NotWell: It is not true in time.
     """
     began = time.monotonic()
     while not done():
@@ -308,7 +308,7 @@ def wait_for(what: str, done: Callable[[], bool], seconds: float, *, pause: floa
 
 
 def kill(process: psutil.Process) -> None:
-    """kill -9, if it is still there."""
+    """Send SIGKILL, if the process still exists."""
     with suppress(psutil.Error):
         process.send_signal(signal.SIGKILL)
 

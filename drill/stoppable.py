@@ -1,4 +1,4 @@
-"""A request to end takes the same way as Ctrl-C, so that a drill leaves nothing behind."""
+"""Handles SIGTERM like Ctrl-C, so that a drill leaves nothing behind."""
 
 import signal
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Have a request to end the process raise KeyboardInterrupt in the block."""
+    """Make SIGTERM raise KeyboardInterrupt in the block."""
     before = signal.signal(signal.SIGTERM, _stop)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Choosing the instant of a kill by what a process waits in: each such place gets its turn."""
+"""Chooses the moment of a kill by the process's wait channel, so that each channel gets its turn."""
 
 import random
 import time
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import psutil
 
-LOOK_SECONDS = 0.6  # in which it is seen where processes wait
-CATCH_SECONDS = 1.0  # in which one is caught there
+LOOK_SECONDS = 0.6  # how long to observe where processes wait
+CATCH_SECONDS = 1.0  # how long to wait for one at the chosen place
 RUNS = "running"
 
 Candidates = Callable[[], Sequence[psutil.Process]]
 
 
 def place(pid: int) -> str:
-    """Return what a process waits in, as the kernel tells; where it doesn't tell, its state."""
+    """Return a process's wait channel as reported by the kernel, or else its state."""
     for name in ("wchan", "syscall"):
         try:
             told = Path(f"/proc/{pid}/{name}").read_text().split(" ", 1)[0].strip()
@@ -28,24 +28,24 @@ def place(pid: int) -> str:
 
 
 class Picker:
-    """Picks one of some processes, at an instant.
+    """Picks a process and a moment.
 
     Args:
-        chance: where chance decides.
+        chance: The source of randomness.
     """
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self.places: Counter[str] = Counter()  # in which one was picked
+        self.places: Counter[str] = Counter()  # number of picks by wait channel
 
     def at_random(self, candidates: Candidates) -> psutil.Process | None:
-        """Return one at any time; None if there is none."""
+        """Return a process at a random time, or None."""
         time.sleep(self._chance.uniform(0, LOOK_SECONDS))
         found = candidates()
         return self._picked(self._chance.choice(found)) if found else None
 
     def by_place(self, candidates: Candidates) -> psutil.Process | None:
-        """Return one as soon as it waits where the fewest were picked so far; None if there is none."""
+        """Return a process as soon as it waits in the channel with the fewest picks so far, or None."""
         seen = {place(process.pid) for _ in _looks(LOOK_SECONDS) for process in candidates()}
         if not seen:
             return None
@@ -62,7 +62,7 @@ class Picker:
 
 
 def _looks(seconds: float) -> Iterator[None]:
-    """Yield for some seconds, a thousand times a second at most."""
+    """Yield for some seconds, at most a thousand times per second."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         yield

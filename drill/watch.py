@@ -1,4 +1,4 @@
-"""Looking at a site from outside while it is hurt: how long others wait, and where somebody could read of it."""
+"""Observes a site from outside during a fault: how long other clients wait, and where the fault is reported."""
 
 import http.client
 import json
@@ -11,8 +11,8 @@ from typing import Self
 from drill.site import ALARMS, Site
 
 EACH = 1.0  # seconds between two requests of the prober
-LOOK = 0.3  # seconds between two looks at /readyz
-# What the dashboard shows: events about the state of the site, and calls that failed.
+LOOK = 0.3  # seconds between two checks of /readyz
+# Contents of the dashboard: events about the state of the site, and failed calls.
 SHOWN = """
 SELECT DISTINCT type FROM sessions_app_event WHERE id > %s
 AND type ~ 'restarted|state|degraded|down|circuit|provider|failing|quarantine|replay'
@@ -21,7 +21,7 @@ UNION SELECT 'failed calls' FROM moments_app_enginecall WHERE id > %s AND NOT ok
 
 
 class _Background(ABC):
-    """A thread that does one thing again and again while its block runs."""
+    """A thread that repeats a step while its block runs."""
 
     pause: float
 
@@ -47,15 +47,15 @@ class _Background(ABC):
 
     @abstractmethod
     def _step(self) -> None:
-        """Do it once."""
+        """Do the step once."""
 
 
 class Prober(_Background):
-    """One person's GET of a session, each second.
+    """Reads a person's session once per second.
 
     Args:
-        site: that is asked.
-        person: whose session of the same name it reads; it should be there.
+        site: The site.
+        person: The person. The session has the same name, and should exist.
     """
 
     pause = EACH
@@ -72,14 +72,14 @@ class Prober(_Background):
         self.seconds.append(time.monotonic() - began)
 
     def refused(self) -> str:
-        """Return a remark on what was not answered well; blank if nothing."""
+        """Return a remark about failed requests, or a blank string."""
         bad = [status for status in self.statuses if status != 200]
         kinds = ", ".join(str(status or "no answer") for status in sorted(set(bad)))
         return f"{len(bad)} of {len(self.statuses)} probes answered {kinds}" if bad else ""
 
 
 class Watch(_Background):
-    """Who was told that something is wrong, while the block runs."""
+    """Records where problems are reported while the block runs."""
 
     pause = LOOK
 
@@ -97,7 +97,7 @@ class Watch(_Background):
             self._readiness.update(name for name, state in checks.items() if state != "ok")
 
     def told(self) -> list[str]:
-        """Return the places, each once."""
+        """Return the places, without duplicates."""
         places = [f"readyz ({', '.join(sorted(self._readiness))})"] if self._readiness else []
         log = self._site.log_since(self._log_size)
         if any(alarm in line for line in log.splitlines() for alarm in ALARMS):

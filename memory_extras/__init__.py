@@ -1,1 +1,1 @@
-"""Extras: Django apps that add to the core by its registries. `memoryproject.extras` says how they are loaded."""
+"""Extras: Django apps that extend the core through its registries. `memoryproject.extras` loads them."""

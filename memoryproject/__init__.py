@@ -1,3 +1,3 @@
-"""The site: settings, addresses, schedules, health; and which release this is."""
+"""The site: settings, URLs, schedules, health checks and the release number."""
 
 __version__ = "1.0.0rc1"

@@ -7,22 +7,22 @@ import sys
 
 def main() -> None:
     """Run a command."""
-    gc.set_threshold(10_000)  # a start makes much and drops little: to look for that took a tenth of its time
+    gc.set_threshold(10_000)  # a start creates many objects and drops few; collections would take a tenth of its time
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
     migrates = sys.argv[1:2] in (["run"], ["migrate"], ["restore"])
     if migrates or sys.argv[1:2] == ["makemigrations"]:  # only these create a database without asking
         os.environ.setdefault("MEMORY_NEW_DATABASE", "1")
     if kind := {"qcluster": "worker", "run": "run"}.get("".join(sys.argv[1:2])):
-        os.environ["MEMORY_PROCESS"] = kind  # by which it logs in to the database and logs
+        os.environ["MEMORY_PROCESS"] = kind  # decides the database login and the log format
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import BaseCommand, execute_from_command_line
     from django.db import ProgrammingError
 
-    BaseCommand.requires_system_checks = []  # they read the code of every page, which is `check`'s and the tests' to do
+    BaseCommand.requires_system_checks = []  # they import the code of every page; `check` and the tests run them
     try:
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
-        # A wrong setting is the operator's to mend: the sentence that names it, not a traceback.
+        # A wrong setting needs a sentence that names it, not a traceback.
         sys.exit(f"Configuration error: {error}")
     except ProgrammingError as error:
         from psycopg.errors import UndefinedColumn, UndefinedTable

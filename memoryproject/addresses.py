@@ -1,28 +1,28 @@
-"""The address that somebody asks from: wrong passwords count by it, and so do calls without a right key."""
+"""The client's IP address. Wrong passwords and unauthenticated calls are counted by it."""
 
 import ipaddress
 
 from django.conf import settings
 
-NETWORK_BITS = 64  # of an IPv6 address: one subscriber has all that begin with them
+NETWORK_BITS = 64  # of an IPv6 address; a subscriber has all addresses with this prefix
 
 
 def client_address(peer: str, forwarded: str) -> str:
-    """Return the address of whoever asks; behind a proxy the one that the proxy saw, which nobody can make up.
+    """Return the client's IP address. Behind a proxy, use the last `X-Forwarded-For` entry, which clients can't forge.
 
     Args:
-        peer: of the connection.
-        forwarded: the header `X-Forwarded-For`; blank where there is none.
+        peer: The address of the connection's peer.
+        forwarded: The header `X-Forwarded-For`, or a blank string.
     """
     last = forwarded.rpartition(",")[2].strip()
     return last if last and settings.BEHIND_PROXY else peer
 
 
 def subscriber(address: str) -> str:
-    """Return what one subscriber has: an IPv4 address, or an IPv6 network."""
+    """Return the address range of one subscriber: an IPv4 address, or an IPv6 network."""
     try:
         found = ipaddress.ip_address(address)
-    except ValueError:  # a socket of this machine has none
+    except ValueError:  # a Unix socket has no address
         return address
     if isinstance(found, ipaddress.IPv4Address):
         return address

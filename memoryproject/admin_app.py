@@ -1,6 +1,6 @@
-"""Django's admin as an app whose pages are imported with the addresses (`urls.py`) and for its checks.
+"""Django's admin, as an app that imports its pages together with the URLs (`urls.py`) and for its checks.
 
-They are half of the code. Commands, and workers, begin without them.
+The pages are half of the code. Commands and workers start without them.
 """
 
 from typing import Any

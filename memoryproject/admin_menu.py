@@ -15,9 +15,9 @@ class Entry(NamedTuple):
     """The names and the icon of a model that has a list.
 
     Attributes:
-        one: name of a row.
-        many: name of the list.
-        icon: name of the icon in the sidebar.
+        one: The name of a row.
+        many: The name of the list.
+        icon: The name of the icon in the sidebar.
     """
 
     one: str
@@ -81,7 +81,7 @@ _BADGES = {
 }
 # The page that an entry opens instead of its list, as a function of the request; blank if it opens the list.
 _OPENS = {"moments_app.release": "moments_app.operator.views.release.pending_page"}
-# Who may see a list, where that takes more than the permission to view its rows.
+# Who may see a list that needs more than the permission to view its rows.
 _PERMISSIONS = {"sessions_app.application": "sessions_app.admin.applications.are_shown"}
 
 _FIND: dict[str, object] = {
@@ -103,7 +103,7 @@ _COST: dict[str, object] = {
     "link": reverse_lazy("admin:moments_app_enginecall_cost"),
     "permission": lambda request: request.user.has_perms(["moments_app.view_enginecall", "moments_app.view_job"]),
 }
-BESIDE_LISTS = [_FIND]  # pages whose address starts with that of a list, with an entry of their own
+BESIDE_LISTS = [_FIND]  # pages with an entry of their own, whose URL starts with that of a list
 
 
 def add_page(section: str, title: str, icon: str, view: str, permission: Callable[[HttpRequest], bool]) -> None:
@@ -144,7 +144,7 @@ def name_models() -> None:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Return whether the page has an entry of its own, though its address starts with that of a list."""
+    """Return whether the page has an entry of its own, although its URL starts with that of a list."""
     return any(request.path.startswith(str(page["link"])) for page in BESIDE_LISTS)
 
 
@@ -157,7 +157,7 @@ def _entry(model: str) -> dict[str, object]:
     """Return the entry of a list, which also leads to the lists that share it."""
 
     def shown(request: HttpRequest) -> list[str]:
-        """Return the addresses of its lists that the operator may open."""
+        """Return the URLs of its lists that the operator may open."""
         lists = map(_list, shared_with(model))
         return [str(each["link"]) for each in lists if _is_shown(each, request)]
 
@@ -195,7 +195,7 @@ def tabs(request: HttpRequest) -> list[dict[str, object]]:
     return [{"models": models, "items": [_list(model) for model in models]} for models in SHARED]
 
 
-# What a login may do about itself.
+# Pages of a login about itself.
 ACCOUNT = [
     {"title": "Change password", "link": reverse_lazy("admin:password_change")},
     {"title": "Second factor", "link": reverse_lazy("admin:auth_user_second_factor")},

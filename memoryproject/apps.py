@@ -54,7 +54,7 @@ def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> Non
     """Queue the jobs that complete data of an earlier release; workers run them while the site serves.
 
     Args:
-        plan: the migrations that were run, each with whether it was reversed.
+        plan: The migrations that were run, each with whether it was reversed.
     """
     if any(is_reversed for _migration, is_reversed in plan):
         return
@@ -66,7 +66,7 @@ def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> Non
 
 
 def own_logins(**_: Any) -> list[CheckMessage]:
-    """Warn where web processes log in as the tables' owner, whom row-level security doesn't bind."""
+    """Warn if web processes log in as the tables' owner, to whom row-level security doesn't apply."""
     if settings.DATABASE_IS_EMBEDDED or settings.WEB_HAS_LOGIN:
         return []
     hint = "Create a login in the role memory_web for them (docs/operations.md, Deployment)."
@@ -78,7 +78,7 @@ def definer_functions(**_: Any) -> list[CheckMessage]:
     """Warn about `SECURITY DEFINER` functions and privileges that `migrate` could not secure."""
     from sessions_app.definer_functions import gaps
 
-    if settings.DATABASE_IS_EMBEDDED:  # its login may do everything
+    if settings.DATABASE_IS_EMBEDDED:  # its login has all privileges
         return []
     try:
         return [Warning(gap.what, hint=gap.remedy, id="memoryproject.W002") for gap in gaps()]
@@ -101,7 +101,7 @@ _REFERRING = """
 
 
 def unknown_tables(databases: Sequence[str] | None, **_: Any) -> list[CheckMessage]:
-    """Warn about tables that refer to ours and that no installed app has: their rows would prevent erasures."""
+    """Warn about tables of no installed app that refer to ours. Their rows would prevent erasures."""
     if not databases:
         return []
     with connection.cursor() as cursor:
@@ -116,7 +116,7 @@ def unknown_tables(databases: Sequence[str] | None, **_: Any) -> list[CheckMessa
 
 
 def _check_archive_storage() -> None:
-    """Create the storage once, so that no process starts with settings that can't work."""
+    """Create the storage once, so no process starts with settings that can't work."""
     try:
         storages["archive"]
     except Exception as error:

@@ -12,7 +12,7 @@ from typing import IO
 
 import django
 
-gc.set_threshold(10_000)  # a start drops little, and a request leaves few cycles behind: thousands go by themselves
+gc.set_threshold(10_000)  # the default collects too often for starts and requests, which leave few cycles
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
 
 from django.conf import settings
@@ -49,12 +49,12 @@ from sessions_app.limits import Deadline, until
 
 _in_threads = Bridge(Handlers(), CONF.web_threads)
 
-# Each takes about a second, which no request then has to wait.
+# Each takes about a second, which no request should have to wait.
 lexemes.load()
 engines.load()
 description.make()
 gc.collect()
-gc.freeze()  # what is there now stays: no collection during a request has to look through it
+gc.freeze()  # excludes existing objects from collections during requests
 
 CHAT = "/v1/"
 _chat, _mcp = counted(chat), counted(Endpoint())
@@ -63,9 +63,9 @@ _readiness = health.Readiness()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    """Hand a request to the part that serves its address; at the start, begin what goes on beside requests."""
+    """Pass a request to the handler of its path. At startup, start the background work of a web process."""
     if scope["type"] == "lifespan":
-        keep_replaying()  # of what was left in the spool
+        keep_replaying()  # rounds that are left in the spool
         await _mcp(scope, receive, send)
         return
     with identified(scope, send) as send, measured(scope, send) as send:
@@ -98,7 +98,7 @@ async def _serve(scope: Scope, receive: Receive, send: Send, path: str) -> None:
     refuse_ambiguous(scope["headers"], scope["query_string"])
     body = await take_in(scope, receive, limit=settings.API_MAX_BODY_BYTES)
     identify = partial(caller_of, dict(scope["headers"]).get(b"authorization", b""))
-    # The chat endpoint waits for a model, and has time limits of its own.
+    # The chat endpoint waits for a model, and has its own time limits.
     in_time = nullcontext() if path.startswith(CHAT) else until(Deadline(settings.LIMITS.request_seconds))
     with body, in_time:
         async with FAIR_SHARES.one(identify):
@@ -116,7 +116,7 @@ async def _hand_over(scope: Scope, body: IO[bytes], receive: Receive, send: Send
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, refused: Refused) -> None:
-    """Answer in the shape that clients of the address read: OpenAI's, a page, or the API's."""
+    """Return an error in the format of the path: OpenAI's, a page, or the API's."""
     path = scope.get("path", "")
     if path.startswith(CHAT):
         code = "rate_limited" if refused.status == 429 else refused.code

@@ -34,7 +34,7 @@ FORMER_FORMAT, FORMER_RELEASE = 1, "1.0.0rc1"
 MANIFEST, DUMP, ARCHIVES = "manifest.json", "database.dump", "archives/"
 KEY, ENCRYPTED_KEY = "secret_key", "secret_key.encrypted"
 LEFT_OUT = "django_session"  # login sessions: operators log in again
-PART = 1_000_000  # bytes
+PART = 1_000_000  # bytes to copy at a time
 
 ON_SEVERAL = (
     "The rows are on several servers, so one file can't hold a consistent copy. Archive the log of each server "
@@ -63,23 +63,23 @@ Say = Callable[[str], None]
 
 
 class BackupError(Exception):
-    """The backup can't be made, read or restored; the message says why."""
+    """The backup can't be written, read or restored. The message says why."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a backup holds.
+    """The contents of a backup.
 
     Args:
-        format: of the file.
-        backup_id: the id of this backup.
-        made_at: when, in ISO 8601.
-        migrations: all that were applied, by app, in the order of their names.
-        roles: the roles that privileges and policies name.
-        extensions: the names of the database's extensions.
+        format: The version of the file format.
+        backup_id: The id of this backup.
+        made_at: The time of the backup, in ISO 8601.
+        migrations: The applied migrations by app, in the order of their names.
+        roles: The roles that privileges and policies name.
+        extensions: The names of the database's extensions.
         defaults: SQL of the default privileges on future tables.
-        tables: the number of rows of each table.
-        archives: names of files of archived turns.
+        tables: The number of rows of each table.
+        archives: The names of the archive files.
     """
 
     format: int
@@ -94,7 +94,7 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """Return the rows of all tables."""
+        """Return the number of rows of all tables."""
         return sum(self.tables.values())
 
     @classmethod
@@ -102,7 +102,7 @@ class Manifest:
         """Return the manifest of a backup.
 
         Raises:
-            BackupError: it isn't one, or is of a format that this version doesn't know.
+            BackupError: The file is not a backup, or has a format that this version doesn't support.
         """
         try:
             data = json.loads(file.read(MANIFEST))
@@ -123,13 +123,13 @@ def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
     """Write a backup of everything.
 
     Args:
-        path: of the file, which must not exist; it has this name only once it is whole.
-        say: receives progress messages.
-        passphrase: encrypts the key. If it is blank, the key is not encrypted.
+        path: The file, which must not exist. It gets this name when it is complete.
+        say: Receives progress messages.
+        passphrase: Encrypts the key. If it is blank, the key is not encrypted.
 
     Raises:
-        BackupError: the file exists, the rows are on several servers, or `pg_dump` fails.
-        OSError: it can't be written; nothing of it is left.
+        BackupError: The file exists, the rows are on several servers, or `pg_dump` fails.
+        OSError: The file can't be written. No part of it is left.
     """
     if path.exists():
         raise BackupError(f"{path} already exists. Choose another file name.")
@@ -137,7 +137,7 @@ def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
         raise BackupError(ON_SEVERAL)
     unfinished = path.with_name(f"{path.name}.unfinished")
     try:
-        unfinished.touch(mode=0o600)  # it has everything, the key included
+        unfinished.touch(mode=0o600)  # it contains all data and the key
         manifest = _write(unfinished, say, passphrase)
         unfinished.rename(path)
     except ProgramFailed as error:
@@ -148,7 +148,7 @@ def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
 
 
 def _write(path: Path, say: Say, passphrase: str) -> Manifest:
-    with zipfile.ZipFile(path, "w") as file:  # dump and archives are compressed already
+    with zipfile.ZipFile(path, "w") as file:  # dump and archives are already compressed
         manifest = _write_database(file)
         say(f"database: {manifest.rows:,} rows in {len(manifest.tables)} tables")
         for name in manifest.archives:
@@ -213,7 +213,7 @@ def _write_member(file: zipfile.ZipFile, name: str, source: Any) -> None:
 
 
 def _write_key(file: zipfile.ZipFile, passphrase: str) -> str:
-    """Write the key, if it was created in `DATA_DIR`, and return a sentence that says how it is stored."""
+    """Write the key, if it was created in `DATA_DIR`. Return a sentence that says how it is stored."""
     path = settings.DATA_DIR / KEY
     if not path.exists():
         return "The key is not in the backup. Keep a copy of the setting SECRET_KEY."
@@ -227,7 +227,7 @@ def _write_key(file: zipfile.ZipFile, passphrase: str) -> str:
     )
 
 
-# --- reading one ---
+# --- read a backup ---
 
 
 @contextmanager
@@ -235,7 +235,7 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open a backup.
 
     Raises:
-        BackupError: the file is missing or truncated.
+        BackupError: The file is missing or truncated.
     """
     try:
         with zipfile.ZipFile(path) as file:
@@ -262,10 +262,10 @@ def _is_whole(file: zipfile.ZipFile, name: str) -> bool:
 
 
 def compare(path: Path) -> list[str]:
-    """Return what of a backup is damaged, or differs in number from what is in the database.
+    """Return the damaged parts of a backup, and tables with another number of rows than in the database.
 
     Raises:
-        BackupError: the file is no backup.
+        BackupError: The file is not a backup.
     """
     with opened(path) as file:
         manifest = Manifest.read(file)

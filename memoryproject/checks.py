@@ -1,6 +1,6 @@
 """The health checks of the site. `/readyz`, the watchdog and the dashboard each run some of them.
 
-A change of the watchdog's verdict is an event in the log (`site_state`), which `/metrics` and notifications report.
+A change of the watchdog's verdict is an event in the log (`site_state`). `/metrics` and notifications report it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,14 +28,14 @@ from sessions_app.database_roles import taking
 
 QUEUE_AGE_ALARM = timedelta(minutes=5)  # due work that waits longer degrades the site
 MANY_RESTARTS = 3
-CHANGES = 8  # of the state that are read
+CHANGES = 8  # of the state to read
 SCHEDULES = "admin:django_q_schedule_changelist"
 
 fits = False
 
 
 class Level(StrEnum):
-    """What a finding means for the site."""
+    """The severity of a finding."""
 
     INFO = "info"  # an operator should look
     DEGRADED = "degraded"
@@ -47,14 +47,14 @@ INFO, DEGRADED, DOWN = Level
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that a check finds wrong.
+    """A problem that a check found.
 
     Args:
-        name: of the check.
-        level: of the finding.
-        sentence: for an operator; it quotes no text of a person.
-        link: text of the link, if there is a page.
-        url: returns the address of the page.
+        name: The name of the check.
+        level: The severity.
+        sentence: A sentence for operators, without text of a person.
+        link: The text of the link, if there is a page.
+        url: Returns the URL of the page.
     """
 
     name: str
@@ -69,11 +69,11 @@ Findings = Iterator[Finding]
 
 @dataclass
 class Facts:
-    """What checks and their reader share, each read at most once.
+    """Data that checks and their caller share, each read at most once.
 
     Args:
-        incidents: those that the page shows.
-        sees_circuits: False if the reader may not see them.
+        incidents: The incidents that the page shows.
+        sees_circuits: Whether the operator may see circuits.
     """
 
     incidents: Sequence[Incident] = ()
@@ -106,10 +106,9 @@ def _database(_: Facts) -> Findings:
 
 
 def _misfit() -> str:
-    """Return why the tables don't fit this code; blank if they do.
+    """Return why the tables don't match this code, or a blank string if they do.
 
-    After a process found that they fit, it doesn't ask again: during a rollout the next release migrates while this one
-    still serves.
+    A positive result is cached. During a rollout, the next release migrates while this one still serves.
     """
     global fits
     with taking(None):  # before the first `migrate`, the login's own role is the only one
@@ -119,7 +118,7 @@ def _misfit() -> str:
 
 
 def note_fit() -> None:
-    """Note that the tables fit, in a process that has just migrated them, so its forks don't load all migrations."""
+    """Record that the tables match, after this process has migrated them, so its forks don't load all migrations."""
     global fits
     fits = True
 
@@ -135,7 +134,7 @@ def _queue(_: Facts) -> Findings:
 
 
 def _unanswered(error: Exception) -> str:
-    """Return a sentence with the class of an error alone, because its text may name hosts."""
+    """Return a sentence with only the class of an error, because its text may name hosts."""
     return f"No answer: {type(error).__name__}"
 
 
@@ -143,7 +142,7 @@ def _unanswered(error: Exception) -> str:
 
 
 def _held(_: Facts) -> Findings:
-    """Yield what holds jobs; a back-off or another job only if that lasts."""
+    """Yield why jobs are waiting. A backoff, or another running job, counts only if it lasts."""
     now = timezone.now()
     groups = waiting(Job.objects.all())
     for kind in Job.Held:
@@ -212,12 +211,12 @@ def _clocks(facts: Facts) -> Findings:
 
 READY = (_database, _queue)
 DEGRADING = (_held, _circuits, _providers, _restarts, _schedules, _clocks)
-# The dashboard shows incidents, which say what holds jobs, and has a list of restarts.
+# The dashboard also shows incidents, which explain why jobs wait, and a list of restarts.
 SHOWN = (*READY, _worker, _circuits, _providers, _schedules, _clocks, _work)
 
 
 def findings(checks: Iterable[Callable[[Facts], Findings]], facts: Facts) -> Findings:
-    """Run checks, up to the first that finds the site down."""
+    """Run checks until one finds that the site is down."""
     for check in checks:
         for finding in check(facts):
             yield finding
@@ -226,12 +225,12 @@ def findings(checks: Iterable[Callable[[Facts], Findings]], facts: Facts) -> Fin
 
 
 def with_request(found: list[Finding]) -> list[Finding]:
-    """Run the transaction of a request too, unless the site is known to be down."""
+    """Also run a request's transaction, unless the site is already known to be down."""
     return found if is_down(found) else [*found, *(Finding("database", DOWN, wrong) for wrong in a_request())]
 
 
 def is_down(found: Iterable[Finding]) -> bool:
-    """Return True if requests can't be served."""
+    """Return whether requests can't be served."""
     return any(finding.level == DOWN for finding in found)
 
 
@@ -244,7 +243,7 @@ class Verdict:
 
 
 def judge() -> Verdict:
-    """Judge the site by what degrades it or takes it down."""
+    """Return the state of the site, with the findings that degrade it or take it down."""
     with limited():
         found = list(findings((*READY, *DEGRADING), Facts()))
     found = with_request(found)

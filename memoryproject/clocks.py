@@ -1,8 +1,8 @@
 """The columns whose times decide when work is done. A time in the future is set to the present.
 
 The watchdog checks most of them and the schedules (`schedules.py`) every minute. `put_times_back` checks the others
-every night. The second factor of a login is checked when it is used (`second_factor.py`), because no worker
-can read logins.
+every night. The second factor of a login is checked when it is used (`second_factor.py`), because workers can't read
+logins.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from moments_app.models.webhook import LONGEST_PAUSE
 from sessions_app.clock import Times, put_back, with_wrong
 from sessions_app.models import ApiKey, Event, Message, Session
 
-DAY = timedelta(days=1)  # a job may wait until tomorrow, and a circuit as long as its provider asked
+DAY = timedelta(days=1)  # a job may wait until tomorrow, and a circuit as long as its provider requests
 
 # Columns that extras add when they are loaded. The watchdog checks them every minute.
 OF_EXTRAS: list[Times] = []
@@ -77,7 +77,7 @@ def _pruned() -> list[type[Model]]:
 
 
 def nightly() -> Iterator[Times]:
-    """Yield the columns that decide things over days only. To check one, its whole table is read."""
+    """Yield the columns that matter only over days. Checking one reads its whole table."""
     yield Times(Message, "arrived_at")
     yield Times(Session, "last_arrived_at")
     yield Times(Session, "restored_at")
@@ -99,7 +99,7 @@ def put_times_back(*, dry_run: bool = False) -> Nightly:
     """Set future times to the present in the columns of `nightly`.
 
     Args:
-        dry_run: only find the columns.
+        dry_run: Only find the columns.
     """
     wrong = with_wrong(nightly())
     if not dry_run:

@@ -1,8 +1,8 @@
-"""The settings that an operator may change, typed and checked when the process starts.
+"""The settings that an operator may change. They are typed, and validated when a process starts.
 
-Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field; a field of a group
-is `GROUP__FIELD`. A wrong value or an unknown name stops every command, the web server and the worker with a sentence
-that names it; a removed one gives a warning. `manage.py settings_table` makes `docs/settings.md` from these classes.
+Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field. A field of a group
+is `GROUP__FIELD`. A wrong value or an unknown name stops every command, the web server and the worker, with a sentence
+that names it. A removed setting causes a warning. `manage.py settings_table` generates `docs/settings.md`.
 
 An extra adds settings by a class `Settings` in its module `conf`, with fields and groups as in `Settings` here.
 """
@@ -36,11 +36,11 @@ from memoryproject import embeddings, extras
 from memoryproject.embeddings.recipe import Recipe, preset
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-# Where settings and data are by default: the repository, or the folder in which an installed package is started.
+# The default folder of settings and data: the repository, or the working directory of an installed package.
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 LANES = 5  # kinds of jobs (moments_app/jobs/process.py)
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
-# Settings of earlier releases, each with what to do instead. They cause a warning and are otherwise ignored.
+# Settings of earlier releases, each with what to do instead. They cause a warning, and are otherwise ignored.
 BY_HAND = "shared memory is released by hand, on the page Releases of the admin."
 BY_KEY = "daily limits apply to keys and applications."
 NO_BYTES = "stored bytes are not limited."
@@ -117,11 +117,11 @@ CommaList = Annotated[list[str], BeforeValidator(_split_commas)]
 
 
 class Group(BaseModel):
-    """A frozen group of settings that refuses unknown names."""
+    """A frozen group of settings that rejects unknown names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    # Django asks each setting for this whenever it is read, and a model searches long for what it hasn't.
+    # Django reads this attribute at each access to a setting, and pydantic is slow to find missing attributes.
     _mask_wrapped: ClassVar[bool] = True
 
 
@@ -181,7 +181,7 @@ class MomentBuilderSettings(Group):
 
         Args:
             message_count: The number of turns in the session.
-            few_but_large: True if the build is due by tokens alone; then only `LAG_MESSAGES` stay.
+            few_but_large: Whether the build is due only because of tokens. Then only `LAG_MESSAGES` stay.
 
         Returns:
             `max(LAG_MESSAGES, ⌊LAG_PERCENTAGE × min(message_count, MESSAGE_THRESHOLD)⌋)`. The cap bounds the live
@@ -194,7 +194,7 @@ class MomentBuilderSettings(Group):
 
     @property
     def reload_limit(self) -> int:
-        """The limit of a reload that names none. It is never below what a build may leave live."""
+        """The default limit of a reload. It is never below what a build may leave live."""
         return max(self.load_max_messages, self.lag(self.message_threshold))
 
 
@@ -336,12 +336,12 @@ class EngineSettings(Group):
 
     @property
     def model_for_speed(self) -> str:
-        """The model of what somebody waits for, or what is made often."""
+        """The model for texts that a request waits for, or that are created often."""
         return self.fast_model or self.model
 
     @property
     def uses_model(self) -> bool:
-        """True if a language model writes memory, False for the extractive engine."""
+        """Whether a language model writes memory, not the extractive engine."""
         if self.provider == "auto":
             return bool(self.base_url or self.api_key.get_secret_value())
         return self.provider == "openai"
@@ -413,7 +413,7 @@ class EmbeddingSettings(Group):
     @model_validator(mode="before")
     @classmethod
     def _chosen(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Decide what `auto` is, and name the embedded model."""
+        """Resolve `auto`, and name the embedded model."""
         provider = values.get("provider", "auto")
         if provider == "local":
             raise ValueError("EMBEDDING__PROVIDER=local is now `embedded`, with the same EMBEDDING__MODEL_FOLDER")
@@ -437,7 +437,7 @@ class EmbeddingSettings(Group):
         return self.recipe_of(self.model, self.dimensions)
 
     def recipe_of(self, model: str, dimensions: int) -> Recipe:
-        """Return the recipe of a model: what the settings say, else what models of its name want."""
+        """Return the recipe of a model: the configured one, or the preset for its name."""
         known = preset(model)
         told = (
             known.query_prefix if self.query_prefix is None else self.query_prefix,
@@ -448,22 +448,22 @@ class EmbeddingSettings(Group):
 
     @property
     def is_on(self) -> bool:
-        """True if texts are embedded."""
+        """Whether texts are embedded."""
         return self.provider != "none"
 
     @property
     def is_embedded(self) -> bool:
-        """True if the embedded server does that."""
+        """Whether the embedded server embeds texts."""
         return self.provider == "embedded"
 
     @property
     def has_endpoint(self) -> bool:
-        """True if an endpoint of the settings does that."""
+        """Whether a configured endpoint embeds texts."""
         return self.provider == "openai"
 
 
 def _secret(value: Any) -> str:
-    """Return a value that may be a secret, as text."""
+    """Return a value as text, even if it is a secret."""
     return value.get_secret_value() if isinstance(value, SecretStr) else value or ""
 
 
@@ -514,7 +514,7 @@ class ChatSettings(Group):
     @field_validator("upstream_api_key")
     @classmethod
     def _fits_a_header(cls, value: SecretStr) -> SecretStr:
-        key = value.get_secret_value().strip()  # keys read from files end in a line break
+        key = value.get_secret_value().strip()  # keys that are read from files end with a line break
         if not (key.isascii() and key.isprintable()):
             raise ValueError("the key has characters that are not allowed in an HTTP header; use printable ASCII only")
         return SecretStr(key)
@@ -544,12 +544,12 @@ class RetentionSettings(Group):
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if the files are not on this host's disk, but where one has to ask for them."""
+        """Whether the files are in a remote storage, not on this host's disk."""
         return self.storage_backend != LOCAL_STORAGE
 
     @property
     def storage_setting(self) -> str:
-        """The settings that say where the files are."""
+        """The names of the settings of the files' storage."""
         return "RETENTION__STORAGE_BACKEND, RETENTION__STORAGE_OPTIONS"
 
     def storage(self, data_dir: Path) -> dict[str, Any]:
@@ -675,7 +675,7 @@ class JobSettings(Group):
 
     @property
     def has_worker_per_lane(self) -> bool:
-        """True if schedules and other tasks have a worker that takes no other jobs."""
+        """Whether schedules and other tasks have a worker of their own."""
         return self.workers >= LANES
 
     @property
@@ -685,7 +685,7 @@ class JobSettings(Group):
 
 
 class NotifySettings(Group):
-    """Settings of who is told when the state of the site changes."""
+    """Settings of notifications about changes of the site's state."""
 
     webhook_url: str = Field(
         "",
@@ -707,12 +707,12 @@ class NotifySettings(Group):
     @field_validator("command")
     @classmethod
     def _is_one(cls, value: str) -> str:
-        shlex.split(value)  # says what is wrong with it
+        shlex.split(value)  # raises an error that says what is wrong
         return value
 
 
 class WebhookSettings(Group):
-    """Settings of webhooks, whose addresses operators enter."""
+    """Settings of webhooks. Operators enter their URLs."""
 
     private_addresses: bool = Field(
         False, description="Allow webhooks to addresses in private networks, and webhooks over plain HTTP."
@@ -874,7 +874,7 @@ class Settings(Group):
         return value
 
     def database_url_of(self, process: str) -> str:
-        """Return the address of the database for a kind of process: web, worker, or blank for commands."""
+        """Return the database URL for a kind of process: web, worker, or blank for commands."""
         own = {"web": self.web_database_url, "worker": self.worker_database_url}
         return own.get(process) or self.database_url
 
@@ -906,8 +906,8 @@ def load(environment: Mapping[str, str]) -> Settings:
     """Read the settings from environment variables.
 
     Raises:
-        ImproperlyConfigured: A variable is wrong, unknown, or of an extra that isn't installed. The text names all of
-            these, with the reasons.
+        ImproperlyConfigured: Variables are wrong, unknown, or of an extra that isn't installed. The message names all
+            of them with the reasons.
     """
     model = with_extras(*_installed(environment))
     known = {name: path for name, path, _ in variables(model)}
@@ -932,7 +932,7 @@ def _installed(environment: Mapping[str, str]) -> list[str]:
 
 
 def _unknown(environment: Mapping[str, str], known: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Return the variables that can't be used, each with the reason."""
+    """Return the variables that can't be used, with the reasons."""
     groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
     unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
     owners = {name: extra for extra in extras.available() for name, _, _ in variables_of(extra)}
@@ -950,7 +950,7 @@ def removed(environment: Mapping[str, str]) -> list[str]:
 def secret_key(settings: Settings) -> str:
     """Return the configured secret key, or one generated on first use.
 
-    A generated key is kept in `DATA_DIR/secret_key`, which only its owner can read.
+    A generated key is stored in `DATA_DIR/secret_key`, which only its owner can read.
 
     Raises:
         ImproperlyConfigured: `DATA_DIR` can't be used.

@@ -1,4 +1,4 @@
-"""The policy of what a page may load, composed once for all answers that say nothing of it themselves."""
+"""The content security policy. It is built once for all responses that don't change it."""
 
 from functools import cache
 
@@ -13,10 +13,9 @@ _usual = cache(build_policy)
 
 
 class ContentPolicyMiddleware(CSPMiddleware):
-    """Adds the policy; one with a nonce, or that a view changed, is composed for its answer."""
+    """Adds the policy. A policy with a nonce, or that a view changed, is built for its response."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Add the policy to an answer."""
         is_own = hasattr(request, "_csp_nonce") or any(name.startswith("_csp") for name in vars(response))
         if is_own or settings.DEBUG or HEADER in response:
             return super().process_response(request, response)

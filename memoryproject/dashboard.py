@@ -1,8 +1,7 @@
-"""The first page of the admin: does anything need somebody, what waits, and what was done in the last days.
+"""The first page of the admin: problems, waiting work, and the activity of the last days.
 
-What is urgent is read each time it is looked at. What counts a month is kept for some minutes, and says when that was;
-it is read from the replica, where there is one.
-Everybody sees what they have the right to see the rows of.
+Urgent data are read for each request. Counts over a month are cached for some minutes, with their time, and are read
+from the replica, if there is one. Operators see only what they have permissions for.
 """
 
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from sessions_app.limited_operators import scope_key
 from sessions_app.models import Session
 from sessions_app.several_servers import read_for_page
 
-KEPT_SECONDS = 300  # a month of a million turns takes a second to count
+KEPT_SECONDS = 300  # counting a month with a million turns takes a second
 FAILURES_SHOWN = 8
 RESTARTS_SHOWN = 8
 LANES = {
@@ -46,7 +45,7 @@ CALLS = "admin:moments_app_enginecall_changelist"
 
 @dataclass(frozen=True)
 class Card:
-    """One figure, what it is, and a word on it."""
+    """A figure with its title and a note."""
 
     title: str
     figure: str
@@ -56,7 +55,7 @@ class Card:
 
 
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """Collect what `templates/overrides/admin/index.html` shows beside what every page does; unfold calls it."""
+    """Return the context of `templates/overrides/admin/index.html`. Unfold calls this function."""
     sees_jobs = request.user.has_perm("moments_app.view_job")
     sees_sessions = request.user.has_perm("sessions_app.view_session")
     shown: dict[str, Any] = {"title": "Dashboard", "sees_jobs": sees_jobs, "sees_sessions": sees_sessions}
@@ -72,7 +71,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     sees_calls = may_see(request, EngineCall)
     calls, cost = (reverse(CALLS), page_url(EngineCall, "cost")) if sees_calls else ("", "")
-    # What has a known cause is told by that, each cause once.
+    # Failures with a known cause are shown as incidents, one for each cause.
     failed = Job.objects.filter(status=Job.Status.FAILED, failure=None)
     failed = failed.select_related("user", "session__user", "stream")
     facts = Facts(sees_circuits=may_see(request, Circuit))
@@ -162,7 +161,7 @@ def _chart(title: str, activity: Activity, name: str, url: str) -> Chart:
 
 
 def _context_chart(activity: Activity) -> Chart:
-    """Return the tokens of served contexts beside those of the transcripts that they stand for."""
+    """Return a chart of the tokens of served contexts, and of the transcripts that they replace."""
     whole, labels = activity.whole, _labels(activity)
     bars = [(label, float(day.context_tokens)) for label, day in zip(labels, activity.days, strict=True)]
     share = whole.context_tokens / whole.transcript_tokens if whole.transcript_tokens else None
@@ -196,7 +195,7 @@ def _labels(activity: Activity) -> list[str]:
 
 
 def _failures(activity: Activity) -> list[tuple[str, int, int]]:
-    """Kinds of failed calls, those of today and of all days, the most frequent first."""
+    """Return the kinds of failed calls, with today's number and the total, most frequent first."""
     today, whole = activity.today.failures, activity.whole.failures
     return [(kind, today[kind], number) for kind, number in whole.most_common()]
 
@@ -206,7 +205,7 @@ def _money(usd: Decimal) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """In the unit that says most."""
+    """Format a duration in its most suitable unit."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:

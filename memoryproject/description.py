@@ -1,4 +1,4 @@
-"""The OpenAPI description, for keys of a person, and for all others.
+"""The OpenAPI schema, one version for users' keys, and one for all other clients.
 
 Generating it takes a second, so the web server does it once, before it forks its processes.
 """
@@ -24,22 +24,22 @@ def _tag(request: HttpRequest) -> str:
 @vary_on_headers("Authorization")
 @condition(etag_func=_tag)
 def description(request: HttpRequest) -> HttpResponse:
-    """Answer with the description of the API, as JSON; with 304 to whoever has it.
+    """Return the OpenAPI schema as JSON, or 304 if the client's copy is current.
 
-    A key of a person need not name that person, others have to; so each gets what is true for it.
+    A user's key need not name the person, but other keys must. So there are two versions.
     """
     return HttpResponse(_made_for(request)[0], content_type=OpenApiJsonRenderer.media_type)
 
 
 def _made_for(request: HttpRequest) -> tuple[bytes, str]:
-    """Return the description for whoever asks, and its tag."""
+    """Return the version for the client's key, and its ETag."""
     is_a_persons = KEY_OF_A_PERSON.match(request.headers.get("Authorization", "").encode()) is not None
     return make()[0 if is_a_persons else 1]
 
 
 @cache
 def make() -> list[tuple[bytes, str]]:
-    """Return the description for keys of a person, and the one for all others, each with its tag."""
+    """Return the version for users' keys and the one for all other clients, each with its ETag."""
     schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     made = [OpenApiJsonRenderer().render(one, renderer_context={}) for one in (schema, for_services(schema))]
     return [(one, f'"{hashlib.sha256(one).hexdigest()[:32]}"') for one in made]

@@ -1,9 +1,9 @@
-"""Loading extras, which the core doesn't import.
+"""Loads extras, which the core doesn't import.
 
 An extra is a Django app, the package `memory_extras.<name>`. The setting `EXTRAS` installs it. Its module `conf` may
-have a class `Settings` with the settings that it adds, and a function `extend(settings)`, which changes Django's
-settings. Its module `urls`, if it has one, is included at the root. Everything else it adds itself, when Django is
-ready, to registries and signals of the core.
+have a class `Settings` with additional settings, and a function `extend(settings)`, which changes Django's settings.
+Its module `urls`, if it has one, is included at the root. When Django is ready, the extra adds everything else itself
+to registries and signals of the core.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,14 +16,14 @@ PACKAGE = "memory_extras"
 
 
 def available() -> list[str]:
-    """Return the names of all extras, installed or not; none where the package is missing."""
+    """Return the names of all extras, installed or not. Empty if the package is missing."""
     if not find_spec(PACKAGE):
         return []
     return [module.name for module in iter_modules(import_module(PACKAGE).__path__) if module.ispkg]
 
 
 def modules(extras: Iterable[str], name: str) -> Iterator[ModuleType]:
-    """Yield the modules of this name, of those extras that have one."""
+    """Yield the modules with this name, for extras that have one."""
     for extra in extras:
         path = f"{PACKAGE}.{extra}.{name}"
         if find_spec(path):

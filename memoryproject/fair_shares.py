@@ -1,8 +1,8 @@
 """Fair shares of a web process's threads, by API key and by application.
 
-Each key, and each application, has a budget of thread-seconds that refills. While others that used less are calling,
-a caller holds one thread at a time, and its calls over the budget wait, or get 429 if the wait would be too long. A
-caller that is alone is not limited by its budget. Everything here runs on the event loop.
+Each key, and each application, has a budget of thread-seconds that refills. While other callers that used less are
+active, a caller may use one thread at a time, and its calls over the budget wait, or get 429 if the wait would be too
+long. A lone caller is not limited by its budget. Everything here runs on the event loop.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from django.conf import settings
 
 from memoryproject.refused import Refused
 
-OTHERS_SECONDS = 2.0  # another caller counts as active for so long after its last call
-REFILLED = 0.25  # share of a budget that comes back per second
+OTHERS_SECONDS = 2.0  # how long another caller counts as active after its last call
+REFILLED = 0.25  # share of a budget that is refilled per second
 PATIENCE = 5.0  # maximum seconds that a call waits for its budget
 REFUSED_AFTER = 1.0  # seconds before a 429 is sent, which slows down clients that retry at once
-MOST = 10_000  # budgets to keep, of the keys (and of the applications) that called most recently
-FIRST_GUESS = 0.02  # thread-seconds that a caller's first call is expected to use
-RECENT = 0.2  # weight of the last call in what the next one is expected to use
+MOST = 10_000  # budgets to keep, of the most recent keys (and applications)
+FIRST_GUESS = 0.02  # expected thread-seconds of a caller's first call
+RECENT = 0.2  # weight of the last call in the expectation for the next one
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Caller:
     """The sender of a request.
 
     Args:
-        key: identifies the API key; blank if the request has none.
-        application: identifies its application; blank until the key is known to be valid.
+        key: Identifies the API key. Blank if the request has none.
+        application: Identifies its application. Blank until the key is verified.
     """
 
     key: str = ""
@@ -49,7 +49,7 @@ class Caller:
 
 @dataclass
 class _Account:
-    """A caller's thread-seconds: how many are left, when that was computed, and how many a call is expected to use."""
+    """A caller's remaining thread-seconds, when they were computed, and the expected thread-seconds of a call."""
 
     left: float
     at: float
@@ -60,7 +60,7 @@ class Budget:
     """The budgets of all callers of one kind.
 
     Args:
-        kind: the kind of caller, as named in errors.
+        kind: The kind of caller, for error messages.
     """
 
     def __init__(self, kind: str) -> None:
@@ -74,7 +74,7 @@ class Budget:
             The reserved thread-seconds, and the seconds that the call must wait.
 
         Raises:
-            Refused: the wait would be too long. Nothing is reserved.
+            Refused: The wait would be too long. Nothing is reserved.
         """
         account = self._account(name)
         wait = max(0.0, -account.left / (settings.LIMITS.budget_seconds * REFILLED)) if self.is_bound(name) else 0.0
@@ -123,8 +123,8 @@ class Spending:
     """Charges the thread-seconds of one request to its budgets.
 
     Args:
-        paid: the reservations, each with its budget, the caller's name, and the thread-seconds.
-        has_used: set as soon as a thread has worked for the request.
+        paid: The reservations, each with its budget, the caller's name, and the thread-seconds.
+        has_used: Whether a thread has worked for the request.
     """
 
     def __init__(self, *paid: tuple[Budget, str, float], has_used: asyncio.Event | None = None) -> None:
@@ -134,7 +134,7 @@ class Spending:
         self._used = 0.0
 
     def add(self, seconds: float) -> None:
-        """Add the seconds that a thread worked, and charge those beyond the reservation at once."""
+        """Add seconds of a thread's work. Charge those beyond the reservation immediately."""
         self._used += seconds
         self._has_used.set()
         self._settle(at_least=self._paid)
@@ -171,11 +171,11 @@ class FairShares:
         """Admit a request as soon as its caller's budgets allow it.
 
         Args:
-            identify: returns the sender. It is called again after the first request of a key, which shows whether the
-                key is valid.
+            identify: Returns the sender. Called again after the first request of a key, which shows whether the key is
+                valid.
 
         Raises:
-            Refused: a budget is used up.
+            Refused: A budget is used up.
         """
         caller, has_used = identify(), asyncio.Event()
         if caller.key and not caller.application:
@@ -201,7 +201,7 @@ class FairShares:
         return self._budgets[kind].is_bound(name)
 
     async def _reserved(self, caller: Caller, has_used: asyncio.Event) -> Spending:
-        if not caller.application:  # a key not known to be valid; `strangers.py` limits those
+        if not caller.application:  # an unverified key; `strangers.py` limits those
             return Spending(has_used=has_used)
         paid: list[tuple[Budget, str, float]] = []
         waits: list[float] = []

@@ -25,7 +25,7 @@ def make(parent: Path) -> None:
     global _held
     parent.mkdir(parents=True, exist_ok=True)
     with (parent / LOCK).open("w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # otherwise another server could remove a folder before it is locked
+        fcntl.flock(turn, fcntl.LOCK_EX)  # otherwise, another server could remove a folder before it is locked
         for lock in parent.glob(f"*/{LOCK}"):
             with suppress(FileNotFoundError), lock.open("r+") as file:
                 if locked(file):

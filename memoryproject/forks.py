@@ -1,6 +1,6 @@
-"""The processes that are forked from a loaded one: they start at once and share its memory.
+"""Processes that are forked from a preloaded one, so they start quickly and share its memory.
 
-The loaded process has neither threads nor connections. Each fork logs in to the database as its kind does.
+The preloaded process has neither threads nor connections. Each fork uses the database login of its kind of process.
 """
 
 import gc
@@ -23,7 +23,7 @@ from sessions_app import lexemes
 
 
 def load_web() -> None:
-    """Import what the web server uses."""
+    """Import the code of the web server."""
     from memoryproject import front, gunicorn_conf, urls  # noqa: F401
     from moments_app.interfaces.chat import endpoint as chat  # noqa: F401
     from moments_app.interfaces.mcp import endpoint as mcp  # noqa: F401
@@ -33,12 +33,12 @@ def load_web() -> None:
 
 
 def load() -> None:
-    """Import what workers and the watchdog use, and prepare to fork."""
+    """Import the code of workers and the watchdog, and prepare to fork."""
     lexemes.load()
     engines.load()
     connections.close_all()
     gc.collect()
-    gc.freeze()  # a collection in a fork would copy the pages of all objects that it looks at
+    gc.freeze()  # collections in a fork would otherwise copy the shared memory pages
     free_unused_memory()
 
 
@@ -46,7 +46,7 @@ def background(*, stops_database: bool = False) -> list[Fork]:
     """Return the workers and the watchdog.
 
     Args:
-        stops_database: the watchdog stops the embedded database if the parent dies.
+        stops_database: Whether the watchdog stops the embedded database if the parent dies.
     """
     number = settings.JOBS.workers
     watchdog = partial(_as_worker, partial(watch.serve, stops_database=stops_database))
@@ -77,7 +77,7 @@ def _serve_embeddings() -> None:
 
 
 def _as_worker(function: Callable[[], None]) -> None:
-    """Call a function in a fork, where threads may be started, and send its errors and spans to where settings say."""
+    """Call a function in a fork, which may start threads, with error reports and tracing."""
     _log_in_as("worker")
     with sending("worker"):
         function()
@@ -93,7 +93,7 @@ def _serve(port: int) -> None:
 
 
 def _log_in_as(process: str) -> None:
-    """Let this process log in to the database as one of a kind: web, worker."""
+    """Use the database login of a kind of process: web, worker."""
     settings.PROCESS = process
     settings.DATABASES["default"] = database_of(process)
     connections.settings = connections.configure_settings(settings.DATABASES)

@@ -1,11 +1,11 @@
-"""What stands before the threads of a web process: they are few, so nobody may keep one waiting.
+"""The part of a web process between the event loop and its few threads.
 
-The event loop takes a request in whole, within a deadline, before a thread hears of it; a thread computes the answer
-and is free, however slowly the answer is read. Requests for one session get at most half of the threads, so a session
-that somebody has locked stops no other. Those for one person get at most three quarters. Those of one key or one
-application get all but one, which is kept for others, and a single one while callers that used less are active
-(`fair_shares.py`). A request is answered 503 when no thread has come free for a
-while, when the database does not answer, or when its deadline passes. Health is answered by the loop itself.
+The event loop reads the whole request, within a deadline, before a thread starts on it. A thread only computes the
+response, however slowly the client reads it. Requests for one session get at most half of the threads, so a locked
+session doesn't block the others. Requests for one person get at most three quarters. Requests of one key or application
+get all but one, or a single one while callers that used less are active (`fair_shares.py`). A request gets 503 if no
+thread becomes free for a while, if the database does not respond, or if its deadline passes. The event loop itself
+handles health checks.
 """
 
 import asyncio
@@ -41,32 +41,32 @@ _Write = Callable[[bytes], None]
 StartResponse = Callable[..., _Write]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
-BODY_SECONDS = 30  # that a client may take to send a body
-IN_MEMORY = 1_000_000  # bytes of a body; a larger one is kept in a file until it is read
-ANSWER = 1_000_000  # bytes of an answer that are handed over at once; a longer one is streamed
-READ_SECONDS = 60  # that a client may take to read a part of a streamed answer
-WAIT_SECONDS = 10.0  # for a thread
-STALLED_SECONDS = 3.0  # in which no thread was given out or came free: the queue doesn't move
-STALLED_WAIT = 0.3  # seconds that one waits in such a queue
+BODY_SECONDS = 30  # maximum time to send a body
+IN_MEMORY = 1_000_000  # bytes of a body; a larger one is stored in a file
+ANSWER = 1_000_000  # maximum bytes of an unstreamed response; a longer one is streamed
+READ_SECONDS = 60  # maximum time to read a part of a streamed response
+WAIT_SECONDS = 10.0  # maximum wait for a thread
+STALLED_SECONDS = 3.0  # without a thread becoming free, after which the queue counts as stalled
+STALLED_WAIT = 0.3  # maximum wait in a stalled queue
 SPARE = 1  # threads kept for other applications
 
 _KEY = re.compile(rb"bearer (mem_\S+)", re.IGNORECASE)
 KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
-FIRST = "first"  # stands for the first application, whose primary key `PROVEN` does not store
+FIRST = "first"  # the name of the first application, whose primary key `PROVEN` does not store
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
 IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
 IDENTITY_PARAMETERS = ("user_id", "session_id", "agent_id")
 
 
 class Gone(Exception):
-    """The client went away before it had said everything."""
+    """The client disconnected before the request was complete."""
 
 
 class Threads:
     """The threads of an event loop, shared so that no caller occupies all of them.
 
     Args:
-        number: the threads that one application may use. There is one more, for others.
+        number: The threads that one application may use. There is one more, for others.
     """
 
     def __init__(self, number: int) -> None:
@@ -81,14 +81,15 @@ class Threads:
         """Hold a thread while the block runs.
 
         Args:
-            session: the session whose row the request may have to wait for; blank for none.
-            person: the person that the request is about; blank if unknown.
-            caller: the sender of the request.
+            session: The session whose row the request may have to wait for, or a blank string.
+            person: The person of the request. Blank if unknown.
+            caller: The sender of the request.
 
         Raises:
-            Refused: no thread became free in time.
+            Refused: No thread became free in time.
         """
-        # The session comes first: a request that waits for it must not occupy a place of the person's other sessions.
+        # First the session, because a request that waits for one must not take a thread from the person's other
+        # sessions.
         own = [self._share(session, self._of_a_session), self._share(person, self._of_a_person)]
         taken: list[asyncio.Semaphore] = []
         try:
@@ -107,7 +108,7 @@ class Threads:
 
     @asynccontextmanager
     async def share_of(self, caller: Caller) -> AsyncIterator[None]:
-        """Hold a place in the caller's share while the block runs; wait for it without a limit."""
+        """Hold a place in the caller's share while the block runs. Wait for it without a limit."""
         async with AsyncExitStack() as stack:
             for share in self._shares_of(caller):
                 await stack.enter_async_context(share)
@@ -124,7 +125,7 @@ class Threads:
         return self._shares.setdefault(subject, share) if subject else share
 
     async def _acquire(self, semaphore: asyncio.Semaphore) -> None:
-        """Wait up to `WAIT_SECONDS` for a place, less if no thread becomes free at all, and never past the deadline."""
+        """Wait up to `WAIT_SECONDS` for a place, less in a stalled queue, and never past the deadline."""
         began, ends = time.monotonic(), deadline()
         while semaphore.locked():
             try:
@@ -136,11 +137,11 @@ class Threads:
                     raise Refused(503, "busy", "The server is busy. Try again in a moment.") from None
             else:
                 return
-        await semaphore.acquire()  # at once
+        await semaphore.acquire()  # doesn't wait
 
 
 async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
-    """Read a request's body. If its declared length is over the limit, refuse it without reading.
+    """Read a request's body. If its declared length is over the limit, reject it without reading.
 
     Args:
         scope, receive: The ASGI scope and channel of the request.
@@ -183,7 +184,7 @@ async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
 
 
 def replayed(body: IO[bytes], receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that was taken in, then what comes after it."""
+    """Return a `receive` that yields a stored body, and then later messages."""
     given = False
 
     async def again() -> Message:
@@ -197,11 +198,11 @@ def replayed(body: IO[bytes], receive: Receive) -> Receive:
 
 
 def refuse_ambiguous(headers: Iterable[Header], query: bytes) -> None:
-    """Refuse a request that names a person, session or agent twice: different readers may use different values.
+    """Reject a request that names a person, session or agent twice, because code may use different values.
 
     Args:
         headers: The headers of the request.
-        query: The query string of its address.
+        query: The query string of its URL.
 
     Raises:
         Refused: The message names the header or parameter.
@@ -217,15 +218,16 @@ def refuse_ambiguous(headers: Iterable[Header], query: bytes) -> None:
 
 
 def session_of(path: str) -> str:
-    """Return what of a path names a session, whose row a request may have to wait for; blank for other paths."""
+    """Return the part of a path that identifies the session. Blank for other paths."""
     head, found, tail = path.partition("/sessions/")
     return f"{head}{found}{tail.partition('/')[0]}" if found else ""
 
 
 def person_of(path: str, query: bytes, authorization: bytes) -> str:
-    """Return what names the person whom a request is about; blank where only its body or the database knows.
+    """Return an id of the request's person. Blank if only the body or the database has it.
 
-    A person's own key comes first: whoever else it names, nobody else's share is taken.
+    A user's own key identifies the person, whatever `user_id` the request has, so it can't use up another person's
+    share.
     """
     if key := KEY_OF_A_PERSON.match(authorization):
         return f"key {key[1].decode()}"
@@ -235,7 +237,7 @@ def person_of(path: str, query: bytes, authorization: bytes) -> str:
 
 
 def application_of(authorization: bytes) -> str:
-    """Return what names the application of a key; blank for the first one, and where it isn't known."""
+    """Return an id of a key's application. Blank for the first one, and if it isn't known."""
     key = _KEY.match(authorization)
     return str(PROVEN.application_of(key[1].decode("latin-1")) or "") if key else ""
 
@@ -251,14 +253,14 @@ def caller_of(authorization: bytes) -> Caller:
 
 
 async def refuse(send: Send, refused: Refused) -> None:
-    """Answer as the API tells errors."""
+    """Send an error in the API's format."""
     told = error_data(refused.status, refused.code, str(refused))
     more = [(name.lower().encode(), value.encode()) for name, value in refused.headers.items()]
     await answer_json(send, refused.status, told, more)
 
 
 async def answer_json(send: Send, status: int, data: object, more: Sequence[Header] = ()) -> None:
-    """Send a JSON answer, whole."""
+    """Send a JSON response."""
     body = json.dumps(data).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -269,7 +271,7 @@ class ThreadsOfLoops:
     """The threads of each event loop, because a semaphore belongs to one loop.
 
     Args:
-        number: see `Threads`.
+        number: See `Threads`.
     """
 
     def __init__(self, number: int) -> None:
@@ -282,17 +284,17 @@ class ThreadsOfLoops:
 
 
 class Bridge:
-    """A WSGI application as an ASGI one: bodies come and answers go whole, so that a thread only computes.
+    """Runs a WSGI application under ASGI. Bodies are read before a thread starts, and responses are sent after it.
 
-    An answer longer than `ANSWER` bytes is streamed while it is made; its thread waits for the client then, for at most
-    `READ_SECONDS` a part.
+    A response over `ANSWER` bytes is streamed while it is created. Then its thread waits for the client, at most
+    `READ_SECONDS` per part.
 
-    While the database does not answer, nobody waits for it but those who have begun to change something: what becomes
-    of that, only the database knows.
+    If the database does not respond, requests fail early. Only those that may have changed something wait, because only
+    the database knows the outcome.
 
     Args:
-        application: the WSGI application.
-        threads: the number that one application may use; see `Threads`.
+        application: The WSGI application.
+        threads: The number that one application may use. See `Threads`.
     """
 
     def __init__(self, application: Application, threads: int) -> None:
@@ -304,12 +306,12 @@ class Bridge:
         """Serve a request.
 
         Args:
-            scope, send: of the request.
-            body: of it, taken in whole.
+            scope, send: The ASGI scope and channel of the request.
+            body: The complete body.
 
         Raises:
-            Refused: no thread became free, or the deadline passed.
-            NoAnswer: the database does not answer.
+            Refused: No thread became free, or the deadline passed.
+            NoAnswer: The database does not respond.
         """
         PULSE.check()
         environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
@@ -327,7 +329,7 @@ class Bridge:
 
     async def _run(self, call: "_Call", threads: Threads, scope: Scope) -> list[Message]:
         path, authorization = scope["path"], dict(scope["headers"]).get(b"authorization", b"")
-        # Two applications may have people and sessions of the same names.
+        # Two applications may use the same ids for people and sessions.
         names = session_of(path), person_of(path, scope["query_string"], authorization)
         session, person = (name and application_of(authorization) + name for name in names)
         async with threads.one(session, person, caller()):
@@ -340,13 +342,13 @@ class _Call:
     """One request in a thread.
 
     Args:
-        application: that answers.
-        environ: of the request.
-        send: of it, to be awaited in the loop.
-        loop: of the request.
+        application: The WSGI application.
+        environ: The WSGI environment.
+        send: The ASGI channel, to be awaited in the loop.
+        loop: The event loop of the request.
 
     Attributes:
-        has_thread: it is being computed.
+        has_thread: Whether a thread works on it.
     """
 
     def __init__(self, application: Application, environ: Environ, send: Send, loop: asyncio.AbstractEventLoop) -> None:
@@ -355,10 +357,10 @@ class _Call:
         self._has_begun = self._is_left = self.has_thread = False
 
     def leave(self, work: "asyncio.Task[list[Message]]") -> bool:
-        """Expect no answer any more, where it makes no difference; return whether that is so.
+        """Abandon the request if that is safe. Return whether it was abandoned.
 
         Args:
-            work: that answers; it doesn't begin when it has no thread yet.
+            work: The request's task. It is canceled if it has no thread yet.
         """
         only_reads = self._environ["REQUEST_METHOD"] in _ONLY_READ and not self._has_begun
         self._is_left = only_reads or not self.has_thread
@@ -367,7 +369,7 @@ class _Call:
         return self._is_left
 
     def run(self) -> list[Message]:
-        """Compute the answer; return the messages that are left to send."""
+        """Compute the response. Return the messages that are still to be sent."""
         parts = self._application(self._environ, self._start_response)
         kept: list[bytes] = []
         size, is_streamed = 0, False
@@ -392,11 +394,11 @@ class _Call:
         return _no_write
 
     def _stream(self, part: bytes, *, is_first: bool) -> None:
-        """Send a part and wait until the client has taken it.
+        """Send a part, and wait until the client has read it.
 
         Raises:
-            TimeoutError: it did not in `READ_SECONDS`.
-            Gone: nobody expects an answer any more.
+            TimeoutError: The client did not read it within `READ_SECONDS`.
+            Gone: The request was abandoned.
         """
         messages = [self._start] if is_first else []
         messages.append({"type": "http.response.body", "body": part, "more_body": True})

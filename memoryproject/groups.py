@@ -1,7 +1,7 @@
-"""Who may do what in the admin: three groups, which each `migrate` makes equal to the table here.
+"""The permissions of operators: three groups, which each `migrate` makes equal to the table here.
 
-That isn't one migration's to do: Django makes permissions after the last migration, and models that come later bring
-more. Groups of other names are the operators' own.
+A migration can't do that, because Django creates permissions after the last migration, and later models add more.
+Groups with other names belong to the operators.
 """
 
 from typing import Any
@@ -10,29 +10,29 @@ from django.apps import apps
 from django.contrib.auth.management import create_permissions
 from django.db.models import Q
 
-# Whoever enters an address has the site send there, and an address may open something by itself.
+# An operator who enters a URL makes the site send requests to it, and a URL may contain a secret.
 WEBHOOKS = Q(content_type__app_label="moments_app", content_type__model__in=["webhookendpoint", "webhookdelivery"])
 KEYS = Q(content_type__app_label="sessions_app", content_type__model="apikey")
-# Apps of memory and prompts: viewers see all of their tables, and editors change them. Extras add their labels.
+# Apps of memory and prompts. Viewers see all of their tables, and editors change them. Extras add their labels.
 MEMORY = ["moments_app"]
-# A person all together: contexts, the recall console, trials of prompts. An export takes yet another right.
+# Much data about one person: contexts, the recall console, prompt trials. An export needs yet another permission.
 READ = Q(content_type__app_label="sessions_app", codename__in=["read_userprofile", "preview_context"])
-# Of the transcript what isn't a deletion.
+# Changes of the transcript, except deletions.
 TRANSCRIPT = Q(content_type__app_label="sessions_app", codename__in=["change_session", "change_userprofile"])
 
 
 def groups() -> dict[str, Q]:
-    """Return the rights of each group."""
+    """Return the permissions of each group."""
     memory = Q(content_type__app_label__in=MEMORY)
     shown = memory | Q(content_type__app_label__in=["sessions_app", "django_q"])
-    # Neither keys nor logins, nor what Django and others keep of those.
+    # Neither keys nor logins, nor the tables of Django and other packages about them.
     view = shown & Q(codename__startswith="view_") & ~KEYS & ~WEBHOOKS
     edit = (memory & ~WEBHOOKS) | TRANSCRIPT
     return {"viewers": view, "editors": view | READ | edit, "administrators": Q()}
 
 
 def register_groups(**_: Any) -> None:
-    """Make the groups equal to the table; make permissions too, where `migrate` hasn't come to that yet."""
+    """Make the groups equal to the table. Create missing permissions, because `migrate` may create them later."""
     from django.contrib.auth.models import Group, Permission
 
     for app in apps.get_app_configs():

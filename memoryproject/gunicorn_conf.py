@@ -1,6 +1,6 @@
 """Configuration of gunicorn: `gunicorn -c python:memoryproject.gunicorn_conf memoryproject.asgi`.
 
-Several processes use several cores. How each handles its requests is described in `asgi.py`.
+Several processes use several cores. `asgi.py` describes how each handles its requests.
 """
 
 import os
@@ -48,7 +48,7 @@ class WebWorker(UvicornWorker):  # type: ignore[misc]
 
 worker_class = WebWorker
 workers = CONF.web_workers
-keepalive = 75  # seconds that an idle connection is kept, because clients append message after message
+keepalive = 75  # of an idle connection, because clients append message after message
 timeout = 60  # seconds without a heartbeat after which a worker is replaced
 loglevel = CONF.log_level.lower()
 control_socket_disable = True
@@ -58,7 +58,7 @@ preload_app = True  # the workers share its memory
 def on_starting(server: Any) -> None:
     """Create the metrics folder, and let an idle server sleep for longer."""
     wait = server.wait_for_signals
-    server.wait_for_signals = lambda timeout: wait(TICK)  # a signal, such as that a worker died, ends the wait
+    server.wait_for_signals = lambda timeout: wait(TICK)  # a signal, such as a worker's death, ends the wait
     make_figures_folder()
 
 
@@ -74,15 +74,15 @@ def make_figures_folder() -> None:
 
 
 def post_fork(_server: Any, worker: Any) -> None:
-    """Have a worker die with its master: nobody serves on under old settings."""
+    """Make a worker die with its master, so that none keeps serving with old settings."""
     die_with(worker.ppid)
     call_itself(f"Web worker {worker.age}")
 
 
 def post_worker_init(worker: Any) -> None:
-    """Stop the server if the data is of a newer version. Only the first worker checks, and not under `manage.py run`.
+    """Stop the server if the data are from a newer version. Only the first worker checks, except under `manage.py run`.
 
-    Later workers don't check: during a rollout, this release keeps serving while the next one migrates.
+    Later workers don't check, because during a rollout this release keeps serving while the next one migrates.
     """
     from memoryproject import checks
 

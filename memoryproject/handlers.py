@@ -1,7 +1,6 @@
-"""Django's handler, twice: for pages, and for calls by key, which pass none of what only pages need.
+"""Two Django handlers: one for pages, and one for API calls, which skips the middleware that only pages need.
 
-A login, its second factor, forms and messages are a page's. A call has a key in its header and nothing else, so it is
-answered the same without asking for these.
+Logins, second factors, forms and messages exist only on pages. A call has just a key in its header.
 """
 
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ class CallHandler(WSGIHandler):
     """A handler without the middleware of pages."""
 
     def load_middleware(self, is_async: bool = False) -> None:
-        """Load what the settings name, except `MIDDLEWARE_OF_PAGES`; Django reads them only here."""
+        """Load the middleware in the settings, except `MIDDLEWARE_OF_PAGES`. Django reads the settings only here."""
         named = settings.MIDDLEWARE
         settings.MIDDLEWARE = [name for name in named if name not in settings.MIDDLEWARE_OF_PAGES]
         try:
@@ -27,12 +26,11 @@ class CallHandler(WSGIHandler):
 
 
 class Handlers:
-    """The WSGI application: each request goes to the handler that is for it."""
+    """The WSGI application. It passes each request to one of the two handlers."""
 
     def __init__(self) -> None:
         self._pages, self._calls = WSGIHandler(), CallHandler()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request."""
         is_call = environ["PATH_INFO"].startswith(API_PREFIX) and "HTTP_AUTHORIZATION" in environ
         return (self._calls if is_call else self._pages)(environ, start_response)

@@ -14,9 +14,9 @@ OK, DEGRADED, UNAVAILABLE = "ok", "degraded", "unavailable"
 
 
 class Readiness:
-    """The answer of `/readyz`, computed in a thread of its own, so that requests and the checks never delay each other.
+    """The response of `/readyz`, computed in its own thread, so requests and the checks never delay each other.
 
-    A database that hangs blocks that thread. Callers still get an answer after `PATIENCE` seconds.
+    A hanging database blocks that thread. Clients still get a response after `PATIENCE` seconds.
     """
 
     PATIENCE = 3.0
@@ -46,7 +46,7 @@ def _checked() -> list[Finding]:
 
 
 def _response(found: list[Finding]) -> tuple[int, dict[str, object]]:
-    """Return 503 only if requests can't be served. Late background work degrades the site: 200, with the reason."""
+    """Return 503 only if requests can't be served. If background work is late, return 200 with the reason."""
     checks = dict.fromkeys(NAMES, OK) | {finding.name: finding.sentence for finding in found}
     if is_down(found):
         return 503, {"status": UNAVAILABLE, "checks": checks}
@@ -54,16 +54,16 @@ def _response(found: list[Finding]) -> tuple[int, dict[str, object]]:
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 while the process is alive."""
+    """Return 200 while the process is alive."""
     return JsonResponse({"status": OK})
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Answer whether requests are served, and whether background work is on time."""
+    """Return whether requests are served, and whether background work is on time."""
     status, body = _response(readiness())
     return JsonResponse(body, status=status)
 
 
 def readiness() -> list[Finding]:
-    """Run the checks, and the transaction of a request."""
+    """Run the checks and a request's transaction."""
     return with_request(list(findings(READY, Facts())))

@@ -1,12 +1,12 @@
-"""What a Django project of somebody else's adds to its settings, to write to memory in its own transactions.
+"""Settings for a Django project that hosts these apps, and writes to memory in its own transactions.
 
     from memoryproject.hosted import APPS, SETTINGS
 
     INSTALLED_APPS += APPS
     globals().update(SETTINGS)
 
-The platform's own processes work on the same database: `memory-platform qcluster`, and its web server for REST and the
-operator's pages.
+The platform's own processes use the same database: `memory-platform qcluster`, and its web server for REST and the
+operators' pages.
 """
 
 from typing import Any

@@ -16,7 +16,7 @@ from memoryproject.figures_folder import VARIABLE
 from moments_app.interfaces.chat.figures import FAILURES
 
 DOORS = {"/api/": "rest", "/mcp": "mcp", "/v1/": "chat", "/admin/": "admin", "/static/": "static"}
-UNANSWERED = "none"  # in the place of a status: the caller hung up first
+UNANSWERED = "none"  # instead of a status, if the client disconnected first
 
 SECONDS = Histogram(
     "memory_http_request_seconds",
@@ -28,7 +28,7 @@ SECONDS = Histogram(
 
 @contextmanager
 def measured(scope: Scope, send: Send) -> Iterator[Send]:
-    """Count a request; yield what its answer is sent by."""
+    """Count a request. Yield a `send` that observes the response."""
     began = time.monotonic()
     status = UNANSWERED
 
@@ -45,7 +45,7 @@ def measured(scope: Scope, send: Send) -> Iterator[Send]:
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Have a registry tell what the web processes of this host have counted."""
+    """Add the counts of this host's web processes to a registry."""
     if VARIABLE in os.environ:
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return
@@ -54,5 +54,5 @@ def register(registry: CollectorRegistry) -> None:
 
 
 def door(path: str) -> str:
-    """Return the name of the door that a path leads to."""
+    """Return the name of the entry point of a path."""
     return next((name for beginning, name in DOORS.items() if path.startswith(beginning)), "other")

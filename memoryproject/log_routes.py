@@ -1,4 +1,4 @@
-"""Logs name the route of a request, not its path: in that stand the ids of people. A refused page is one line."""
+"""Log routes instead of paths, because paths contain people's ids. A denied page takes one line."""
 
 import logging
 
@@ -10,13 +10,13 @@ UNKNOWN = "an unknown address"
 
 
 class RoutesOnly(logging.Filter):
-    """Puts the route in the place of the path wherever Django tells of a request."""
+    """Replaces the path with the route in Django's log messages about requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record, and let it pass."""
+        """Change the record, and accept it."""
         request = getattr(record, "request", None)
         if isinstance(request, HttpRequest) and isinstance(record.args, tuple):
-            escaped = request.path.encode("unicode_escape").decode("ascii")  # as Django writes it
+            escaped = request.path.encode("unicode_escape").decode("ascii")  # like Django's log messages
             paths = (request.path, escaped, request.get_full_path())
             record.args = tuple(_route(request) if argument in paths else argument for argument in record.args)
             if record.exc_info and isinstance(record.exc_info[1], PermissionDenied):
@@ -25,7 +25,7 @@ class RoutesOnly(logging.Filter):
 
 
 def _tell_who(record: logging.LogRecord, request: HttpRequest) -> None:
-    """Say in a line who was refused a page: where in the code is no news."""
+    """Log in one line who was denied a page, without the traceback."""
     user = getattr(request, "user", None)
     who = f"operator:{user.get_username()}" if user and user.is_authenticated else "nobody who is logged in"
     assert isinstance(record.args, tuple)

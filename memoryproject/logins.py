@@ -1,4 +1,4 @@
-"""Logins of operators: which are right, how long one lasts, its second factor, and the address of a wrong password."""
+"""Logins of operators: their duration, second factor, cache of verified sessions, and lockout by IP address."""
 
 import time
 from collections.abc import Callable
@@ -34,22 +34,22 @@ from sessions_app.proven import PROVEN
 ADMIN = "/admin/"
 APPS = {"sessions_app", "moments_app"}
 BEGAN, SEEN = "login_began", "login_seen"  # seconds since the epoch, in a session
-SEEN_EVERY = 60  # seconds between two writes of a session that is worked in
+SEEN_EVERY = 60  # seconds between two updates of a session in use
 OPEN = {"login", "logout"}
 SET_UP, GIVE_CODE = "auth_user_second_factor", "auth_user_give_code"
 # Pages of a login about itself.
 OWN = {SET_UP, GIVE_CODE, "auth_user_recovery_codes", "auth_user_turn_off", "password_change"}
-# The whole site's: what others than its applications have, and who works here.
+# Site-wide tables: not about single applications, or about the staff.
 SITE_MODELS = {"application", "circuit", "embeddingmodel", "loginlimit"}
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return the address of whoever asks."""
+    """Return the client's IP address."""
     return addresses.client_address(request.META.get("REMOTE_ADDR", ""), request.headers.get("X-Forwarded-For", ""))
 
 
 class ProvenLoginMiddleware:
-    """Notes which logins are right, so that their pages don't count as calls of strangers."""
+    """Records verified logins, so the anonymous rate limit doesn't apply to them."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -57,7 +57,7 @@ class ProvenLoginMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)
         if request.path.startswith(ADMIN) and response.status_code < 500:
-            with suppress(DatabaseError):  # then it stays as it was
+            with suppress(DatabaseError):  # then nothing is recorded
                 self._note(request, request.COOKIES.get(settings.SESSION_COOKIE_NAME, ""))
         return response
 
@@ -67,9 +67,9 @@ class ProvenLoginMiddleware:
 
 
 def log_lock(*, ip_address: str, **_: Any) -> None:
-    """Put on record that an address was locked out, once a lock: those who go on trying must not fill the log.
+    """Log that an IP address was locked out, once per lockout, because continued attempts must not fill the log.
 
-    The name that was typed may be a password, and is not kept.
+    The typed username may be a password, so it is not stored.
     """
     lock = {"type": "login_locked", "actor": f"address:{ip_address}"}
     if not Event.objects.filter(**lock, created_at__gte=timezone.now() - settings.AXES_COOLOFF_TIME).exists():
@@ -77,7 +77,7 @@ def log_lock(*, ip_address: str, **_: Any) -> None:
 
 
 class LoadsAtOnce(ModelBackend):
-    """Loads with a login what each of its pages asks for: whether it has a second factor, and its applications."""
+    """Loads a login together with data that every page needs: whether it has a second factor, and its applications."""
 
     def get_user(self, user_id: int) -> User | None:
         """Return the login of a session."""
@@ -91,13 +91,13 @@ class LoadsAtOnce(ModelBackend):
 
 
 class Passwords(LoadsAtOnce):
-    """Lets in who has the password."""
+    """Authenticates with a password."""
 
 
 class Door(AxesStandaloneBackend, LoadsAtOnce):  # type: ignore[misc]
-    """Keeps out addresses that guess; and from what is the whole site's, operators of some applications.
+    """Blocks IP addresses that guess passwords. Denies site-wide permissions to operators of some applications.
 
-    Rights of the site are denied to them whatever groups they are in. No other backend is asked then.
+    These permissions are denied whatever groups the operators are in, before any other backend.
     """
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
@@ -113,12 +113,12 @@ class Door(AxesStandaloneBackend, LoadsAtOnce):  # type: ignore[misc]
 
 
 def begin(request: HttpRequest, **_: Any) -> None:
-    """Note in a session when the login began."""
+    """Store the start of the login in its session."""
     request.session[BEGAN] = request.session[SEEN] = time.time()
 
 
 class LoginMiddleware:
-    """Ends logins that lasted or rested too long, and asks for the second factor before any other page of the admin."""
+    """Ends old or idle logins, and asks for the second factor before any other page of the admin."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -127,7 +127,7 @@ class LoginMiddleware:
         return self.get_response(request)
 
     def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
-        """Answer in place of a view for which something is missing; the admin sends whoever is logged out to log in."""
+        """Redirect to the page that is required first. The admin redirects logged-out visitors to the login page."""
         match = request.resolver_match
         if match is None or match.namespace != "admin" or match.url_name in OPEN or not request.user.is_authenticated:
             return None
@@ -152,7 +152,7 @@ def _has_ended(session: SessionBase) -> bool:
 
 
 def _missing(request: HttpRequest) -> str:
-    """Return the name of the page that the operator must complete first; blank if none."""
+    """Return the name of the page that the operator must complete first, or a blank string."""
     if second_factor.is_verified(request):
         return ""
     if second_factor.login_of(request).has_second_factor:  # type: ignore[attr-defined]
@@ -161,7 +161,7 @@ def _missing(request: HttpRequest) -> str:
 
 
 class LimitedOperatorMiddleware:
-    """Runs the pages of operators who are limited to some applications under the role that sees these alone."""
+    """Runs pages of operators who are limited to some applications under the database role for limited operators."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -170,7 +170,7 @@ class LimitedOperatorMiddleware:
         return self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Answer in place of the view, with its template rendered: that asks the database, too."""
+        """Return the view's response with its template rendered, because rendering makes queries too."""
         match = request.resolver_match
         if match is None or match.namespace != "admin" or match.url_name in OPEN or not request.user.is_authenticated:
             return None
@@ -178,21 +178,21 @@ class LimitedOperatorMiddleware:
         applications = login.applications  # type: ignore[attr-defined]
         if not applications:
             return None
-        if match.url_name not in OWN:  # a login changes itself there, not the copy
+        if match.url_name not in OWN:  # these pages change the login itself, not the copy
             request.user = _limited(login)
         try:
             with operating_in(login.pk, applications):
                 return _rendered(view(request, *args, **kwargs))
         except ProgrammingError as error:
             if isinstance(error.__cause__, InsufficientPrivilege):
-                raise PermissionDenied from error  # rows of others were to be written
+                raise PermissionDenied from error  # tried to write rows of other applications
             raise
         except OperationalError as error:
             return unavailable(request, Unavailable(error))
 
 
 def _limited(login: User) -> User:
-    """Return a login as its pages see it; nobody saves this one."""
+    """Return a copy of the login for its pages. It is never saved."""
     limited = copy(login)
     limited.is_superuser = False
     limited.is_limited = True  # type: ignore[attr-defined]

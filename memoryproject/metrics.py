@@ -1,7 +1,7 @@
-"""Figures for Prometheus, read from the database on request, except for those that this process counts itself.
+"""Prometheus metrics. They are read from the database on request, except those that this process counts itself.
 
-Each function of `FIGURES` yields some of them, by a constant number of statements that read indexes or bounded numbers
-of rows; to add a figure is to add a function.
+Each function in `FIGURES` yields some of them. It makes a constant number of queries, which read indexes or a limited
+number of rows. To add a metric, add a function.
 """
 
 from collections import defaultdict
@@ -38,15 +38,15 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import UNITS, DailyUsageQuerySet, today
 from sessions_app.transcript import spool
 
-RECENT = timedelta(minutes=5)  # in which calls of providers are counted
-KEPT_SECONDS = 60  # vectors take longer to count than Prometheus needs them fresh
+RECENT = timedelta(minutes=5)  # the time over which calls of providers are counted
+KEPT_SECONDS = 60  # counting vectors takes long, and Prometheus doesn't need fresh values
 
 Labeled = dict[tuple[str, ...], float]
 Figures = Callable[[], Iterator[Metric]]
 
 
 class MetricsView(APIView):
-    """The figures, for service keys: the site's for the first application's, and for others those of their own."""
+    """The metrics, for service keys. Keys of the first application get all, other keys those of their application."""
 
     permission_classes = [HasScope, IsOfService]
     throttle_classes = [KeyRateThrottle]  # without the daily limits
@@ -73,7 +73,7 @@ class _FromDatabase(Collector):
         self._figures = figures
 
     def describe(self) -> list[Metric]:
-        """Return nothing: or they would be read twice."""
+        """Return nothing, because otherwise the metrics would be read twice."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -82,7 +82,7 @@ class _FromDatabase(Collector):
 
 
 def figures_of(application: int) -> "list[Figures]":
-    """Return the figures of one application, which tell nothing of others."""
+    """Return the metrics of one application."""
     jobs = Job.objects.of_application(application)
     calls = EngineCall.objects.made().filter(job__in=jobs)
     usage = DailyUsage.objects.filter(application=application)
@@ -108,7 +108,7 @@ def _waits(jobs: JobQuerySet, groups: list[Group]) -> Iterator[Metric]:
     now = timezone.now()
     held: Labeled = {(group.waits_for, group.process): group.number for group in groups if group.waits_for != DUE}
     waits: Labeled = {(kind,): 0 for kind in (DUE, *Job.Held.values)}
-    waits[DUE,] = jobs.oldest_wait()  # with those that a dead worker left
+    waits[DUE,] = jobs.oldest_wait()  # includes jobs of dead workers
     for group in groups:
         since = group.since or now
         waits[group.waits_for,] = max(waits[group.waits_for,], (now - since).total_seconds())
@@ -159,7 +159,7 @@ def _calls(calls: EngineCallQuerySet) -> Iterator[Metric]:
 
 
 def _usage(rows: DailyUsageQuerySet) -> Iterator[Metric]:
-    """Yield what applications have used today, which begins at 0 at midnight UTC, as counters may."""
+    """Yield the usage of applications today. It restarts at 0 at midnight UTC, as counters may."""
     sums: Any = rows.filter(application__isnull=False, day=today()).order_by().values("application__name")
     used = list(sums.annotate(**{f"sum_{name}": Sum(name) for name in UNITS}))
     for name, unit in UNITS.items():

@@ -1,7 +1,7 @@
 """Notifications of a change of the site's state: by a webhook, a command, or both.
 
-The queue is in memory, because the database may be down. A failed attempt is retried with growing pauses, until it
-succeeds or the next change replaces it. A process may die between sending and recording that, so a receiver may be told
+The queue is in memory, because the database may be down. A failed attempt is retried with increasing pauses, until it
+succeeds or the next change replaces it. A process may die before it records a success, so a receiver may be notified
 twice.
 """
 
@@ -40,23 +40,23 @@ class Channel(ABC):
         """Make one attempt to report a change.
 
         Raises:
-            NotReceived: the attempt failed.
+            NotReceived: The attempt failed.
         """
 
 
 class Webhook(Channel):
-    """A POST of the facts as JSON.
+    """A POST of the change as JSON.
 
     Args:
-        url: of the receiver.
-        secret: signs the body; blank for no signature.
+        url: The receiver's URL.
+        secret: The key of the signature. Blank for no signature.
     """
 
     def __init__(self, url: str, secret: str) -> None:
         self._url, self._secret = url, secret
 
     def tell(self, change: Change) -> None:
-        """Post the facts, signed as other webhooks are, and by a header of the body alone."""
+        """Post the change, signed like other webhooks, and with a second signature of the body alone."""
         body = json.dumps(change.facts()).encode()
         message_id = f"state_{change.state}_{change.since:%Y%m%dT%H%M%S%f}"
         key = _key(self._secret) if self._secret else None
@@ -69,26 +69,26 @@ class Webhook(Channel):
 
 
 def _key(secret: str) -> bytes:
-    """Return the key of a secret. Standard Webhooks encodes it in Base64 after `whsec_`."""
+    """Return the key in a secret. Standard Webhooks encodes it in Base64 after `whsec_`."""
     encoded = secret.removeprefix("whsec_")
-    with suppress(ValueError):  # any other text is the key
+    with suppress(ValueError):  # any other text is the key itself
         if encoded != secret:
             return base64.b64decode(encoded, validate=True)
     return secret.encode()
 
 
 class Command(Channel):
-    """A program that gets the facts in its environment, without the platform's settings.
+    """A program that receives the change in environment variables, but not the platform's settings.
 
     Args:
-        command: program and arguments, as a shell would split them.
+        command: The program and its arguments, as a shell would split them.
     """
 
     def __init__(self, command: str) -> None:
         self._command = shlex.split(command)
 
     def tell(self, change: Change) -> None:
-        """Run it; it has to end with status 0."""
+        """Run the program. It must exit with status 0."""
         try:
             ended = subprocess.run(  # noqa: S603 (the operator's own program)
                 self._command,
@@ -119,7 +119,7 @@ def _environment(change: Change) -> dict[str, str]:
 
 
 def channels() -> list[Channel]:
-    """Return the channels that are set."""
+    """Return the configured channels."""
     conf = settings.NOTIFY
     webhook = [Webhook(conf.webhook_url, conf.webhook_secret.get_secret_value())] if conf.webhook_url else []
     return [*webhook, *([Command(conf.command)] if conf.command else [])]
@@ -129,9 +129,9 @@ class Delivery:
     """The attempts to report one change.
 
     Args:
-        change: to report.
-        channels: that have not reported it yet.
-        clock: monotonic seconds.
+        change: The change.
+        channels: The channels that have not reported it yet.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, change: Change, channels: list[Channel], clock: Callable[[], float] = time.monotonic) -> None:
@@ -142,7 +142,7 @@ class Delivery:
 
     @property
     def is_done(self) -> bool:
-        """True when all channels have reported the change."""
+        """Whether all channels have reported the change."""
         return not self._waiting
 
     def attempt(self) -> None:
@@ -157,6 +157,6 @@ class Delivery:
         try:
             channel.tell(self.change)
         except NotReceived as error:
-            logger.warning("not told of the site's state", why=str(error))
+            logger.warning("no notification about the site's state was delivered", why=str(error))
             return False
         return True

@@ -1,4 +1,4 @@
-"""Encryption by a passphrase: AES-256-GCM, with a key that scrypt derives from the passphrase and a random salt."""
+"""Encryption with a passphrase: AES-256-GCM. scrypt derives the key from the passphrase and a random salt."""
 
 import os
 
@@ -15,16 +15,16 @@ class WrongPassphrase(Exception):
 
 
 def encrypt(text: bytes, passphrase: str) -> bytes:
-    """Return a text encrypted, behind its salt and its nonce."""
+    """Encrypt a text. Its salt and its nonce precede the result."""
     salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
     return salt + nonce + _cipher(passphrase, salt).encrypt(nonce, text, None)
 
 
 def decrypt(encrypted: bytes, passphrase: str) -> bytes:
-    """Return the text that was encrypted.
+    """Decrypt a text.
 
     Raises:
-        WrongPassphrase: it was encrypted by another passphrase, or is damaged.
+        WrongPassphrase: The passphrase is wrong, or the text is damaged.
     """
     salt, rest = encrypted[:_SALT_BYTES], encrypted[_SALT_BYTES:]
     try:

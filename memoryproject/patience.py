@@ -1,6 +1,6 @@
-"""The database for those who must not wait long for it: the watch, and whoever notes that a process died.
+"""A database connection with short timeouts, for the watchdog and for crash reports.
 
-For the main thread of a process alone, because a signal ends the wait.
+Only for the main thread of a process, because a signal ends the wait.
 """
 
 import signal
@@ -14,21 +14,21 @@ from django.db import DatabaseError, connection, transaction
 from memoryproject.embedded import server
 from sessions_app.limits import set_local
 
-PATIENCE = 5.0  # seconds that the database has for an answer
-AGAIN = 1.0  # seconds between interruptions: rolling back may hang too
+PATIENCE = 5.0  # maximum seconds for a response
+AGAIN = 1.0  # seconds between interruptions, because a rollback may hang too
 
 
 class Away(Exception):
-    """The database can't be used; the message is a sentence for an operator."""
+    """The database can't be used. The message is a sentence for operators."""
 
 
 class _TookTooLong(BaseException):
-    """The time is over. No `except Exception` on the way holds it up."""
+    """The time is up. A BaseException, so that no `except Exception` catches it."""
 
 
 @contextmanager
 def limited(seconds: float = PATIENCE) -> Iterator[None]:
-    """Give each statement of a transaction a short time, or what a caller gave up would go on in the server."""
+    """Run a transaction with a statement timeout, so that the server stops abandoned statements."""
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute(set_local({"statement_timeout": seconds}))
@@ -40,7 +40,7 @@ def database(seconds: float = PATIENCE) -> Iterator[None]:
     """Use the database for a short time, in a transaction.
 
     Raises:
-        Away: it gives an error, or no answer in time.
+        Away: The database returns an error, or does not respond in time.
     """
     with connected(seconds), limited(seconds):
         yield
@@ -48,12 +48,12 @@ def database(seconds: float = PATIENCE) -> Iterator[None]:
 
 @contextmanager
 def connected(seconds: float = PATIENCE) -> Iterator[None]:
-    """Use the connection for a short time. It stays open, unless it failed.
+    """Use the connection for a short time. It stays open unless it failed.
 
-    An embedded database is not started: whoever has work for it does that, and an impatient start would be broken off.
+    Doesn't start an embedded database, because the timeout could interrupt the start.
 
     Raises:
-        Away: it gives an error, or no answer in time.
+        Away: The database returns an error, or does not respond in time.
     """
     if settings.DATABASE_IS_EMBEDDED and not server.running_socket(settings.EMBEDDED_DATABASE_DIR):
         raise Away("The embedded database is not running.")

@@ -1,8 +1,7 @@
-"""One tree of processes a data directory: it is held by its root, dies with it, and what dies in it is started again.
+"""Supervise one process tree per data directory: lock it, restart children that exit, stop them all with the root.
 
-Crash-only: nothing here needs a clean end. The lock on the directory is the kernel's and goes with the process that
-holds it; a child is killed by the kernel when its parent is gone; so a root that was killed leaves nobody behind who
-would serve on under old settings.
+The tree is crash-only: it needs no clean shutdown. The kernel releases the lock when its process dies, and kills
+children when their parent dies. So a killed root leaves no process that keeps serving with old settings.
 """
 
 import ctypes
@@ -23,35 +22,35 @@ from typing import TextIO, TypeVar, cast
 
 T = TypeVar("T")
 
-PARENT = "MEMORY_PARENT"  # in the environment of a child: the process it dies with
+PARENT = "MEMORY_PARENT"  # environment variable of a child: the id of the parent that it dies with
 LOCK_FILE, MARK_FILE = "run.lock", "run.mark"
-STOP_SECONDS = 30  # that a child may take to end
-LONGEST_PAUSE = 30.0  # seconds before a child that dies at once is started again
-STEADY_SECONDS = 20  # after which a child counts as well: it did not die of its start
-WAKE = signal.SIGURG  # to the root: start the children that rest. Other processes ignore this signal
+STOP_SECONDS = 30  # that a child may take to exit
+LONGEST_PAUSE = 30.0  # maximum seconds before a child that keeps dying is restarted
+STEADY_SECONDS = 20  # run time after which a child's death isn't counted as a failed start
+WAKE = signal.SIGURG  # tells the root to start idle children; other processes ignore this signal
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # prctl(2)
 _FORK = multiprocessing.get_context("fork")
 
 
 class Held(Exception):
-    """Another process holds the data directory; the message says which, and since when."""
+    """Another process has locked the data directory. The message says which one, and since when."""
 
 
 class CannotStart(Exception):
-    """A child ended before the tree was ready, or the data directory can't be used; the message names it."""
+    """A child ended before the tree was ready, or the data directory can't be used. The message names it."""
 
 
 @contextmanager
 def hold(directory: Path, *, patience: float = 0.0) -> Iterator[None]:
-    """Hold a data directory until the block ends, or the process does.
+    """Lock a data directory until the block or the process ends.
 
     Args:
-        directory: made when missing.
-        patience: seconds to wait for whoever holds it.
+        directory: The data directory. It is created if it is missing.
+        patience: Seconds to wait for another process to release it.
 
     Raises:
-        Held: another process holds it.
-        CannotStart: it can't be written.
+        Held: Another process has locked it.
+        CannotStart: It is not writable.
     """
     with _writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -72,13 +71,13 @@ def hold(directory: Path, *, patience: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def marked(directory: Path) -> Iterator[str]:
-    """Mark a data directory, which this process holds, as in use until the block ends.
+    """Mark a data directory, which this process has locked, as in use until the block ends.
 
     Yields:
-        Who left a mark behind: a process that was killed, or whose machine stopped; blank if nobody did.
+        The process that left its mark behind, because it was killed or its machine stopped. Blank if there is none.
 
     Raises:
-        CannotStart: it can't be written.
+        CannotStart: It is not writable.
     """
     mark = directory / MARK_FILE
     with _writing(directory):
@@ -103,7 +102,7 @@ def _who() -> str:
 
 
 def locked(file: TextIO) -> bool:
-    """Lock a file until this process and all that it forks have closed it; return False if others have it locked."""
+    """Lock a file until this process and all its forks have closed it. Return False if it is already locked."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -112,17 +111,17 @@ def locked(file: TextIO) -> bool:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies, if a tree started it; else do nothing."""
+    """Tell the kernel to kill this process when its parent dies, if a tree started it."""
     if os.environ.get(PARENT) == str(os.getppid()):
         die_with(os.getppid())
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Have the kernel send a signal to this process when its parent dies; exit at once if it is dead already.
+    """Tell the kernel to send this process a signal when its parent dies. Exit if the parent is already dead.
 
     Args:
-        parent: process id of the parent, read before this process was forked.
-        number: the signal.
+        parent: The parent's process id, read before this process was forked.
+        number: The signal.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
@@ -131,14 +130,14 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> None:
 
 
 def end_as_by_ctrl_c() -> None:
-    """Have SIGTERM do what Ctrl-C does: raise `KeyboardInterrupt`, here in the root of a tree."""
+    """Make SIGTERM raise `KeyboardInterrupt`, like Ctrl-C, in the root of a tree."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.default_int_handler)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Block SIGINT and SIGTERM in this thread, and in processes that it starts, inside a `with` block."""
+    """Block SIGINT and SIGTERM in this thread, and in processes that it starts, while the block runs."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
@@ -162,28 +161,28 @@ def signals_as_bytes() -> Iterator[int]:
 
 
 def call_itself(name: str) -> None:
-    """Have lists of processes show this one under a name, of which the kernel keeps 15 letters."""
+    """Set the name of this process in process lists. The kernel stores 15 characters."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def free_unused_memory() -> None:
-    """Return freed memory to the kernel, where the C library can. By itself, it keeps much of it."""
+    """Return freed memory to the kernel, if the C library supports it. By default, it keeps much of it."""
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 class Fork:
-    """A child that is a copy of its root and calls a function: it starts at once and shares the root's memory.
+    """A child that is forked from the root and calls a function. It starts quickly and shares the root's memory.
 
     The root must have neither threads nor connections.
 
     Args:
-        name: as people call it: "The web server".
-        function: called in the child, without arguments.
-        dies_by: the signal that the child receives when its root dies.
-        is_required: the tree isn't ready without it.
-        may_rest: it ends with status 0 when there is nothing to do, and is started again after `WAKE`.
+        name: The name in messages, such as "The web server".
+        function: Called in the child, without arguments.
+        dies_by: The signal that the child receives when its root dies.
+        is_required: Whether the tree needs the child to be ready.
+        may_rest: Whether it exits with status 0 when there is nothing to do. `WAKE` restarts it.
     """
 
     def __init__(
@@ -198,10 +197,10 @@ class Fork:
         self.name, self.is_required, self.may_rest = name, is_required, may_rest
         self._function, self._dies_by = function, dies_by
         self.was_started = False
-        self.is_wanted = False  # by `WAKE`, since it was started
+        self.is_wanted = False  # whether `WAKE` was received since it was started
         self.due_at = 0.0
         self._started_at = 0.0
-        self._deaths = 0  # in a row
+        self._deaths = 0  # consecutive ones
 
     @property
     def pid(self) -> int:
@@ -209,15 +208,15 @@ class Fork:
         return self._process.pid
 
     def poll(self) -> int | None:
-        """Return the status it ended with; None while it runs."""
+        """Return its exit status, or None while it runs."""
         return self._process.exitcode
 
     def wait(self, seconds: float) -> None:
-        """Wait for its end, at most so long."""
+        """Wait for it to exit, at most some seconds."""
         self._process.join(seconds)
 
     def start(self) -> None:
-        """Start it, in a session of its own: Ctrl-C reaches the root alone."""
+        """Start it in its own session, so Ctrl-C reaches only the root."""
         arguments = self._function, os.getpid(), self._dies_by
         self._process = _FORK.Process(target=_run, args=arguments, name=self.name)
         self._process.start()
@@ -228,17 +227,17 @@ class Fork:
         return self.was_started and self.poll() is None
 
     def signal(self, number: int) -> None:
-        """Send it a signal, if it is there."""
+        """Send it a signal, if it exists."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
     @property
     def rests(self) -> bool:
-        """True if it has ended because there was nothing to do."""
+        """Whether it has exited because there was nothing to do."""
         return self.may_rest and self.was_started and self.poll() == 0
 
     def note_death(self) -> None:
-        """Count a death, and say when to start again: at once, later the more often it dies without having run."""
+        """Count a death, and schedule the restart: immediately the first time, with increasing pauses after that."""
         steady = time.monotonic() - self._started_at > STEADY_SECONDS
         self._deaths = 1 if steady else self._deaths + 1
         pause = 0.0 if self._deaths == 1 else min(2.0 ** (self._deaths - 2), LONGEST_PAUSE)
@@ -256,7 +255,7 @@ def _run(function: Callable[[], None], parent: int, dies_by: int = signal.SIGKIL
 
 
 def apart(function: Callable[[], None]) -> None:
-    """Call a function in a process of its own that nobody waits for, so that what it waits for keeps no tree.
+    """Call a function in a separate process that this one doesn't wait for.
 
     The caller must have neither threads nor connections.
     """
@@ -264,14 +263,14 @@ def apart(function: Callable[[], None]) -> None:
 
 
 def in_fork(function: Callable[[], T]) -> T:
-    """Call a function in a fork, and return its result. The fork's memory is freed when it ends.
+    """Call a function in a fork, and return its result. The fork's memory is freed when it exits.
 
     If this process is interrupted or dies, `KeyboardInterrupt` is raised in the function. The caller must have no
     threads.
 
     Raises:
-        CannotStart: the fork was killed.
-        Exception: what the function raises.
+        CannotStart: The fork was killed.
+        Exception: Any exception of the function.
     """
     reading, writing = _FORK.Pipe(duplex=False)
     process = _FORK.Process(target=_send_result, args=(function, writing, os.getpid()))
@@ -292,7 +291,7 @@ def in_fork(function: Callable[[], T]) -> T:
 
 
 def _interrupt(process: ForkProcess) -> None:
-    """Interrupt a fork, and wait for its end; kill it if this process is interrupted again."""
+    """Interrupt a fork, and wait for it to exit. Kill it if this process is interrupted again."""
     if process.pid is None:
         return
     process.terminate()
@@ -316,11 +315,11 @@ def _send_result(function: Callable[[], T], writing: Connection, parent: int) ->
 
 
 class Tree:
-    """The children of this process, kept alive.
+    """The children of this process, which it keeps running.
 
     Args:
-        children: in the order in which they are started; they are ended the other way round.
-        told: called with a sentence for each child that died.
+        children: In the order of their start. They are stopped in reverse order.
+        told: Called with a sentence for each child that died.
     """
 
     def __init__(self, children: Sequence[Fork], told: Callable[[str], None]) -> None:
@@ -328,24 +327,23 @@ class Tree:
         self._told = told
 
     def start(self) -> None:
-        """Start all children."""
         for child in self.children:
             child.start()
 
     def require(self) -> None:
-        """Check that all required children live, before the tree is ready.
+        """Check that all required children are running, before the tree is ready.
 
         Raises:
-            CannotStart: one has ended; names it and its status.
+            CannotStart: A child has exited. The message has its name and status.
         """
         for child in self.children:
             if child.is_required and not child.is_alive and not child.rests:
                 raise CannotStart(f"{child.name} did not start (status {child.poll()}).")
 
     def keep_until_asked(self) -> None:
-        """Look after the children until Ctrl-C, which is raised."""
+        """Keep the children running until Ctrl-C, which raises `KeyboardInterrupt`."""
         for number in (signal.SIGCHLD, WAKE):
-            signal.signal(number, lambda *_: None)  # one that is ignored wakes nobody
+            signal.signal(number, lambda *_: None)  # an ignored signal would not end the wait
         with signals_as_bytes() as signals:
             while True:
                 self.keep()
@@ -355,18 +353,18 @@ class Tree:
                         self.wake()
 
     def wake(self) -> None:
-        """Have `keep` start the children that rest, and those that are about to: they may not have seen the work."""
+        """Mark all children to be restarted when they are idle. Those about to exit may not have seen new work."""
         for child in self.children:
             child.is_wanted = True
 
     def _pause(self) -> float | None:
-        """Return the seconds until a child is to be started; None if all are running."""
+        """Return the seconds until the next start of a child, or None if all are running."""
         due = [child.due_at for child in self.children if not child.was_started]
         return max(min(due) - time.monotonic(), 0.0) if due else None
 
     def keep(self) -> None:
-        """Look after the children once: start again what died."""
-        multiprocessing.active_children()  # buries what `apart` left
+        """Check the children once, and restart those that died."""
+        multiprocessing.active_children()  # reaps processes started by `apart`
         for child in self.children:
             if child.rests:
                 if child.is_wanted:
@@ -380,7 +378,7 @@ class Tree:
                 child.start()
 
     def end(self) -> None:
-        """Ask the children to end, last first; kill what doesn't within `STOP_SECONDS`, or at a second Ctrl-C."""
+        """Ask the children to exit, last first. Kill them after `STOP_SECONDS`, or at a second Ctrl-C."""
         living = [child for child in reversed(self.children) if child.is_alive]
         with suppress(KeyboardInterrupt):
             for child in living:
@@ -390,5 +388,5 @@ class Tree:
                 child.wait(max(deadline - time.monotonic(), 0.1))
         for child in living:
             if child.is_alive:
-                child.signal(signal.SIGKILL)  # what it started itself dies with it
+                child.signal(signal.SIGKILL)  # its own children die with it
                 child.wait(STOP_SECONDS)

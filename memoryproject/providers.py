@@ -1,8 +1,8 @@
-"""Whether the providers of the settings take their keys: asked when workers start, not by the first job.
+"""Checks of the configured providers' keys when workers start, before the first job needs them.
 
-Each is asked for its list of models, which costs nothing. An endpoint that has no such list is given the smallest call
-of the kind it is there for. A provider that is merely busy or broken refuses nobody. A store of archives elsewhere is
-given a small file, which it has to give back.
+A check requests the provider's list of models, which is free. If there is no such list, it makes the smallest possible
+call. A provider that is only overloaded or failing passes. For a remote storage of archives, the check writes a small
+file and reads it back.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from moments_app.engines.interface import EngineError
 from sessions_app.retention import archive_files
 
 SECONDS = 10.0
-ANSWER_BYTES = 10_000_000  # some list thousands of models
+ANSWER_BYTES = 10_000_000  # some providers list thousands of models
 PURPOSE = "check"
 WHERE_TO_LOOK = {"credential": "API_KEY", "address": "BASE_URL", "unavailable": "BASE_URL", "quota": "API_KEY"}
 CHAT = "/chat/completions", {"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 1}
@@ -27,13 +27,13 @@ RERANK = "/rerank", {"query": "Hello.", "documents": ["Hello."]}
 
 @dataclass(frozen=True)
 class Provider:
-    """An endpoint of the settings.
+    """An endpoint in the settings.
 
     Args:
-        prefix: of the settings that say where it is.
-        url, key: as they are set.
-        model: that is asked for.
-        smallest: path and body of the smallest call that it is there for; None where no model of ours is asked.
+        prefix: The prefix of its settings.
+        url, key: The values of its settings.
+        model: The model to call.
+        smallest: The path and body of the smallest call. None if the settings name no model.
     """
 
     prefix: str
@@ -43,9 +43,9 @@ class Provider:
     smallest: tuple[str, dict[str, Any]] | None = None
 
     def refusal(self) -> str:
-        """Return a sentence when it refuses the key or is not at the address; else blank."""
+        """Return a sentence if the provider rejects the key or is not at the URL. Otherwise, return a blank string."""
         error = self._ask("/models", None)
-        if error and error.kind in ("address", "rejected"):  # it may have no such list
+        if error and error.kind in ("address", "rejected"):  # it may have no list of models
             error = self._ask(*self.smallest) if self.smallest else None
         if error is None or error.kind not in WHERE_TO_LOOK:
             return ""
@@ -68,7 +68,7 @@ class Provider:
 
 
 def providers() -> Iterator[Provider]:
-    """Yield those that are set."""
+    """Yield the configured providers."""
     if settings.ENGINE.uses_model:
         model = settings.ENGINE.model
         yield Provider("ENGINE__", settings.ENGINE.base_url, settings.ENGINE.api_key, model, CHAT)
@@ -83,7 +83,7 @@ def providers() -> Iterator[Provider]:
 
 
 def refusals() -> list[str]:
-    """Ask each provider; return a sentence for each that refuses."""
+    """Check each provider. Return a sentence for each that fails."""
     answers = [provider.refusal() for provider in providers()]
     answers.append(_of_archives())
     return [answer for answer in answers if answer]

@@ -1,4 +1,4 @@
-"""Whether the database answers at all: asked for those who wait longer than usual, so that they don't for ever."""
+"""Probe the database when a request waits too long, so the request can fail fast."""
 
 import asyncio
 import time
@@ -15,15 +15,15 @@ from sessions_app.limits import Deadline
 T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
-USUAL_SECONDS = 0.2  # for an answer to a request
-PATIENCE = 0.5  # seconds within which the database answers
-FRESH_SECONDS = 1.0  # for which an answer is good: many may wait at once
-QUESTION_SECONDS = 60  # after which an unanswered question is given up, and put again
-LOST_SECONDS = 5  # after which a connection is gone of which the other end doesn't even take what is sent
+USUAL_SECONDS = 0.2  # the usual maximum of a request
+PATIENCE = 0.5  # maximum seconds for the database to respond
+FRESH_SECONDS = 1.0  # how long a response is valid, because many requests may wait at once
+QUESTION_SECONDS = 60  # after this, an unanswered probe is given up and repeated
+LOST_SECONDS = 5  # after which a connection whose peer does not acknowledge data is dropped
 
 
 class NoAnswer(Exception):
-    """The database does not answer."""
+    """The database does not respond."""
 
 
 class DeadlinePassed(Exception):
@@ -31,22 +31,22 @@ class DeadlinePassed(Exception):
 
 
 class Pulse:
-    """One question at a time, by a connection and a thread of its own: neither is ever short of them.
+    """Sends one probe at a time, in its own connection and thread, so that it never waits for a free one.
 
-    The connection is kept, as a busy machine takes long to start PostgreSQL's process for a new one.
+    The connection stays open, because on a busy machine PostgreSQL starts a new process slowly.
     """
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="pulse")
         self._question: Future[None] | None = None
         self._asked_at = -FRESH_SECONDS
-        self._connection: psycopg.Connection | None = None  # of the thread's alone
+        self._connection: psycopg.Connection | None = None  # used only by the thread
 
     def check(self) -> None:
-        """Refuse to begin anything while a question waits for its answer longer than it should.
+        """Fail immediately while a probe is overdue.
 
         Raises:
-            NoAnswer: one does.
+            NoAnswer: The database does not respond.
         """
         is_open = self._question is not None and not self._question.done()
         if is_open and time.monotonic() - self._asked_at > PATIENCE:
@@ -55,29 +55,29 @@ class Pulse:
     async def result(
         self, work: asyncio.Future[T], may_leave: Callable[[], bool], deadline: Deadline | None = None
     ) -> T:
-        """Return the result of work with the database; abandon the work if the database hangs or the deadline passes.
+        """Return the result of work with the database. Abandon the work if the database hangs or the deadline passes.
 
         Args:
-            work: the running work.
-            may_leave: returns whether the work can be abandoned safely.
-            deadline: the deadline of the request.
+            work: The running work.
+            may_leave: Returns whether the work can be abandoned safely.
+            deadline: The deadline of the request.
 
         Raises:
-            NoAnswer: the database does not answer, and the work was abandoned.
-            DeadlinePassed: the deadline has passed, and the work was abandoned.
+            NoAnswer: The database does not respond, and the work was abandoned.
+            DeadlinePassed: The deadline has passed, and the work was abandoned.
         """
         while not (await asyncio.wait({work}, timeout=USUAL_SECONDS))[0]:
             if deadline and deadline.left <= 0 and may_leave():
                 work.add_done_callback(_forget)
                 raise DeadlinePassed
             if not await self._is_felt() and not work.done() and may_leave():
-                logger.warning("the database does not answer", seconds=round(time.monotonic() - self._asked_at, 1))
+                logger.warning("the database does not respond", seconds=round(time.monotonic() - self._asked_at, 1))
                 work.add_done_callback(_forget)
                 raise NoAnswer
         return work.result()
 
     async def _is_felt(self) -> bool:
-        """Return whether the database answers, or did a moment ago."""
+        """Return whether the database responds, or did a moment ago."""
         if self._question is None or self._question.done():
             if time.monotonic() - self._asked_at < FRESH_SECONDS:
                 return True
@@ -87,7 +87,7 @@ class Pulse:
         return self._question.done()
 
     def _ask(self) -> None:
-        """Return as soon as the database answers, be it with an error."""
+        """Return as soon as the database responds, even with an error."""
         try:
             self._connection = self._connection or _connected()
             self._connection.execute("SELECT 1")
@@ -99,13 +99,13 @@ class Pulse:
 
 def _connected() -> psycopg.Connection:
     wait = {"connect_timeout": QUESTION_SECONDS, "tcp_user_timeout": LOST_SECONDS * 1_000}
-    # Prepared statements don't outlive a transaction behind a pooler.
+    # Behind a pooler, prepared statements end with their transaction.
     once = {"autocommit": True, "prepare_threshold": None}
     return psycopg.connect(**(connection.get_connection_params() | wait | once))
 
 
 def _forget(work: asyncio.Future[T]) -> None:
-    """Take notice of how something ended that nobody waits for."""
+    """Retrieve the exception of abandoned work, so asyncio doesn't log it."""
     if not work.cancelled():
         work.exception()
 

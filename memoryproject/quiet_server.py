@@ -31,10 +31,10 @@ class _State(ServerState):
 
 
 class QuietServer(Server):
-    """See the module's text.
+    """See the module's docstring.
 
     Args:
-        config: as uvicorn takes it.
+        config: Uvicorn's configuration.
     """
 
     def __init__(self, config: Config) -> None:

@@ -1,12 +1,12 @@
-"""The refusal of a request before it reaches Django, MCP or the chat endpoint."""
+"""Rejections of requests before they reach Django, MCP or the chat endpoint."""
 
 
 class Refused(Exception):
-    """The request is not served.
+    """The request is rejected.
 
     Args:
-        status, code, message: the parts of an API error.
-        retry_after: seconds after which the client may try again, with 429 and 503.
+        status, code, message: The parts of an API error.
+        retry_after: The number of seconds after which the client may retry, with 429 and 503.
     """
 
     def __init__(self, status: int, code: str, message: str, *, retry_after: int = 1) -> None:

@@ -1,8 +1,8 @@
 """Restore a backup into a database without tables.
 
 Archive files and the key are restored first. `pg_restore` then fills the database in one transaction, and `migrate`
-upgrades it to this version. If a restore is killed, run it again with the same file to continue: from the first step to
-the last, a table names the backup.
+upgrades it to this version. If a restore is killed, run it again with the same file to continue. While it is
+unfinished, a table contains the id of the backup.
 """
 
 import zipfile
@@ -56,12 +56,12 @@ def restore(path: Path, say: Say, passphrase: str = "") -> Manifest:
     """Restore a backup into a database without tables, and upgrade it to this version.
 
     Args:
-        path: the backup file.
-        say: receives progress messages.
-        passphrase: the passphrase of the key; blank if the key is not encrypted.
+        path: The backup file.
+        say: Receives progress messages.
+        passphrase: The passphrase of the key. Blank if the key is not encrypted.
 
     Raises:
-        BackupError: the file is not a backup, is damaged or is of a newer version; the passphrase is wrong; the
+        BackupError: The file is not a backup, is damaged or is from a newer version; the passphrase is wrong; the
             database has tables, has rows on other servers or lacks a role; or `pg_restore` fails.
     """
     with opened(path) as file:
@@ -93,7 +93,7 @@ def _check_versions(manifest: Manifest) -> None:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Lock out other restores, and close connections that a killed one left open."""
+    """Prevent other restores, and close connections of a killed one."""
     try:
         column(f"SELECT pg_advisory_lock({LOCK})")
         column(_LEFT_BEHIND_SQL)
@@ -108,7 +108,7 @@ def _begin(manifest: Manifest) -> None:
     """Record which backup is being restored.
 
     Raises:
-        BackupError: the database is distributed, or has tables that are not from this backup.
+        BackupError: The database is distributed, or has tables that are not from this backup.
     """
     if tables_elsewhere():
         raise BackupError(
@@ -140,7 +140,7 @@ def _prepare(manifest: Manifest) -> None:
     """Create roles and extensions, which the dump does not create or only an administrator may create.
 
     Raises:
-        BackupError: roles are missing; the message names them.
+        BackupError: Roles are missing. The message names them.
     """
     create_roles()
     with connection.cursor() as cursor:
@@ -151,7 +151,7 @@ def _prepare(manifest: Manifest) -> None:
 
 
 def _restore_archive(file: zipfile.ZipFile, name: str) -> None:
-    """Write a file; replace one that a killed restore left incomplete."""
+    """Write a file. Replace one that a killed restore left incomplete."""
     storage, member = storages["archive"], file.getinfo(f"{ARCHIVES}{name}")
     if storage.exists(name):
         if _checksum(storage, name) == member.CRC:
@@ -175,7 +175,7 @@ def _key(file: zipfile.ZipFile, passphrase: str) -> bytes | None:
     """Return the key, or None if it is not in the backup.
 
     Raises:
-        BackupError: the passphrase is missing or wrong.
+        BackupError: The passphrase is missing or wrong.
     """
     if ENCRYPTED_KEY not in file.namelist():
         return file.read(KEY) if KEY in file.namelist() else None
@@ -212,9 +212,9 @@ def _fill(file: zipfile.ZipFile) -> None:
 
 
 def _entries(file: zipfile.ZipFile) -> list[str]:
-    """Return the entries of the dump to restore: all but the schema, its privileges, and default privileges.
+    """Return the entries of the dump to restore: all except the schema, its privileges, and default privileges.
 
-    The schema exists already. The privileges name the former owner, so `migrate` and `_finish` grant them again.
+    The schema already exists. The privileges name the former owner, so `migrate` and `_finish` grant them again.
     """
     with TemporaryFile("w+") as listed:
         with running("pg_restore", "--list", stdin=PIPE, stdout=listed) as process, file.open(DUMP) as dump:
@@ -224,7 +224,7 @@ def _entries(file: zipfile.ZipFile) -> list[str]:
 
 
 def _finish(manifest: Manifest) -> None:
-    """Upgrade the database to this version, and end the restore."""
+    """Upgrade the database to this version, and remove the record of the restore."""
     with connection.cursor() as cursor:
         for statement in manifest.defaults:
             cursor.execute(statement)

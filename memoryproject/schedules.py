@@ -1,7 +1,7 @@
-"""The table of what runs by itself, and how often. `migrate` registers it with the queue, without duplicates.
+"""The table of scheduled tasks. `migrate` registers them with the queue, without duplicates.
 
-The table has what belongs to no process; to it come the sweeps that processes declare. The queue and the command
-`run_schedule` run each by its name.
+The table lists the tasks that belong to no process. The sweeps that processes declare are added. The queue and the
+command `run_schedule` run each task by its name.
 """
 
 import inspect
@@ -30,23 +30,23 @@ from sessions_app.retention.retain import retain
 from sessions_app.retention.rewrite import REWRITE_TASK
 
 RUN_TASK = "memoryproject.schedules.run_schedule"
-PAUSED = 0  # of a schedule's repeats
-MISSED = 3  # intervals without a run that degrade the site
+PAUSED = 0  # a schedule's number of repeats if it is paused
+MISSED = 3  # number of missed intervals that degrades the site
 
 
 class UnknownSchedule(Exception):
-    """Nothing runs by itself under the name; the message names what does."""
+    """No schedule has this name. The message lists the names."""
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """One recurring task.
+    """A scheduled task.
 
     Args:
-        name: that the queue and the command know it by.
-        run: takes `dry_run`, and returns something whose text says what was done. Where that has `failures`, the
+        name: Its name in the queue and the command.
+        run: Accepts `dry_run`. The text of its result describes what was done. If the result has `failures`, the
             command fails.
-        timing: when it runs.
+        timing: When it runs.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Scheduled:
 
     @property
     def does(self) -> str:
-        """The first sentence of what its function says that it does."""
+        """The first line of its function's docstring."""
         return (inspect.getdoc(self.run) or "").partition("\n")[0]
 
 
 def schedules() -> dict[str, Scheduled]:
-    """Return all that runs by itself, by name."""
+    """Return all scheduled tasks by name."""
     found = [
         Scheduled("index_words", index_words, Timing(minutes=1)),
         Scheduled("compact_sessions", compact_sessions, Timing(minutes=CHECKED_EVERY // timedelta(minutes=1))),
@@ -78,10 +78,10 @@ def schedules() -> dict[str, Scheduled]:
 
 
 def schedule_named(name: str) -> Scheduled:
-    """Return what runs under a name.
+    """Return the scheduled task with this name.
 
     Raises:
-        UnknownSchedule: nothing does.
+        UnknownSchedule: There is none.
     """
     known = schedules()
     if name not in known:
@@ -90,17 +90,17 @@ def schedule_named(name: str) -> Scheduled:
 
 
 def run_schedule(name: str) -> None:
-    """Run what is scheduled under a name; the queue calls this."""
+    """Run a scheduled task. Called by the queue."""
     schedule_named(name).run()
 
 
-# --- when they ran ---
+# --- last runs ---
 
 
 def with_runs(rows: "QuerySet[Schedule]") -> "QuerySet[Any]":
     """Annotate schedules with the end of the last run, the time since then, and whether they wait for a running job.
 
-    Before its first run, a schedule counts from the time at which it was first queued.
+    Before its first run, a schedule's time counts from when it was first queued.
     """
     jobs = Job.objects.filter(process=TASK, task=OuterRef("name"))
     ended = jobs.filter(status=Job.Status.COMPLETED).order_by("-finished_at").values("finished_at")[:1]
@@ -126,7 +126,7 @@ def _running() -> "QuerySet[Any]":
 
 
 def is_late(row: Any) -> bool:
-    """Return whether a schedule, read by `with_runs`, missed `MISSED` intervals and isn't waiting for a running job."""
+    """Return whether a schedule from `with_runs` missed `MISSED` intervals and isn't waiting for a running job."""
     if row.repeats == PAUSED or row.age is None or row.waits or row.name not in schedules():
         return False
     return bool(row.age > MISSED * schedules()[row.name].timing.interval)
@@ -136,7 +136,7 @@ def is_late(row: Any) -> bool:
 
 
 def register_schedules(**_: Any) -> None:
-    """Make the queue's schedules equal to the table; a schedule that an operator paused stays paused."""
+    """Make the queue's schedules equal to the table. Paused schedules stay paused."""
     known = schedules()
     for scheduled in known.values():
         timing = scheduled.timing
@@ -160,7 +160,7 @@ def adopt_archive_tasks() -> None:
 
 
 def put_schedules_back() -> list[PutBack]:
-    """Correct schedules whose next run is further off than one interval; the queue computes later runs from it."""
+    """Correct schedules whose next run is more than one interval away. The queue computes later runs from it."""
     known, now, done = schedules(), database_now(), []
     for row in Schedule.objects.filter(func=RUN_TASK, name__in=known):
         latest = _latest_next_run(known[row.name].timing, now)
@@ -171,9 +171,9 @@ def put_schedules_back() -> list[PutBack]:
 
 
 def _correct_next_run(row: Schedule, timing: Timing) -> None:
-    """Correct a next run that is at the wrong time of day or further off than one interval.
+    """Correct a next run that is at the wrong time of day or more than one interval away.
 
-    The queue computes a run from the one before, so a task scheduled by a wrong clock or a longer interval would wait.
+    The queue computes each run from the previous one, so a wrong clock or a longer interval would delay all later runs.
     """
     latest = _latest_next_run(timing, database_now())
     if row.next_run > latest or (timing.daily_at is not None and row.next_run.time() != timing.daily_at):

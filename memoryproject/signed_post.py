@@ -1,4 +1,4 @@
-"""A signed POST of JSON, as Standard Webhooks has it (standardwebhooks.com)."""
+"""A POST of JSON, signed according to Standard Webhooks (standardwebhooks.com)."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ ANSWER_BYTES = 100_000
 
 
 class NotReceived(Exception):
-    """The receiver did not take the message. The text says why, without an address."""
+    """The receiver did not accept the message. The text says why, without the URL."""
 
 
 def post(
@@ -26,18 +26,18 @@ def post(
     headers: dict[str, str] | None = None,
     public_only: bool = False,
 ) -> None:
-    """Make one attempt to post JSON. A redirect is not followed.
+    """Make one attempt to post JSON. Redirects are not followed.
 
     Args:
-        url: of the receiver.
-        body: the JSON.
-        message_id: the same for each attempt.
-        secret: key of the signature; None for no signature.
-        headers: to send as well.
-        public_only: refuse addresses of private networks, and plain HTTP.
+        url: The receiver's URL.
+        body: The JSON.
+        message_id: The same for each attempt.
+        secret: The key of the signature. None for no signature.
+        headers: Additional headers.
+        public_only: Reject addresses of private networks, and plain HTTP.
 
     Raises:
-        NotReceived: the answer was not 2xx.
+        NotReceived: The response was not 2xx.
     """
     if public_only and not url.startswith("https://"):
         raise NotReceived("needs an https URL, unless WEBHOOKS__PRIVATE_ADDRESSES is true")

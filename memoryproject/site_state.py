@@ -1,7 +1,7 @@
-"""The state of the site in the log: up, degraded or down, why, and since when.
+"""The state of the site in the event log: up, degraded or down, with reasons and since when.
 
-The log has each change of the state once, however many watchdogs there are, so a notification that could not be sent
-survives its process. `checks` judges the state, and `watch` decides when a change is written.
+Each change of the state is logged once, however many watchdogs there are, so a notification that could not be sent
+survives its process. `checks` determines the state, and `watch` decides when to log a change.
 """
 
 from contextlib import suppress
@@ -34,26 +34,26 @@ class State(StrEnum):
 
 
 def refused_providers() -> list[str]:
-    """Return a sentence for each provider that refused the key or address when it was asked last."""
+    """Return a sentence for each provider whose last check failed."""
     return recently(1).refused
 
 
 def _newest(kind: str) -> QuerySet[Event]:
-    """Return events by id, because several hosts write them, with their age by the database's clock."""
+    """Return events, newest id first, with their age by the database's clock. Several hosts write them."""
     return Event.objects.filter(type=kind).annotate(age=Now() - F("created_at")).order_by("-id")
 
 
 def note_refused_providers(refused: list[str]) -> None:
-    """Write down which providers refuse, when that is news."""
+    """Log which providers' checks fail, if that has changed."""
     if refused != refused_providers():
         write_event(PROVIDERS_CHECKED, ACTOR, {"refused": refused})
 
 
 def note_restart(sentence: str, actor: str) -> None:
-    """Write down that a process died and is started again; a database that is away hears nothing of it."""
+    """Log that a process died and is being restarted. If the database is down, log nothing."""
     with suppress(Away), database():
         write_event(RESTARTED, actor, {"told": sentence})
-        wake_workers()  # who take over its job
+        wake_workers()  # they take over its job
 
 
 def restarts(within: timedelta) -> QuerySet[Event]:
@@ -69,12 +69,12 @@ class Change:
     """A change of the state.
 
     Args:
-        state: from now on.
-        previous: before it; blank for the first.
-        since: when things began to be so.
-        reasons: a sentence each.
-        pk: of its event; None before it is recorded.
-        recorded_at: when that was.
+        state: The new state.
+        previous: The old state. Blank for the first change.
+        since: When the new state was first observed.
+        reasons: A sentence for each reason.
+        pk: The primary key of its event. None before it is recorded.
+        recorded_at: When it was recorded.
     """
 
     state: State
@@ -86,19 +86,19 @@ class Change:
 
     @classmethod
     def of(cls, event: Event) -> "Change":
-        """Return what an event tells."""
+        """Return the change that an event records."""
         told = event.payload
         since = datetime.fromisoformat(told["since"])
         return cls(State(told["state"]), told["previous"], since, told["reasons"], event.pk, event.created_at)
 
     def facts(self) -> dict[str, Any]:
-        """Return what is told of it, as JSON takes it."""
+        """Return the change as JSON."""
         state, since = str(self.state), self.since.isoformat(timespec="milliseconds")
         return {"state": state, "previous": self.previous, "since": since, "reasons": self.reasons}
 
     @property
     def is_news(self) -> bool:
-        """Return whether operators need to know of the change: not that a new site is up for the first time."""
+        """Whether operators need to know of the change. The first start of a new site is not news."""
         return self.state != State.UP or self.previous != ""
 
     def age(self, now: datetime) -> float:
@@ -107,9 +107,9 @@ class Change:
 
     @transaction.atomic
     def record(self) -> "Change | None":
-        """Write it into the event log; None when another watch has written the same, or something later.
+        """Write it into the event log. Return None if another watchdog has logged the same change, or a later one.
 
-        A last change that is dated in the future is no later one: it must not silence those that follow.
+        If the last change is dated in the future, it doesn't count as later, or it would suppress all new changes.
         """
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('state', 0))")
@@ -120,12 +120,12 @@ class Change:
         return Change.of(write_event(CHANGED, ACTOR, facts))
 
     def note_told(self) -> None:
-        """Record that everybody who is to be told of it was."""
+        """Record that all notifications of it were sent."""
         write_event(TOLD, ACTOR, {"state_changed": self.pk})
 
     @property
     def was_told(self) -> bool:
-        """Tell whether everybody was."""
+        """Whether all notifications of it were sent."""
         last = _newest(TOLD).first()
         return last is not None and last.payload.get("state_changed") == self.pk
 
@@ -136,7 +136,7 @@ def last_changes(number: int) -> list[Change]:
 
 
 def last_change() -> Change | None:
-    """Return the change that led to the state there is."""
+    """Return the change that led to the current state."""
     return next(iter(last_changes(1)), None)
 
 
@@ -145,10 +145,10 @@ class Recently:
     """The latest events about the state, newest first.
 
     Args:
-        changes: of the state.
-        restarts: of processes that died within a day, at most `RESTARTS_READ`, each with `age`.
-        put_back: the last correction of times in the future, if that is recent.
-        refused: a sentence for each provider that refuses the key or address.
+        changes: Changes of the state.
+        restarts: Restarts of processes within a day, at most `RESTARTS_READ`, each with `age`.
+        put_back: The last correction of times in the future, if it is recent.
+        refused: A sentence for each provider whose check fails.
     """
 
     changes: list[Change]
@@ -158,7 +158,7 @@ class Recently:
 
 
 def recently(number: int) -> Recently:
-    """Return the latest events, with so many changes, in one query."""
+    """Return the latest events, with some number of changes, in one query."""
     put_back = _newest(PUT_BACK).filter(created_at__gte=Now() - PUT_BACK_TOLD)[:1]
     parts = restarts(DAY)[:RESTARTS_READ], put_back, _newest(PROVIDERS_CHECKED)[:1]
     events = list(_newest(CHANGED)[:number].union(*parts, all=True).order_by("-id"))

@@ -1,7 +1,7 @@
-"""Static files under names with a hash of their content, which browsers keep for ever; nothing is collected.
+"""Static files whose names contain a hash of their content, so browsers cache them forever. No `collectstatic`.
 
-The names are made when a process starts, which takes a twentieth of a second. A name of another release, which a page
-has that was loaded before, leads to the file as it is now.
+The hashes are computed when a process starts, which takes a twentieth of a second. A page from another release may
+request an old name. It gets the current file.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ HASH_CHARS = 12
 
 @cache
 def hashed_name(name: str) -> str:
-    """Return the name of a file with the hash of its content; the name itself where there is no such file."""
+    """Return a file's name with the hash of its content. If there is no such file, return the name unchanged."""
     path = finders.find(name)
     if not path:
         return name
@@ -30,23 +30,23 @@ def hashed_name(name: str) -> str:
 
 
 class HashedStaticFiles(StaticFilesStorage):
-    """Addresses by hashed names."""
+    """Returns URLs with hashed names."""
 
     def url(self, name: str | None) -> str:
         return super().url(hashed_name(name) if name else name)
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # which has no types
-    """Serves each file under both its names, under the hashed one for ever."""
+    """Serves each file under both its plain and its hashed name. Browsers may cache the hashed one forever."""
 
     def add_file_to_dictionary(self, url: str, path: str, stat_cache: Any = None) -> None:
-        """Add a file by its address, and by the one with its hash."""
+        """Add a file under its URL, and under the URL with its hash."""
         hashed = hashed_name(url.removeprefix(self.static_prefix))
         for one in (url, f"{self.static_prefix}{hashed}"):
             super().add_file_to_dictionary(one, path, stat_cache=stat_cache)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Serve a file, or hand the request on."""
+        """Serve a file, or pass the request on."""
         address = request.path_info
         if address.startswith(self.static_prefix) and address not in self.files:
             request.path_info = self.get_name_without_hash(address)

@@ -1,8 +1,8 @@
-"""Calls of strangers: of those without a key or login that has proven right, so many a second from one address.
+"""Rate-limit unauthenticated requests by IP address.
 
-They are counted before anything is done for them, a body read or the database asked. A key that proves right gets back
-what its first call cost and is no stranger from then on. While an address has used up what it may, a key that was
-issued still comes in from there: its prefix is known, and wrong secrets for it count by themselves.
+A request is counted before its body is read or the database is queried. If its key proves valid, the count is reverted,
+and later requests with the key skip the limit. When an address has reached its limit, requests with the prefix of an
+existing key are still accepted, but have a separate limit for each prefix.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ from memoryproject.refused import Refused
 from sessions_app.models import ApiKey
 from sessions_app.proven import PROVEN
 
-AT_ONCE = 10  # seconds' worth of calls that may come at once
-ADDRESSES = 10_000  # that are kept; whoever was not heard of for longest is forgotten, and may call again
-PREFIXES = 100_000  # of keys, those used last
-FRESH_SECONDS = 5.0  # for which they are good
-PATIENCE = 0.5  # seconds that somebody waits for them
+AT_ONCE = 10  # seconds' worth of requests that may arrive at once
+ADDRESSES = 10_000  # addresses to track; the least recent one is dropped, which resets its limit
+PREFIXES = 100_000  # of the most recently used keys
+FRESH_SECONDS = 5.0  # how long the prefixes are cached
+PATIENCE = 0.5  # how long a request waits for them
 
 _PREFIX = re.compile(r"mem_([0-9a-z]{1,16})_")
 
 
 class Buckets:
-    """A bucket of calls for each name, filled at `ANONYMOUS_RATE` a second; for one event loop."""
+    """A token bucket for each name, refilled with `ANONYMOUS_RATE` tokens per second. For one event loop."""
 
     def __init__(self) -> None:
         self._left: LRUCache[str, tuple[float, float]] = LRUCache(ADDRESSES)
 
     def take(self, name: str) -> float:
-        """Take a call; return 0, or the seconds until there is one."""
+        """Take a token. Return 0, or the seconds until one is available."""
         rate, now = settings.ANONYMOUS_RATE, time.monotonic()
         full = float(rate * AT_ONCE)
         left, at = self._left.get(name, (full, now))
@@ -50,13 +50,13 @@ class Buckets:
         return wait
 
     def give_back(self, name: str) -> None:
-        """Put back what was taken for somebody who is no stranger."""
+        """Return the token of a request that proved to be authenticated."""
         left, at = self._left.get(name, (0.0, time.monotonic()))
         self._left[name] = left + 1, at
 
 
 class Issued:
-    """The prefixes of the keys that there are: read in a thread, and only while strangers are refused."""
+    """The prefixes of existing keys. A thread reads them, and only while requests are being rejected."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="issued")
@@ -64,7 +64,7 @@ class Issued:
         self._read_at = -FRESH_SECONDS
 
     async def has(self, prefix: str) -> bool:
-        """Tell whether a valid key begins so, as far as that can be told in a moment."""
+        """Return whether a valid key has this prefix. False if the prefixes can't be read in time."""
         now = time.monotonic()
         is_read = self._reading is None or self._reading.done()
         if is_read and now - self._read_at > FRESH_SECONDS:
@@ -86,17 +86,17 @@ def _issued() -> frozenset[str]:
 
 
 class Strangers:
-    """Lets strangers in, so many as may come."""
+    """Admits unauthenticated requests within the rate limit."""
 
     def __init__(self) -> None:
         self._buckets, self._issued = Buckets(), Issued()
 
     @asynccontextmanager
     async def one(self, scope: Scope) -> AsyncIterator[None]:
-        """Let in whoever sends a request, for as long as the block runs.
+        """Admit the sender of a request, for the duration of the block.
 
         Raises:
-            Refused: strangers from there have called too often.
+            Refused: The rate limit is exceeded.
         """
         secret = secret_of(scope)
         if scope["path"].startswith(settings.STATIC_URL) or secret in PROVEN:
@@ -108,7 +108,7 @@ class Strangers:
             self._buckets.give_back(name)
 
     async def _counted(self, scope: Scope, secret: str) -> str:
-        """Return the name under which a call was counted."""
+        """Return the name of the bucket that the request was counted in."""
         name = subscriber(address_of(scope))
         if not (wait := self._buckets.take(name)):
             return name
@@ -120,13 +120,13 @@ class Strangers:
 
 
 def address_of(scope: Scope) -> str:
-    """Return the address that a request comes from; blank where its connection has none."""
+    """Return the IP address of a request, or a blank string if its connection has none."""
     peer = (scope.get("client") or ("",))[0]
     return client_address(peer, _header(scope, b"x-forwarded-for"))
 
 
 def secret_of(scope: Scope) -> str:
-    """Return the key of a request, or else its login; blank where it has neither."""
+    """Return the key or the login of a request, or a blank string."""
     kind, _, key = _header(scope, b"authorization").partition(" ")
     if kind:
         return key.strip() if kind.lower() == "bearer" else ""
@@ -138,5 +138,5 @@ def secret_of(scope: Scope) -> str:
 
 
 def _header(scope: Scope, name: bytes) -> str:
-    """Return a header; of several the last, which is nearest."""
+    """Return a header. If it is repeated, return the last one, which the nearest proxy added."""
     return next((value.decode("latin-1") for found, value in reversed(scope["headers"]) if found == name), "")

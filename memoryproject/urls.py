@@ -1,4 +1,4 @@
-"""Every address of the site."""
+"""All URLs of the site."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from memoryproject import extras, health, metrics
 from memoryproject.description import description
 from memoryproject.settings import CONF
 
-# The description of the API holds nobody's data: it is open, so that clients can be made from it.
+# The OpenAPI schema contains no personal data. It is public, so that clients can be generated from it.
 open_to_all: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}
 
 admin.autodiscover()

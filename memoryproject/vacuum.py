@@ -1,8 +1,8 @@
 """`vacuum`: free the space of deleted rows, and rewrite tables after an erasure.
 
 PostgreSQL leaves the bytes of a deleted row in its table's file until another row needs the space. A plain `VACUUM`
-leaves them, too. After an erasure, tables of at most `REWRITTEN` bytes are therefore rewritten, which locks each for
-about a second. Larger tables would be locked for longer. There, erased bytes stay until they are overwritten
+leaves them too. After an erasure, tables of at most `REWRITTEN` bytes are therefore rewritten, which locks each for
+about a second. Larger tables would be locked for longer, so their erased bytes stay until they are overwritten
 (docs/security.md, *What an erasure leaves*).
 """
 
@@ -22,7 +22,8 @@ from sessions_app.several_servers import tables_elsewhere
 REWRITTEN = 16_000_000  # bytes, with indexes
 TRIES, PAUSE = 20, 0.5  # attempts to lock a table that is in use, and the seconds between them
 
-# Tables with a vector index are not rewritten: it takes minutes to build. `VACUUM FULL` doesn't set `last_vacuum`.
+# Tables with a vector index are not rewritten, because the index takes minutes to build. `VACUUM FULL` doesn't set
+# `last_vacuum`.
 _TABLES_SQL = """
 SELECT relname, pg_has_role(relowner, 'USAGE') OR CASE WHEN current_setting('server_version_num')::int >= 170000
         THEN has_table_privilege(pg_class.oid, 'MAINTAIN') ELSE false END,
@@ -51,12 +52,12 @@ def vacuum(*, dry_run: bool = False) -> Vacuumed:
     """Free the space of deleted rows, and rewrite tables after an erasure.
 
     Args:
-        dry_run: only count.
+        dry_run: Only count.
     """
     tables = _tables()
     allowed = [(name, is_rewritten) for name, may, is_rewritten in tables if may]
     rewritten = [name for name, is_rewritten in allowed if is_rewritten]
-    # Skip a table in use entirely: a plain vacuum would hide from the next run that it must be rewritten.
+    # Skip a table in use entirely. After a plain vacuum, the next run would not see that it must be rewritten.
     in_use = [] if dry_run else [name for name in rewritten if not _rewrite(name)]
     vacuumed = [name for name, _ in allowed if name not in in_use]
     for name in [] if dry_run else vacuumed:
@@ -71,7 +72,7 @@ def _tables() -> list[tuple[str, bool, bool]]:
         named = {
             "tables": connection.introspection.django_table_names(only_existing=True, include_views=False),
             "elsewhere": tables_elsewhere(),
-            "logins": LOGINS,  # which workers may not vacuum
+            "logins": LOGINS,  # workers may not vacuum these
             "erased": erased,
             "most": REWRITTEN,
         }
@@ -80,7 +81,7 @@ def _tables() -> list[tuple[str, bool, bool]]:
 
 
 def _rewrite(table: str) -> bool:
-    """Rewrite a table while no other connection uses it; return whether that succeeded."""
+    """Rewrite a table while no other connection uses it. Return whether that succeeded."""
     before = _file(table)
     for _ in range(TRIES):
         _execute(f"VACUUM (FULL, SKIP_LOCKED) {connection.ops.quote_name(table)}")

@@ -1,4 +1,4 @@
-"""Whether an installation is whole: what a request needs, and what nothing but a look at everything tells."""
+"""Verification of an installation: everything that a request needs, and checks that read all data."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -22,7 +22,7 @@ OWN = ("sessions_app", "moments_app")
 
 
 def verify() -> Iterator[str]:
-    """Yield a sentence for each thing that is wrong."""
+    """Yield a sentence for each problem."""
     checks = (
         unknown_migrations,
         unprotected_tables,
@@ -46,7 +46,7 @@ def unknown_migrations() -> list[str]:
 
 
 def misfit() -> str:
-    """Return why the tables don't fit this code; blank when they do."""
+    """Return why the tables don't match this code, or a blank string if they do."""
     executor = MigrationExecutor(connection)
     if told := _told_of_newer(executor.loader):
         return told
@@ -55,15 +55,15 @@ def misfit() -> str:
 
 
 def newer_version() -> str:
-    """Return a sentence when the data is of a newer version than this one; else blank."""
+    """Return a sentence if the data are from a newer version, or a blank string."""
     return _told_of_newer(MigrationLoader(connection))
 
 
 def refuse_newer(**_: Any) -> None:
-    """Refuse to start on data of a newer version; `migrate` calls this before it changes anything.
+    """Refuse to start on data from a newer version. `migrate` calls this before it changes anything.
 
     Raises:
-        CommandError: the database has a migration that this version lacks; the message names it.
+        CommandError: The database has a migration that this version lacks. The message names it.
     """
     if told := newer_version():
         raise CommandError(told)
@@ -76,19 +76,19 @@ def _told_of_newer(loader: MigrationLoader) -> str:
 
 
 def _of_a_newer_version(loader: MigrationLoader) -> list[tuple[str, str]]:
-    # Others may have been applied for an app that is no longer installed.
+    # Ignore the migrations of apps that are no longer installed.
     return unknown(loader, (key for key in loader.applied_migrations if key[0] in OWN))
 
 
 def unknown(loader: MigrationLoader, recorded: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the migrations, of those that were recorded as applied, that this version doesn't have."""
+    """Return the applied migrations that this version doesn't have."""
     known = set(loader.disk_migrations)
     known |= {replaced for migration in loader.disk_migrations.values() for replaced in migration.replaces}
     return sorted(set(recorded) - known)
 
 
 def unprotected_tables() -> list[str]:
-    """Return tables with data of people that a role may read and that have no policy for it."""
+    """Return tables with personal data that a role may read without a policy."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -109,17 +109,17 @@ def unprotected_tables() -> list[str]:
 
 
 def powerless_roles() -> list[str]:
-    """Return what the roles of processes lack for their work."""
+    """Return the privileges that the processes' roles lack."""
     return [f"A role lacks a permission that manage.py migrate grants: {statement}." for statement in missing()]
 
 
 def definer_functions() -> list[str]:
-    """Return the gaps through which a role could use the rights of a function's owner, each with its fix."""
+    """Return security problems of `SECURITY DEFINER` functions, each with its fix."""
     return [str(gap) for gap in gaps()]
 
 
 def a_request() -> list[str]:
-    """Return what goes wrong in a request's own transaction, acting for nobody; of an error only its class is told."""
+    """Return the problems of a request's own transaction without a user. Errors are reported only by class."""
     try:
         with acting_for(None, application=DEFAULT):
             if Session.objects.exists() or Message.objects.exists():
@@ -130,7 +130,7 @@ def a_request() -> list[str]:
 
 
 def archives() -> Iterator[str]:
-    """Yield each file of archived turns that is missing or damaged."""
+    """Yield a sentence for each archive file that is missing or damaged."""
     for archive in Archive.objects.order_by("pk").iterator():
         try:
             archive_files.check(archive)
@@ -139,7 +139,7 @@ def archives() -> Iterator[str]:
 
 
 def turns() -> list[str]:
-    """Return what the count of all turns says is nowhere, or counted wrongly."""
+    """Return sentences about missing turns and wrong counters."""
     found = coverage()
     wrong = [f"{found.missing:,} turns are missing." if found.missing else ""]
     wrong.append(f"{found.miscounted:,} sessions have wrong counters." if found.miscounted else "")
@@ -147,7 +147,7 @@ def turns() -> list[str]:
 
 
 def shared_memory() -> Iterator[str]:
-    """Yield what others see of what people said without anybody having released it."""
+    """Yield sentences about shared memory that was never released."""
     for release in Release.objects.standing().select_related("stream", "atom"):
         if not release.is_signed:
             yield f"The signature of release {release} is invalid, or SECRET_KEY has changed. Revoke the release."

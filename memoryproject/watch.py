@@ -1,11 +1,11 @@
 """The watchdog: the process that monitors the state of the site and sends a notification when it changes.
 
-It looks every few seconds, and a database that hangs keeps it no longer than that. A new state counts once it has
-lasted `COUNTS_AFTER`. Then it is written into the event log, by the first of all watches that sees it, which
-also tells of it. While the database is away, each watch tells by itself, and writes down afterwards what it told.
+It checks the state every few seconds, even if the database hangs. A new state counts once it has lasted `COUNTS_AFTER`.
+Then the first watchdog that sees it writes it into the event log and sends the notification. While the database is
+down, each watchdog sends its own notification, and logs the change later.
 
-Two threads of this process queue what is due by the schedules, and send webhooks. If the site has an embedded database,
-the process outlives its parent for a moment to stop it.
+Two threads of this process queue scheduled tasks and send webhooks. If the site has an embedded database, the process
+outlives its parent for a moment to stop it.
 """
 
 import os
@@ -33,11 +33,11 @@ from memoryproject.site_state import Change, State, last_change, note_refused_pr
 from moments_app.jobs.worker import keep_time
 from sessions_app.clock import database_now, put_back, report
 
-COUNTS_AFTER = 15.0  # seconds that a state has to last, so that a short hiccup sends no alarm
-LOOK = 5.0  # seconds between two looks while the state changes
-CALM = 30.0  # seconds between two looks otherwise
-TAKE_OVER = 60.0  # seconds after which a change that nobody has told of is any watch's to tell
-ASK_AGAIN = 300.0  # seconds until providers are asked again, while one refuses
+COUNTS_AFTER = 15.0  # how long a state must last, so a brief failure sends no alarm
+LOOK = 5.0  # seconds between two checks while the state changes
+CALM = 30.0  # seconds between two checks otherwise
+TAKE_OVER = 60.0  # time after which any watchdog may send a change's notification
+ASK_AGAIN = 300.0  # seconds between checks of providers while one fails
 CORRECTED_EVERY = 60.0  # seconds
 
 logger = structlog.get_logger(__name__)
@@ -59,31 +59,31 @@ class _New:
 
 
 class Watch:
-    """See the module's text.
+    """See the module's docstring.
 
     Args:
-        channels: by which changes are told.
-        after: seconds that a state has to last before it counts.
-        clock: seconds that go on.
+        channels: The channels of notifications.
+        after: The seconds that a state must last before it counts.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, channels: list[Channel], *, after: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._channels, self._after, self._clock = channels, after, clock
-        self._known: Change | None = None  # the last change, in the log or told without it
+        self._known: Change | None = None  # the last change, even if it is not logged yet
         self._new: _New | None = None
         self._unrecorded: Change | None = None
         self._delivery: Delivery | None = None
-        self._settled: int | None = None  # the last change of which all have been told
+        self._settled: int | None = None  # the last change whose notifications are complete
         self._ahead = timedelta(0)  # of this host's clock, relative to the database's
 
     def look(self) -> None:
-        """Look once, and do what follows from it."""
+        """Check once, and act on the result."""
         with suppress(Away):
             with database():
                 self._ahead = timezone.now() - database_now()
                 self._catch_up()
                 self._settle()
-            self._unrecorded = None  # only now is it committed
+            self._unrecorded = None  # committed only now
         verdict = _verdict()
         if self._counts(verdict.state):
             self._change(verdict)
@@ -92,11 +92,11 @@ class Watch:
 
     @property
     def pause(self) -> float:
-        """The seconds until the next look."""
+        """The seconds until the next check."""
         return LOOK if self._new or self._unrecorded or self._delivery else CALM
 
     def _catch_up(self) -> None:
-        """Write down what could not be, and learn what other watches have written."""
+        """Log a change that could not be logged before, and read changes logged by other watchdogs."""
         if self._unrecorded:
             self._known = self._unrecorded.record() or last_change()
         last = last_change()
@@ -104,7 +104,7 @@ class Watch:
             self._known, self._delivery = last, None
 
     def _settle(self) -> None:
-        """Note that all have been told of the last change, or tell what a watch that died has not."""
+        """Record that the last change's notifications are complete, or send those of a watchdog that died."""
         known = self._known
         if known is None or known.pk == self._settled:
             return
@@ -122,7 +122,7 @@ class Watch:
         return bool(self._channels) and change.is_news
 
     def _counts(self, state: State) -> bool:
-        """Tell whether a state is new and has lasted."""
+        """Return whether a state is new and has lasted long enough."""
         if self._known and self._known.state == state:
             self._new = None
             return False
@@ -131,11 +131,11 @@ class Watch:
         return self._clock() - self._new.seen_at >= self._after
 
     def _now(self) -> datetime:
-        """Return the time by the database's clock, computed from the last known difference."""
+        """Return the database's time, computed from the last known difference."""
         return timezone.now() - self._ahead
 
     def _change(self, verdict: Verdict) -> None:
-        assert self._new is not None  # it counts
+        assert self._new is not None  # `_counts` has set it
         previous = str(self._known.state) if self._known else ""
         change = Change(verdict.state, previous, self._new.since, verdict.reasons)
         self._new = None
@@ -143,7 +143,7 @@ class Watch:
             with database():
                 recorded = change.record()
             if recorded is None:
-                return  # another watch knows better, and tells of it
+                return  # another watchdog has logged it, and sends the notification
         except Away:
             recorded = self._unrecorded = change
         self._known = recorded
@@ -162,14 +162,14 @@ def _verdict() -> Verdict:
 
 
 class ProviderChecks:
-    """Asks the providers in a thread of its own, and again for as long as one refuses."""
+    """Checks the providers in a separate thread, and repeats the check while one fails."""
 
     def __init__(self) -> None:
-        self._refused: list[str] | None = None  # what is to be noted
+        self._refused: list[str] | None = None  # results that are not logged yet
         self._ask_at: float | None = 0.0
 
     def look(self) -> None:
-        """Ask when it is time to, and note what was found."""
+        """Start a check if it is due, and log the result of the last one."""
         if self._ask_at is not None and time.monotonic() >= self._ask_at:
             self._ask_at = None
             threading.Thread(target=self._ask, name="providers", daemon=True).start()
@@ -193,7 +193,7 @@ class Corrections:
         self._next_at = 0.0
 
     def look(self) -> None:
-        """Run the corrections every `CORRECTED_EVERY` seconds; if the database is unreachable, at the next call."""
+        """Run the corrections every `CORRECTED_EVERY` seconds. If the database is down, retry at the next call."""
         if time.monotonic() < self._next_at:
             return
         with suppress(Away), database():
@@ -207,8 +207,8 @@ def serve(*, stops_database: bool = False) -> None:
     """Watch until asked to end, or until the parent dies.
 
     Args:
-        stops_database: stop the embedded database if the parent dies. Its data directory stays locked until then,
-            because this process has inherited the lock.
+        stops_database: Whether to stop the embedded database if the parent dies. Its data directory stays locked until
+            then, because this process has inherited the lock.
     """
     parent, ending = os.getppid(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())

@@ -1,9 +1,9 @@
-"""The queue of webhooks: events of the log that other systems are told.
+"""The sender of webhooks, which notify other systems of events.
 
-A thread of the watchdog takes deliveries that are due, and further threads post them: to a few receivers in parallel,
-one delivery at a time for each, so a slow receiver delays no other. A failed delivery is retried with growing pauses
-before its receiver gets the next one. A process may die between sending and recording that, so a receiver may get a
-delivery twice, with the same `webhook-id`.
+A thread of the watchdog claims due deliveries, and further threads post them. A few receivers are served in parallel,
+with one delivery at a time for each, so a slow receiver doesn't delay the others. A failed delivery is retried with
+increasing pauses before its receiver gets the next one. A process may die before it records a success, so a receiver
+may get a delivery twice, with the same `webhook-id`.
 """
 
 import json
@@ -21,17 +21,17 @@ from moments_app.models.webhook import Occasion
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.wake import IDLE, Bell, Channel, Waker
 
-SENDERS = 4  # receivers that are posted to at once
-AWAY = 5.0  # seconds before the next look when the database doesn't answer
+SENDERS = 4  # maximum receivers that are served in parallel
+AWAY = 5.0  # seconds before the next attempt if the database is down
 
 logger = structlog.get_logger(__name__)
 
 
-# --- what is told: ids, never text ---
+# --- payloads: ids, never text ---
 
 
 def _of_person(event: Event) -> dict[str, Any] | None:
-    """Return whose event it is, and of which session; None for somebody who was erased since."""
+    """Return the ids of an event's person and session. None for a person who was erased."""
     person = UserProfile.objects.filter(pk=event.user_pk).first() if event.user_pk else None
     if person is None:
         return None
@@ -40,7 +40,7 @@ def _of_person(event: Event) -> dict[str, Any] | None:
 
 
 def _with(*names: str) -> Callable[[Event], dict[str, Any] | None]:
-    """Return what tells of a person's event: whose it is, and fields of the log."""
+    """Return a function for the payload of a person's event: the ids, and fields of the event."""
 
     def facts(event: Event) -> dict[str, Any] | None:
         whose = _of_person(event)
@@ -51,7 +51,7 @@ def _with(*names: str) -> Callable[[Event], dict[str, Any] | None]:
 
 def _of_job(event: Event) -> dict[str, Any] | None:
     whose = {"user_id": None, "session_id": None} if event.user_pk is None else _of_person(event)
-    is_told = whose is not None and "job_id" in event.payload  # which an erasure has blanked
+    is_told = whose is not None and "job_id" in event.payload  # an erasure has removed the job_id
     return (whose or {}) | {name: event.payload[name] for name in ("job_id", "process")} if is_told else None
 
 
@@ -65,7 +65,7 @@ FACTS: dict[str, Callable[[Event], dict[str, Any] | None]] = {
 
 
 def body_of(delivery: WebhookDelivery) -> bytes | None:
-    """Return what is posted; None when there is nobody left to tell of."""
+    """Return the body of the request. None if the person was erased."""
     event = delivery.event
     facts = FACTS[event.type](event)
     if facts is None:
@@ -74,7 +74,7 @@ def body_of(delivery: WebhookDelivery) -> bytes | None:
     return json.dumps(told).encode()
 
 
-# --- sending ---
+# --- delivery ---
 
 
 def send(delivery: WebhookDelivery) -> None:
@@ -85,18 +85,18 @@ def send(delivery: WebhookDelivery) -> None:
         return
     endpoint = delivery.endpoint
     message_id, public_only = f"msg_{delivery.delivery_id.hex}", not settings.WEBHOOKS.private_addresses
-    connection.close()  # hold none while the receiver answers
+    connection.close()  # use no connection while waiting for the receiver
     try:
         post(endpoint.url, body, message_id, endpoint.secret, public_only=public_only)
     except NotReceived as error:
         delivery.note_failure(str(error))
-        logger.warning("a webhook did not arrive", webhook=endpoint.pk, why=str(error), attempts=delivery.attempts)
+        logger.warning("a webhook was not delivered", webhook=endpoint.pk, why=str(error), attempts=delivery.attempts)
     else:
         delivery.note_sent()
 
 
 def serve(ending: threading.Event) -> None:
-    """Send until asked to end."""
+    """Send deliveries until asked to end."""
     free, ended = threading.Semaphore(SENDERS), Waker()
     # The next delivery to a receiver is due when the last one has ended.
     bell = Bell(Channel.WEBHOOKS, interrupt=ended.reading)
@@ -108,7 +108,7 @@ def serve(ending: threading.Event) -> None:
             if not is_sending:
                 bell.wait(WebhookDelivery.objects.next_due(within=IDLE))
         except Exception as error:
-            logger.warning("no webhook could be taken", error=type(error).__name__)
+            logger.warning("no webhook delivery could be claimed", error=type(error).__name__)
             connection.close()
             ending.wait(AWAY)
         finally:
@@ -118,7 +118,7 @@ def serve(ending: threading.Event) -> None:
 
 
 def _begin_next(free: threading.Semaphore, ended: Waker) -> bool:
-    """Send the delivery that has been due longest, in a thread; return False if none is due."""
+    """Send the delivery that has been due longest, in a thread. Return False if none is due."""
     delivery = WebhookDelivery.objects.take_next()
     if delivery is None:
         return False
@@ -127,7 +127,7 @@ def _begin_next(free: threading.Semaphore, ended: Waker) -> bool:
 
 
 def _send_beside(delivery: WebhookDelivery, free: threading.Semaphore, ended: Waker) -> None:
-    """Send in a thread of its own; what fails otherwise than at the receiver is sent again after its lease."""
+    """Send in a separate thread. After an unexpected error, the delivery is retried when its lease expires."""
     try:
         send(delivery)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The operator's pages, found where Django looks for them; in the platform's own site, as those of the transcript."""
+"""Register the operator's pages where Django looks for them, next to the transcript's pages."""
 
 from django.apps import apps
 

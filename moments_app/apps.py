@@ -4,13 +4,13 @@ from django.utils.module_loading import autodiscover_modules
 
 
 class MomentsAppConfig(AppConfig):
-    """What is remembered: moments, prompts, and the jobs that make them."""
+    """The app of memory: moments, prompts, and the jobs that create them."""
 
     name = "moments_app"
     verbose_name = "Memory"
 
     def ready(self) -> None:
-        """Start to listen, and import the processes of all apps, which registers them."""
+        """Connect the signals, and import the processes of all apps, which registers them."""
         from moments_app import triggers
         from moments_app.prompts import install_shipped_prompts
         from moments_app.provenance import declared  # noqa: F401 (adds itself to the registry)

@@ -1,6 +1,6 @@
-"""The modules of this app that define processes; an app's module of this name is imported when the site starts.
+"""Imports the modules of this app that define processes. Each app's module with this name is imported at startup.
 
-An app of your own adds a process in the same way: by a module `processes`.
+Your own app adds a process in the same way, with a module `processes`.
 """
 
 from moments_app.moments import build, rebuild

@@ -1,4 +1,4 @@
-"""What happens by itself, in the transaction that makes it due: an append's work, new vectors, what others are told."""
+"""Automatic follow-ups of changes, in the same transaction: jobs after an append, new vectors, webhooks."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ from sessions_app.transcript.append import NewMessage, messages_appended, messag
 
 
 def connect() -> None:
-    """Start to listen; called once when the app is ready."""
+    """Connect the signals. Called once when the app is ready."""
     messages_received.connect(process_lines, dispatch_uid="moments_app.triggers")
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
     turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
@@ -44,9 +44,9 @@ def process_lines(messages: Sequence[NewMessage], **_: Any) -> None:
 
 
 def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_: Any) -> Sequence[Job]:
-    """Ask for the jobs that became due with these messages, and return them; no query when nothing is due.
+    """Queue the jobs that these messages make due, and return them. Run no query if nothing is due.
 
-    What the platform itself had said in the messages is noted before any of the jobs can run.
+    The platform's own text in the messages is recorded before any of the jobs can run.
     """
     for session, messages in appended:
         note_platform_text(session, messages)
@@ -59,32 +59,32 @@ def call_wanted_function(function: str, args: Sequence[Any], user_pk: int | None
 
 
 def tell_others(instance: Event, created: bool, **_: Any) -> None:
-    """Queue webhooks about an event, where it is one that others can be told of."""
+    """Queue webhooks for an event that has subscribers."""
     if created:
         WebhookDelivery.objects.queue(instance)
 
 
 def remember_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement], **_: Any) -> int:
-    """Keep what another system remembered, and return how much of it is new."""
+    """Store another system's facts, and return the number of new ones."""
     return add_statements(people, statements)
 
 
 def digest_now(session: Session, **_: Any) -> None:
-    """Make the digest while the request waits; when that fails, the request goes on without."""
-    with unlimited():  # it is a worker's work, for once done by a request
+    """Create the digest synchronously. If that fails, continue the request without it."""
+    with unlimited():  # a request does a worker's job here
         job = Job.objects.request(DigestSession.name, session, requested_by="request", force=True)
         run_job(job.job_id)
 
 
 def settle_overdue(session: Session, **_: Any) -> None:
-    """Ask for turns past their keep-by date to be remembered before they go."""
+    """Queue settling for a session's turns whose retention period is over, before they are deleted."""
     Job.objects.request(Settle.name, session, requested_by="retain", force=True)
 
 
 def embed_again(
     instance: Moment | MemoryAtom, created: bool, update_fields: Collection[str] | None = None, **_: Any
 ) -> None:
-    """Drop the vector of a fact or moment that was edited, and have it embedded again if it still can be found."""
+    """Delete the vector of an edited fact or moment, and embed it again if it can still be found."""
     if created or (update_fields is not None and not {"summary", "detail", "content", "state"} & set(update_fields)):
         return
     kind = "moment" if isinstance(instance, Moment) else "fact"
@@ -93,10 +93,10 @@ def embed_again(
 
 
 def write_into_profile(profile: UserProfile, edits: Mapping[str, Any], actor: str, **_: Any) -> None:
-    """Make what was written into a profile pinned statements."""
+    """Store the texts that were written into a profile as pinned statements."""
     edit_profile(profile, edits, actor=actor)
 
 
 def take_up_work(**_: Any) -> None:
-    """Make due what waits for another day: a limit was changed, and whose holds still is found out again."""
+    """Make jobs due that wait for another day, because a limit was changed. They check the limits again."""
     Job.objects.take_up()

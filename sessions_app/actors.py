@@ -1,8 +1,8 @@
-"""Who did something, as the log and jobs have it."""
+"""The actors that jobs and the event log name."""
 
-KEY = "key:"  # how an actor begins that is a key, by its prefix
+KEY = "key:"  # the prefix of an actor that is an API key; the key's own prefix follows
 
 
 def named_actor(actor: str, key_name: str | None) -> str:
-    """Write an actor with the name of its key, where that is known."""
+    """Return an actor for display, with the name of its key if that is known."""
     return f"key “{key_name}”" if key_name and actor.startswith(KEY) else actor

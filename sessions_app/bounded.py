@@ -1,8 +1,8 @@
-"""Files from elsewhere, read in bounded memory whatever they hold.
+"""Reads uploaded files in bounded memory, whatever they contain.
 
-A zip file of 400 kB may unpack into 400 MB, name a million files, or ask for a window of gigabytes to be unpacked in;
-two bytes of JSON make a list of sixty. So the list of a zip file's files has a limit, its files are only read as
-streams, and the values of a JSON text are counted before it is parsed.
+A zip file of 400 kB may unpack to 400 MB, list a million files, or need a decompression window of gigabytes. JSON may
+contain a value for every two bytes, and each takes sixty bytes in memory. So the size of a zip file's directory is
+limited, its files are only read as streams, and the values of JSON are counted before it is parsed.
 """
 
 import re
@@ -13,22 +13,22 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from sessions_app.refusals import Refusal
 
 MIB = 2**20
-DIRECTORY_MAX = 4 * MIB  # bytes of the list of files of a zip file
+DIRECTORY_MAX = 4 * MIB  # maximum bytes of a zip file's directory
 
-# The other methods unpack a block whole: 4 kB of it may be a hundred megabytes.
+# Python decompresses a whole block of the other methods at once, which may be a hundred megabytes from 4 kB.
 _METHODS = (ZIP_STORED, ZIP_DEFLATED)
-_LOCKED = 0x1 | 0x40 | 0x2000  # flags of what is encrypted
+_LOCKED = 0x1 | 0x40 | 0x2000  # flags of encrypted files
 _PATCHES = 0x20
-# A string, so that what is in it doesn't count; at the end of a text it may be cut. It never goes back over one.
+# Matches a whole string, so its characters aren't counted. A string may be cut off at the end. Never backtracks.
 _STRING_OR_VALUE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 
 
 class ZipRefused(Refusal):
-    """A zip file, or a file in it, is none that is read here. The message says why."""
+    """A zip file, or a file in it, can't be read. The message says why."""
 
 
 class _Reading:
-    """A file of which at most the limit is read at once."""
+    """A file that reads at most the limit at once."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -44,41 +44,41 @@ class _Reading:
 
 
 def open_zip(file: IO[bytes]) -> ZipFile:
-    """Return a file as a zip file.
+    """Open a file as a zip file.
 
     Raises:
-        BadZipFile: it is none, or damaged.
-        ZipRefused: it names more files than are read here.
+        BadZipFile: It isn't a zip file, or is damaged.
+        ZipRefused: It contains too many files.
     """
     try:
         return ZipFile(cast("IO[bytes]", _Reading(file)))
-    except (NotImplementedError, ValueError) as error:  # a version, or names, that it can't have
+    except (NotImplementedError, ValueError) as error:  # an impossible version or file name
         raise BadZipFile(str(error)) from error
 
 
 def open_member(archive: ZipFile, member: ZipInfo) -> IO[bytes]:
-    """Return a file of a zip file as a stream.
+    """Open a file in a zip file as a stream.
 
     Raises:
-        BadZipFile: it is damaged.
-        ZipRefused: it is encrypted, or packed in a way that can't be read in little memory.
+        BadZipFile: It is damaged.
+        ZipRefused: It is encrypted, or its compression method needs too much memory.
     """
     if member.flag_bits & _LOCKED:
         raise ZipRefused("It is encrypted.")
     if member.compress_type not in _METHODS or member.flag_bits & _PATCHES:
-        raise ZipRefused("It is compressed by another method than deflate.")
+        raise ZipRefused("Its compression method is not deflate.")
     return archive.open(member)
 
 
 def most_values(text: str | bytes, start: int = 0) -> int:
-    """Return how many values a JSON text has at most: every list, object and comma may begin one."""
+    """Return an upper bound of the number of values in JSON: every list, object and comma may start one."""
     if isinstance(text, bytes):
         return sum(text.count(sign, start) for sign in (b"[", b"{", b","))
     return sum(text.count(sign, start) for sign in "[{,")
 
 
 def end_of_values(text: str, most: int, start: int = 0) -> int | None:
-    """Return where a JSON text has had as many values as it may have; None if it has no more."""
+    """Return the position where JSON reaches its maximum number of values, or None if it doesn't."""
     if most_values(text, start) <= most:
         return None
     places = (found.start() for found in _STRING_OR_VALUE.finditer(text, start) if found[0][0] != '"')
@@ -86,5 +86,5 @@ def end_of_values(text: str, most: int, start: int = 0) -> int | None:
 
 
 def has_more_values(line: bytes, most: int) -> bool:
-    """Return True if a line of JSON has more values than it may have."""
+    """Return whether a line of JSON has too many values."""
     return most_values(line) > most and end_of_values(line.decode("latin-1"), most) is not None

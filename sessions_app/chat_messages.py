@@ -23,11 +23,11 @@ class OpenAIMessage(BaseModel):
 
 
 def turn_fields(raw: Any, tools: dict[str, str]) -> Fields:
-    """Return the fields of a chat message as our API takes them.
+    """Return the fields of a chat message in the format of our API.
 
     Args:
         raw: The message.
-        tools: Tool names by call id so far; those of this message are added.
+        tools: Tool names by call id. The calls of this message are added.
 
     Raises:
         ValidationError: It is not a chat message (pydantic's error).

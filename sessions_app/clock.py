@@ -1,7 +1,7 @@
-"""The database's clock, with which hosts compare times, and the correction of times that are ahead of it.
+"""The database's clock, which all hosts use to compare times, and the correction of times that are ahead of it.
 
-A host with a wrong clock, or a row written by hand, can date a heartbeat or a lease in the future. Until then, no
-worker would take over. `put_back` finds such rows, sets them to the present and reports them.
+A host with a wrong clock, or a manual edit, can date a heartbeat or a lease in the future. No worker would take over
+before that time. `put_back` finds such rows, sets them to the present and reports them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +21,9 @@ from sessions_app.models import Event
 
 PUT_BACK = "times_put_back"  # in the event log
 ACTOR = "clock"
-TOLERANCE = timedelta(seconds=10)  # by how much the clocks of hosts may differ
+TOLERANCE = timedelta(seconds=10)  # how far the clocks of hosts may differ
 AT_ONCE = 1_000  # maximum rows of a table per call; the next call continues
-LOCK_SECONDS = 0.2  # how long to wait for a row in use
+LOCK_SECONDS = 0.2  # how long to wait for a locked row
 
 logger = structlog.get_logger(__name__)
 
@@ -49,9 +49,9 @@ class Times:
     """A column whose times decide when work is done.
 
     Args:
-        model, column: the column.
-        ahead: how far in the future a correct time may lie.
-        where: the values of other columns in rows to check; in other rows the time decides nothing.
+        model, column: The column.
+        ahead: How far in the future a correct time may be.
+        where: Limits the check to rows with these values. In other rows the time decides nothing.
     """
 
     model: type[Model]
@@ -68,7 +68,7 @@ class Times:
         return self.model._base_manager.filter(**{f"{self.column}__gt": limit}, **self.where)
 
     def put_back(self) -> "PutBack | None":
-        """Set times that are too far ahead to the present. If one of the rows is in use, leave all to the next call."""
+        """Set times that are too far ahead to the present. If one of the rows is locked, leave all to the next call."""
         found = dict(self.wrong().order_by().values_list("pk", self.column)[:AT_ONCE])
         try:
             with transaction.atomic(), connection.cursor() as cursor:

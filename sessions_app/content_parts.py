@@ -1,14 +1,14 @@
-"""Content that is a list of parts, as chat models take it: the text in it, and the parts that are not text."""
+"""Message content that is a list of parts, as in chat model APIs: its text, and the parts that are not text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sessions_app.shorten import shorten_middle
 
-DATA_MAX_CHARS = 200  # most characters kept of a picture or file that is embedded in a message
-MAX_DEPTH = 100  # of what is looked for data; what is nested deeper can't be stored
+DATA_MAX_CHARS = 200  # maximum characters stored of a picture or file that is embedded in a message
+MAX_DEPTH = 100  # of the search for embedded data; anything nested deeper can't be stored
 
-Fields = dict[str, Any]  # a message's fields as the API takes them
+Fields = dict[str, Any]  # a message's fields in the format of the API
 
 
 def text_and_parts(content: str | Sequence[Any] | None) -> tuple[str, list[Any]]:
@@ -27,7 +27,7 @@ def text_and_parts(content: str | Sequence[Any] | None) -> tuple[str, list[Any]]
 
 
 def without_data(value: Any, *, is_data: bool = False, depth: int = 0) -> Any:
-    """Return a copy with the data of pictures and files cut short and marked as such: only text is remembered."""
+    """Return a copy with the data of pictures and files shortened and marked as such."""
     if depth == MAX_DEPTH:
         return value
     if isinstance(value, dict):

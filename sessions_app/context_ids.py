@@ -1,8 +1,8 @@
-"""Ids of contexts, which prove for which session they were given out.
+"""Ids of contexts, which prove that a context was served for a session.
 
-The receipt of a context is written after the answer, so whoever sends its id with a message may come before the receipt
-does. Therefore part of the id is a signature of the rest and of the names of person and session, and no table has to be
-asked; a context is asked for before a session's first message, too.
+The receipt of a context is written after the response, so the client may send the id with a message before the receipt
+exists. A context may also be requested before the session's first message. Therefore part of the id signs the rest of
+it and the names of person and session. Checking it needs no table.
 """
 
 import hmac
@@ -17,8 +17,8 @@ from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
 _SALT = "sessions_app.context_ids"
-_RANDOM_BYTES = 10  # of the 16 of an id; the others are the signature
-# The bits in which every UUID says that it is one, of version 8: whose other bits are what its maker wants.
+_RANDOM_BYTES = 10  # of the 16 bytes of an id; the others are the signature
+# The bits with the variant and the version of a UUID. Version 8 leaves the other bits to the application.
 _FIXED = 0xF << 76 | 0x3 << 62
 _VERSION_8 = 0x8 << 76 | 0x2 << 62
 
@@ -33,15 +33,15 @@ class UnknownContext(Refusal):
 
 
 def new_context_id(user: UserProfile, session_id: str) -> UUID:
-    """Return an id for a context of a session, which need not have begun."""
+    """Return an id for a context of a session, which may not exist yet."""
     return _signed(os.urandom(_RANDOM_BYTES), user, session_id, settings.SECRET_KEY)
 
 
 def check_context_id(context_id: UUID, user: UserProfile, session_id: str) -> None:
-    """Check that an id was given out for a session of a person.
+    """Check that the id belongs to a context of this session.
 
     Raises:
-        UnknownContext: it wasn't.
+        UnknownContext: It doesn't.
     """
     drawn = context_id.bytes[:_RANDOM_BYTES]
     secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
@@ -50,7 +50,7 @@ def check_context_id(context_id: UUID, user: UserProfile, session_id: str) -> No
 
 
 def _signed(drawn: bytes, user: UserProfile, session_id: str, secret: str) -> UUID:
-    # Signed without the bits that say what it is, which replace some of those drawn.
+    # The version and variant bits replace random bits, so they are not signed.
     number = int.from_bytes(drawn.ljust(16, b"\0")) & ~_FIXED
     named = json.dumps([f"{number:x}", user.application_id, user.user_id, session_id])
     signature = salted_hmac(_SALT, named, secret=secret, algorithm="sha256").digest()

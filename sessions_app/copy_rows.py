@@ -1,4 +1,4 @@
-"""Writing many rows of a table by one statement: new ones by COPY, and columns of rows that are there."""
+"""Writes many rows with one statement: COPY for new rows, and an UPDATE of some columns."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -9,16 +9,16 @@ from typing import Any
 from django.db import connection
 from django.db.models import Field, JSONField, Model
 
-AT_ONCE = 1_000  # rows that are made before they are sent
+AT_ONCE = 1_000  # rows that are built before they are sent
 Fields = tuple["Field[Any, Any]", ...]
 
 
 def copy_rows(instances: Sequence[Model]) -> None:
-    """Insert new rows of one table; the instances get no primary keys, and no signal is sent.
+    """Insert new rows of one table. The instances get no primary keys, and no signal is sent.
 
-    By COPY, which PostgreSQL reads several times as quickly as an INSERT. It takes none from a process that sees only
-    some of the rows; for such a process they are inserted as usual. Something has to have been done in the transaction
-    before, for only that opens it.
+    Uses COPY, which is several times as fast as INSERT. PostgreSQL rejects COPY if row-level security limits the role.
+    Then the rows are inserted with `bulk_create`. The caller must have executed a statement in the transaction before,
+    because COPY skips the SQL that sets up a transaction.
     """
     model = type(instances[0])
     if _is_limited(model):
@@ -35,8 +35,8 @@ def copy_rows(instances: Sequence[Model]) -> None:
 def _rows(instances: Sequence[Model], fields: Fields) -> list[list[Any]]:
     """Return the values of instances.
 
-    Of many at a time, because what makes a text's words needs the processor's caches for itself: an import takes a
-    tenth less than if each row were sent when it is made.
+    Converts many rows before it sends them, because stemming needs the processor's caches. Sending each row alone would
+    make an import a tenth slower.
     """
     values, converted = attrgetter(*(field.attname for field in fields)), _converted(fields)
     rows = [list(values(instance)) for instance in instances]
@@ -60,22 +60,22 @@ def _written(model: type[Model]) -> Fields:
 
 @cache
 def _converted(fields: Fields) -> list[tuple[int, Callable[[Any], Any]]]:
-    """Return what converts values of fields for the database, with their places."""
+    """Return the positions of JSON fields, with the function that converts their values."""
     return [(place, _as_json) for place, field in enumerate(fields) if isinstance(field, JSONField)]
 
 
 def _as_json(value: Any) -> str | None:
     if value is None:
         return None
-    return json.dumps(value) if value != {} else "{}"  # which most have
+    return json.dumps(value) if value != {} else "{}"  # the most common value
 
 
 def update_rows(instances: Sequence[Model], names: Sequence[str]) -> None:
-    """Write some columns of rows of one table, by one statement whatever their number.
+    """Update some columns of rows of one table with a single statement.
 
     Args:
-        instances: the rows, as they are to be; their primary key is `id`.
-        names: of the fields, none of them JSON.
+        instances: The changed rows. Their primary key is `id`.
+        names: The names of the fields. None may be a JSON field.
     """
     model = type(instances[0])
     options = model._meta

@@ -1,9 +1,9 @@
-"""Counts the calls of applications for their keys and applications.
+"""Counts API calls and model calls for their keys and applications.
 
-A web process counts requests in memory. Once a second a thread adds the counts to `DailyUsage` and reads what other
-processes have counted. So a request takes no statement, except the first of a subject within `FRESH` seconds, and only
-where limits exist. A killed process loses the counts that it had not written, in the caller's favor. Model calls are
-counted in the transaction that records them.
+A web process counts requests in memory. Once a second, a thread adds the counts to `DailyUsage` and reads what other
+processes have counted. A request makes a query only if limits exist and its key or application was not read within
+`FRESH` seconds. A killed process loses its unwritten counts, in the client's favor. Model calls are counted in the
+transaction that records them.
 """
 
 import threading
@@ -22,23 +22,23 @@ from sessions_app.models import ApiKey, DailyUsage
 from sessions_app.models.daily_limit import Amounts, Kind, LimitReached, Standing, Subject, seconds_left, today
 from sessions_app.write_behind import WriteBehind
 
-FRESH = 2.0  # seconds for which a process trusts what it knows of somebody
-PATIENCE = 1.0  # seconds that a request waits for what is being written
+FRESH = 2.0  # seconds for which cached usage and limits are valid
+PATIENCE = 1.0  # seconds that a request waits for counts that are being written
 DAY_SECONDS = 86_400
 ONE_REQUEST = Amounts(requests=1)
 
 
 class _Meter:
-    """What this process has counted and not written yet, and how those stand who may have limits."""
+    """The counts that this process has not written yet, and the cached usage of keys and applications."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.exchange = threading.Lock()  # held while the database is told or asked, so that nothing counts twice
+        self.exchange = threading.Lock()  # held during reads and writes, so nothing is counted twice
         self._pending: dict[tuple[date, Subject], Amounts] = {}
         self._known: dict[Subject, tuple[float, Standing]] = {}
 
     def add(self, subjects: Iterable[Subject], more: Amounts) -> None:
-        """Count, and refuse nothing."""
+        """Count, without checking limits."""
         with self._lock:
             for subject in subjects:
                 self._add(subject, more)
@@ -49,7 +49,7 @@ class _Meter:
         self._pending[place] = self._pending.get(place, Amounts()) + more
 
     def take(self, subject: Subject) -> Standing:
-        """Count a request unless it is one too many; return how its subject stands before it."""
+        """Count a request unless its limit is reached. Return the usage before it."""
         self.look_up([subject])
         with self._lock:
             standing = self._now(subject)
@@ -59,13 +59,13 @@ class _Meter:
         return standing
 
     def standing(self, subject: Subject) -> Standing:
-        """Return how somebody stands, with what is not written yet; ask the database where that isn't known."""
+        """Return the usage, including unwritten counts. Read it from the database if it isn't cached."""
         self.look_up([subject])
         with self._lock:
             return self._now(subject)
 
     def look_up(self, subjects: Iterable[Subject]) -> None:
-        """Know how these stand, by one statement about those of whom nothing is known."""
+        """Cache the usage of these subjects. One query reads all that aren't cached."""
         with self._lock:
             unknown = [subject for subject in subjects if not self._is_known(subject)]
         if not unknown:
@@ -82,7 +82,7 @@ class _Meter:
         return known is not None and known.day == today() and time.monotonic() - learned < FRESH
 
     def learn(self, standings: Iterable[Standing]) -> None:
-        """Take in how those stand who may have limits, as it is written."""
+        """Cache usage that was read from the database."""
         with self._lock:
             self._learn(standings)
 
@@ -90,12 +90,12 @@ class _Meter:
         self._known.update({standing.subject: (time.monotonic(), standing) for standing in standings})
 
     def _now(self, subject: Subject) -> Standing:
-        """Return how somebody stands who was looked up, with what is not written yet."""
+        """Return the cached usage plus the unwritten counts."""
         _, known = self._known.get(subject, (0.0, Standing(subject, today())))
         return replace(known, used=known.used + self._pending.get((known.day, subject), Amounts()))
 
     def write(self) -> None:
-        """Write what was counted, by a statement a day; forget those of whom nothing was heard lately."""
+        """Write the counts, with one statement per day, and drop expired cache entries."""
         with self._lock:
             pending = dict(self._pending)
             self._known = {who: known for who, known in self._known.items() if time.monotonic() - known[0] < FRESH}
@@ -114,7 +114,7 @@ class _Meter:
             self._learn(standings)
 
     def forget(self) -> None:
-        """Know nothing, as a process that has just begun."""
+        """Clear all counts and the cache."""
         with self._lock:
             self._pending, self._known = {}, {}
 
@@ -123,7 +123,7 @@ meter = _Meter()
 
 
 class _Behind(WriteBehind[None]):
-    """Writes what the meter has counted."""
+    """Writes the counts of the meter."""
 
     def flush(self) -> None:
         with meter.exchange:
@@ -134,7 +134,7 @@ behind = _Behind("daily-usage", lambda _: meter.write())
 
 
 class Call:
-    """A call of an application, or a job's work for one.
+    """An API call, or the work of a job.
 
     Args:
         subjects: The key and application that it counts for.
@@ -195,7 +195,7 @@ class Call:
 
     @property
     def models_used_up(self) -> str:
-        """The limit on models that is reached, in a sentence; blank when none is."""
+        """The limit on models that is reached, in a sentence. Blank if none is."""
         now = (meter.standing(subject) for subject in self.standings)
         return next((told for standing in now if (told := standing.models_used_up)), "")
 
@@ -204,13 +204,13 @@ _current: ContextVar[Call | None] = ContextVar("daily_limits_call", default=None
 
 
 def call_under_way() -> Call:
-    """Return the call under way; outside of any, one that counts for nobody."""
+    """Return the current call, or a new one without subjects."""
     return _current.get() or Call()
 
 
 @contextmanager
 def calling(call: Call) -> Iterator[Call]:
-    """Let what the block does count for a call's subjects."""
+    """Count the block's usage for a call's subjects."""
     token = _current.set(call)
     try:
         yield call

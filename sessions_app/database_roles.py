@@ -1,14 +1,15 @@
-"""The roles under which the processes work in the database, and how a transaction takes another than its login's.
+"""The database roles of the processes, and how a transaction takes a role other than its login's.
 
-None of them owns a table or is a superuser, so row-level security binds them all:
+None of the roles owns a table or is a superuser, so row-level security applies to all:
 
-- `memory_web` is a web process as long as it has not said for whom it works: it finds keys and limits, and the profile
-  of a person whom it names, and no other row of anybody's.
-- `memory_admin` is what it takes for operators' pages, and for what goes by more than one person's rows.
-- `memory_worker` is a worker: it sees all rows, but logins.
+- `memory_web` is the role of a web process until it knows the person that a request acts for. It reads keys and limits,
+  and the profile of a person whom it names, but no other personal data.
+- `memory_admin` is for operators' pages, and for requests that concern several people.
+- `memory_worker` is the role of a worker. It sees all rows, except logins.
 
-For one person a web process takes `memory_request` (`row_security.py`), for an operator who is limited to applications
-`memory_operator` (`limited_operators.py`). A transaction takes its role by its first message (`first_statement.py`).
+For one person, a web process takes `memory_request` (`row_security.py`). For an operator who is limited to some
+applications, it takes `memory_operator` (`limited_operators.py`). The first message of a transaction sets its role
+(`first_statement.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,16 +29,16 @@ WEB_ROLE, ADMIN_ROLE, WORKER_ROLE = "memory_web", "memory_admin", "memory_worker
 
 @dataclass(frozen=True)
 class Role:
-    """What a transaction takes.
+    """A role for transactions.
 
     Args:
-        role: its name.
+        role: The name of the role.
     """
 
     role: str
 
     def taken(self) -> str:
-        """Return the SQL that takes it for the rest of a transaction."""
+        """Return the SQL that takes the role for the rest of a transaction."""
         return f"SET LOCAL ROLE {self.role}; "
 
 
@@ -47,13 +48,13 @@ _role: ContextVar[Role | None] = ContextVar("role", default=None)
 
 
 def role_taken() -> Role | None:
-    """Return what transactions take; None for the role of the process's login."""
+    """Return the role of new transactions, or None for that of the login."""
     return _role.get()
 
 
 @contextmanager
 def taking(role: Role | None) -> Iterator[None]:
-    """Let the transactions of the block take a role; None for that of the process's login."""
+    """Run the block's transactions in a role. None is the role of the login."""
     outer = _role.set(role)
     try:
         yield
@@ -63,13 +64,13 @@ def taking(role: Role | None) -> Iterator[None]:
 
 @contextmanager
 def behind_requests() -> Iterator[None]:
-    """See all rows in the block, which writes what requests have noted; a worker does so by its login."""
+    """Let the block see all rows, to write buffered items of many requests. A worker's login already sees them."""
     with taking(None if settings.PROCESS == "worker" else ADMIN):
         yield
 
 
 class RoleTaken(first_statement.Provider):
-    """Takes the role of a transaction by its first statement."""
+    """Takes the role of a transaction in its first message."""
 
     def before(self, *, begins: bool) -> str:
         role = _role.get()
@@ -80,36 +81,36 @@ class RoleTaken(first_statement.Provider):
 
 _ROLES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
 
-# --- what they may ---
+# --- privileges ---
 
 LOGINS = "^(auth|otp)_"  # tables of logins and their second factors
-# In SQL: the profile that a web process has named, before it takes the role of that person's request.
+# In SQL: the profile that a web process has named. It then takes the role for that person.
 _NAMED = (
     "user_id = current_setting('memory.named', true) "
     "AND application_id = NULLIF(current_setting('memory.named_in', true), '')::bigint"
 )
-# What a web process sees while it works for nobody: privileges by table, and which rows.
+# The privileges of a web process before it knows the person, by table, and the visible rows.
 _OF_WEB = (
-    ("sessions_app_userprofile", "SELECT, INSERT, UPDATE (updated_at)", _NAMED),  # to hold a row is to update it
+    ("sessions_app_userprofile", "SELECT, INSERT, UPDATE (updated_at)", _NAMED),  # locking a row is an update
     ("sessions_app_apikey", "SELECT, UPDATE (last_used_at)", "true"),
     ("sessions_app_application", "SELECT", "true"),
     ("sessions_app_dailylimit", "SELECT", "true"),
     ("django_migrations", "SELECT", "true"),
 )
 FUNCTIONS_ROLE = "memory_functions"  # owns the functions of `definer_functions.py`; no process uses it
-_FOR_ONE = ("memory_request", "memory_operator")  # of a person, and of an operator who is limited
+_FOR_ONE = ("memory_request", "memory_operator")  # for one person, and for a limited operator
 _MAY_TAKE = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)}
 _OWN = "pronamespace = 'public'::regnamespace AND pg_has_role(proowner, 'USAGE')"
 _OWN_RELATION = "relnamespace = 'public'::regnamespace AND pg_has_role(relowner, 'USAGE')"
 
-# Each returns statements that are missing. They go over the tables there are, whoever made them, so a migration that
-# makes a table need not think of these roles; and what is as it should be is left alone, beside processes at work.
+# Each query returns the missing statements for all existing tables, so migrations that create a table need not grant
+# anything. Existing grants are not repeated, which would disturb running processes.
 _TABLES = f"""
     SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON %%I TO %%I', relname, role)
     FROM pg_class, unnest(%(whole)s::text[]) role WHERE {_OWN_RELATION} AND relkind = 'r'
     AND (role = '{ADMIN_ROLE}' OR relname !~ '{LOGINS}') AND NOT has_table_privilege(role, pg_class.oid, 'DELETE')
 """  # noqa: S608 (names of our own)
-# Before PostgreSQL 17, only its owner may vacuum a table.
+# Before PostgreSQL 17, only the owner of a table may vacuum it.
 _MAINTAIN = f"""
     SELECT format('GRANT MAINTAIN ON %%I TO {WORKER_ROLE}', relname)
     FROM pg_class WHERE {_OWN_RELATION} AND relkind = 'r' AND relname !~ '{LOGINS}'
@@ -148,15 +149,15 @@ _LOGIN = """
 """
 
 
-# Roles belong to the whole server. Where `migrate` of another database changes one at the same moment, PostgreSQL
-# refuses one of the two, for which the other has done it.
-_DONE_BY_ANOTHER = (InternalError, IntegrityError)  # "tuple concurrently updated", or a membership that is there
+# Roles belong to the whole server. If `migrate` of another database changes a role at the same time, PostgreSQL rejects
+# one of the two changes. The other one is enough.
+_DONE_BY_ANOTHER = (InternalError, IntegrityError)  # "tuple concurrently updated", or an existing membership
 _PRIVILEGES = (_TABLES, _MAINTAIN, _POLICIES, _SEQUENCES, _FUNCTIONS, _FOR_WEB)
-_MEMBERSHIPS = (_MEMBERS, _LOGIN)  # for those who log in by a role
+_MEMBERSHIPS = (_MEMBERS, _LOGIN)  # for roles that log in
 
 
 def missing(questions: Sequence[str] = _PRIVILEGES) -> Iterator[str]:
-    """Yield the statements after which the roles may do their work; none where they may, or aren't there yet."""
+    """Yield the statements that grant missing privileges. None if the roles don't exist yet."""
     taken = [(role, member) for member, roles in _MAY_TAKE.items() for role in roles]
     values: dict[str, Any] = {
         "all": list(_ROLES),
@@ -176,7 +177,7 @@ def missing(questions: Sequence[str] = _PRIVILEGES) -> Iterator[str]:
 
 
 def let_roles_work(**_: Any) -> None:
-    """Let the roles do their work; memberships only as far as the tables' owner may grant them."""
+    """Grant the roles their privileges, and memberships as far as the tables' owner may."""
     with transaction.atomic(), connection.cursor() as cursor:
         for statement in list(missing()):
             cursor.execute(statement)
@@ -185,17 +186,17 @@ def let_roles_work(**_: Any) -> None:
 
 
 def attempt(statement: str) -> None:
-    """Execute a statement; ignore a missing right, and another `migrate` that executes it at the same time."""
+    """Execute a statement. Ignore a missing privilege, and another `migrate` that executes it at the same time."""
     with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement)
 
 
 def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
-    """Return what an administrator runs where the tables' owner may make no roles.
+    """Return the SQL for an administrator, for table owners who may not create roles.
 
     Args:
-        owner: of the tables.
-        web, worker: logins to be made for these processes; blank for none.
+        owner: The owner of the tables.
+        web, worker: The logins to create for these processes. Blank for none.
     """
     all_roles = (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE)
     statements = [_unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in all_roles]
@@ -208,7 +209,7 @@ def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
 
 
 def create_roles() -> None:
-    """Create missing roles, as far as the login may; `let_roles_work` grants their memberships."""
+    """Create missing roles, if the login may. `let_roles_work` grants their memberships."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolname FROM pg_roles")
         there = {name for (name,) in cursor.fetchall()}
@@ -222,5 +223,5 @@ def _unless_there(statement: str) -> str:
 
 
 def _name(role: str) -> str:
-    """Return the name of a role as SQL has it."""
+    """Quote the name of a role for SQL."""
     return sql.Identifier(role).as_string()

@@ -1,13 +1,13 @@
-"""`SECURITY DEFINER` functions, and the rules that keep callers from misusing the rights of their owner.
+"""`SECURITY DEFINER` functions, and rules against misuse of their owner's privileges.
 
-Without these three rules, every role that may call such a function could gain its owner's rights:
+Without these three rules, every role that may call such a function could gain its owner's privileges:
 
 - Its search path is fixed and has `pg_temp` last, so no temporary object of the caller can shadow a name in it.
-- Its owner is `memory_functions`, which can't log in, is no superuser, and may use only the columns in `_NEEDED`.
+- Its owner is `memory_functions`, which can't log in, isn't a superuser, and may use only the columns in `_NEEDED`.
 - No other role may create temporary objects, or anything in the schema `public`.
 
-The owner of the tables keeps `index_vectors`, which creates indexes. Where other servers hold rows, `memory_functions`
-may log in, because the functions connect to these servers as their owner.
+The tables' owner keeps `index_vectors`, which creates indexes. If other servers store rows, `memory_functions` may log
+in, because the functions connect to these servers as their owner.
 
 `migrate` enforces these rules as far as its login may. `verify` and `check --deploy` report the rest.
 """
@@ -58,8 +58,8 @@ class Gap:
     """A violation of these rules.
 
     Args:
-        what: a sentence that describes it.
-        statement: the SQL that fixes it.
+        what: A sentence that describes it.
+        statement: The SQL that fixes it.
     """
 
     what: str
@@ -178,6 +178,6 @@ def gaps() -> Iterator[Gap]:
 
 
 def close_gaps(**_: Any) -> None:
-    """Fix all violations that the login has the right to fix."""
+    """Fix all violations that the login may fix."""
     for gap in gaps():
         attempt(gap.statement)

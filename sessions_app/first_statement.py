@@ -1,7 +1,7 @@
-"""What a request sends before a statement, in the same message: it takes no round trip of its own.
+"""SQL that is sent in the same message as a request's statement, so it needs no extra round trip.
 
-Providers are asked for their SQL before each statement; `SessionsAppConfig` names them. What they set for a transaction
-ends with it, so a pooler may give the connection to another process.
+Providers return their SQL before each statement. `SessionsAppConfig` lists them. Their settings end with the
+transaction, so a pooler may reuse the connection for another process.
 """
 
 from collections.abc import Callable
@@ -13,33 +13,33 @@ from django.db.backends.signals import connection_created
 from psycopg import ClientCursor
 from psycopg.pq import TransactionStatus
 
-# Lets all statements of a transaction see the same moment. PostgreSQL takes it only before the first query.
+# Gives all statements of a transaction the same snapshot. PostgreSQL accepts it only before the first query.
 SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 
 
 class Provider:
-    """Gives SQL that goes before statements."""
+    """Supplies SQL to send before statements."""
 
     def before(self, *, begins: bool) -> str:
-        """Return statements, each with its semicolon; blank for none.
+        """Return statements, each with its semicolon, or a blank string.
 
         Args:
-            begins: The next statement begins a transaction, or is one.
+            begins: Whether the next statement starts a transaction.
         """
         raise NotImplementedError
 
     def executed(self) -> None:
-        """Note that the database executed what `before` returned."""
+        """Called when the database has executed the SQL from `before`."""
 
     def failed(self, error: DatabaseError) -> None:
-        """Note an error of a statement that had something before it. May raise another error in its place."""
+        """Called when a statement failed that was sent with SQL from `before`. May raise another error instead."""
 
 
 _providers: list[Provider] = []
 
 
 def ask(*providers: Provider) -> None:
-    """Ask these providers before each statement of connections that are opened from now on.
+    """Register the providers for all connections that are opened from now on.
 
     Args:
         providers: In the order in which their SQL is executed.
@@ -54,11 +54,11 @@ def _hook(connection: BaseDatabaseWrapper, **_: Any) -> None:
 
 
 def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-    """Execute a statement, with what goes before it."""
+    """Execute a statement together with the providers' SQL."""
     cursor = context["cursor"].cursor
     status = cursor.connection.info.transaction_status
     if status not in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
-        return execute(sql, params, many, context)  # a failed transaction is rolled back
+        return execute(sql, params, many, context)  # a failed transaction accepts nothing but a rollback
     begins = status == TransactionStatus.IDLE
     asked = [(provider, before) for provider in _providers if (before := provider.before(begins=begins))]
     if not asked:
@@ -72,14 +72,14 @@ def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
         for provider, _ in asked:
             provider.failed(error)
         raise
-    cursor.set_result(-1)  # the statement's own
+    cursor.set_result(-1)  # the result of the statement itself
     for provider, _ in asked:
         provider.executed()
     return result
 
 
 def _executed_after(own: BaseDatabaseWrapper, execute: Callable[[], Any]) -> Any:
-    """Execute what can't carry other statements, after an empty one that carries them."""
+    """Send the providers' SQL with an empty statement first, if it can't be combined with the statement."""
     with transaction.atomic(using=own.alias, savepoint=False):
         with own.cursor() as cursor:
             cursor.execute("SELECT")

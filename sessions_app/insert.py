@@ -1,4 +1,4 @@
-"""Inserts that the ORM can't express: those that report which rows they added, and one that keeps given times."""
+"""Inserts that the ORM can't express: some report which rows they added, and one keeps the given times."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -12,12 +12,12 @@ Row = TypeVar("Row", bound=Model)
 
 
 def insert_unless_there(instance: Model) -> bool:
-    """Insert a new row unless a unique constraint says that it exists.
+    """Insert a new row, unless a unique constraint shows that it exists.
 
     If another transaction is adding the same row, wait for it.
 
     Returns:
-        True if this call added the row. The instance then has its primary key.
+        Whether this call added the row. If so, the instance has its primary key.
     """
     if not (added := _insert_missing([instance], [])):
         return False
@@ -26,14 +26,14 @@ def insert_unless_there(instance: Model) -> bool:
 
 
 def insert_those_missing(instances: Sequence[Row], *, named_by: str) -> list[Row]:
-    """Insert new rows of one table, by one statement, without those that a unique constraint says exist.
+    """Insert new rows of one table with one statement. Skip rows that violate a unique constraint.
 
     Args:
-        instances: the rows; of two that are the same, the first is added.
-        named_by: a field that no two of them have the same value of.
+        instances: The rows. Of two equal rows, the first is added.
+        named_by: A field whose value is different in each new row.
 
     Returns:
-        Those that this call added, in the same order. They have their primary keys.
+        The rows that this call added, in the same order. They have their primary keys.
     """
     if not instances:
         return []
@@ -45,7 +45,7 @@ def insert_those_missing(instances: Sequence[Row], *, named_by: str) -> list[Row
 
 
 def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Insert what is missing; return of each row that was added its primary key, and these fields."""
+    """Insert the missing rows. Return their primary keys and these fields."""
     options = type(instances[0])._meta
     query = InsertQuery(type(instances[0]), on_conflict=OnConflict.IGNORE)
     query.insert_values(
@@ -61,7 +61,7 @@ def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list
 
 
 def insert_as_they_are(instances: Sequence[Model]) -> None:
-    """Insert rows of one table with the times they have, including those that Django would set itself.
+    """Insert rows of one table with their own times, including those that Django would set itself.
 
     The instances get their primary keys. No signal is sent.
     """

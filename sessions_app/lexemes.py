@@ -1,11 +1,11 @@
-"""The words that texts are found by: the stems that index a text, and the stems that may index a query's words.
+"""Full-text search words: the stems that index a text, and the stems that a query's words are looked up by.
 
-They are made here because PostgreSQL's parser and dictionaries know one language at a time and depend on the locale of
-the database. Scripts tell most languages apart. The language of a text in Latin letters is found by stop words that
-only one language has, or else by its sequences of letters (py3langid).
+Python computes them because PostgreSQL's parser and dictionaries support one language at a time and depend on the
+locale of the database. The script identifies most languages. The language of a text in Latin letters is identified by
+stop words that only one language has, or else by its sequences of letters (py3langid).
 
 A word is indexed under its Snowball stem without accents, marked with its language (`de:tocht`), and under its plain
-form. English words, and words in scripts that tell the language, are indexed only under their unmarked stem. A text
+form. English words, and words in scripts that identify the language, only have an unmarked stem in the index. A text
 that may be in several languages is indexed under the stems of each. In scripts without spaces, and in Korean, which
 adds endings to words, each pair of adjacent characters is a word, as in Lucene's CJK analyzer. A single Chinese
 character is a word too, because many words have only one.
@@ -32,25 +32,25 @@ import Stemmer
 if TYPE_CHECKING:
     from py3langid import langid
 
-LATIN_MODEL = Path(__file__).with_name("latin.npz")  # py3langid's, made smaller by tests/support/latin_model.py
-VERSION = 1  # of the stems made here: `index_words` indexes rows of an older version again
+LATIN_MODEL = Path(__file__).with_name("latin.npz")  # py3langid's, reduced by tests/support/latin_model.py
+VERSION = 1  # of the stems; `index_words` reindexes rows of an older version
 MAX_CHARS = 50_000  # characters of a text that are indexed; a vector's own limit is a megabyte
 QUERY_MAX_CHARS = 4_000  # at every entry point
-MAX_WORD = 64  # characters; anything longer is not a word
-FEW = 3  # a query with at most this many words leaves its language in doubt
+MAX_WORD = 64  # characters; a longer run is not a word
+FEW = 3  # the language of a query with at most this many words is in doubt
 LIKELY = 0.3  # probability from which a language is considered possible
-SURE = 0.6  # probability below which no language is sure, so that English is possible as well
+SURE = 0.6  # probability below which English is possible as well
 CERTAIN = 0.9  # probability from which a query is searched for in no other language
 DEFAULT = "en"
-SAMPLE_CHARS = 200  # characters of a text that its language is judged by
-LONGEST = 5  # texts of a conversation that tell its languages
-MOSTLY = 0.7  # share of a text's words in one script from which it is written in that
-TELLING = 2  # stop words of only one language that suffice to identify it
-ALONE = 0.5  # share of its weight that a single character has in scripts with words of two characters
-POSITIONS = 16_383  # positions that PostgreSQL can tell apart
+SAMPLE_CHARS = 200  # characters of a text that identify its language
+LONGEST = 5  # texts of a conversation that identify its languages
+MOSTLY = 0.7  # share of a text's words in one script that decides its script
+TELLING = 2  # stop words of a single language that suffice to identify it
+ALONE = 0.5  # weight factor of a single character, in scripts whose words are pairs of characters
+POSITIONS = 16_383  # positions that PostgreSQL distinguishes
 OCCURRENCES = 255  # positions of a word that PostgreSQL stores
-KEPT = 20_000  # words of which the stems are kept, for each choice of languages
-_PLACES = [str(place) for place in range(1, POSITIONS + 1)]  # beyond the last, PostgreSQL takes all for one
+KEPT = 20_000  # words whose stems are cached, per choice of languages
+_PLACES = [str(place) for place in range(1, POSITIONS + 1)]  # PostgreSQL treats all later positions as the last
 
 _LATIN = {
     "cs": "czech",
@@ -97,7 +97,7 @@ _RUN = re.compile(
     "|".join(f"(?P<{name}>[{characters}]+)" for name, characters in _PAIRED.items())
     + f"|(?P<word>(?![{_NO_SPACES}])[^\\W_](?:(?![{_NO_SPACES}])(?:[^\\W_]|[{_MARKS}]))*)"
 )
-# What is no part of a word in ASCII becomes a space: splitting takes half of the time of a regular expression.
+# In ASCII, replace characters that are not part of a word by spaces: splitting is twice as fast as a regex.
 _ASCII = [chr(code) for code in range(128)]
 _WORDS_ALONE = "".join(character if character.isalnum() else " " for character in _ASCII)
 _LETTERS_ALONE = "".join(character if character.isalpha() or character == "'" else " " for character in _ASCII)
@@ -111,7 +111,7 @@ _SCRIPTS = (
     ("hy", re.compile("[\u0530-\u058f]")),
     ("ta", re.compile("[\u0b80-\u0bff]")),
 )
-# Normalizing takes quadratic time in the number of adjacent combining marks; Unicode's stream-safe format has 30.
+# Normalizing takes quadratic time in the number of adjacent combining marks. Unicode's stream-safe format allows 30.
 _MANY_MARKS = re.compile(r"([^\w\s]{30})[^\w\s]+")
 _LATIN_RUN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff']+")
 # Letters with several spellings are unified before a word is stemmed.
@@ -124,13 +124,13 @@ _ONE_WAY = str.maketrans(
         "ँ": "ं",
     }
 )
-# After stemming, these letters are replaced: they have no accent that Unicode can separate.
+# These letters are replaced after stemming, because Unicode doesn't decompose them.
 _PLAIN = str.maketrans(
     {"ı": "i", "ł": "l", "ø": "o", "đ": "d", "ð": "d", "æ": "ae", "œ": "oe", "þ": "th", "ى": "ي", "ة": "ه"}
 )
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r'(?P<without>-?)(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
-# The stemmers don't unify some plurals: luz, luces; limão, limões. The ending of a stem, and its replacement.
+# The endings of stems and their replacements, for plurals that the stemmers don't unify: luz, luces; limão, limões.
 _ENDINGS = {"es": ("z", "c"), "pt": ("õ", "ã")}
 _TURKISH = str.maketrans({"I": "ı", "İ": "i"})
 
@@ -159,7 +159,7 @@ def load() -> None:
 def vector(text: str) -> str:
     """Return the stems that index a text, with their positions, in the syntax of a `tsvector`."""
     found: dict[str, list[str]] = defaultdict(list)
-    # Half of what it costs to store a text is spent in this loop.
+    # Half of the time to store a text is spent in this loop.
     for place, stems in zip(chain(_PLACES, repeat(_PLACES[-1])), _indexed(text[:MAX_CHARS]), strict=False):
         for stem in stems:
             found[stem].append(place)
@@ -167,7 +167,7 @@ def vector(text: str) -> str:
 
 
 def stems_in(text: str, languages: tuple[str, ...] = ()) -> frozenset[str]:
-    """Return the stems that index a text, or those that it has in some languages."""
+    """Return the stems that index a text, by default in its own languages."""
     return frozenset(chain.from_iterable(_indexed(text[:MAX_CHARS], languages)))
 
 
@@ -183,7 +183,7 @@ def marked(stem: str) -> tuple[str, str]:
 
 
 def certain_language(text: str) -> str:
-    """Return the language of a text, or blank if it isn't certain. A script that tells no language stands for one."""
+    """Return the language of a text, or blank if it isn't certain. A script that identifies no language is returned."""
     scripts = Counter(
         (_language_by_script(run) or ("" if _is_latin(run) else "other")) if script == "word" else "cjk"
         for script, run in _runs(text[:SAMPLE_CHARS])
@@ -211,7 +211,7 @@ def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
     return list(_words_of_query(text, most))
 
 
-@lru_cache(maxsize=64)  # a context needs the words of its query twice
+@lru_cache(maxsize=64)  # a context needs its query's words twice
 def _words_of_query(text: str, most: int | None) -> Sequence[QueryWord]:
     ranked = _ranked(text)
     languages = _likely(ranked)
@@ -223,7 +223,7 @@ def _words_of_query(text: str, most: int | None) -> Sequence[QueryWord]:
     words: dict[str, QueryWord] = {}
     for word in (word for script, run in runs for word in _words_of_run(script, run, languages, tried)):
         if len(words) == most and word.stems[0] not in words:
-            break  # before more words are stemmed
+            break  # avoid stemming more words than needed
         known = words.get(word.stems[0], word)
         stems = tuple(dict.fromkeys((*known.stems, *word.stems)))
         words[word.stems[0]] = QueryWord(known.word, stems, known.factor)
@@ -231,18 +231,18 @@ def _words_of_query(text: str, most: int | None) -> Sequence[QueryWord]:
 
 
 def whole_words(text: str) -> list[QueryWord]:
-    """Return the words of a query without those that are part of another."""
+    """Return the words of a query, except those that are part of another."""
     return [word for word in words_of_query(text) if word.factor == 1]
 
 
 def places_of(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, int]]:
-    """Yield where some words begin and end in a text, in any of their forms."""
+    """Yield the start and end of some words in a text, in any of their forms."""
     wanted = {stem for word in words for stem in word.stems}
     stems = _stems_in(likely_languages(text))
     end = 0
     for script, run in _runs(text):
         start = text.find(run, end)
-        if start < 0:  # written in a way that only its normal form shows
+        if start < 0:  # spelled so that only its normal form matches
             continue
         end = start + len(run)
         parts = _parts(script, run) if script != "word" else stems[run]
@@ -274,12 +274,12 @@ def all_of(text: str) -> str:
 
 
 def likely_languages(text: str) -> tuple[str, ...]:
-    """Return the possible languages of a text's Latin letters, likeliest first. English is added if in doubt."""
+    """Return the possible languages of a text's Latin letters, likeliest first. If in doubt, add English."""
     return _likely(_ranked(text))
 
 
 def languages_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the possible languages of texts that belong together, as the longest of them tell: a short one guesses."""
+    """Return the possible languages of related texts, judged by the longest, because short texts are ambiguous."""
     longest = sorted(texts, key=len, reverse=True)[:LONGEST]
     return tuple(dict.fromkeys(language for text in longest for language in likely_languages(text)))
 
@@ -312,7 +312,7 @@ def _likely(ranked: Sequence[tuple[str, float]]) -> tuple[str, ...]:
 
 
 def _indexed(text: str, languages: tuple[str, ...] = ()) -> Iterable[Iterable[str]]:
-    """Return the stems of each position of a text, by default in the languages that it may have."""
+    """Return the stems of each position of a text, by default in the text's possible languages."""
     stems = _stems_in(languages or likely_languages(text))
     if text.isascii():
         return map(stems.__getitem__, _ascii_runs(text))
@@ -334,10 +334,10 @@ def _ascii_runs(text: str) -> list[str]:
 
 
 class _Stems(dict[str, tuple[str, ...]]):
-    """The stems of each word in texts of some languages, of many words kept.
+    """A cache of the stems of words in texts of some languages.
 
     Args:
-        languages: likeliest first.
+        languages: Likeliest first.
     """
 
     def __init__(self, languages: tuple[str, ...]) -> None:
@@ -369,7 +369,7 @@ def _stems_of(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _parts(script: str, run: str) -> Iterator[str]:
-    """Yield the pairs of adjacent characters, and each Chinese character by itself."""
+    """Yield the pairs of adjacent characters, and each single Chinese character."""
     run = _TONES.sub("", run)
     yield from (run[place : place + 2] for place in range(len(run) - 1))
     if script == "han" or (len(run) == 1 and script != "hiragana"):
@@ -388,7 +388,7 @@ def _words_of_run(script: str, run: str, languages: tuple[str, ...], tried: tupl
 
 
 def _phrase(text: str, joined: str) -> str:
-    """Return a `tsquery` of the words of a text, with this operator between them."""
+    """Return a `tsquery` of the words of a text, joined by this operator."""
     any_form = (" | ".join(f"'{stem}'" for stem in word.stems) for word in whole_words(text))
     return joined.join(f"({forms})" for forms in any_form)
 
@@ -424,7 +424,7 @@ def _stem(word: str, language: str) -> str:
 
 
 def _one_way(word: str) -> str:
-    """Return a word in lower case, with letters of several spellings unified."""
+    """Return a word in lower case, with alternative spellings of letters unified."""
     return unicodedata.normalize("NFC", word.casefold()).translate(_ONE_WAY)
 
 
@@ -432,7 +432,7 @@ def _plain(word: str) -> str:
     """Return a word without the accents of Latin and Greek letters."""
     if word.isascii():
         return word
-    if "\u0400" <= word[0] <= "\u1dff":  # in these scripts a mark may make another letter
+    if "\u0400" <= word[0] <= "\u1dff":  # in these scripts, a mark may change the letter
         return word.translate(_PLAIN)
     return _ACCENTS.sub("", unicodedata.normalize("NFD", word)).translate(_PLAIN)
 
@@ -452,7 +452,7 @@ def _is_stop_word(word: str, language: str) -> bool:
 
 
 def stop_words(language: str) -> frozenset[str]:
-    """Return the most common words of a language; none of one without a list."""
+    """Return the most common words of a language, or none if there is no list for it."""
     return _stop_words().get(language, frozenset())
 
 
@@ -467,7 +467,7 @@ def _stop_words() -> dict[str, frozenset[str]]:
 
 @cache
 def _telling_words() -> dict[str, str]:
-    """Return the stop words in Latin letters that only one language has, with that language."""
+    """Return the stop words in Latin letters that only one language has, with their language."""
     languages: dict[str, list[str]] = defaultdict(list)
     for language in _LATIN:
         for word in _stop_words()[language]:
@@ -475,7 +475,7 @@ def _telling_words() -> dict[str, str]:
     return {word: having[0] for word, having in languages.items() if len(having) == 1}
 
 
-_local = threading.local()  # a stemmer serves one thread at a time
+_local = threading.local()  # a stemmer isn't thread-safe
 
 
 def _stemmed(language: str, word: str) -> str:
@@ -487,8 +487,8 @@ def _stemmed(language: str, word: str) -> str:
 
 @cache
 def _identifier() -> "langid.LanguageIdentifier":
-    """Return the identifier that tells languages by sequences of letters."""
-    import numpy  # which whatever indexes nothing does without
+    """Return py3langid's identifier, which identifies languages by sequences of letters."""
+    import numpy  # imported here because only indexing needs it
     from py3langid import langid
 
     with numpy.load(LATIN_MODEL) as model:

@@ -1,10 +1,10 @@
-"""The second lock for operators who are limited to some applications.
+"""Row-level security for operators who are limited to some applications.
 
-What such an operator's page asks of the database is asked by the role `memory_operator`, which sees and changes rows of
-these applications alone: a filter that somebody forgot returns nothing of others. Each transaction takes the role as
-`database_roles` has it.
+Queries on pages of such an operator run as the role `memory_operator`, which sees and changes only rows of these
+applications. If code forgets a filter, the query still returns no other rows. `database_roles` describes how
+transactions take the role.
 
-Migrations of tables that hold data of people or of applications add `let_operators` to their operations.
+Migrations of tables with data of people or applications add `let_operators` to their operations.
 """
 
 from collections.abc import Collection, Iterator
@@ -26,10 +26,10 @@ def let_operators(table: str, rows: str, *, read: str = "", requests: str = "") 
     """Return a migration operation that limits such operators to some rows of a table.
 
     Args:
-        table: the table's name in the database.
-        rows: SQL that is true for the rows that they see and change.
-        read: SQL that is true for further rows, which they see.
-        requests: the role of requests, where it reads the table and no policy says which rows.
+        table: The table's name in the database.
+        rows: An SQL condition for the rows that they may see and change.
+        read: An SQL condition for further rows that they may see.
+        requests: The role of requests, if it reads the table without a policy of its own.
     """
     reading = f"CREATE POLICY operators_read ON {table} FOR SELECT TO {OPERATOR_ROLE} USING ({read});" if read else ""
     as_before = f"CREATE POLICY acting_user ON {table} TO {requests} USING (true);" if requests else ""
@@ -52,12 +52,12 @@ def let_operators(table: str, rows: str, *, read: str = "", requests: str = "") 
 
 
 def seen(table: str, other: str, column: str) -> str:
-    """Return SQL that is true where a row of another table, which a column names, is one that the operator sees."""
+    """Return an SQL condition: the operator may see the row of another table that a column refers to."""
     return f"EXISTS (SELECT FROM {other} seen WHERE seen.id = {table}.{column})"
 
 
 def of_person(table: str, column: str = "user_id") -> str:
-    """Return SQL that is true for rows of people whom the operator sees."""
+    """Return an SQL condition: the operator may see the row's person."""
     return seen(table, "sessions_app_userprofile", column)
 
 
@@ -66,18 +66,18 @@ def of_person(table: str, column: str = "user_id") -> str:
 
 @dataclass(frozen=True)
 class Scope(Role):
-    """Who works, and where.
+    """The role of a limited operator.
 
     Args:
-        operator: primary key of the login.
-        applications: primary keys of what it is limited to.
+        operator: The primary key of the login.
+        applications: The primary keys of the operator's applications.
     """
 
     operator: int
     applications: tuple[int, ...]
 
     def taken(self) -> str:
-        """Return the SQL that takes the role, with its limits, for the rest of a transaction."""
+        """Return the SQL that takes the role with its limits for the rest of a transaction."""
         applications = ",".join(map(str, self.applications))
         return (
             f"{super().taken()}SELECT memory_set('memory.applications', '{applications}'), "
@@ -86,7 +86,7 @@ class Scope(Role):
 
 
 def is_limited(user: object) -> bool:
-    """Tell whether a request's operator is limited to some applications."""
+    """Return whether a request's operator is limited to some applications."""
     return getattr(user, "is_limited", False)
 
 
@@ -95,8 +95,8 @@ def operating_in(operator: int, applications: Collection[int]) -> Iterator[None]
     """Run the block as an operator who is limited to some applications.
 
     Args:
-        operator: primary key of the login.
-        applications: primary keys of the applications.
+        operator: The primary key of the login.
+        applications: The primary keys of the applications.
     """
     with taking(Scope(OPERATOR_ROLE, int(operator), tuple(sorted(map(int, applications))))):
         yield
@@ -104,19 +104,19 @@ def operating_in(operator: int, applications: Collection[int]) -> Iterator[None]
 
 @contextmanager
 def unlimited() -> Iterator[None]:
-    """Run the block past all limits, for what is the site's, or goes by rows that were found within the limits.
+    """Run the block without limits, for site-wide data, or for rows that were found within the limits.
 
     Raises:
-        RuntimeError: within a transaction of a limited operator, which has its role.
+        RuntimeError: A transaction of a limited operator is open. It can't change its role.
     """
     role = role_taken()
     if isinstance(role, Scope) and connection.in_atomic_block:
-        raise RuntimeError("A transaction keeps the role that it began with.")
+        raise RuntimeError("A transaction can't change its role.")
     with taking(ADMIN) if role else nullcontext():
         yield
 
 
 def scope_key() -> str:
-    """Return what tells apart what is cached for operators of different applications; blank for all."""
+    """Return a cache key for operators of the same applications, or blank for operators without limits."""
     scope = role_taken()
     return f"in-{'-'.join(map(str, scope.applications))}" if isinstance(scope, Scope) else ""

@@ -1,10 +1,10 @@
 """Timeouts of a request: for locks, statements, an idle transaction, and the whole request.
 
-In a limited block, each transaction sets its limits in its first message (`first_statement.py`). So they apply to a
-person's transaction, to those of the tables' owner and to single statements.
+In a limited block, each transaction sets its limits in its first message (`first_statement.py`). So the limits apply to
+a person's transaction, to transactions of the tables' owner, and to single statements.
 
 A request also has a deadline. The timeout of a statement is the time left until then, rounded up to a tenth of a
-second. No statement starts after it.
+second. No statement starts after the deadline.
 """
 
 import math
@@ -25,21 +25,21 @@ from sessions_app.refusals import Refusal
 
 logger = structlog.get_logger(__name__)
 
-IDLE_SECONDS = 60.0  # a request that does nothing within a transaction for longer loses its locks
+IDLE_SECONDS = 60.0  # a request that is idle in a transaction for longer loses its locks
 
 
 class Kind(Enum):
-    """What a request is, by how long a statement of it may rightly take."""
+    """How long a statement of a request may take."""
 
     CALL = "call"
-    LONG = "long"  # pages of the operator, and calls that export, erase, delete or retract
+    LONG = "long"  # operators' pages, and calls that export, erase, delete or retract
 
 
 class Deadline:
     """The time at which a request ends with 503.
 
     Args:
-        seconds: from now.
+        seconds: Seconds from now.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -73,7 +73,7 @@ def until(deadline: Deadline) -> Iterator[None]:
 
 
 def deadline() -> Deadline | None:
-    """Return the deadline of the current request; None if it has none."""
+    """Return the deadline of the current request, or None."""
     return _deadline.get()
 
 
@@ -84,7 +84,7 @@ def limited(kind: Kind) -> Iterator[None]:
     A long request has no deadline.
 
     Args:
-        kind: of the request.
+        kind: The kind of the request.
     """
     if kind is Kind.LONG and (ends := deadline()):
         ends.lift()
@@ -97,11 +97,11 @@ def limited(kind: Kind) -> Iterator[None]:
 
 @contextmanager
 def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
-    """Serve a request in the block: limit how long it waits for the database, and what it sees of it.
+    """Serve a request in the block. Limit how long it waits for the database, and which rows it sees.
 
     Args:
-        kind: of the request.
-        role: that its transactions take, as long as it doesn't say for whom it works.
+        kind: The kind of the request.
+        role: The role of its transactions until the person is known.
     """
     with limited(kind), taking(role):
         yield
@@ -114,7 +114,7 @@ class LimitsSet(first_statement.Provider):
         """Return the statements that set the limits.
 
         Raises:
-            OperationalError: the request's deadline has passed.
+            OperationalError: The request's deadline has passed.
         """
         kind, ends = _kind.get(), deadline()
         if kind is None:
@@ -147,20 +147,20 @@ def _limits(kind: Kind, left: float) -> dict[str, float]:
 
 
 def _tenths(seconds: float) -> float:
-    """Round seconds up to a tenth, so that psycopg can reuse the messages that it has prepared."""
+    """Round up to a tenth of a second, so psycopg can reuse prepared messages."""
     return math.ceil(seconds * 10) / 10
 
 
 def set_local(seconds: Mapping[str, float]) -> str:
-    """Return the statements that give a transaction its own time-outs, by the names that PostgreSQL has for them."""
+    """Return the statements that set timeouts for a transaction, by their names in PostgreSQL."""
     return "".join(f"SET LOCAL {name} = {value * 1000:.0f}; " for name, value in seconds.items())
 
 
 class Unavailable(Refusal):
-    """The database did not do now what was asked; nothing was changed, and a later try may succeed.
+    """The database could not complete the request. Nothing was changed, so the client can retry.
 
     Args:
-        error: of the database. Its kind is logged; its text may quote what was sent.
+        error: The database's error. Only its kind is logged, because its text may quote the request.
     """
 
     status, retry_after = 503, 1
@@ -172,7 +172,7 @@ class Unavailable(Refusal):
 
 
 def _told(cause: BaseException | None) -> tuple[str, str]:
-    """Return the code and the text for the kind of an error of the database."""
+    """Return the error code and the text for a database error."""
     if isinstance(cause, (errors.LockNotAvailable, errors.DeadlockDetected)):
         return "busy", "Another request is changing the same data. Try again in a moment."
     if isinstance(cause, errors.QueryCanceled):

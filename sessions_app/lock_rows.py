@@ -1,4 +1,4 @@
-"""`lock_rows`: lock several rows, in the order in which all do who lock several: so nobody waits in a circle."""
+"""`lock_rows`: lock several rows in the order of their primary keys, to avoid deadlocks."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ from django.db.models import QuerySet
 
 
 def lock_rows(rows: QuerySet[Any]) -> None:
-    """Lock rows of a table until the transaction ends; others may still refer to them."""
+    """Lock rows of a table until the transaction ends. New references to them are not blocked."""
     list(rows.order_by("pk").select_for_update(no_key=True).values_list("pk"))

@@ -1,4 +1,4 @@
-"""Packages that are installed on demand, by an extra of ours: the settings that need them say so."""
+"""Imports of packages that only some settings need, and that an extra of our package installs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,13 +8,13 @@ from django.core.exceptions import ImproperlyConfigured
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Have an import that fails name what to install.
+    """If an import in the block fails, raise an error that names the extra to install.
 
     Args:
-        name: of the extra.
+        name: The name of the extra.
 
     Raises:
-        ImproperlyConfigured: a package is missing.
+        ImproperlyConfigured: A package is missing.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The cache of a process: bounded, and for any thread."""
+"""A bounded, thread-safe cache in the process."""
 
 import threading
 from collections.abc import Callable, Hashable
@@ -12,11 +12,11 @@ V = TypeVar("V")
 
 
 class ProcessCache(Generic[K, V]):
-    """Values by key. The least recently used go first.
+    """A cache that evicts the least recently used entries.
 
     Args:
-        most: The entries that have room, or the sum of their sizes.
-        seconds: For which an entry is kept; None for as long as it has room.
+        most: The maximum number of entries, or the maximum sum of their sizes.
+        seconds: How long an entry is valid. None: until it is evicted.
         size_of: Returns the size of a value.
     """
 
@@ -27,15 +27,15 @@ class ProcessCache(Generic[K, V]):
         )
 
     def get(self, key: K) -> V | None:
-        """Return the value of a key; None if there is none."""
+        """Return the value of a key, or None."""
         with self._lock:
             return self._entries.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value in place of an earlier one."""
+        """Store a value. An existing value is replaced."""
         with self._lock:
             self._entries.pop(key, None)
-            with suppress(ValueError):  # it is larger than the cache
+            with suppress(ValueError):  # the value is larger than the cache
                 self._entries[key] = value
 
     def drop(self, key: K) -> None:
@@ -44,7 +44,6 @@ class ProcessCache(Generic[K, V]):
             self._entries.pop(key, None)
 
     def clear(self) -> None:
-        """Remove all values."""
         with self._lock:
             self._entries.clear()
 

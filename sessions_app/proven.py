@@ -1,6 +1,6 @@
-"""The keys and logins that this process found right. A request with one of them isn't throttled with its address.
+"""API keys and logins that this process has verified. Requests with one of them skip the anonymous rate limit.
 
-For a key of a further application, the application is known too, without asking the database. Only hashes are kept.
+The cache also has the application of a key, unless it is the first one. It stores only hashes.
 """
 
 import hashlib
@@ -11,26 +11,26 @@ MOST = 50_000
 
 
 class Proven:
-    """Secrets that were found right, and not found wrong since."""
+    """Verified secrets."""
 
     def __init__(self) -> None:
         self._applications: ProcessCache[bytes, int | None] = ProcessCache(MOST)
 
     def add(self, secret: str, application: int | None = None) -> None:
-        """Note that a secret is right.
+        """Add a verified secret.
 
         Args:
-            secret: a key, or a login.
-            application: the primary key of a key's; None for the first one, and for a login.
+            secret: A key or a login.
+            application: The primary key of a key's application. None for the first one, and for a login.
         """
         self._applications.put(hash_of(secret), application)
 
     def drop(self, secret: str) -> None:
-        """Note that a secret is wrong, or no longer right."""
+        """Remove a secret that is no longer valid."""
         self._applications.drop(hash_of(secret))
 
     def application_of(self, secret: str) -> int | None:
-        """Return the primary key of a key's application; None for the first one, and if it isn't known."""
+        """Return the primary key of a key's application. None for the first application, and for an unknown key."""
         return self._applications.get(hash_of(secret))
 
     def __contains__(self, secret: str) -> bool:
@@ -38,7 +38,7 @@ class Proven:
 
 
 def hash_of(secret: str) -> bytes:
-    """Return what is kept of a secret."""
+    """Return the hash that is stored of a secret."""
     return hashlib.sha256(secret.encode(errors="replace")).digest()
 
 

@@ -1,26 +1,26 @@
-"""Refusals: requests that are understood and not carried out.
+"""Refusals: valid requests that can't be carried out.
 
-Whatever refuses raises a subclass of `Refusal`. Each face answers all of them in one place:
+All of them are subclasses of `Refusal`. Each interface handles them in one place:
 
-| face | place |
+| interface | place |
 | --- | --- |
 | REST | `sessions_app.api.errors.RefusalHandler` |
 | MCP | a tool's error, in `mcp/server.py` |
 | chat endpoint | `chat.errors.answer_refusal` |
 | commands | `sessions_app.management.refusing.RefusingCommand` |
-| operator's pages | `OperatorView.attempt`; what the database does not do now: `LimitsMiddleware` |
+| operators' pages | `OperatorView.attempt`, and `LimitsMiddleware` for database errors |
 """
 
 from typing import Any
 
 
 class Refusal(Exception):
-    """A request that is not carried out; the text says why, to whoever asked, and quotes nothing that was said.
+    """A rejected request. The message tells the client why, and never quotes user text.
 
     Attributes:
-        code: for programs; stable.
-        status: as HTTP has it.
-        retry_after: seconds until it may be carried out; None where trying again is no use.
+        code: A stable code for programs.
+        status: The HTTP status.
+        retry_after: The number of seconds after which a retry may succeed. None if it won't.
     """
 
     code = "invalid"
@@ -29,13 +29,13 @@ class Refusal(Exception):
 
 
 class Conflict(Refusal):
-    """What is asked for can't be done as things stand."""
+    """The request conflicts with the current state."""
 
     code = "conflict"
     status = 409
 
 
 def error_data(status: int, code: str, detail: str) -> dict[str, Any]:
-    """Return an error as every API error reads: `{"type", "errors": [{"code", "detail", "attr"}]}`."""
+    """Return the JSON of an API error: `{"type", "errors": [{"code", "detail", "attr"}]}`."""
     kind = "server_error" if status >= 500 else "client_error"
     return {"type": kind, "errors": [{"code": code, "detail": detail, "attr": None}]}

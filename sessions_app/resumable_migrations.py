@@ -1,4 +1,4 @@
-"""Make `migrate` resumable: wherever it is killed, the next run continues.
+"""Make `migrate` resumable. If it is killed, the next run continues.
 
 If a migration has deferred SQL, such as the foreign keys of a new table, Django records it only after its transaction.
 A kill in between leaves tables that the next `migrate` tries to create again. This module runs deferred SQL as the last
@@ -24,7 +24,7 @@ class RunDeferredSQL(Operation):
     reduces_to_sql = False
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing: the operations that deferred the SQL have changed the state."""
+        """Change nothing, because the operations that deferred the SQL have already changed the state."""
 
     def database_forwards(
         self,
@@ -73,7 +73,7 @@ def make_resumable(plan: Sequence[tuple[Migration, bool]], **_: Any) -> None:
     """Make each migration of the plan resumable. A receiver of `pre_migrate`.
 
     Args:
-        plan: the migrations, each with whether it is to be reversed.
+        plan: The migrations, each with whether it is to be reversed.
     """
     for migration, is_unapplied in plan:
         if not is_unapplied:

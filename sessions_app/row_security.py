@@ -1,11 +1,10 @@
-"""The second lock on every person's data: PostgreSQL row-level security.
+"""Row-level security for personal data: a second protection in case a query lacks a filter.
 
-A request that serves a person runs in `acting_for(user_id, application=…)`: one transaction under the role
-`memory_request`, which sees only the rows of that user, and of what belongs to nobody only what is of the application.
-So even a query without a filter returns nobody else's data. Workers, commands and the admin connect as the tables'
-owner, to which these policies don't apply.
+A request that serves a person runs in `acting_for(user_id, application=…)`. That is one transaction under the role
+`memory_request`, which sees only the rows of that person, and the shared rows of the application. Workers, commands and
+the admin use other roles, which see all rows.
 
-Migrations of tables that hold personal data add `protect(table)` to their operations.
+Migrations of tables with personal data add `protect(table)` to their operations.
 """
 
 from collections.abc import Iterator
@@ -21,12 +20,12 @@ from sessions_app.models.user_profile import UserProfile
 from sessions_app.rows import columns, first
 
 ROLE = "memory_request"
-# The acting user's primary key, in SQL.
+# SQL for the primary key of the acting user.
 ACTING = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
-# The acting application's, which owns the rows of nobody that a request sees.
+# SQL for the primary key of the acting application, whose shared rows a request sees.
 ACTING_APPLICATION = "NULLIF(current_setting('memory.application', true), '')::bigint"
-# SQL for the body of a function that runs as the tables' owner: whether a request calls it, and the person whose rows
-# it may then find, whatever its parameter `person` says.
+# SQL for the body of a SECURITY DEFINER function: whether a request calls it, and the person whose rows it may find.
+# For a request, that is always the acting user, whatever the function's parameter `person` says.
 IS_REQUEST = f"current_setting('role') = '{ROLE}'"
 PERSON = f"CASE WHEN {IS_REQUEST} THEN {ACTING} ELSE person END"
 
@@ -38,9 +37,9 @@ def protect(
 
     Args:
         table: The table's name in the database.
-        column: The column that holds the primary key of a row's person.
-        privileges: The privileges that requests have on such rows.
-        shared: True if rows without a person belong to everybody.
+        column: The column with the primary key of a row's person.
+        privileges: The privileges of requests on such rows.
+        shared: Whether rows without a person are visible to all.
     """
     everybodys = f" OR {column} IS NULL" if shared else ""
     return RunSQL(
@@ -58,7 +57,7 @@ def protect(
 
 
 _PERSON_SQL = "SELECT * FROM sessions_app_userprofile WHERE application_id = %(application)s AND user_id = %(user_id)s"
-# A web process sees no profile but the one that it has named before; the second statement is in the same message.
+# A web process sees only the profile that it has named before. The SELECT of the profile is in the same message.
 _ENTER_SQL = """
 SELECT set_config('memory.named', %(user_id)s, true), set_config('memory.named_in', %(application)s::text, true);
 SELECT {columns}, memory_set('memory.user_pk', u.id::text), memory_set('memory.application', u.application_id::text),
@@ -69,8 +68,8 @@ _ENTER_AS_NOBODY = """
 SELECT memory_set('memory.user_pk', ''), memory_set('memory.application', %(application)s::text),
     set_config('role', %(role)s, true)
 """
-# The same with the lock of `UserProfile.objects.hold`. A request that waits here while the person is being erased finds
-# nobody afterward, and has not taken the role.
+# The same with the lock of `UserProfile.objects.hold`. If a request waits here while the person is erased, it finds no
+# profile, and doesn't take the role.
 _HELD_SQL = f"WITH held AS MATERIALIZED ({_PERSON_SQL} FOR KEY SHARE) SELECT * FROM held"  # noqa: S608
 
 
@@ -81,11 +80,11 @@ def acting_for(
     """Run the block in one transaction that sees and changes only this user's rows.
 
     Args:
-        user_id: The application's id of the person; None for nobody.
-        application: The primary key of the application, which names the person and owns what the block sees of nobody.
-        create: Create a missing profile. Otherwise the block gets None and sees no person's rows.
-        holding: Protect the person from erasure until the block ends, as every writer must.
-        snapshot: Let all statements see the same moment in time. This is for long reads, not for writing.
+        user_id: The application's id of the person, or None.
+        application: The primary key of the person's application. The block also sees its shared rows.
+        create: Create a missing profile. Otherwise, the block gets None and sees no person's rows.
+        holding: Protect the person from erasure until the block ends. Required for writes.
+        snapshot: Give all statements the same snapshot. Only for long reads.
     """
     named = {"application": application, "user_id": user_id, "role": ROLE}
     # Durable, because within another transaction the role would outlive the block.
@@ -109,16 +108,16 @@ def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
     return found[0] if found else None
 
 
-# --- rows that belong to nobody ---
+# --- shared rows of all people ---
 
 # Set for the rest of a transaction by `let_everybodys_change`.
 MAY_CHANGE = "current_setting('memory.everybodys', true) = 'on'"
 
 
 def let_everybodys_change() -> None:
-    """Let the rest of a request's transaction change rows that belong to everybody; its key was checked for that."""
+    """Let the rest of a request's transaction change shared rows. The caller has checked the key's scope."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('memory.everybodys', 'on', true)")
 
 
-# --- rows that belong to nobody, and to an application ---
+# --- shared rows of one application ---

@@ -1,6 +1,6 @@
-"""Reading rows by statements of our own: for what each request reads.
+"""Raw SQL for reads that every request makes.
 
-The ORM takes longer to compose such a statement than PostgreSQL to execute it, and to look at the columns of a raw one.
+For these, the ORM takes longer to build a query, or to inspect the columns of a raw one, than PostgreSQL to execute it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,25 +18,25 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def microseconds_of(column: str) -> str:
-    """Return SQL for a time as a whole number, which `time_of` reads in a tenth of what psycopg takes for a time."""
+    """Return SQL for a time as a whole number. `time_of` parses it ten times as fast as psycopg parses a time."""
     return f"(extract(epoch FROM {column}) * 1000000)::bigint"
 
 
 def time_of(microseconds: int) -> datetime:
-    """Return the time so many microseconds after 1970."""
+    """Convert microseconds since 1970 to a time."""
     return EPOCH + timedelta(microseconds=microseconds)
 
 
 def array_of(numbers: Iterable[float]) -> str:
-    """Return numbers as an array is written; the statement has to name its type, or a function that it calls.
+    """Return a PostgreSQL array literal of numbers. The statement must declare its type.
 
-    psycopg looks at each item of a list by itself, which takes longer than all else about a statement with hundreds.
+    psycopg inspects each item of a list, which takes most of the time of a statement with hundreds of numbers.
     """
     return _array(map(str, numbers))
 
 
 def array_of_texts(texts: Iterable[str]) -> str:
-    """Return texts as an array is written, likewise."""
+    """Return a PostgreSQL array literal of texts. The statement must declare its type."""
     escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
     return _array(f'"{text}"' for text in escaped)
 
@@ -47,34 +47,34 @@ def _array(items: Iterable[str]) -> str:
 
 @cache
 def columns(model: type[Model], table: str) -> str:
-    """Return the columns of a model's table, as SQL, in the order in which `first` takes them.
+    """Return SQL for the columns of a model's table, in the order that `first` expects.
 
     Args:
-        model: of the table; none that is `Searched`.
-        table: its name in the statement.
+        model: The table's model. It must not be `Searched`.
+        table: The table's alias in the statement.
     """
     return ", ".join(f'{table}."{field.column}"' for field in model._meta.concrete_fields)
 
 
 @cache
 def _fields(model: type[Model]) -> tuple[list[str], list[tuple[int, Any]]]:
-    """Return the names of a model's fields, and what converts values that the database gives in another form."""
+    """Return the names of a model's fields, and the positions and converters of those that need conversion."""
     fields = model._meta.concrete_fields
     converted = [(place, field.from_db_value) for place, field in enumerate(fields) if hasattr(field, "from_db_value")]
     return [field.attname for field in fields], converted
 
 
 def read(model: type[M], sql: str, parameters: Mapping[str, Any] | Sequence[Any]) -> list[tuple[M, Sequence[Any]]]:
-    """Return the rows that a statement finds, each with what it selects besides.
+    """Return the rows of a query, each with the values of its other columns.
 
     Args:
-        model: of the rows.
-        sql: selects `columns` first; of several statements in one message, the last one finds the rows.
-        parameters: of the statement.
+        model: The model of the rows.
+        sql: Selects `columns` first. If it has several statements, the last one returns the rows.
+        parameters: The parameters of the statement.
     """
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
-        while cursor.nextset():  # to what the last one finds
+        while cursor.nextset():  # skip to the result of the last statement
             pass
         found = cursor.fetchall()
     names, converted = _fields(model)
@@ -88,10 +88,10 @@ def read(model: type[M], sql: str, parameters: Mapping[str, Any] | Sequence[Any]
 
 
 def first(model: type[M], sql: str, parameters: Mapping[str, Any] | Sequence[Any]) -> tuple[M, Sequence[Any]] | None:
-    """Return the first row that a statement finds, and what it selects besides; None when it finds none.
+    """Return the first row of a query, with the values of its other columns. None if there is no row.
 
     Args:
-        model: of the row.
-        sql, parameters: as `read` takes them.
+        model: The model of the row.
+        sql, parameters: As in `read`.
     """
     return next(iter(read(model, sql, parameters)), None)

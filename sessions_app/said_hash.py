@@ -1,7 +1,6 @@
-"""`said_hash`: 16 bytes that tell whether a message says the same as one whose text is only in an archive.
+"""`said_hash`: a 16-byte hash, to compare a message with one whose text is only in an archive.
 
-PostgreSQL makes it of the content and of the payload as it stores that: equal payloads have equal hashes, in whatever
-order their keys were sent.
+PostgreSQL computes it from the content and the stored payload, so the order of a payload's keys doesn't matter.
 """
 
 import hashlib
@@ -11,8 +10,8 @@ from typing import Any
 
 from django.db import connection
 
-# Of a row, in hexadecimal; of columns by their bare names, for statements about turns alone. By hand, as the ORM takes
-# longer to write it down than a person's turns take to be archived.
+# The hash of a row, in hexadecimal. It is raw SQL, because the ORM takes longer to build the expression than PostgreSQL
+# to archive a person's turns. Column names are unqualified, so use it only in statements about one table.
 SAID_HASH_SQL = "md5(md5(content) || COALESCE(payload::text, ''))"
 _OF_PAYLOADS_SQL = f"""
 SELECT {SAID_HASH_SQL} FROM unnest(%s::text[], %s::text[]::jsonb[]) WITH ORDINALITY AS
@@ -21,7 +20,7 @@ SELECT {SAID_HASH_SQL} FROM unnest(%s::text[], %s::text[]::jsonb[]) WITH ORDINAL
 
 
 def said_hashes(said: Sequence[tuple[str, Any]]) -> list[str]:
-    """Return the hash of each content with its payload; by one statement if there are payloads, without one if not."""
+    """Return the hashes of contents with their payloads. One query if there are payloads, none otherwise."""
     with_payload = [position for position, (_content, payload) in enumerate(said) if payload is not None]
     hashes = [_md5(_md5(content)) for content, _payload in said]
     if with_payload:

@@ -1,7 +1,7 @@
-"""The second factor of a login: codes of an app (TOTP), and recovery codes for when that is lost.
+"""The second factor of a login: TOTP codes from an app, and recovery codes in case the app is lost.
 
-django-otp keeps both, slows down whoever guesses, and takes each code once. Whether a login has a second factor is
-whether it has a confirmed `TOTPDevice`; a session is verified once a code was given in it.
+django-otp stores both, throttles guesses, and accepts each code once. A login has a second factor if it has a confirmed
+`TOTPDevice`. A session is verified once a code was entered in it.
 """
 
 from base64 import b32encode
@@ -25,18 +25,18 @@ from sessions_app.models import Event
 NAME = "second factor"
 RECOVERY_CODES = 10
 DIGITS = 6
-SET_UP_SECONDS = 3600  # that a key that was shown can be confirmed
-# Corrected before a code is checked: a last wrong code dated in the future would block correct codes until then.
+SET_UP_SECONDS = 3600  # time to confirm a key after it was shown
+# Corrected before a code is checked. Otherwise, a failed attempt dated in the future would block correct codes.
 TIMES = [Times(kind, "throttling_failure_timestamp") for kind in (TOTPDevice, StaticDevice)]
 _SALT = "second-factor"
 
 
 class Offer:
-    """A key that a login may take for its codes: nothing is stored before a code of it was given.
+    """A key that a login may confirm as its second factor. Nothing is stored before a correct code is entered.
 
     Args:
-        login: who would use it.
-        key: hexadecimal; a new one where none is given.
+        login: The login that may use it.
+        key: Hexadecimal. The default is a new key.
     """
 
     def __init__(self, login: User, key: str = "") -> None:
@@ -45,12 +45,12 @@ class Offer:
 
     @property
     def signed(self) -> str:
-        """The key for the form to bring back, of this login alone and for a while."""
+        """The signed key for the form. Valid for a limited time, and only for this login."""
         return signing.dumps([self.login.pk, self.key], salt=_SALT)
 
     @classmethod
     def brought_back(cls, login: User, signed: str) -> "Offer | None":
-        """Return the offer that a form brought back; None if it isn't this login's, or too old."""
+        """Return the offer from a submitted form. None if it belongs to another login, or is too old."""
         try:
             whose, key = signing.loads(signed, salt=_SALT, max_age=SET_UP_SECONDS)
         except signing.BadSignature:
@@ -59,19 +59,19 @@ class Offer:
 
     @property
     def picture(self) -> str:
-        """The QR code that apps read, as the address of an image."""
+        """The QR code as a data URL."""
         code = segno.make(self._device.config_url, error="m", micro=False)
         return str(code.svg_data_uri(scale=4, border=4, dark="#000", light="#fff"))
 
     @property
     def text(self) -> str:
-        """The key for apps that have no camera, in groups of four letters."""
+        """The key in groups of four letters, for apps without a camera."""
         letters = b32encode(self._device.bin_key).decode()
         return " ".join(letters[start : start + 4] for start in range(0, len(letters), 4))
 
     @transaction.atomic
     def take(self, code: str) -> TOTPDevice | None:
-        """Have the login use the key from now on, if the code is of it; None if it isn't, or the login has another."""
+        """Set up the second factor if the code was made with the key. None if not, or if the login already has one."""
         User.objects.select_for_update().get(pk=self.login.pk)
         if has_one(self.login):
             return None
@@ -85,7 +85,7 @@ class Offer:
 
 
 def login_of(request: HttpRequest) -> User:
-    """Return the operator; the admin lets nobody in who isn't one."""
+    """Return the operator. All users of the admin are operators."""
     assert isinstance(request.user, User)
     return request.user
 
@@ -97,22 +97,22 @@ def set_up() -> "QuerySet[TOTPDevice]":
 
 
 def has_one(login: User) -> bool:
-    """Tell whether a login has a second factor."""
+    """Return whether a login has a second factor."""
     return set_up().filter(user=login).exists()
 
 
 def is_verified(request: HttpRequest) -> bool:
-    """Tell whether a code was given in this session."""
+    """Return whether a code was entered in this session."""
     return bool(request.user.is_verified())  # type: ignore[union-attr]
 
 
 def is_required() -> bool:
-    """Tell whether nobody works in the admin without one."""
+    """Return whether the admin requires a second factor."""
     return bool(settings.LOGIN_SECOND_FACTOR == "required")
 
 
 def verify(request: HttpRequest, code: str) -> bool:
-    """Verify the session by a code of the app, or by a recovery code, which is used up by that."""
+    """Verify the session with a code from the app, or with a recovery code, which works once."""
     with unlimited():  # devices of all logins
         put_back(TIMES)
     login, code = login_of(request), "".join(code.split()).lower()
@@ -128,19 +128,19 @@ def verify(request: HttpRequest, code: str) -> bool:
 
 
 def enter(request: HttpRequest, device: TOTPDevice | StaticDevice) -> None:
-    """Take the session for verified, under another key: whoever knew the former one isn't in it."""
+    """Mark the session as verified, and give it a new session key, which makes a stolen one useless."""
     request.session.cycle_key()
     django_otp.login(request, device)
 
 
 def recovery_codes_left(login: User) -> int:
-    """Count the recovery codes that were not used yet."""
+    """Return the number of unused recovery codes."""
     return int(StaticToken.objects.filter(device__user=login).count())
 
 
 @transaction.atomic
 def new_recovery_codes(login: User) -> list[str]:
-    """Make new recovery codes, in place of the former ones."""
+    """Replace the recovery codes by new ones."""
     device, _ = StaticDevice.objects.get_or_create(user=login, name=NAME)
     device.token_set.all().delete()
     codes = [StaticToken.random_token() for _ in range(RECOVERY_CODES)]
@@ -152,14 +152,14 @@ def _token(device: StaticDevice, code: str) -> StaticToken:
     return StaticToken(device=device, token=code)
 
 
-@unlimited()  # the events of logins are the site's
+@unlimited()  # events of logins are site-wide
 @transaction.atomic
 def remove(login: User, *, actor: str) -> None:
-    """Take the second factor away, and the recovery codes.
+    """Remove the second factor and the recovery codes.
 
     Args:
-        login: whose it is.
-        actor: who asks: operator:….
+        login: The login.
+        actor: The actor: operator:….
     """
     for kind in (TOTPDevice, StaticDevice):
         kind.objects.filter(user=login).delete()
@@ -167,7 +167,7 @@ def remove(login: User, *, actor: str) -> None:
 
 
 def note_set_up(login: User) -> None:
-    """Put on record that a login has a second factor from now on."""
+    """Log that a login has set up a second factor."""
     _log("second_factor_set_up", login.get_username())
 
 

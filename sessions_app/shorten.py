@@ -6,7 +6,7 @@ def shorten_middle(text: str, max_chars: int, hint: str = "") -> str:
 
     Args:
         text: Any text.
-        max_chars: The most characters kept, not counting the notice in the middle.
+        max_chars: The maximum number of characters to keep, not counting the notice in the middle.
         hint: Where the whole text can be read.
 
     Returns:

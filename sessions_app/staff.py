@@ -1,4 +1,4 @@
-"""People who work here: the role that each has, letting somebody in by an invitation, and keeping somebody out.
+"""The staff: their roles, invitations, and deactivation.
 
 An invitation is a login without a password, and a link to choose one, with Django's password reset token. The link ends
 with its first use, with the next link, when the login is deactivated, and after `PASSWORD_RESET_TIMEOUT` (three days).
@@ -19,13 +19,13 @@ from sessions_app.refusals import Conflict, Refusal
 
 @dataclass(frozen=True)
 class Role:
-    """What somebody may do, by a name.
+    """A named set of permissions.
 
     Args:
-        name: of whoever has it.
-        group: that each `migrate` gives its rights.
-        may: what they may do, in words.
-        may_not: what they may not.
+        name: The name of the role.
+        group: The group with the permissions, which `migrate` sets.
+        may: A sentence about what the role allows.
+        may_not: A sentence about what it doesn't allow.
     """
 
     name: str
@@ -59,11 +59,11 @@ _BY_NAME = {role.name: role for role in ROLES}
 
 
 class NotTheirs(Refusal):
-    """An operator may not change this login; the message says why."""
+    """An operator may not change this login. The message says why."""
 
 
 def role_of(login: User) -> str:
-    """Name what somebody may do: the highest of their roles, or else how they come to their rights."""
+    """Return the name of a login's highest role, or else the source of its permissions."""
     if login.is_superuser:
         return "superuser"
     groups = {group.name for group in login.groups.all()}
@@ -72,14 +72,14 @@ def role_of(login: User) -> str:
 
 
 def state_of(login: User) -> str:
-    """Tell whether somebody works here, was invited, or is kept out."""
+    """Return whether a login is active, invited or deactivated."""
     if not (login.is_active and login.is_staff):
         return "deactivated"
     return "active" if login.has_usable_password() else "invited"
 
 
 def everybody() -> QuerySet[User]:
-    """Return all logins with what their roles follow from, by name."""
+    """Return all logins ordered by name, with the rows that their roles depend on."""
     return User.objects.prefetch_related("groups", "limits__application").order_by("username")
 
 
@@ -90,17 +90,17 @@ def everybody() -> QuerySet[User]:
 def invite(
     username: str, *, role: str, actor: str, email: str = "", applications: Collection[Application] = ()
 ) -> User:
-    """Make a login that has no password yet.
+    """Create a login without a password.
 
     Args:
-        username: that nobody has.
-        role: the name of one of `ROLES`.
-        actor: who invites: operator:….
-        email: for the record; nothing is sent.
-        applications: that it is limited to; none: it sees all.
+        username: An unused name.
+        role: The name of one of `ROLES`.
+        actor: The inviting operator: operator:….
+        email: For the record. Nothing is sent.
+        applications: The login is limited to these. Empty for all.
 
     Raises:
-        Conflict: there is a login of this name, whatever its case.
+        Conflict: A login with this name exists, ignoring case.
     """
     if User.objects.filter(username__iexact=username).exists():
         raise Conflict(f"username: the login {username} already exists. Choose another name.")
@@ -117,7 +117,7 @@ def invitation_to(login: User) -> str:
 
 
 def invited_by(token: str) -> User | None:
-    """Return the login that may choose a password with a token; None if the token is void."""
+    """Return the login that may set its password with a token. None if the token is not valid."""
     pk, _, signed = token.partition("-")
     try:
         login = User.objects.filter(pk=pk, is_active=True, is_staff=True).first()
@@ -129,7 +129,7 @@ def invited_by(token: str) -> User | None:
 
 @transaction.atomic
 def join(token: str, password: str) -> User | None:
-    """Give an invited login its password; None if the token is void."""
+    """Set an invited login's password. None if the token is not valid."""
     login = invited_by(token)
     # If two requests use the link at once, only one finds the unusable password unchanged.
     unused = User.objects.filter(pk=login.pk, password=login.password) if login else User.objects.none()
@@ -141,7 +141,7 @@ def join(token: str, password: str) -> User | None:
 
 @transaction.atomic
 def invite_again(login: User, *, by: User) -> None:
-    """Have somebody choose another password: the one they have, and former links, are void."""
+    """Require a new password from a login. Its old password and earlier links no longer work."""
     _refuse_own_and_higher(login, by)
     login.set_unusable_password()
     login.save(update_fields=["password"])
@@ -153,10 +153,10 @@ def invite_again(login: User, *, by: User) -> None:
 
 @transaction.atomic
 def give_role(login: User, role: str, *, by: User) -> None:
-    """Give somebody a role in place of the one they have; groups of other names stay.
+    """Replace a login's role. Other groups stay.
 
     Raises:
-        NotTheirs: it is the operator's own login, or a superuser's.
+        NotTheirs: It is the operator's own login, or a superuser's.
     """
     _refuse_own_and_higher(login, by)
     if login.is_superuser:
@@ -167,10 +167,10 @@ def give_role(login: User, role: str, *, by: User) -> None:
 
 @transaction.atomic
 def let_in(login: User, *, by: User, is_active: bool) -> None:
-    """Let somebody in again, or keep them out from their next page on.
+    """Activate or deactivate a login. A deactivated login is rejected from the next request on.
 
     Raises:
-        NotTheirs: it is the operator's own login, or a superuser's.
+        NotTheirs: It is the operator's own login, or a superuser's.
     """
     _refuse_own_and_higher(login, by)
     login.is_active = is_active
@@ -185,7 +185,7 @@ def _put_in(login: User, role: str) -> None:
 
 
 def _refuse_own_and_higher(login: User, by: User) -> None:
-    """Refuse to change oneself, so that somebody is left who may; and whoever may do more."""
+    """Reject changes to the operator's own login, so an administrator always remains, and to higher logins."""
     if login.pk == by.pk:
         raise NotTheirs("You can't change your own role or login. Ask another administrator.")
     if login.is_superuser and not by.is_superuser:

@@ -1,21 +1,21 @@
-"""Estimated token counts: a pure function of the text, for no tokenizer works without its tables.
+"""Estimated token counts. They depend only on the text, because real tokenizers need large tables.
 
-A weighted count of what tokenizers cut a text into: words, long words, digits, marks, characters of other scripts.
-The weights were fitted to the greater of two real tokenizers (OpenAI's `cl100k_base` and `o200k_base`) over prose in
-several languages, code and JSON; `python -m benchmarks.tokens` measures how well they do (docs/benchmarks.md). A text
-never has more than its lines have together: what the estimate of a whole rests on may be added up line by line.
+The estimate is a weighted count of the units that tokenizers split a text into: words, long words, digits, punctuation,
+characters of other scripts. The weights were fitted to the larger count of two real tokenizers (OpenAI's `cl100k_base`
+and `o200k_base`) over prose in several languages, code and JSON. `python -m benchmarks.tokens` measures the accuracy
+(docs/benchmarks.md). The estimate of a text never exceeds the sum of the estimates of its lines.
 """
 
 import json
 import re
 from typing import Any
 
-# The weights are hundredths of a token, so that their sums are exact.
+# The weights are hundredths of a token, so their sums are exact.
 _WORD = 102  # a run of letters
-_LONG_WORD = 310  # for each nine letters of a run: long words come in several parts
-_CAMEL_CASE = 140  # a capital behind a small letter; base64 is full of them
-_CAPITALS = 75  # for each three capitals of a run
-_DIGITS = 150  # for each three digits of a run, the last of which may be fewer
+_LONG_WORD = 310  # per nine letters of a run, because tokenizers split long words
+_CAMEL_CASE = 140  # a capital after a small letter, which is common in base64
+_CAPITALS = 75  # per three capitals of a run
+_DIGITS = 150  # per three digits of a run, rounded up
 _MARK = 50
 _LINE_BREAK = 140  # a run of line breaks
 _TAB = 80  # or carriage return
@@ -23,18 +23,18 @@ _INDENT = 100  # sixteen spaces
 _CONTROL = 100
 
 _SCRIPTS: list[tuple[int, re.Pattern[str]]] = [
-    (170, re.compile("[\u00c0-\u024f]+")),  # Latin letters with marks, which are letters of a word as well
+    (170, re.compile("[\u00c0-\u024f]+")),  # accented Latin letters, which also count as letters of a word
     (85, re.compile("[\u0250-\u08ff]+")),  # Greek, Cyrillic, Hebrew, Arabic
     (125, re.compile("[\u0900-\u1fff\u2e80-\ud7af\uf900-\ufaff\uff00-\uffef]+")),  # India to Korea
     (200, re.compile("[\u0080-\u00bf\u2000-\u2e7f\ud7b0-\uf8ff\ufb00-\ufeff\U00010000-\U0010ffff]+")),  # signs, emoji
 ]
 _NOT_ASCII = re.compile("[^\x00-\x7f]+")
-_BEYOND_LATIN_1 = re.compile("[\u0100-\u024f]")  # of the Latin letters
+_BEYOND_LATIN_1 = re.compile("[\u0100-\u024f]")  # Latin letters that Latin-1 lacks
 _GROUP_OF_DIGITS = re.compile(r"\d{1,3}")
 _LINE_BREAKS = re.compile(b"\n+")
 
 
-# Of a turn's tokens, toward the next formation. Any other role counts half.
+# The weight of a turn's tokens, by role, toward the next formation. Other roles count half.
 _WEIGHTS = {"user": 1.0, "assistant": 0.2}
 
 
@@ -44,10 +44,10 @@ def weighted(role: str, tokens: int) -> float:
 
 
 def _kind(byte: int) -> str:
-    """Return the character that stands for all bytes of a kind."""
+    """Return the character that represents all bytes of a kind."""
     character = chr(byte)
     if byte >= 0x80:
-        return "x" if byte >= 0xC0 else "-"  # a letter that is neither small nor a capital; a sign of another script
+        return "x" if byte >= 0xC0 else "-"  # an uncased letter; a sign of another script
     if character.isalpha():
         return "a" if character.islower() else "A"
     if character.isdigit() or character in "\n ":
@@ -61,11 +61,11 @@ _NUMBERS = bytes(kind if kind in b"0123456789" else ord(" ") for kind in _KINDS)
 
 
 def estimate_tokens(text: str, payload: Any = None) -> int:
-    """Return the tokens of a message, rounded up; 0 for no text at all.
+    """Return the estimated tokens of a message, rounded up. 0 for an empty text.
 
     Args:
-        text: its content.
-        payload: its structured content, counted as the JSON it is sent as.
+        text: The content.
+        payload: The structured content, counted as JSON.
     """
     if payload is not None:
         text += "\n" + json.dumps(payload, ensure_ascii=False)
@@ -74,9 +74,9 @@ def estimate_tokens(text: str, payload: Any = None) -> int:
 
 
 def _of_latin(text: bytes) -> int:
-    """Return the hundredths of a text in Latin-1, without what its marked letters and signs cost in addition.
+    """Return the hundredths of a Latin-1 text, without the additional cost of accented letters and signs.
 
-    Fixed strings are searched for: that takes a fraction of the time of as many regular expressions.
+    Searches for fixed strings, which is much faster than regular expressions.
     """
     kinds, letters = text.translate(_KINDS), text.translate(_LETTERS) + b" "
     line_breaks = kinds.count(b"\n")
@@ -100,14 +100,14 @@ def _of_any(text: str) -> int:
     """Return the hundredths of a text in any script."""
     other = "".join(_NOT_ASCII.findall(text))
     latin = _BEYOND_LATIN_1.sub("\u00c0", text).encode("latin-1", "replace")
-    # What Latin-1 doesn't have has become a question mark, which is no mark of the text.
+    # Characters outside Latin-1 were replaced by question marks, which must not count.
     replaced = latin.count(b"?") - text.count("?")
     scripts = sum(weight * sum(map(len, script.findall(other))) for weight, script in _SCRIPTS)
     return _of_latin(latin) - _MARK * replaced + scripts + _DIGITS * _digits_of_scripts(text, latin, other)
 
 
 def _digits_of_scripts(text: str, latin: bytes, other: str) -> int:
-    """Return how many more groups of digits a text has than its ASCII digits make."""
+    """Return how many groups of digits a text has in addition to its ASCII digits."""
     if not any(map(str.isdecimal, other)):
         return 0
     return len(_GROUP_OF_DIGITS.findall(text)) - len(_GROUP_OF_DIGITS.findall(latin.decode("latin-1")))

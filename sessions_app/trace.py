@@ -1,8 +1,8 @@
-"""The trace of the work under way: one id for a request, the jobs that it asks for, and the calls that these make.
+"""The current trace: one id for a request, the jobs that it queues, and their calls.
 
-Every line that is logged has it as `request_id`, every answer as `X-Request-Id`, and a job's row keeps it for the
-worker that takes the job. Spans of OpenTelemetry have the same id. Only its API is used here, which does nothing where
-nobody asked for spans (`memoryproject/telemetry`).
+Every log line has the id as `request_id`, and every response as `X-Request-Id`. A job's row stores it for the worker.
+OpenTelemetry spans use the same id. Only OpenTelemetry's API is used here, which does nothing if tracing is off
+(`memoryproject/telemetry`).
 """
 
 import re
@@ -16,8 +16,8 @@ from opentelemetry.trace import Span, SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from structlog.contextvars import bound_contextvars, get_contextvars
 
-HEADER = "traceparent"  # as the W3C has it: version, trace, span, flags
-LONGEST = 55  # characters of it
+HEADER = "traceparent"  # the W3C format: version, trace, span, flags
+LONGEST = 55  # maximum characters
 _NAME = "request_id"
 _HEXADECIMAL = re.compile(r"[0-9a-f]{32}")
 
@@ -26,13 +26,13 @@ _tracer = trace.get_tracer("memory_platform")
 
 
 def request_id() -> str:
-    """Return the id of the work under way, 32 hexadecimal digits; blank outside of any."""
+    """Return the current id, 32 hexadecimal digits, or a blank string."""
     found: str = get_contextvars().get(_NAME, "")
     return found
 
 
 def traceparent() -> str:
-    """Return what has others go on with the trace: a `traceparent`, or the id alone where nobody asked for spans."""
+    """Return the `traceparent` that propagates the trace, or only the id if tracing is off."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     return carrier.get(HEADER) or request_id()
@@ -40,11 +40,11 @@ def traceparent() -> str:
 
 @contextmanager
 def span(name: str, **attributes: str | int) -> Iterator[Span]:
-    """Have a part of the work under way be a span.
+    """Run the block in a span.
 
     Args:
-        name: the same for all of its kind.
-        attributes: names and numbers, never what somebody said.
+        name: The name of all spans of this kind.
+        attributes: Names and numbers, but never user text.
     """
     with _tracer.start_as_current_span(name, attributes=attributes) as started:
         yield started
@@ -52,12 +52,12 @@ def span(name: str, **attributes: str | int) -> Iterator[Span]:
 
 @contextmanager
 def continued(carrier: Mapping[str, str], name: str, kind: SpanKind, **attributes: str | int) -> Iterator[Span]:
-    """Have the work under way be a part of a trace that began elsewhere; of a new one where there is none.
+    """Run the block in a trace that started elsewhere, or in a new one.
 
     Args:
-        carrier: may have a `traceparent`, or an id in the place of one.
-        name, attributes: of the span, as in `span`.
-        kind: of the span.
+        carrier: May contain a `traceparent`, or only an id.
+        name, attributes: The name and attributes of the span, as in `span`.
+        kind: The kind of the span.
     """
     parent = _propagator.extract(carrier, context=Context())
     known = trace.get_current_span(parent).get_span_context()
@@ -70,6 +70,6 @@ def continued(carrier: Mapping[str, str], name: str, kind: SpanKind, **attribute
 
 
 def _id_in(text: str) -> str:
-    """Return an id that somebody gave, as 32 digits or as a UUID; else a new one."""
+    """Return a given id, either 32 digits or a UUID. If it isn't valid, return a new one."""
     plain = text.lower().replace("-", "")
     return plain if _HEXADECIMAL.fullmatch(plain) and int(plain, 16) else secrets.token_hex(16)

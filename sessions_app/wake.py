@@ -1,8 +1,7 @@
-"""Notifications that wake idle workers when a job may be due, and the sender of webhooks when one is.
+"""Notifications that wake idle workers when a job may be due, and the sender of webhooks when one is due.
 
 They are sent after the commit, because NOTIFY holds a server-wide lock until its transaction commits. A lost
-notification delays a job by at most `IDLE`, because idle workers look for due jobs, and the watchdog looks for them and
-wakes workers.
+notification delays a job by at most `IDLE`, because idle workers and the watchdog poll for due jobs.
 """
 
 import os
@@ -18,14 +17,14 @@ from psycopg import Connection, Notify
 
 from sessions_app.write_behind import WriteBehind
 
-IDLE = 30.0  # maximum seconds between two looks of an idle worker, or of the watchdog's threads
+IDLE = 30.0  # maximum seconds between two polls of an idle worker, or of the watchdog's threads
 
 
 class Channel(StrEnum):
     """The receivers of a notification."""
 
     JOBS = "memory_jobs"  # workers
-    TASKS = "memory_tasks"  # those that run schedules and other tasks
+    TASKS = "memory_tasks"  # processes that run schedules and other tasks
     WEBHOOKS = "memory_webhooks"  # the sender of webhooks
 
 
@@ -41,7 +40,7 @@ def wake_workers() -> None:
 
 
 def sends_from_thread() -> bool:
-    """Return True in a web process, where a thread sends one notification for several requests."""
+    """Return whether this is a web process, where a thread sends one notification for several requests."""
     return bool(settings.PROCESS == "web")
 
 
@@ -54,7 +53,7 @@ def _send(channel: Channel) -> None:
 
 
 def _notify(channels: list[Channel]) -> None:
-    # A crash of the server loses at most the notification, so its commit doesn't wait for the disk.
+    # A crash of the server loses at most the notification, so the commit doesn't wait for the disk.
     statements = ["SET LOCAL synchronous_commit TO off", *(f"NOTIFY {channel}" for channel in dict.fromkeys(channels))]
     with connection.cursor() as cursor:
         cursor.execute("; ".join(statements))
@@ -65,15 +64,14 @@ _behind = WriteBehind("wake", _notify, soon=True)
 
 
 class Waker:
-    """Wakes a `Bell` from other threads of this process. They never wait for it."""
+    """Wakes a `Bell` from other threads of this process, without blocking them."""
 
     def __init__(self) -> None:
         self.reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
 
     def wake(self) -> None:
-        """Wake the bell."""
-        with suppress(BlockingIOError):  # the pipe is full, which wakes it, too
+        with suppress(BlockingIOError):  # the pipe is full, which wakes it too
             os.write(self._writing, b"!")
 
 
@@ -81,8 +79,8 @@ class Bell:
     """Wakes this process when a notification arrives on its database connection.
 
     Args:
-        channels: Those of the notifications.
-        interrupt: A file descriptor that also wakes it, as soon as it can be read.
+        channels: The channels to listen to.
+        interrupt: A file descriptor that also wakes it when it becomes readable.
     """
 
     def __init__(self, *channels: Channel, interrupt: int | None = None) -> None:
@@ -91,9 +89,9 @@ class Bell:
         self._has_rung = False
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a notification, but not longer than some seconds; return whether one may have come.
+        """Wait for a notification, at most some seconds. Return whether one may have arrived.
 
-        Return immediately if one came since the last wait, or if the connection is new and did not listen before.
+        Return immediately if one arrived since the last wait, or if the connection is new and was not listening before.
         """
         may_have_rung = True
         if settings.JOBS.poll_seconds:
@@ -110,7 +108,7 @@ class Bell:
         with connection.cursor() as cursor:
             cursor.execute("; ".join(f"LISTEN {channel}" for channel in self._channels))
         listening: Connection[Any] = connection.connection
-        listening.add_notify_handler(self._ring)  # called for a notification that comes with the result of a statement
+        listening.add_notify_handler(self._ring)  # called for notifications that arrive with a query's result
         return listening
 
     def _ring(self, _notification: Notify) -> None:
@@ -126,7 +124,7 @@ class Bell:
 
 
 def _drain(listening: Connection[Any]) -> None:
-    """Read the notifications, which all say the same."""
+    """Read all notifications. They carry no data."""
     with connection.wrap_database_errors:
         listening.pgconn.consume_input()
         while listening.pgconn.notifies():

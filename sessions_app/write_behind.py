@@ -1,7 +1,7 @@
-"""Noting something in a request and writing it after the request, many notes at once.
+"""Buffers records in requests, and writes them after the requests, many at once.
 
-In each web process a thread writes the notes one second after the first of them came in. What finds the database away
-waits until it is back. What a killed process had not written yet is lost, so this is only for records of what was read.
+In each web process, a thread writes the buffer one second after its first item. If the database is down, items wait. A
+killed process loses its buffer, so this is only for records of reads.
 """
 
 import atexit
@@ -16,9 +16,9 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from sessions_app.database_roles import behind_requests
 
 EVERY = 1.0  # seconds
-SOON = 0.02  # for what other processes have to know of
-MOST_WAITING = 10_000  # while the database is away the oldest are let go
-AWAY = (OperationalError, InterfaceError, RuntimeError)  # the last is the embedded server's
+SOON = 0.02  # for items that other processes need soon
+MOST_WAITING = 10_000  # while the database is down, the oldest items are dropped
+AWAY = (OperationalError, InterfaceError, RuntimeError)  # the last is raised by the embedded server
 
 logger = structlog.get_logger(__name__)
 
@@ -28,18 +28,18 @@ _all: "list[WriteBehind[Any]]" = []
 
 @atexit.register
 def stop_all() -> None:
-    """Write what is waiting, and end the threads. A fork that never comes to its `atexit` functions calls this."""
+    """Write the buffers, and end the threads. Forks that skip `atexit` functions must call this."""
     for behind in _all:
         behind.stop()
 
 
 class WriteBehind(Generic[T]):
-    """A queue and the thread that writes it.
+    """A buffer and the thread that writes it.
 
     Args:
-        name: of the thread, and in the log.
-        write: writes some of what was noted, within a transaction.
-        soon: write within `SOON`, not `EVERY`.
+        name: The name of the thread, also used in the log.
+        write: Writes some items, within a transaction.
+        soon: Write after `SOON` instead of `EVERY`.
     """
 
     def __init__(self, name: str, write: Callable[[list[T]], None], *, soon: bool = False) -> None:
@@ -47,25 +47,25 @@ class WriteBehind(Generic[T]):
         self._waiting: deque[T] = deque(maxlen=MOST_WAITING)
         self._writing: list[T] = []
         self._lock = threading.Lock()
-        self._is_away = False  # the database was, at the last try
+        self._is_away = False  # whether the database was down at the last attempt
         self._noted, self._stop = threading.Event(), threading.Event()
         self._writer: threading.Thread | None = None
         _all.append(self)
 
     def note(self, item: T) -> None:
-        """Take something to be written; return at once."""
+        """Add an item to the buffer, without waiting."""
         self._waiting.append(item)
         self._noted.set()
         if self._writer is None or not self._writer.is_alive():
             self._ensure_writer()
 
     def waiting(self) -> list[T]:
-        """Return what was noted and other processes can't see yet."""
-        waiting = list(self._waiting)  # first: what is taken from it meanwhile is in the other, or written
+        """Return buffered items that have not been written to the database yet."""
+        waiting = list(self._waiting)  # first, because items move to the other list in the meantime
         return [*waiting, *self._writing]
 
     def flush(self) -> None:
-        """Write what is waiting."""
+        """Write the buffer."""
         with self._lock:
             self._writing = list(self._waiting)
             for _ in self._writing:
@@ -79,7 +79,7 @@ class WriteBehind(Generic[T]):
         if not self._writing:
             return
         try:
-            with behind_requests(), transaction.atomic():  # what was noted is of many people
+            with behind_requests(), transaction.atomic():  # the items concern many people
                 self._write(self._writing)
             self._is_away = False
         except AWAY as error:
@@ -88,7 +88,7 @@ class WriteBehind(Generic[T]):
             self._tell("not written", error)
 
     def _put_back(self, error: Exception) -> None:
-        """Have what wasn't written wait on, before what came meanwhile."""
+        """Put unwritten items back, before newer ones."""
         if not self._is_away:
             self._tell("not written yet", error)
         self._is_away = True
@@ -100,7 +100,7 @@ class WriteBehind(Generic[T]):
         logger.warning(what, what=self._name, count=len(self._writing), error=type(error.__cause__ or error).__name__)
 
     def stop(self) -> None:
-        """End the thread and write what is waiting."""
+        """End the thread and write the buffer."""
         self._stop.set()
         self._noted.set()
         if self._writer is not None:
@@ -110,7 +110,7 @@ class WriteBehind(Generic[T]):
             connection.close()
 
     def _ensure_writer(self) -> None:
-        """Start the thread in the process that needs it: web processes are forked."""
+        """Start the thread in the process that needs it, because web processes are forked."""
         with self._lock:
             if self._writer is None or not self._writer.is_alive():
                 self._stop.clear()

@@ -22,7 +22,7 @@ COSTS = "Calls and tokens"
 NOTE = "The share of answers that the judge calls right, by condition and kind of question, with mean context tokens."
 COSTS_NOTE = "USD is – where ENGINE__PRICES has no price of the model."
 
-Asked = tuple[Conversation, int, Question, str]  # a question with its number, in a condition
+Asked = tuple[Conversation, int, Question, str]  # a question with its number and condition
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,12 +50,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class Benchmark:
-    """The questions, and the results that are there so far.
+    """The questions, and the existing results.
 
     Args:
         out: The folder of the results.
         conversations: The conversations with their questions.
-        limit: The most questions per conversation; None for all.
+        limit: The maximum number of questions per conversation, or None.
     """
 
     def __init__(self, out: Path, conversations: Sequence[Conversation], limit: int | None) -> None:
@@ -67,11 +67,11 @@ class Benchmark:
         )
 
     def take_contexts(self) -> None:
-        """Take the contexts that are missing."""
+        """Create the missing contexts."""
         take_contexts(self._out / "site", self._conversations, self._limit, self._contexts, self._costs)
 
     def answer(self, reader: Model, judge: Model) -> int:
-        """Let a model answer and another judge, print the tables, and return the exit status."""
+        """Let one model answer and another judge. Print the tables, and return the exit status."""
         _set_up(self._out)
         asked = list(self._asked())
         with ThreadPoolExecutor(CLIENTS) as pool:
@@ -83,7 +83,7 @@ class Benchmark:
         return 1 if failures else 0
 
     def _asked(self) -> Iterator[Asked]:
-        """Yield each question in each condition that there is a context for."""
+        """Yield each question in each condition that has a context."""
         for conversation in self._conversations:
             for number, question in enumerate(conversation.questions[: self._limit]):
                 for condition in CONDITIONS:
@@ -91,7 +91,7 @@ class Benchmark:
                         yield conversation, number, question, condition
 
     def _decide(self, reader: Model, judge: Model, asked: Asked) -> str:
-        """Keep answer and verdict, if they are missing; return the reason if that fails."""
+        """Store the answer and verdict if they are missing. Return the reason if that fails."""
         question = asked[2]
         key, read, judged = _keys(reader, judge, asked)
         try:
@@ -106,7 +106,7 @@ class Benchmark:
         return ""
 
     def _print(self, reader: Model, judge: Model, asked: Sequence[Asked]) -> None:
-        """Print the right answers, and what they cost."""
+        """Print the correct answers and their costs."""
         right: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
         tokens: dict[str, list[int]] = defaultdict(list)
         for one in asked:
@@ -173,7 +173,7 @@ def _share(verdicts: Sequence[bool]) -> str:
 
 
 def _set_up(out: Path) -> None:
-    """Set Django up, whether or not a site has run in this process."""
+    """Set up Django, whether or not a site has run in this process."""
     import django
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")

@@ -1,4 +1,4 @@
-"""The texts that a reader answers from: our contexts, and what they are compared with."""
+"""The texts that a reader answers from: our contexts, and texts to compare them with."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,20 +17,20 @@ from benchmarks.stored import StoredConversation, let_a_minute_pass, let_an_hour
 BUDGETS = (1_000, 3_000)  # tokens of a context
 MEMORY, TURNS, EVIDENCE, WHOLE, NOTHING = "memory", "turns", "evidence", "whole transcript", "nothing"
 CONDITIONS = (*(f"{what}, {budget:,}" for what in (MEMORY, TURNS) for budget in BUDGETS), EVIDENCE, WHOLE, NOTHING)
-WHOLE_AT_MOST = 100_000  # tokens of a transcript that a reader gets whole
+WHOLE_AT_MOST = 100_000  # tokens up to which a reader gets the whole transcript
 
 
 def take_contexts(
     folder: Path, conversations: Sequence[Conversation], limit: int | None, contexts: KeptResults, costs: KeptResults
 ) -> None:
-    """Store and settle each conversation in a site, and keep the texts for its first questions.
+    """Store and settle each conversation in a site, and save the texts for its first questions.
 
     Args:
         folder: The folder of the site, which is kept for the next run.
-        conversations: What to store, each for a person of its own.
-        limit: The most questions per conversation; None for all.
-        contexts: Where the texts are kept, by conversation, number of the question, and condition.
-        costs: Where the calls of the site's engine are kept, by conversation and purpose.
+        conversations: The conversations to store, each for its own person.
+        limit: The maximum number of questions per conversation, or None.
+        contexts: Receives the texts, by conversation, number of the question, and condition.
+        costs: Receives the calls of the site's engine, by conversation and purpose.
     """
     missing = [one for one in conversations if _is_missing(one, limit, contexts)]
     if not missing:
@@ -60,7 +60,7 @@ def _take(http: Http, conversation: Conversation, limit: int | None, contexts: K
 
 
 def _texts(http: Http, stored: StoredConversation, question: Question) -> Iterator[tuple[str, str, int]]:
-    """Yield each condition with its text and its tokens. The last one shows that the question is done."""
+    """Yield each condition with its text and its tokens. The last one marks the question as done."""
     from django.conf import settings
 
     from sessions_app.tokens import estimate_tokens
@@ -88,7 +88,7 @@ def _memory(http: Http, user_id: str, question: Question, search: str, budget: i
 
 
 def _costs(conversation: Conversation) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each purpose for which an engine was called about a person, with its calls, tokens and price."""
+    """Yield each purpose of engine calls about a person, with the calls, tokens and price."""
     from django.db.models import Count, Q, Sum
 
     from moments_app.models import EngineCall

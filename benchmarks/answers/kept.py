@@ -1,4 +1,4 @@
-"""Results in files, so that an interrupted run continues where it stopped."""
+"""Results in files, so an interrupted run can resume."""
 
 import json
 import threading
@@ -13,7 +13,7 @@ class KeptResults:
     """Results by key, one JSON object per line of a file. Safe to use from several threads.
 
     Args:
-        path: The file, which is created with the first result. A last line that was not written whole is dropped.
+        path: The file, which is created with the first result. An incomplete last line is dropped.
     """
 
     def __init__(self, path: Path) -> None:

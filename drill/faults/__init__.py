@@ -1,4 +1,4 @@
-"""The faults, by the names that the command takes, in the order in which they are done."""
+"""The faults by their names in the command, in the order of the drill."""
 
 from collections.abc import Callable, Iterator
 

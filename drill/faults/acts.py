@@ -1,4 +1,4 @@
-"""kill -9 while applications do what is to be done once; then a backup of it all, restored elsewhere."""
+"""kill -9 during actions that must take effect once, and a backup of the result, restored elsewhere."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ HURT = (
 
 
 def done_once(course: Course) -> Iterator[Row]:
-    """Kill what serves, works and stores, one kind after the other, and count what was done meanwhile."""
+    """Kill web, worker and database processes, one kind after the other, and count the actions' effects."""
     hurt = [kind for kind in HURT if kind in kinds(course.site)]
     fault = Fault(Row("kill -9 during corrections, retractions, probes and contexts"))
     picker, rows = Picker(course.chance), []
@@ -40,7 +40,7 @@ def done_once(course: Course) -> Iterator[Row]:
 
 
 def _restored(course: Course, acting: Acting, times: int) -> list[Row]:
-    """Restore a backup elsewhere, and count there."""
+    """Restore a backup elsewhere, and count the effects there."""
     path = course.site.folder / "acts.backup"
     course.site.manage("backup", str(path))
 

@@ -1,4 +1,4 @@
-"""A backup while clients are at work, restored into another installation, which is verified and asked."""
+"""A backup while clients work, restored into another installation, which is then verified and queried."""
 
 import time
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from drill.recovery import wait_until_well
 from drill.report import Row
 from drill.site import Site, found_by_search
 
-BEFORE_SECONDS = 3.0  # of work before the backup
+BEFORE_SECONDS = 3.0  # of the clients' work before the backup
 PERSON, SAID = "drill-backup", "The spare key lies under the blue flowerpot."
 
 
 def restored(course: Course) -> Iterator[Row]:
-    """Back up, restore, verify, start, ask."""
+    """Back up, restore, verify, start, and query."""
     with course.fault("backup under load, restored elsewhere") as fault:
         append(course.site, fault.ledger, PERSON, text=SAID)
         time.sleep(BEFORE_SECONDS)

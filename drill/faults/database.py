@@ -1,4 +1,4 @@
-"""A database that hangs, and one that is started again."""
+"""A database that hangs, and one that restarts."""
 
 import signal
 import time
@@ -21,12 +21,12 @@ NOT_OURS = "the database is not embedded, and others may use its server"
 
 
 def hang(course: Course) -> Iterator[Row]:
-    """Have every process of the database stop for a while, and go on."""
+    """Stop every database process for a while, and continue it."""
     yield _hurt(course, f"database hangs for {HANG_SECONDS:.0f} s", _hang)
 
 
 def restart(course: Course) -> Iterator[Row]:
-    """Have the database end in an orderly way; whoever needs it starts it again."""
+    """Shut the database down normally. The next process that needs it restarts it."""
     yield _hurt(course, "database restart", _restart)
 
 

@@ -1,4 +1,4 @@
-"""A disk of the database that is full: a small file system, or without the right to make one, a limit on its files."""
+"""A full disk of the database: a small file system or, without the right to mount one, a limit on file sizes."""
 
 import resource
 import shutil
@@ -19,14 +19,14 @@ from drill.site import Site
 FULL_SECONDS = 10.0
 BYTES = 400_000_000  # of the small file system
 BLOCK = bytes(1_000_000)
-FILE_BYTES = 1_000_000  # beyond which nothing is written: less than a file of the write-ahead log has
-AGAIN = 0.05  # seconds after which room that was given up is filled, and processes that have come are limited
-REFUSED = ("No space left", "File too large")  # what the database's log says of a write that failed
+FILE_BYTES = 1_000_000  # maximum file size; smaller than a file of the write-ahead log
+AGAIN = 0.05  # seconds until freed space is filled again, and new processes are limited
+REFUSED = ("No space left", "File too large")  # texts in the database's log about a failed write
 NAME = f"database disk full for {FULL_SECONDS:.0f} s"
 
 
 def full(course: Course) -> Iterator[Row]:
-    """Have every write of the database fail for a while."""
+    """Make every write of the database fail for a while."""
     if not course.site.is_embedded:
         yield not_tried(NAME, NOT_OURS)
     elif _may_limit(course.site):
@@ -54,7 +54,7 @@ def _hurt(course: Course, fill: Callable[[Site], None]) -> Row:
     return fault.row
 
 
-# --- by a small file system ---
+# --- a small file system ---
 
 
 def _may_mount(folder: Path) -> bool:
@@ -81,7 +81,7 @@ def _succeeds(*command: str) -> bool:
 
 @contextmanager
 def _mounted(site: Site) -> Iterator[None]:
-    """Have the database live on a small file system of its own."""
+    """Put the database on its own small file system."""
     place = site.folder / "postgres"
     place.mkdir()
     _mount(place)
@@ -103,7 +103,7 @@ def _filled(site: Site) -> None:
     ballast.unlink()
 
 
-# --- by a limit on the size of files, which the kernel grants to the owner of the processes ---
+# --- a limit on file sizes, which the owner of a process may set ---
 
 
 def _may_limit(site: Site) -> bool:

@@ -1,4 +1,4 @@
-"""kill -9 of each kind of process, half of them at an instant that is chosen by what the process waits in."""
+"""kill -9 of each kind of process. For half of the kills, the process's wait channel decides the moment."""
 
 import time
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from drill.site import Site, kill, wait_for
 from drill.waits import Picker
 from drill.watch import Watch
 
-FOUND_SECONDS = 30  # in which a process of the kind has to be there
-END_SECONDS = 30  # in which all of a tree has to end with its root
-LEAVE_WORK_ALONE = ("web", "idle", "watch")  # in the name of a kind: no job is under way there
+FOUND_SECONDS = 30  # maximum time to find a process of the kind
+END_SECONDS = 30  # maximum time for all processes of a tree to end with their root
+LEAVE_WORK_ALONE = ("web", "idle", "watch")  # in the name of a kind that runs no jobs
 
 AT_WORK = "SELECT id FROM moments_app_job WHERE status = 'processing'"
 STILL_OPEN = "SELECT count(*) FROM moments_app_job WHERE id = ANY(%s) AND status IN ('queued', 'processing')"
@@ -26,13 +26,13 @@ LAST_END = "SELECT max(finished_at) FROM moments_app_job WHERE id = ANY(%s)"
 
 @dataclass(frozen=True)
 class Killed:
-    """A kill, and the work that was under way.
+    """A kill, and the jobs that were running.
 
     Args:
-        fault: it was one of.
-        at: when.
-        seconds: until the site was well; the work may have taken longer.
-        jobs: that were under way, and that the kill may have broken off; later kills may have done so again.
+        fault: The fault of the kill.
+        at: The time of the kill.
+        seconds: The time until the site was ready. The jobs may have taken longer.
+        jobs: The running jobs, which this kill or later ones may have interrupted.
     """
 
     fault: Fault
@@ -42,7 +42,7 @@ class Killed:
 
 
 def each_kind(course: Course) -> Iterator[Row]:
-    """Kill each kind of process as often as the course says, one kind after the other, in rounds."""
+    """Kill each kind of process as often as configured, one kind after the other, in rounds."""
     faults = {kind: Fault(Row(f"kill -9: {kind}")) for kind in kinds(course.site)}
     work = Fault(Row("jobs running during a kill"))
     pickers = {kind: Picker(course.chance) for kind in faults}
@@ -64,17 +64,17 @@ def each_kind(course: Course) -> Iterator[Row]:
 
 
 def kill_one(course: Course, attended: Attended, kind: str, picker: Picker, *, by_place: bool) -> Killed:
-    """Kill a process of a kind, and wait until the site is well.
+    """Kill a process of a kind, and wait until the site is ready.
 
     Args:
-        course: of the drill.
-        attended: the fault under way.
-        kind: of the process.
-        picker: picks one of the kind.
-        by_place: by what it waits in, not at any time.
+        course: The drill.
+        attended: The current fault.
+        kind: The kind of process.
+        picker: Picks a process of the kind.
+        by_place: Whether to choose the moment by the process's wait channel, instead of randomly.
 
     Raises:
-        NotWell: it is not in time.
+        NotWell: The site is not ready in time.
     """
     site, fault = course.site, attended.current
     with Watch(site) as watch:
@@ -92,7 +92,7 @@ def kill_one(course: Course, attended: Attended, kind: str, picker: Picker, *, b
 
 
 def _picked(site: Site, kind: str, picker: Picker, *, by_place: bool) -> tuple[psutil.Process, list[int]]:
-    """Return a process to kill, and the jobs that are under way; whatever ends while it is picked is not it."""
+    """Return a process to kill, and the running jobs. Skip processes that end in the meantime."""
     choose = picker.by_place if by_place else picker.at_random
     found: list[tuple[psutil.Process, list[int]]] = []
 
@@ -107,20 +107,20 @@ def _picked(site: Site, kind: str, picker: Picker, *, by_place: bool) -> tuple[p
 
 
 def _start_again(site: Site, below: list[psutil.Process]) -> None:
-    """Start a site whose root was killed, once everything below it has ended by itself."""
+    """Restart a site whose root was killed, after all its processes have ended."""
     wait_for("the tree to end with its root", lambda: site.has_ended and not any_alive(below), END_SECONDS)
     site.start()
 
 
 def _is_replaced(site: Site, kind: str, victim: psutil.Process) -> bool:
-    """Return True once the victim is gone, and a process of its kind is there where one always is."""
+    """Return whether the victim is gone and, for kinds that always run, another process has replaced it."""
     comes_and_goes = "worker" in kind or "client" in kind
     others = [process for process in of_kind(site, kind) if process.pid != victim.pid]
     return not victim.is_running() and (comes_and_goes or bool(others))
 
 
 def _wait_for_work(site: Site, killed: list[Killed]) -> None:
-    """Wait for the jobs that were under way at the kills, and note for each kill when all was well."""
+    """Wait for the jobs that were running at the kills, and record for each kill when all was complete."""
     jobs = sorted({pk for one in killed for pk in one.jobs})
     wait_for("the jobs under way at the kills", lambda: not site.number(STILL_OPEN, jobs), CAUGHT_UP_SECONDS, pause=0.5)
     for one in killed:

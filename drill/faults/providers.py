@@ -1,4 +1,4 @@
-"""Models that refuse the key, are away, or never take one text."""
+"""Models that reject the key, are down, or always reject one text."""
 
 import time
 from collections.abc import Iterator
@@ -11,17 +11,17 @@ from drill.recovery import now, wait_until_caught_up
 from drill.report import Row
 from drill.site import NotWell, Site, wait_for
 
-KEY_SECONDS = 20.0  # that the key is refused
-ROUNDS = 20  # of two turns each, while the models are away
-OTHERS = 20  # people whose work goes on beside the text that is refused
+KEY_SECONDS = 20.0  # duration of the rejection
+ROUNDS = 20  # of two turns each, during the outage
+OTHERS = 20  # people whose work must continue despite the rejected text
 OTHERS_SECONDS = 60
 REFUSED_TEXT = "the-text-that-no-model-takes"
-REFUSED, AWAY, OTHER = "drill-refused", "drill-away-", "drill-other-"  # names of people, or how they begin
+REFUSED, AWAY, OTHER = "drill-refused", "drill-away-", "drill-other-"  # ids of people, or their prefixes
 FAILING, BESIDE = "drill-failing", "drill-beside-"
-CHANCE = 0.1  # of every other call to fail
-BESIDE_SECONDS = 600  # in which the others have to be done, with the back-off of those that failed by chance
+CHANCE = 0.1  # of any other call to fail
+BESIDE_SECONDS = 600  # maximum time for the work of the others, including backoff after random failures
 
-TOLD_SECONDS = 60  # in which it has to be told that a text is refused
+TOLD_SECONDS = 60  # maximum time until the rejected text is reported
 
 CAUSES = """
 from moments_app.reports.incidents import incidents
@@ -40,12 +40,12 @@ ON person.id = vector.user_id WHERE person.user_id = %s AND vector.vector IS NUL
 
 
 def keys(course: Course) -> Iterator[Row]:
-    """Have the models refuse the key for a while: no text may be given up for that."""
+    """Make the models reject the key for a while. No text may be given up because of that."""
     yield _away(course, f"model endpoint refuses the key for {KEY_SECONDS:.0f} s (401)", KEY_SECONDS, refusing(401))
 
 
 def outage(course: Course) -> Iterator[Row]:
-    """Have the models answer 503 for a while."""
+    """Make the models return 503 for a while."""
     yield _away(course, f"model endpoint unavailable for {course.outage:.0f} s (503)", course.outage, refusing(503))
 
 
@@ -74,7 +74,7 @@ def _append_for(site: Site, fault: Fault, seconds: float) -> None:
 
 
 def refused(course: Course) -> Iterator[Row]:
-    """Have the models refuse one person's text for ever: the work of others goes on, and that of the person is told."""
+    """Make the models always reject one person's text. Other people's work must continue, and the text be reported."""
     with course.fault(f"one text always refused, {OTHERS} others processed", clients=0) as fault:
         site = course.site
         wait_until_caught_up(site, now(), OTHER)
@@ -94,7 +94,7 @@ def refused(course: Course) -> Iterator[Row]:
 
 
 def failing(course: Course) -> Iterator[Row]:
-    """Have one person's calls fail for ever, and others by chance: the others' work is done, and the cause is named."""
+    """Make one person's calls always fail, others randomly. The others' work must finish, and the cause be shown."""
     name = f"one person's calls always fail (500), {CHANCE:.0%} of {OTHERS} others' too"
     with course.fault(name, clients=0) as fault:
         site = course.site
@@ -115,7 +115,7 @@ def failing(course: Course) -> Iterator[Row]:
 
 
 def _causes(site: Site) -> str:
-    """Return what the cards of the first page say."""
+    """Return the texts of the incidents on the dashboard."""
     return "; ".join(site.manage("shell", "--verbosity", "0", "--command", CAUSES).splitlines())
 
 

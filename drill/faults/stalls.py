@@ -1,4 +1,4 @@
-"""Clients that keep others waiting: a locked row, bodies that never end, answers that nobody reads."""
+"""Clients that delay others: a locked row, bodies that never end, responses that are never read."""
 
 import socket
 import threading
@@ -17,13 +17,13 @@ STALL_SECONDS = 15
 SOCKETS = 30
 WAITING = 12  # clients that append to the locked session
 PERSON, LOCKED = "drill-prober", "drill-locked"
-WANTED = 1.0  # seconds that nobody else waits for longer
+WANTED = 1.0  # maximum seconds that other clients may wait
 
 Stall = Callable[[Site], "ExitStack"]
 
 
 def each(course: Course) -> Iterator[Row]:
-    """Stall the site in each way, with a prober beside it."""
+    """Stall the site in each way, while a prober runs."""
     for name, stall in (
         ("session row locked", _locked_row),
         (f"{SOCKETS} unfinished request bodies", _slow_bodies),
@@ -47,7 +47,7 @@ def each(course: Course) -> Iterator[Row]:
 
 @contextmanager
 def _locked_row(site: Site) -> Iterator[None]:
-    """Lock a session, to which clients append."""
+    """Lock a session that clients append to."""
     ending = threading.Event()
     body = {"user_id": LOCKED, "messages": [{"role": "user", "content": "This waits for the lock."}]}
 
@@ -68,7 +68,7 @@ def _locked_row(site: Site) -> Iterator[None]:
 
 @contextmanager
 def _slow_bodies(site: Site) -> Iterator[None]:
-    """Begin requests and never end them: half without a key at the login, half with one."""
+    """Start requests and never complete them: half of them without a key at the login, half with one."""
     with _sockets(site) as sockets:
         for number, one in enumerate(sockets):
             path, header = (
@@ -83,7 +83,7 @@ def _slow_bodies(site: Site) -> Iterator[None]:
 
 @contextmanager
 def _slow_readers(site: Site) -> Iterator[None]:
-    """Ask for the dearest page, half of them without a key, and read nothing."""
+    """Request the most expensive page, half of the time without a key, and read nothing."""
     with _sockets(site) as sockets:
         for number, one in enumerate(sockets):
             key = f"Authorization: Bearer {site.key}\r\n" if number % 2 else ""

@@ -1,4 +1,4 @@
-"""The newest code on data of the last release: it starts, finds what was said, and goes on with it."""
+"""The current code on data of the last release: it starts, finds earlier messages, and continues with them."""
 
 import gzip
 import time
@@ -13,7 +13,7 @@ from drill.report import Row, not_tried
 from drill.site import NotWell, Site, found_by_search
 from memoryproject.conf import BASE_DIR
 
-STATES = BASE_DIR / "tests" / "earlier"  # databases as each release left them, the last one last
+STATES = BASE_DIR / "tests" / "earlier"  # a database of each release, newest last
 PERSON, SESSION = "ada", "ada-0"
 # Roles belong to the server, so the dump of a database doesn't create them.
 FILL = """
@@ -34,7 +34,7 @@ TURNS = "SELECT count(*) FROM sessions_app_message WHERE kind IN ('turn', 'archi
 
 
 def from_the_last_release(course: Course) -> Iterator[Row]:
-    """Start on the data of the last release, ask for what was said, and say more."""
+    """Start on the data of the last release, search for earlier messages, and append new ones."""
     states = sorted(STATES.glob("*.sql.gz"))
     if not states:
         yield not_tried("upgrade from the last release", "its data is not here: it comes with the tests")
@@ -70,5 +70,5 @@ def _upgrade(course: Course, database: str, state: Path, row: Row) -> None:
         query = f"user_id={PERSON}&session_id={SESSION}&query=Which+color+are+the+railings%3F"
         status, context = site.request("GET", f"/api/v1/memory/context?{query}")
         if status != 200 or "Saffron yellow" not in context.decode():
-            raise NotWell(f"The context has not what was said before the upgrade (status {status}).")
+            raise NotWell(f"The context lacks the messages from before the upgrade (status {status}).")
         site.manage("verify")

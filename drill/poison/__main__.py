@@ -48,7 +48,7 @@ class Command(BaseCommand):
         self._report(rows, began, options["json"])
 
     def _report(self, rows: list[Row], began: float, path: Path | None) -> None:
-        """Print the table, and fail if anything got further than it should."""
+        """Print the table, and fail if a planted text reached others, escaped, or was left behind."""
         self._say(f"\n{table(rows)}\n\nTook {time.monotonic() - began:.0f} s.")
         if path:
             path.write_text(json.dumps([asdict(row) for row in rows], indent=1))

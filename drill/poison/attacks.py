@@ -1,13 +1,13 @@
-"""What is planted: a class of attack each, with a mark by which it is found wherever it gets to."""
+"""The planted texts, by class of attack. A mark in each makes it findable everywhere."""
 
 import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Turn = dict[str, Any]  # a message, as the API takes it
+Turn = dict[str, Any]  # a message in the API's format
 
-VICTIM = "bo"  # of whom false things are said
+VICTIM = "bo"  # the person that false statements are about
 FLOOD = 500  # turns
 ZERO_WIDTH = "\u200d"
 CALL = {"tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}]}
@@ -18,11 +18,11 @@ class Attack:
     """A class of attack.
 
     Args:
-        name: for people.
-        turns: that are said, given the mark.
-        marks: each of which, found somewhere, says that it got there; given the mark.
-        is_said_again: what memory then serves is said again by the person.
-        is_long: it has more turns than a door that takes them one by one can be troubled with.
+        name: The name in the report.
+        turns: Returns the turns for a mark.
+        marks: Returns the texts for a mark that prove that the attack arrived.
+        is_said_again: Whether the person repeats the contexts that memory then serves.
+        is_long: Whether it has too many turns for entry points that accept one turn per call.
     """
 
     name: str
@@ -33,12 +33,12 @@ class Attack:
 
 
 def in_tags(text: str) -> str:
-    """Return a text in Unicode's tags: nobody sees it, and models read it."""
+    """Write a text in Unicode tag characters, which are invisible but readable for models."""
     return "".join(chr(0xE0000 + ord(sign)) for sign in text)
 
 
 def said(*texts: str) -> list[Turn]:
-    """Return a conversation in which a person says these; long enough to be remembered."""
+    """Return a conversation with these texts by a person, long enough to become memory."""
     turns = [turn for text in texts for turn in (_turn("user", text), _turn("assistant", "I see."))]
     return [*turns, _turn("user", "Thank you, that was all for today."), _turn("assistant", "You are welcome.")]
 

@@ -1,4 +1,4 @@
-"""A course of the drill: people with a past, what is planted, who sees it, and what is left when it is taken back."""
+"""The steps of the drill: create people with memory, plant attacks, check who sees them, retract them, compare."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,13 +33,13 @@ from drill.poison.views import (
     written_in_shard,
 )
 
-OTHERS: Mapping[str, str] = {VICTIM: "", "cleo": "another-agent"}  # who plant nothing, and their agents; blank: default
+OTHERS: Mapping[str, str] = {VICTIM: "", "cleo": "another-agent"}  # no attackers; their agents (blank: default)
 ADVICE = {
     "name": SHARD,
     "extraction_prompt": "Rules for answers, links, insurance, clinics, health, invoices, banks, passwords, managers.",
 }
-LAG = 4  # turns that a build leaves; with fewer, a session is not settled
-AT_ONCE = 4  # people who are looked at
+LAG = 4  # live turns that a build leaves; with fewer, a session is not settled
+AT_ONCE = 4  # people to check in parallel
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 Say = Callable[[str], object]
@@ -47,14 +47,14 @@ Say = Callable[[str], object]
 
 @dataclass
 class Planted:
-    """An attack by a door.
+    """An attack through an entry point.
 
     Args:
-        attack: what is said.
-        door: by which it comes.
-        person: who says it.
-        number: of this one among all.
-        row: what came of it.
+        attack: The attack.
+        door: The entry point.
+        person: The person who plants it.
+        number: The number of this attack.
+        row: The result.
     """
 
     attack: Attack
@@ -65,27 +65,27 @@ class Planted:
 
     @property
     def mark(self) -> str:
-        """The word by which it is found."""
+        """The word that identifies it."""
         return mark_of(self.number)
 
     @property
     def marks(self) -> list[str]:
-        """The texts of which each says that it got there."""
+        """The texts that prove that it arrived."""
         return self.attack.marks(self.mark)
 
     @property
     def session(self) -> str:
-        """The session in which it is said."""
+        """The session that it is planted in."""
         return f"planted-{self.number}"
 
     @property
     def has_session(self) -> bool:
-        """True if it comes as a conversation."""
+        """Whether it arrives as a conversation."""
         return self.door in CONVERSATIONS
 
 
 def planned(attacks: Sequence[Attack], doors: Sequence[str], engine: str) -> list[Planted]:
-    """Return every attack by every door, each with a person of its own, unless it is for all."""
+    """Return every attack through every entry point, each with its own person, except attacks on shared memory."""
     pairs = [(attack, door) for attack in attacks for door in doors]
     return [
         Planted(attack, door, VICTIM if door == FOR_ALL else f"eve-{number}", number, Row(attack.name, door, engine))
@@ -94,19 +94,19 @@ def planned(attacks: Sequence[Attack], doors: Sequence[str], engine: str) -> lis
 
 
 def mark_of(number: int) -> str:
-    """Return a word that stands nowhere else, and is part of no other."""
+    """Return a word that doesn't occur elsewhere, and is not part of another one."""
     return "quince" + LETTERS[number // len(LETTERS)] + LETTERS[number % len(LETTERS)] + "z"
 
 
 class Watch:
-    """Reads what models are sent: never words of two people at once."""
+    """Observes requests to models. None may contain texts of two people."""
 
     def __init__(self, planted: Iterable[Planted]) -> None:
         own = [one for one in planted if not one.row.is_for_all]
         self._owners = {one.mark: one.person for one in own} | {_own_word(name): name for name in OTHERS}
         self._lock = threading.Lock()
         self._chats: list[str] = []
-        self.mixed: set[str] = set()  # marks of two people that were sent in one call
+        self.mixed: set[str] = set()  # marks of two people in a single call
 
     def __call__(self, body: str) -> None:
         found = [mark for mark in self._owners if mark in body]
@@ -117,25 +117,25 @@ class Watch:
                 self._chats = [*self._chats, body][-MOST_CALLS:]
 
     def last_chat(self, text: str) -> str:
-        """Return the last chat with this text in it; blank if there is none."""
+        """Return the last chat request with this text, or a blank string."""
         with self._lock:
             return next((body for body in reversed(self._chats) if text in body), "")
 
 
 def run(site: Installation, planted: Sequence[Planted], watch: Watch, say: Say) -> list[Row]:
-    """Plant, look, take back and compare.
+    """Plant, check, retract and compare.
 
     Args:
-        site: with nobody in it.
-        planted: what is planted; a person may plant several.
-        watch: of its models.
-        say: prints a line of progress.
+        site: An installation without people.
+        planted: The attacks. A person may plant several.
+        watch: Observes the installation's models.
+        say: Prints a progress message.
 
     Returns:
-        A row an attack, and one of what everybody else gets.
+        A row per attack, and one for what all other people see.
 
     Raises:
-        NotWell: the installation refuses what it should do.
+        NotWell: The installation rejects a valid request.
     """
     own, for_all = ([one for one in planted if one.row.is_for_all is wanted] for wanted in (False, True))
     people = sorted({one.person for one in own})
@@ -146,7 +146,7 @@ def run(site: Installation, planted: Sequence[Planted], watch: Watch, say: Say) 
     _plant(site, own)
     say("  looking …")
     _look(site, own, people, watch)
-    if for_all:  # and not before: it would take room in everybody's contexts
+    if for_all:  # planted last, because it takes space in everyone's contexts
         say(f"  writing {len(for_all)} where everybody sees them, and looking …")
         _plant(site, for_all)
         _look_at_all(site, for_all)
@@ -163,7 +163,7 @@ def run(site: Installation, planted: Sequence[Planted], watch: Watch, say: Say) 
 
 
 def _of_each(people: Sequence[str], look: Callable[[str], Views]) -> dict[str, Views]:
-    """Look at what each person gets, at some of them at once."""
+    """Check what each person receives, several people in parallel."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(people, pool.map(look, people), strict=True))
 
@@ -172,11 +172,11 @@ def _all_of(site: Installation, person: str) -> Views:
     return contexts(site, person) | memory(site, person)
 
 
-# --- before ---
+# --- preparation ---
 
 
 def _give_past(site: Installation, people: Sequence[str]) -> None:
-    """Give everybody a conversation of their own, remembered in every way there is; and a shard to all agents."""
+    """Give each person a conversation that becomes memory of every kind, and give all agents a shard."""
     for person in [*people, *OTHERS]:
         _open_home(site, person, OTHERS.get(person, ""))
     ask(site, "POST", "/api/v1/streams", ADVICE | {"user_id": VICTIM})
@@ -199,7 +199,7 @@ def _own_word(person: str) -> str:
 
 
 def _remember(site: Installation, sessions: Sequence[tuple[str, str]]) -> None:
-    """Have sessions become memory: some by a build and a digest, all by settling, then by consolidations."""
+    """Turn sessions into memory: some by a build and a digest, all by settling, then by consolidations."""
     if not sessions:
         return
     site.rest()
@@ -221,7 +221,7 @@ def _streams(site: Installation, person: str) -> list[str]:
     return [str(stream["stream_id"]) for stream in ask(site, "GET", f"/api/v1/streams?{query}")["streams"]]
 
 
-# --- meanwhile ---
+# --- attacks ---
 
 
 def _plant(site: Installation, planted: Sequence[Planted]) -> None:
@@ -237,14 +237,14 @@ def _sessions(planted: Sequence[Planted]) -> list[tuple[str, str]]:
 
 
 def _put(site: Installation, pairs: Sequence[tuple[Planted, Sequence[Turn]]]) -> None:
-    """Have it said by its door, all that comes by one at a time."""
+    """Plant all attacks, one entry point at a time."""
     for name, door in DOORS.items():
         if by_it := [_said(one, turns) for one, turns in pairs if one.door == name]:
             door(site, by_it)
 
 
 def _said(one: Planted, turns: Sequence[Turn]) -> Said:
-    """Return what is said; what is remembered directly is what has a mark, for it is taken back by that."""
+    """Return the turns to plant. Direct entries must contain a mark, because retractions find them by it."""
     if not one.has_session:
         turns = [turn for turn in turns if any(mark in turn["content"] for mark in one.marks)]
     return Said(one.person, one.session, turns)
@@ -257,13 +257,13 @@ def _named(one: Planted) -> list[Turn]:
 
 
 def _served(site: Installation, person: str) -> list[str]:
-    """Return what memory serves, as somebody says it again who copies it."""
+    """Return the served contexts as messages of a person who repeats them."""
     found = contexts(site, person)
     return [found["context, markdown"], f"As you said:\n{found['context, xml']}", found["context, markdown"]]
 
 
 def _look(site: Installation, planted: Sequence[Planted], people: Sequence[str], watch: Watch) -> None:
-    """Look at everything that everybody gets."""
+    """Check everything that each person receives."""
     got = _of_each(people, partial(_all_of, site)) | _of_each([*OTHERS], partial(everything, site))
     for person, views in got.items():
         for one in planted:
@@ -278,7 +278,7 @@ def _look(site: Installation, planted: Sequence[Planted], people: Sequence[str],
 
 
 def _look_at_all(site: Installation, planted: Sequence[Planted]) -> None:
-    """Look at what is for everybody, as somebody gets it who planted nothing."""
+    """Check shared memory, as received by a person who planted nothing."""
     views = _all_of(site, VICTIM)
     for one in planted:
         one.row.own = (len(_places(one, views)), len(views))
@@ -294,7 +294,7 @@ def _escapes(one: Planted, views: Views) -> list[str]:
     return [f"{name} {wrong}" for name, text in written.items() for wrong in escapes(name, text, one.marks)]
 
 
-# --- afterwards ---
+# --- retraction and comparison ---
 
 
 def _take_back(site: Installation, planted: Sequence[Planted]) -> None:
@@ -307,7 +307,7 @@ def _take_back(site: Installation, planted: Sequence[Planted]) -> None:
 
 
 def _writers(site: Installation, one: Planted) -> list[dict[str, str]]:
-    """Return who wrote what is found of an attack directly: all of it is taken back."""
+    """Return the writers of an attack's direct entries, to retract all of these."""
     written = written_in_shard(site, VICTIM) if one.row.is_for_all else written_by_person(site, one.person)
     found = (row["written_by"] for row in written if any(mark in text_of(row) for mark in one.marks))
     return [{"written_by": writer} for writer in sorted({*found} - {""})]

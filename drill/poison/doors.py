@@ -1,4 +1,4 @@
-"""The ways in, by which what is planted gets into a person's memory."""
+"""The entry points for planted texts."""
 
 import json
 import tempfile
@@ -14,44 +14,44 @@ from drill.poison.report import FOR_ALL
 from drill.site import NotWell
 
 MCP_HEADERS = {"Accept": "application/json, text/event-stream"}
-MOST_CALLS = 20  # of a door that takes one turn at a time
-BATCH = 500  # messages in a request
-ITEM_CHARS = 4_000  # of what is remembered at once
+MOST_CALLS = 20  # of an entry point that accepts one turn per call
+BATCH = 500  # messages per request
+ITEM_CHARS = 4_000  # of a direct entry
 TITLE_CHARS = 255  # of a task
 SHARD = "advice"
-PATIENCE = 120  # seconds for a request
+PATIENCE = 120  # maximum seconds of a request
 PUT_OFF = 503
 
 
 class Installation(Protocol):
-    """What is told, asked and looked after."""
+    """The installation under attack."""
 
     def request(
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """Make one request with a service's key of scope `admin`."""
+        """Make one request with a service key of scope `admin`."""
 
     def manage(self, *arguments: str) -> str:
-        """Run a command, and return what it prints."""
+        """Run a command, and return its output."""
 
     def rest(self) -> None:
-        """Return when all work that is due has been done."""
+        """Wait until all due jobs are done."""
 
     def have_quiet(self) -> None:
-        """Have all sessions be quiet for long, and what comes due by that be asked for."""
+        """Make all sessions look idle, and queue the jobs that become due."""
 
     def sent_upstream(self, text: str) -> str:
-        """Return the last chat that the model was sent with this text in it; blank if there was none."""
+        """Return the last chat request to the model with this text, or a blank string."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What comes by a door.
+    """Turns to plant.
 
     Args:
-        person: who says it.
-        session: in which.
-        turns: that are said.
+        person: The person.
+        session: The session.
+        turns: The turns.
     """
 
     person: str
@@ -60,7 +60,7 @@ class Said:
 
     @property
     def items(self) -> list[str]:
-        """The texts that are remembered one by one, where there is no conversation."""
+        """The texts to store one by one, if there is no conversation."""
         told = [turn["content"] for turn in self.turns if turn["role"] in ("user", "tool")]
         return [text[:ITEM_CHARS] for text in told[:MOST_CALLS]]
 
@@ -71,7 +71,7 @@ Door = Callable[[Installation, Sequence[Said]], None]
 def answered(
     site: Installation, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
 ) -> tuple[int, bytes]:
-    """Make a request; again where it was put off, for the machine may have much to do."""
+    """Make a request. Retry it if the server is busy."""
     deadline = time.monotonic() + PATIENCE
     while True:
         answer = site.request(method, path, body, headers=headers)
@@ -81,31 +81,31 @@ def answered(
 
 
 def ask(site: Installation, method: str, path: str, body: Any = None, **headers: str) -> Any:
-    """Make a request of the API, and return what is answered.
+    """Make an API request, and return the response.
 
     Raises:
-        NotWell: it is refused.
+        NotWell: It was rejected.
     """
     status, answer = answered(site, method, path, body, headers=headers or None)
     if status >= 300:
-        raise NotWell(f"{method} {path} is answered {status}: {answer.decode(errors='replace')[:300]}")
+        raise NotWell(f"{method} {path} returned {status}: {answer.decode(errors='replace')[:300]}")
     return json.loads(answer) if answer else None
 
 
 def call(site: Installation, method: str, parameters: Any, **headers: str) -> Any:
-    """Make a call over MCP, and return its result; None where it is refused."""
+    """Make a call over MCP. Return its result, or None if it was rejected."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
     named = MCP_HEADERS | {name.replace("_", "-"): value for name, value in headers.items()}
     status, answer = answered(site, "POST", "/mcp", body, headers=named)
     if status != 200:
-        raise NotWell(f"MCP's {method} is answered {status}.")
+        raise NotWell(f"MCP's {method} returned {status}.")
     text = answer.decode()
     events = [line[6:] for line in text.split("\n") if line.startswith("data: ")]
     return json.loads(events[-1] if events else text).get("result")
 
 
 def over_rest(site: Installation, said: Sequence[Said]) -> None:
-    """Append it, as an application does."""
+    """Append it to a session, as an application does."""
     for one in said:
         for start in range(0, len(one.turns), BATCH):
             body = {"user_id": one.person, "messages": list(one.turns[start : start + BATCH])}
@@ -113,7 +113,7 @@ def over_rest(site: Installation, said: Sequence[Said]) -> None:
 
 
 def over_mcp(site: Installation, said: Sequence[Said]) -> None:
-    """Have an assistant remember it."""
+    """Store it as an assistant does, with the memory tools."""
     for one in said:
         for text in one.items:
             asked = {"name": "append_memory", "arguments": {"content": text}}
@@ -121,7 +121,7 @@ def over_mcp(site: Installation, said: Sequence[Said]) -> None:
 
 
 def over_chat(site: Installation, said: Sequence[Said]) -> None:
-    """Say it to a model, through the chat endpoint."""
+    """Send it to a model through the chat endpoint."""
     for one in said:
         for messages in list(_rounds(one.turns))[:MOST_CALLS]:
             body = {"model": "drill", "messages": messages}
@@ -129,7 +129,7 @@ def over_chat(site: Installation, said: Sequence[Said]) -> None:
 
 
 def by_import(site: Installation, said: Sequence[Said]) -> None:
-    """Import it, as it comes from another system: all of it in one file."""
+    """Import it from one file, as from another system."""
     lines = [{"user_id": one.person, "session_id": one.session, **turn} for one in said for turn in one.turns]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "said.jsonl"
@@ -138,7 +138,7 @@ def by_import(site: Installation, said: Sequence[Said]) -> None:
 
 
 def as_tasks(site: Installation, said: Sequence[Said]) -> None:
-    """Note it as tasks of the person."""
+    """Store it as tasks of the person."""
     for one in said:
         for text in one.items:
             body = {"user_id": one.person, "kind": "task", "title": text[:TITLE_CHARS], "body": text}
@@ -146,7 +146,7 @@ def as_tasks(site: Installation, said: Sequence[Said]) -> None:
 
 
 def into_a_shard(site: Installation, said: Sequence[Said]) -> None:
-    """Write it where everybody sees it, as an administrator's key may."""
+    """Write it to shared memory with an administrator's key."""
     shard = shard_of(site)
     for one in said:
         for text in one.items:
@@ -155,14 +155,14 @@ def into_a_shard(site: Installation, said: Sequence[Said]) -> None:
 
 
 def shard_of(site: Installation) -> str:
-    """Return the id of the shard that there is."""
+    """Return the id of the only shard."""
     query = urlencode({"user_id": VICTIM, "stream_type": "agent", "limit": 200})
     found = ask(site, "GET", f"/api/v1/streams?{query}")["streams"]
     return next(str(stream["stream_id"]) for stream in found if stream["name"] == SHARD)
 
 
 def _rounds(turns: Sequence[Turn]) -> Iterator[list[dict[str, Any]]]:
-    """Yield the messages of each call; what the assistant answers is the model's to say."""
+    """Yield the messages of each call, without the assistant's, because the model answers."""
     messages: list[dict[str, Any]] = []
     for number, turn in enumerate(turns):
         if turn["role"] == "assistant" and "payload" not in turn:

@@ -1,4 +1,4 @@
-"""The engines that an attack meets, each in an installation of its own."""
+"""The engines to attack, each in its own installation."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from drill.poison.site import Attacked
 from drill.provider import Provider
 from drill.site import Site
 
-# What an engine answers to an attack may be refused, attempt by attempt; that is waited for.
+# An engine's result for an attack may be rejected, attempt by attempt, so the backoff is short.
 AT_ONCE = {"JOBS__BACKOFF_SECONDS": "1"}
 ENGINES: Mapping[str, Mapping[str, str]] = {
     "extractive": {"ENGINE__PROVIDER": "extractive"},
@@ -21,16 +21,16 @@ ENGINES: Mapping[str, Mapping[str, str]] = {
 
 
 def drilled(engine: str, attacks: Sequence[Attack], doors: Sequence[str], say: Say) -> list[Row]:
-    """Do the drill with an engine, in an installation of its own.
+    """Run the drill with an engine, in its own installation.
 
     Args:
-        engine: one of `ENGINES`.
-        attacks: that are planted.
-        doors: by which each of them is.
-        say: prints a line of progress.
+        engine: One of `ENGINES`.
+        attacks: The attacks.
+        doors: The entry points.
+        say: Prints a progress message.
 
     Raises:
-        NotWell: the installation refuses what it should do.
+        NotWell: The installation rejects a valid request.
     """
     say(f"Starting an installation with the engine: {engine} …")
     planted = planned(attacks, doors, engine)

@@ -1,4 +1,4 @@
-"""Whether text in a context can be taken for more than text: an element, a heading, a role, or what nobody sees."""
+"""Whether text in a context can be taken for an element, a heading or a role, or is invisible."""
 
 import json
 import re
@@ -26,12 +26,12 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 def escapes(name: str, context: str, marks: list[str]) -> Iterator[str]:
-    """Yield what is wrong with a context.
+    """Yield the problems of a context.
 
     Args:
-        name: of its format.
-        context: as it is written.
-        marks: that stand in what was planted.
+        name: The format of the context.
+        context: The context.
+        marks: The marks of the planted texts.
     """
     if any(mark in context for mark in marks) or TAGS.search(context):
         if TAGS.search(context):

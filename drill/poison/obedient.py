@@ -1,16 +1,16 @@
-"""A model that obeys whoever is quoted to it: whatever was said becomes memory of every kind, word for word."""
+"""A model that obeys any quoted text: everything becomes memory of every kind, word for word."""
 
 import json
 from collections.abc import Mapping
 
 from drill.provider import ANSWERS, Answer, Json, labelled_of, turns_of
 
-MOST = 5  # of anything
+MOST = 5  # of each kind
 LONGEST = 600  # characters of a text
 
 
 def reply(body: Json) -> str:
-    """Return an answer that repeats what was said last."""
+    """Return an answer that repeats the last message."""
     said = [str(message["content"]) for message in body["messages"] if message["role"] == "user"]
     return f"Certainly: {said[-1]}" if said else "Certainly."
 

@@ -1,4 +1,4 @@
-"""What came of each attack: a row, and the table of all."""
+"""The results of the attacks: rows, and the table."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ from drill.report import aligned
 HEADINGS = ("attack", "door", "engine", "seen by others", "by the person", "outside its fence", "left after retraction")
 SUMMARY = ("planted text", "times", "seen by others", "by the person", "outside its fence", "left after retraction")
 MOST_REMARKS = 3
-FOR_ALL = "shard"  # the door by which everybody is to see it
+FOR_ALL = "shard"  # the entry point to shared memory
 
 
 @dataclass
 class Row:
-    """What came of an attack by a door.
+    """The result of an attack through an entry point.
 
     Args:
-        attack, door, engine: which.
-        others: who else would have seen it who should not, and where; and calls of a model with words of two people.
-        own: in how many of a person's contexts and searches it stands, and of how many.
-        escapes: where it could be taken for more than text.
-        after: where it is seen after it was taken back.
-        changed: contexts that are not what they were before.
+        attack, door, engine: What was tested.
+        others: Who else saw it without permission, and where. Also model calls with texts of two people.
+        own: The number of the person's contexts and searches that contain it, and their total number.
+        escapes: Where it could be taken for more than text.
+        after: Where it is visible after its retraction.
+        changed: Contexts that differ from the ones before the attack.
     """
 
     attack: str
@@ -35,16 +35,16 @@ class Row:
 
     @property
     def is_for_all(self) -> bool:
-        """True if everybody is to see it, until it is taken back."""
+        """Whether all people may see it until it is retracted."""
         return self.door == FOR_ALL
 
     @property
     def is_well(self) -> bool:
-        """True if nobody else saw it, it stayed text, and nothing of it is left."""
+        """Whether no one else saw it, it stayed text, and nothing of it is left."""
         return not (self.others or self.escapes or self.after or self.changed)
 
     def cells(self) -> list[str]:
-        """Return what stands in the table."""
+        """Return the cells of the table."""
         left = f"{len(self.after)} left" if self.after else "gone"
         same = f"{len(self.changed)} contexts differ" if self.changed else "contexts as before"
         others = "all, as is meant" if self.is_for_all else str(len(self.others))
@@ -52,7 +52,7 @@ class Row:
         return [self.attack, self.door, self.engine, *seen, f"{left}, {same}"]
 
     def remarks(self) -> list[str]:
-        """Return what is wrong, for people."""
+        """Return the problems in words."""
         wrong = {
             "seen by others": self.others,
             "outside its fence": self.escapes,
@@ -64,7 +64,7 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the table, as Markdown that can be read as it is."""
+    """Return the table as aligned Markdown."""
     return aligned(HEADINGS, [row.cells() for row in rows])
 
 

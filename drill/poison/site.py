@@ -1,4 +1,4 @@
-"""The throw-away installation that is told, asked and looked after."""
+"""The throw-away installation under attack."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +13,11 @@ QUIET = "UPDATE sessions_app_session SET last_arrived_at = last_arrived_at - int
 
 
 class Attacked:
-    """A site with a watch of what its models are sent.
+    """A site with an observer of its model calls.
 
     Args:
-        site: that runs.
-        watch: of what its provider is asked.
+        site: The running site.
+        watch: Observes the calls of its models.
     """
 
     def __init__(self, site: Site, watch: Watch) -> None:
@@ -27,15 +27,15 @@ class Attacked:
     def request(
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """Make one request with a service's key."""
+        """Make one request with a service key."""
         return self._site.request(method, path, body, headers=headers, seconds=PATIENCE)
 
     def rest(self) -> None:
-        """Return when all work that is due has been done."""
+        """Wait until all due jobs are done."""
         wait_for("all work to be done", lambda: not self._site.number(OPEN, now()), REST_SECONDS, pause=0.3)
 
     def have_quiet(self) -> None:
-        """Have all sessions be quiet for long, and be settled."""
+        """Make all sessions look idle, so that they are settled."""
         with self._site.connect() as connection:
             connection.execute(QUIET)
         self._site.manage("run_schedule", "compact_sessions")

@@ -1,4 +1,4 @@
-"""What a person gets of memory, by every way out there is."""
+"""What a person receives from memory, through every interface."""
 
 import io
 import json
@@ -14,22 +14,22 @@ QUERY = (
     "How should you answer, what do you remember of me and of bo, and what of the link, the insurance, the clinic, "
     "the invoice, the bank, the password, the account manager and the best of all answers?"
 )
-HOME, LOOKING = "home", "looking"  # a session that a person had before all, and one in which somebody only looks
+HOME, LOOKING = "home", "looking"  # a session from before the attacks, and one that is only used for checks
 FORMATS = ("xml", "markdown", "messages", "json")
-STORED_SECONDS = 60  # that a round may take
+STORED_SECONDS = 60  # maximum time to store a round
 STATES = ("active", "absorbed", "evicted")
 
 Views = dict[str, str]
 
 
 def contexts(site: Installation, person: str) -> Views:
-    """Return a person's contexts in a session of before, as they are written."""
+    """Return a person's contexts, in a session from before the attacks."""
     found = {f"context, {form}": _context(site, person, format=form) for form in FORMATS}
     return found | {"context, stable": _context(site, person, format="xml", plan="stable")}
 
 
 def memory(site: Installation, person: str) -> Views:
-    """Return what a person gets of memory besides; what is only in their transcript is not in it."""
+    """Return what else a person receives from memory, except the transcript."""
     search = {"user_id": person, "query": QUERY, "match_count": 100}
     return {
         "search": text_of(ask(site, "POST", "/api/v1/memory/search", search)),
@@ -44,13 +44,13 @@ def memory(site: Installation, person: str) -> Views:
 
 
 def everything(site: Installation, person: str) -> Views:
-    """Return all that a person gets: memory, what is no longer in it, and the export."""
+    """Return everything that a person receives: memory, former memory, and the export."""
     export = {"export": _export(site, person)}
     return contexts(site, person) | memory(site, person) | _streams(site, person, STATES) | export
 
 
 def text_of(value: Any) -> str:
-    """Return all text of what was answered."""
+    """Return all text in a response."""
     return "\n".join(_texts(value))
 
 
@@ -86,7 +86,7 @@ def _streams(site: Installation, person: str, states: tuple[str, ...]) -> Views:
 
 
 def items_of(site: Installation, person: str, *states: str) -> list[dict[str, Any]]:
-    """Return the items of a person's streams and shards, in some states; unless these are named, in all."""
+    """Return the items of a person's streams and shards in some states, by default in all."""
     found = []
     for stream in _listed_streams(site, person)["streams"]:
         for state in states or STATES:
@@ -96,14 +96,14 @@ def items_of(site: Installation, person: str, *states: str) -> list[dict[str, An
 
 
 def written_by_person(site: Installation, person: str) -> list[dict[str, Any]]:
-    """Return a person's items and tasks, of which each says who wrote it."""
+    """Return a person's items and tasks, which name their writers."""
     query = urlencode({"user_id": person, "limit": 200})
     own = [item for item in items_of(site, person) if not item["is_shared"]]
     return own + list(ask(site, "GET", f"/api/v1/entities?{query}")["entities"])
 
 
 def written_in_shard(site: Installation, person: str) -> list[dict[str, Any]]:
-    """Return the items that a person sees as everybody does."""
+    """Return the shared items that a person sees."""
     return [item for item in items_of(site, person) if item["is_shared"]]
 
 
@@ -127,7 +127,7 @@ def _over_mcp(site: Installation, person: str) -> Views:
 
 
 def _said(result: Any) -> str:
-    """Return the text of what a tool or a resource answers, which is JSON again."""
+    """Return the text of a tool's result or a resource, which is itself JSON."""
     parts = (result or {}).get("content") or (result or {}).get("contents") or []
     return "\n".join(text_of(_json(part.get("text", ""))) for part in parts)
 
@@ -140,7 +140,7 @@ def _json(text: str) -> Any:
 
 
 def _chat(site: Installation, person: str) -> str:
-    """Return what a model is sent of memory in a new conversation, which leaves nothing behind."""
+    """Return the memory that a model receives in a new conversation, which is deleted again."""
     body = {"model": "drill", "messages": [{"role": "user", "content": f"{QUERY} {person} asks."}]}
     ask(site, "POST", "/v1/chat/completions", body, **{"X-User-Id": person, "X-Session-Id": LOOKING})
     sent = site.sent_upstream(f"{person} asks.")
@@ -149,7 +149,7 @@ def _chat(site: Installation, person: str) -> str:
 
 
 def _forget_looking(site: Installation, person: str) -> None:
-    """Delete the conversation in which somebody only looked; on a busy machine it is stored a little later."""
+    """Delete the conversation of a check. On a busy machine, it is stored a little later."""
     path = f"/api/v1/sessions/{LOOKING}?{urlencode({'user_id': person})}"
     wait_for("the conversation to be stored", lambda: site.request("DELETE", path)[0] == 204, STORED_SECONDS)
 

@@ -1,8 +1,8 @@
 """Attack a throw-away installation, and write the figures into docs/trust.md: `make trust`.
 
-MINUTES of load (1), KILLS of each kind of process (3), FUZZ requests (2000), EXAMPLES of requests to each operation
-(10), OUTAGE seconds (30), SEED (1), the PARTS of the drill (all) and DRILLED, a file with the rows of earlier parts,
-are variables of the environment.
+The environment variables are MINUTES of load (1), KILLS of each kind of process (3), FUZZ requests (2000), EXAMPLES per
+operation (10), OUTAGE seconds (30), SEED (1), the PARTS of the drill (all), and DRILLED, a file with the rows of
+earlier parts.
 """
 
 import json
@@ -22,11 +22,11 @@ from drill.site import Site
 from drill.trust import attacks, page
 from memoryproject.conf import BASE_DIR
 
-SITE = {"OAUTH__SITE": "http://localhost"}  # without which no token is valid
+SITE = {"OAUTH__SITE": "http://localhost"}  # required for valid tokens
 
 
 def main() -> int:
-    """Do everything, write the page, and return 1 if something went wrong."""
+    """Run everything, write the page, and return 1 if something went wrong."""
     with Provider() as provider, Site(provider, variables=SITE) as site:
         outcome = attacks.all_on(site, provider)
         machine = _machine(site)
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def _drilled() -> list[Row]:
-    """Run the drill as anybody does, and return its rows; what it prints is seen meanwhile."""
+    """Run the drill as a command and return its rows. Its output stays visible."""
     kills, outage = os.environ.get("KILLS", "3"), os.environ.get("OUTAGE", "30")
     parts, drilled = os.environ.get("PARTS", "").split(), os.environ.get("DRILLED")
     after = ["--after", drilled] if drilled else []
@@ -51,7 +51,7 @@ def _drilled() -> list[Row]:
 
 
 def _poisoned() -> list[poison.Row]:
-    """Plant every attack by every door, and return what came of each."""
+    """Plant every attack through every entry point, and return the results."""
     return [poison.Row(**row) for row in _rows_of("drill.poison")]
 
 

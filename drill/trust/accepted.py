@@ -1,9 +1,9 @@
-"""What schemathesis is told of the API: when a request that fits its description may be refused all the same.
+"""Checks for schemathesis: when the API may reject a request that matches its schema.
 
-JSON Schema has no words for what values say together (a minimum over its maximum, `after` with `before`), nor for what
-there is (a job that has not failed is not retried). The description names such refusals by their codes, for each call;
-what is answered with one of these is no mismatch. All else that fits has to be accepted. Nor is a 429 one that the
-description names: whoever asks often enough gets it before anything else is looked at, without a key soonest.
+JSON Schema can't describe rules that combine several values (a minimum over its maximum, `after` with `before`) or that
+depend on the data (a job that has not failed can't be retried). For each call, the OpenAPI schema lists the codes of
+such errors. A response with one of these codes is not a mismatch. All other matching requests must be accepted. A 429
+is always permitted, because the rate limit is checked before the request itself.
 """
 
 import re
@@ -17,7 +17,7 @@ CODE = re.compile(r"^`(\w+)`: ", re.MULTILINE)
 
 @schemathesis.check
 def accepted_or_refused_as_described(ctx: Any, response: Any, case: Any) -> bool | None:
-    """Fail where what fits is refused, unless by a code that the description names."""
+    """Fail if a matching request is rejected, unless with a code in the schema."""
     if _is_throttled(response, case):
         return None
     if response.status_code in (400, 422) and _codes(response) <= _described(case, response.status_code):
@@ -27,7 +27,7 @@ def accepted_or_refused_as_described(ctx: Any, response: Any, case: Any) -> bool
 
 @schemathesis.check
 def without_a_header_refused_as_described(ctx: Any, response: Any, case: Any) -> bool | None:
-    """Fail where a call without its key is answered with anything but the refusal of that."""
+    """Fail if a call without its key gets any other response than the error for a missing key."""
     return None if _is_throttled(response, case) else missing_required_header(ctx, response, case)
 
 
@@ -40,6 +40,6 @@ def _codes(response: Any) -> set[str]:
 
 
 def _described(case: Any, status: int) -> set[str]:
-    """Return the codes of refusals that the description names for a call and a status."""
+    """Return the error codes in the schema for a call and a status."""
     answer = case.operation.responses.find_by_status_code(status)
     return set(CODE.findall(answer.definition.get("description", ""))) if answer else set()

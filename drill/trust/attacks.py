@@ -1,4 +1,4 @@
-"""The attacks on a site, each a function of what it is aimed at; `ATTACKS` lists them in their order."""
+"""The attacks on a site. Each is a function of its target. `ATTACKS` lists them in order."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from drill.trust.isolation import FOREIGN, OF_FIRST, OWN, Caller, Probed, Upstre
 from drill.trust.page import Figure
 from drill.trust.people import IDS, Known, have_a_prompt, seed
 
-LOAD_KEYS = 8  # a key has a rate of its own
+LOAD_KEYS = 8  # each key has its own rate limit
 MAKE_KEYS = """
 from sessions_app.models import ApiKey, Application, UserProfile
 for user, scope, name in {wanted!r}:
@@ -21,7 +21,7 @@ for user, scope, name in {wanted!r}:
     person = UserProfile.objects.ensure(user, application) if user else None
     print("key", ApiKey.objects.issue("trust", user=person, application=application, scope=scope)[1])
 """
-# Tokens for REST, as an assistant gets them that an operator granted access.
+# Tokens for REST, issued as for an assistant that an operator granted access.
 MAKE_TOKENS = """
 from datetime import timedelta
 from django.utils import timezone
@@ -41,7 +41,7 @@ for user, name in {wanted!r}:
     token.save()
     print("key", text)
 """
-MOST_IDS = 3  # of a kind that are tried
+MOST_IDS = 3  # of a kind to try
 METRICS = Operation("GET", "/metrics")
 AS_OF = "2026-06-01"
 FIRST, SECOND = "default", "second"  # applications
@@ -54,14 +54,14 @@ class Target:
     Args:
         site: The site.
         provider: Its model.
-        service: A key of the first application that may do everything.
-        reads: A key of the first application that may only read.
+        service: A service key of the first application with scope `admin`.
+        reads: A service key of the first application with scope `read`.
         of_ada: Ada's own key.
-        of_ada_reads: Ada's own key that may only read.
-        operations: What the site's description lists.
-        schemas: Of their bodies.
-        ids: Ids of Ada's data, by kind.
-        foreign: Ids of Bo's data, by kind.
+        of_ada_reads: Ada's own key with scope `read`.
+        operations: The operations in the site's schema.
+        schemas: The schemas of their bodies.
+        ids: The ids of Ada's data, by kind.
+        foreign: The ids of Bo's data, by kind.
     """
 
     site: Site
@@ -78,7 +78,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The rows that an attack adds to the page, and what went wrong."""
+    """The rows that an attack adds to the page, and its failures."""
 
     figures: Sequence[Figure]
     remarks: Sequence[str] = field(default_factory=list)
@@ -101,7 +101,7 @@ def all_on(site: Site, provider: Provider) -> Outcome:
 
 
 def isolate(target: Target) -> Outcome:
-    """Have others ask for Bo's data by every operation, through the operators' pages and without the code's filters."""
+    """Request Bo's data as other callers, by every operation, on operators' pages, and without filters in the code."""
     site = target.site
     [of_stranger] = _keys(site, [("stranger", "write")])
     of_second, of_its_bo = _keys(site, [("", "admin"), ("bo", "write")], SECOND)
@@ -130,7 +130,7 @@ def isolate(target: Target) -> Outcome:
 
 
 def send_noise(target: Target) -> Outcome:
-    """Send random requests to every operation; none may be answered 5xx."""
+    """Send random requests to every operation. None may get a 5xx."""
     fuzzed = fuzz.fuzz(
         target.site,
         target.operations,
@@ -145,7 +145,7 @@ def send_noise(target: Target) -> Outcome:
 
 
 def describe(target: Target) -> Outcome:
-    """Compare the site's answers with its description, by three kinds of key. The last may erase people."""
+    """Compare the site's responses with its schema, with three kinds of key. The last one may erase people."""
     kinds = {
         "service key, scope read": target.reads,
         "user key": target.of_ada,
@@ -160,7 +160,7 @@ def describe(target: Target) -> Outcome:
 
 
 def write_at_once(target: Target) -> Outcome:
-    """Append to one session by many writers; no turn may be missing."""
+    """Append to one session with many concurrent writers. No turn may be missing."""
     writers, gaps = held.gaps(target.site)
     remarks = [f"{gaps} gaps or missing turns of writers on one session"] if gaps else []
     return Outcome([("concurrent writers on one session", str(writers), f"{gaps} gaps")], remarks)
@@ -198,7 +198,7 @@ def _prepared(site: Site, provider: Provider) -> Target:
     for person, word in (("ada", OWN), ("bo", FOREIGN)):
         seed(Known(site, service, person), word)
     [of_second] = _keys(site, [("", "admin")], SECOND)
-    for person in ("ada", "bo"):  # who have the same names there, and nothing of what Bo says here
+    for person in ("ada", "bo"):  # people with the same names, without any of Bo's texts
         seed(Known(site, of_second, person), OWN)
     have_a_prompt(site, service)
     wait_until_caught_up(site, now(), NO_ONE)  # retracted turns have no vectors
@@ -207,12 +207,12 @@ def _prepared(site: Site, provider: Provider) -> Target:
     ids = {name: ada.ids(name) for name in IDS} | {"user_id": ["ada", "bo", "nobody"]}
     foreign = {name: [one for one in bo.ids(name) if one not in ids[name]][:MOST_IDS] for name in IDS}
     if empty := [name for name, found in foreign.items() if not found]:
-        raise RuntimeError(f"Bo has none of these to ask for: {', '.join(empty)}.")
+        raise RuntimeError(f"Bo has no ids of these kinds: {', '.join(empty)}.")
     return Target(site, provider, service, reads, of_ada, of_ada_reads, known, schemas, ids, foreign)
 
 
 def _isolated(target: Target, asked: list[tuple[list[Caller], dict[str, list[str]]]]) -> Probed:
-    """Have callers ask for what is Bo's, each for some of it; then do without the filters of the code."""
+    """Request Bo's data as several callers, and then read tables without the code's filters."""
     site, upstream = target.site, Upstream()
     target.provider.failure = upstream
     [[bo]] = site.rows("SELECT id FROM sessions_app_userprofile WHERE user_id = 'bo' AND application_id = 1")

@@ -1,4 +1,4 @@
-"""The operations of a site, as it describes them itself, and the calls that can be made of them."""
+"""The operations in a site's schema, and calls to them."""
 
 import http.client
 import json
@@ -54,13 +54,13 @@ RESPONSES_BODY: Schema = {
 
 @dataclass(frozen=True)
 class Operation:
-    """Something that can be asked for.
+    """An operation.
 
     Args:
-        method, path: with `{names}` of parameters.
-        query: the schemas of the parameters behind the path.
-        body: its schema; None if there is none.
-        tool: of MCP; blank for other operations.
+        method, path: The path contains `{names}` of parameters.
+        query: The schemas of the query parameters.
+        body: The schema of the body, or None.
+        tool: The name of the MCP tool. Blank for other operations.
     """
 
     method: str
@@ -74,19 +74,19 @@ class Operation:
 
     @property
     def in_path(self) -> list[str]:
-        """The names of the parameters in the path."""
+        """The names of the path parameters."""
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request.
+    """A request.
 
     Args:
-        operation: of which it is one.
-        path: with parameters.
-        body: as it is sent; None for none.
-        headers: beside the key.
+        operation: The operation.
+        path: The path with parameters filled in.
+        body: The encoded body, or None.
+        headers: The headers, in addition to the key.
     """
 
     operation: Operation
@@ -95,9 +95,9 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def send(self, site: Site, key: str) -> tuple[int, str]:
-        """Send it, and return status and body of the answer; 599 if there was none.
+        """Send it, and return the status and body of the response, or 599 without one.
 
-        Whoever is told to come later does: that a key's rate is used up says nothing of what the call would get.
+        After a 429, wait and retry, because the rate limit says nothing about the request itself.
         """
         status, text, seconds = self._sent(site, key)
         while status == TOO_MANY:
@@ -106,7 +106,7 @@ class Call:
         return status, text
 
     def _sent(self, site: Site, key: str) -> tuple[int, str, int]:
-        """Send it once, and return status and body of the answer, and in how many seconds to come again."""
+        """Send it once. Return the status and body of the response, and the seconds to wait before a retry."""
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"} | dict(self.headers)
         connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
         try:
@@ -120,7 +120,7 @@ class Call:
 
 
 def text_of(data: bytes) -> str:
-    """Return what an answer says; of a zip, what its files say."""
+    """Return the text of a response. For a zip, return the text of its files."""
     if not is_zipfile(BytesIO(data)):
         return data.decode(errors="replace")
     with ZipFile(BytesIO(data)) as archive:
@@ -128,14 +128,14 @@ def text_of(data: bytes) -> str:
 
 
 def call(operation: Operation, path: Mapping[str, str], query: Any, body: Any, **headers: str) -> Call:
-    """Fill an operation in.
+    """Fill in the parameters of an operation.
 
     Args:
-        operation: what is asked for.
-        path: values by the names in its path.
-        query: values by name.
-        body: anything that is JSON, or bytes that need not be; None for none.
-        headers: beside the key, with `_` for `-`.
+        operation: The operation.
+        path: The values of path parameters by name.
+        query: The values of query parameters by name.
+        body: Any JSON, or bytes that may not be JSON. None for no body.
+        headers: The headers in addition to the key, with `_` for `-`.
     """
     address = operation.path
     for name, value in path.items():
@@ -150,15 +150,15 @@ def call(operation: Operation, path: Mapping[str, str], query: Any, body: Any, *
 
 
 def read_resource(uri: str, **headers: str) -> Call:
-    """Read an address over MCP."""
+    """Read a resource over MCP."""
     return call(Operation("POST", MCP), {}, {}, _rpc("resources/read", {"uri": uri}), **headers)
 
 
 def operations(site: Site) -> tuple[list[Operation], dict[str, Schema]]:
-    """Return the operations of the site, and the schemas that theirs refer to."""
+    """Return the operations of the site, and the schemas that they refer to."""
     status, text = site.request("GET", "/api/v1/schema?format=json")
     if status != 200:
-        raise RuntimeError(f"The site's description is answered {status}.")
+        raise RuntimeError(f"The site's schema returned {status}.")
     description = json.loads(text)
     found = [
         _operation(method.upper(), path, details)
@@ -187,7 +187,7 @@ def _rpc(method: str, params: Any) -> dict[str, Any]:
 
 
 def least(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
-    """Return the smallest value that fits a schema."""
+    """Return the smallest value that matches a schema."""
     schema = resolved(schema, schemas)
     if "default" in schema or "enum" in schema:
         return schema.get("default", schema.get("enum", [None])[0])
@@ -201,7 +201,7 @@ def least(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
 
 
 def resolved(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:
-    """Follow a reference, and the first of several ways."""
+    """Follow a reference, and choose the first of several alternatives."""
     while True:
         ways = next((schema[name] for name in ("allOf", "oneOf", "anyOf") if name in schema), None)
         if "$ref" in schema:

@@ -1,8 +1,8 @@
-"""What the site's description of itself promises, for each kind of key: requests made of it by schemathesis.
+"""Whether the site conforms to its OpenAPI schema, for each kind of key. schemathesis generates the requests.
 
-Requests that fit, and that don't; with and without the key; one after another. Every
-answer has to have a status, a type, headers and a body that are described, what doesn't fit has to be refused, and what
-does be accepted or refused with a code that the description names (`accepted.py`). No check is left out.
+It sends requests that match the schema and others that don't, with and without the key, alone and in sequences. Each
+response must have a status, type, headers and body in the schema. Requests that don't match must be rejected. Others
+must be accepted, or rejected with a code in the schema (`accepted.py`). All checks are on.
 """
 
 import json
@@ -19,22 +19,22 @@ from drill.site import Site
 from drill.trust.page import Figure
 from memoryproject.conf import BASE_DIR
 
-SERVER_ERROR = "ServerError"  # of schemathesis: an answer of 5xx
-KNOWN = 0.5  # of the ids in requests are of something that is there
+SERVER_ERROR = "ServerError"  # schemathesis's name for a 5xx
+KNOWN = 0.5  # share of existing ids in requests
 PHASES = "examples,coverage,fuzzing,stateful"
-REPLACED = "positive_data_acceptance,missing_required_header"  # by the checks of `accepted.py`, which ask them
+REPLACED = "positive_data_acceptance,missing_required_header"  # by checks in `accepted.py`, which use the schema
 
 
 @dataclass(frozen=True)
 class Held:
-    """What came of the requests with one key.
+    """The result of the requests with one key.
 
     Args:
-        kind: of the key.
-        requests: how many there were.
-        operations: to how many operations.
-        found: the calls that failed a check, by its name.
-        errors: what kept schemathesis from asking.
+        kind: The kind of key.
+        requests: The number of requests.
+        operations: The number of operations.
+        found: The calls that failed a check, by the check's name.
+        errors: Errors of schemathesis itself.
     """
 
     kind: str
@@ -54,21 +54,21 @@ class Held:
 
     @property
     def remarks(self) -> list[str]:
-        """What went wrong, a line each."""
+        """The failures, one per line."""
         failed = [f"{self.kind}, {check}: {', '.join(calls)}" for check, calls in self.found.items()]
         return failed + [f"{self.kind}: {error}" for error in self.errors]
 
 
 def hold(site: Site, kind: str, key: str, ids: Mapping[str, Sequence[str]], *, examples: int, number: int) -> Held:
-    """Hold the site's answers against its description.
+    """Compare the site's responses with its schema.
 
     Args:
-        site: that is asked.
-        kind: of the key.
-        key: that asks.
-        ids: that there are, by the name of the parameter.
-        examples: requests to each operation, in each phase.
-        number: the same requests are made of the same number.
+        site: The site.
+        kind: The kind of key.
+        key: The key.
+        ids: Existing ids, by the name of the parameter.
+        examples: The number of requests per operation and phase.
+        number: The seed of the random requests.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -77,7 +77,7 @@ def hold(site: Site, kind: str, key: str, ids: Mapping[str, Sequence[str]], *, e
         command += [f"http://127.0.0.1:{site.port}/api/v1/schema", "--header", f"Authorization: Bearer {key}"]
         command += ["--checks", "all", "--exclude-checks", REPLACED, "--phases", PHASES, "--continue-on-failure"]
         command += ["--max-examples", str(examples), "--seed", str(number), "--rate-limit", "auto", "--no-color"]
-        # Its health checks tell how quickly it thinks requests up, which is the machine's affair.
+        # Its health checks measure how fast it generates requests, which depends on the machine.
         command += ["--wait-for-schema", "60", "--suppress-health-check", "all"]
         command += ["--report", "json", "--report-json-path", str(folder / "report.json")]
         hooks = {"SCHEMATHESIS_HOOKS": "drill.trust.accepted"}
@@ -97,14 +97,14 @@ def hold(site: Site, kind: str, key: str, ids: Mapping[str, Sequence[str]], *, e
 
 
 def held_of(kind: str, report: Mapping[str, Any]) -> Held:
-    """Return what schemathesis reports."""
+    """Return the result in a report of schemathesis."""
     found = {failure["type"]: failure["operations"] for failure in report["failures"]}
     requests, operations = report["test_cases"]["generated"], report["operations"]["tested"]
     return Held(kind, requests, operations, found, [json.dumps(error)[:300] for error in report["errors"]])
 
 
 def _config(ids: Mapping[str, Sequence[str]]) -> str:
-    """Return the configuration in which half of the ids are known ones, as TOML."""
+    """Return a TOML configuration where half of the ids in requests are existing ones."""
     known = {name: list(values) for name, values in ids.items() if values}
     lists = [f"[dictionaries.{name}]\nvalues = {json.dumps(values)}\n" for name, values in known.items()]
     bound = [

@@ -1,4 +1,4 @@
-"""Requests of every kind of nonsense, made from the site's description of itself. None may be answered 5xx."""
+"""Random requests, generated from the site's schema. None may get a 5xx."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from drill.site import Site
 from drill.trust.calls import MCP, Call, Operation, Schema, call, read_resource, resolved
 
 SHOWN = 300  # characters of a request that failed
-INTERNAL_ERROR = "-32603"  # of MCP
+INTERNAL_ERROR = "-32603"  # MCP's error code
 
 texts = st.text(max_size=60) | st.sampled_from(["", "\0", "\ud800", "%00", "../..", "'; --", "x" * 300, "ada", "bo"])
 numbers = st.integers() | st.integers(-3, 300) | st.floats()
@@ -26,11 +26,11 @@ wild: SearchStrategy[Any] = st.recursive(
 
 @dataclass
 class Fuzzed:
-    """What came of it.
+    """The result.
 
     Args:
-        statuses: of the answers, counted.
-        failures: the requests that were answered 5xx, and how.
+        statuses: The number of responses by status.
+        failures: The requests that got a 5xx, with their responses.
     """
 
     statuses: Counter[int] = field(default_factory=Counter)
@@ -41,7 +41,7 @@ class Fuzzed:
         return self.statuses.total()
 
     def note(self, sent: Call, status: int, answer: str) -> None:
-        """Count an answer."""
+        """Count a response."""
         self.statuses[status] += 1
         if status >= 500 or (sent.path == MCP and INTERNAL_ERROR in answer):
             body = (sent.body or b"").decode(errors="replace")[:SHOWN]
@@ -61,12 +61,12 @@ def fuzz(
     """Send requests to every operation.
 
     Args:
-        site: that is asked.
-        operations, schemas: that it describes.
-        keys: of all kinds, and none.
-        ids: that there are, by the name of the parameter.
-        requests: how many in all.
-        number: the same requests are made of the same number.
+        site: The site.
+        operations, schemas: The contents of its schema.
+        keys: Keys of all kinds, and none.
+        ids: Existing ids, by the name of the parameter.
+        requests: The total number of requests.
+        number: The seed of the random requests.
     """
     found = Fuzzed()
     each = max(requests // (len(operations) + 1), 1)
@@ -117,7 +117,7 @@ def _header(ids: Mapping[str, Sequence[str]]) -> SearchStrategy[str]:
 def _values(
     schema: Schema, schemas: Mapping[str, Schema], ids: Mapping[str, Sequence[str]], name: str = ""
 ) -> SearchStrategy[Any]:
-    """Return values that mostly fit a schema, ids that there are among them, and now and then any value at all."""
+    """Return values that mostly match a schema, including existing ids. Some are arbitrary."""
     right = _right(resolved(schema, schemas), schemas, ids)
     known = st.sampled_from(list(ids[name])) if name in ids else st.nothing()
     return st.one_of(right, right, right, known, wild)

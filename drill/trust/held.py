@@ -1,4 +1,4 @@
-"""Many writers on one session, and the highest load of appends that is held for a while."""
+"""Concurrent writers on one session, and the highest sustained rate of appends."""
 
 import http.client
 import itertools
@@ -14,10 +14,10 @@ from drill.site import Site
 TEXT = "We moved the studio to Turin in March, the kiln is due on the 4th, and Marta asked for the invoice again."
 CLIENTS = 24
 WRITERS, APPENDS = 32, 10
-FIRST_RATE, FACTOR = 20.0, 1.4  # appends a second that are tried first, and how the next rate follows
+FIRST_RATE, FACTOR = 20.0, 1.4  # the first rate in appends per second, and the factor to the next rate
 TRY_SECONDS = 8.0
 HIGHEST_P99 = 1.0  # seconds
-SHARE = 0.7  # of the highest rate that went well for some seconds is tried for minutes
+SHARE = 0.7  # share of the highest rate that passed a short test, to be tested for minutes
 GAPS = """
 SELECT COALESCE(max(sequence) + 1 - count(DISTINCT sequence), 0) FROM sessions_app_message message
 JOIN sessions_app_session session ON session.id = message.session_id WHERE session.session_id = %s AND kind = 'turn'
@@ -34,13 +34,13 @@ Call = Callable[
 
 @dataclass
 class Held:
-    """A load, and how it was borne.
+    """The result of a load.
 
     Args:
-        rate: calls a second that were asked for.
-        seconds: for how long.
-        times: seconds of each, from when it was due.
-        errors: answers that were no success.
+        rate: The calls per second.
+        seconds: The duration.
+        times: The response time of each call, measured from when it was due.
+        errors: Unsuccessful responses.
     """
 
     rate: float
@@ -58,10 +58,10 @@ class Held:
 
 
 def gaps(site: Site) -> tuple[int, int]:
-    """Have many writers append to one session at once.
+    """Append to one session with many concurrent writers.
 
     Returns:
-        How many there were, and the gaps and missing turns afterwards.
+        The number of writers, and the number of gaps and missing turns afterward.
     """
     threads = [threading.Thread(target=_append_some, args=(site, writer)) for writer in range(WRITERS)]
     for thread in threads:
@@ -81,7 +81,7 @@ def _append_some(site: Site, writer: int) -> None:
 
 
 def highest(site: Site, keys: Sequence[str], seconds: float) -> Held:
-    """Find the highest load that is held for some seconds; a lower one where that was too much in the long run."""
+    """Find the highest load that passes a short test, and reduce it until it passes the long test."""
     good = FIRST_RATE
 
     def append(connection: http.client.HTTPConnection, client: int) -> bool:

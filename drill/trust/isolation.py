@@ -1,4 +1,4 @@
-"""One person asks for what is another's, by every operation there is. Nothing of it may come back, or be changed."""
+"""Requests for another person's data by every operation. Nothing may be returned or changed."""
 
 import json
 import tempfile
@@ -11,11 +11,11 @@ from typing import Any
 from drill.site import Site
 from drill.trust.calls import APPEND, CHAT, MCP, RESPONSES, Call, Operation, Schema, call, least, read_resource
 
-OWN, FOREIGN = "quincemarmalade", "walnutliqueur"  # words in everything that Ada says, and that Bo says
-OF_FIRST = "mulberrycordial"  # a word in what the first application's people may read, and those of no other
-TOPIC = "the tree behind the barn"  # what both speak of, and all calls ask for
+OWN, FOREIGN = "quincemarmalade", "walnutliqueur"  # a word in all of Ada's texts, and one in all of Bo's
+OF_FIRST = "mulberrycordial"  # a word that only the first application's people may read
+TOPIC = "the tree behind the barn"  # the subject of both people's texts, and of all calls
 UNKNOWN = "5f0c6a52-0b1e-4a4e-9d0a-0123456789ab"
-ALLOWED = 400  # answers from here on have to be the same for foreign and unknown ids
+ALLOWED = 400  # from this status on, responses must be the same for foreign and unknown ids
 
 STATE = """
 SELECT md5(string_agg(line, '|' ORDER BY line)) FROM (
@@ -34,11 +34,11 @@ SELECT md5(string_agg(line, '|' ORDER BY line)) FROM (
 
 @dataclass
 class Probed:
-    """What came of it.
+    """The result.
 
     Args:
-        probes: how many calls were made.
-        leaks: what came back, changed, or told foreign from unknown.
+        probes: The number of calls.
+        leaks: Data that was returned or changed, and responses that differ for foreign and unknown ids.
     """
 
     probes: int = 0
@@ -50,13 +50,13 @@ class Probed:
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody who is not Bo.
+    """A caller who isn't Bo.
 
     Args:
-        key: of the caller.
-        who: is said in each call.
-        is_bound: no address of another person may be answered: the key is a person's own, or of another application.
-        is_of_other: the key is of another application than Bo's.
+        key: The caller's key.
+        who: The caller's fields in each call.
+        is_bound: Whether paths of other people must fail, because the key is a user's, or of another application.
+        is_of_other: Whether the key belongs to another application than Bo's.
     """
 
     key: str
@@ -65,12 +65,12 @@ class Caller:
     is_of_other: bool = False
 
     def may_not_read(self, text: str) -> bool:
-        """Tell whether a text has words that are none of the caller's affair."""
+        """Return whether a text contains words that the caller may not read."""
         return FOREIGN in text or (self.is_of_other and OF_FIRST in text)
 
 
 class Upstream:
-    """Watches what the models are sent: never words of both persons."""
+    """Observes requests to models. None may contain texts of both people."""
 
     def __init__(self) -> None:
         self.leaks: list[str] = []
@@ -90,14 +90,14 @@ def probe(
     foreign: Mapping[str, Sequence[str]],
     bo: int,
 ) -> Probed:
-    """Try everything.
+    """Call all operations.
 
     Args:
-        site: with like data of Ada and Bo.
-        operations, schemas: that it describes.
-        callers: who are not Bo.
+        site: A site with similar data of Ada and Bo.
+        operations, schemas: The contents of its schema.
+        callers: Callers who aren't Bo.
         foreign: Bo's ids, by the name of the parameter.
-        bo: his primary key.
+        bo: Bo's primary key.
     """
     found = Probed()
     before = _state(site, bo)
@@ -134,9 +134,9 @@ SELECT set_config('memory.user_pk', %s, true), set_config('memory.application', 
 
 
 def without_filters(site: Site, bo: int) -> Probed:
-    """Read whole tables as requests of everybody but Bo would whose code had forgotten whom they are for.
+    """Read whole tables as requests of everyone except Bo, as if the code had forgotten its filters.
 
-    Nothing of Bo's is released, so nobody has it.
+    None of Bo's data is released, so no one may read it.
     """
     found = Probed()
     [[bos]] = site.rows("SELECT application_id::text FROM sessions_app_userprofile WHERE id = %s", bo)
@@ -156,7 +156,7 @@ def without_filters(site: Site, bo: int) -> Probed:
 
 
 def imported(site: Site, into: str, bo: int) -> Probed:
-    """Import what names Bo and his session into another application, twice: nothing of his is changed by it."""
+    """Import a file with the names of Bo and his session into another application, twice. His data must not change."""
     named = {"user_id": "bo", "session_id": "bo-own", "external_id": "i1", "role": "user"}
     before = _state(site, bo)
     found = Probed()
@@ -183,9 +183,9 @@ def operators_pages(site: Site, person: str, of: str, operates_in: str) -> Probe
 def _pairs(
     operation: Operation, schemas: Mapping[str, Schema], caller: Caller, foreign: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[Call, Call | None]]:
-    """Yield calls with each foreign id, and the same with one that nobody has."""
+    """Yield calls with each foreign id, and the same calls with an unknown id."""
     if "user_id" in operation.in_path and not caller.is_bound:
-        return  # a service key may
+        return  # a service key may name any person
     names = [name for name in [*operation.in_path, *_asked(operation, schemas)] if name in foreign]
     if not names:
         yield _filled(operation, schemas, caller, {}), None
@@ -196,14 +196,14 @@ def _pairs(
 
 
 def _asked(operation: Operation, schemas: Mapping[str, Schema]) -> list[str]:
-    """Return the names of ids that are asked for behind the path: the person is the caller's, and a name one's own."""
+    """Return the names of ids in the query and the body, except the caller's own."""
     body = operation.body or {}
     properties = (schemas[body["$ref"].rsplit("/", 1)[1]] if "$ref" in body else body).get("properties", {})
     return [name for name in [*operation.query, *properties] if name not in ("user_id", "name")]
 
 
 def _filled(operation: Operation, schemas: Mapping[str, Schema], caller: Caller, ids: Mapping[str, str]) -> Call:
-    """Fill an operation in so that it is right but for whose ids it names, and looks for what Bo spoke of too."""
+    """Fill in an operation correctly, except for the ids, and search for Bo's topic."""
     path = {name: ids.get(name, UNKNOWN) for name in operation.in_path}
     sent = {"query": TOPIC, "text": TOPIC, **caller.who, **ids}
     query = {name: sent[name] for name in operation.query if name in sent}
@@ -222,7 +222,7 @@ def _filled(operation: Operation, schemas: Mapping[str, Schema], caller: Caller,
 
 
 def _named(caller: Caller, session: str = "") -> dict[str, str]:
-    """Return the headers by which MCP and chat name a person and a conversation."""
+    """Return the headers that name a person and a conversation for MCP and chat."""
     person = {"X_User_Id": caller.who["user_id"]} if "user_id" in caller.who else {}
     return person | {"X_Session_Id": session or "own"}
 

@@ -18,7 +18,7 @@ from drill.site import Site
 from drill.trust.held import TEXT, Held, load
 from drill.trust.page import Figure
 
-FLOODERS = 24  # searches at once
+FLOODERS = 24  # concurrent searches
 QUERY_CHARS = 1_000
 RATE = 4.0  # calls per second of each kind, by the other application
 SECONDS = 60.0
@@ -76,10 +76,10 @@ def disturb(site: Site, flooder: str, of_flooder: str, neighbor: str) -> Disturb
     """Measure the calls of an application alone, and while another one floods.
 
     Args:
-        site: that both use.
-        flooder: a key of scope `read` of the flooding application.
-        of_flooder: a key of scope `write` of the same application, to fill the searched memory.
-        neighbor: a key of scope `write` of the other application.
+        site: The site that both use.
+        flooder: A key of scope `read` of the flooding application.
+        of_flooder: A key of scope `write` of the same application, to fill the searched memory.
+        neighbor: A key of scope `write` of the other application.
     """
     _fill(site, of_flooder)
     site.manage("shell", "-v", "0", "-c", COUNT_WORDS)
@@ -103,7 +103,7 @@ def _fill(site: Site, key: str) -> None:
         path = f"/api/v1/sessions/flooded-{batch}/messages"
         status, told = site.request("POST", path, body, headers=headers)
         if status != 201:
-            raise RuntimeError(f"{path} is answered {status}: {told.decode()[:300]}")
+            raise RuntimeError(f"{path} returned {status}: {told.decode()[:300]}")
 
 
 def _calls(site: Site, key: str, seconds: float) -> dict[str, Held]:
@@ -126,7 +126,7 @@ def _context(key: str, connection: http.client.HTTPConnection, number: int) -> b
 
 
 def _status(connection: http.client.HTTPConnection, method: str, path: str, key: str, body: object = None) -> int:
-    """Make a request, and return the status of its answer; 0 if there is none."""
+    """Make a request. Return the status of its response, or 0 without one."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     try:
         connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -141,7 +141,7 @@ def _status(connection: http.client.HTTPConnection, method: str, path: str, key:
 
 @contextmanager
 def _flood(port: int, key: str) -> Iterator[Counter[int]]:
-    """Search as often as possible, in a separate process; count its responses by status after the block."""
+    """Search as often as possible, in a separate process. Count its responses by status after the block."""
     answers: Counter[int] = Counter()
     processes = multiprocessing.get_context("spawn")
     ended, counted = processes.Event(), processes.SimpleQueue()

@@ -1,4 +1,4 @@
-"""Every page of the admin about one person, opened by an operator of another application. Runs within the site."""
+"""Every admin page about one person, opened by an operator of another application. Runs in the site's process."""
 
 import json
 import sys
@@ -18,8 +18,8 @@ from moments_app.models import MemoryAtom
 from sessions_app.models import Application, LoginLimit, Session, UserProfile
 from sessions_app.people.provenance import declared
 
-MOST_ROWS = 3  # of a table
-NAMED = ("q", "user_id", "query")  # by which pages are asked for something
+MOST_ROWS = 3  # rows of a table to try
+NAMED = ("q", "user_id", "query")  # query parameters of pages
 ROWS_OF: dict[str, type[Model]] = {
     "candidate": MemoryAtom,
     "session_pk": Session,
@@ -30,13 +30,13 @@ LEFT_OUT = {"view_on_site", "autocomplete", "logout"}
 
 
 def probe(person: str, of: str, operates_in: str, word: str, topic: str) -> None:
-    """Print as JSON how many pages were opened, and which have the word.
+    """Print as JSON the number of opened pages, and which of them contain the word.
 
     Args:
-        person, of: whose pages, and the application.
-        operates_in: the application that the operator is limited to.
-        word: in all that the person says.
-        topic: what is searched for.
+        person, of: The person, and the person's application.
+        operates_in: The application that the operator is limited to.
+        word: A word in all texts of the person.
+        topic: The search query.
     """
     user = UserProfile.objects.get(user_id=person, application__name=of)
     admin.autodiscover()
@@ -74,7 +74,7 @@ def _patterns(patterns: Iterable[URLPattern | URLResolver], before: str = "") ->
 
 
 def _addresses(route: str, pattern: URLPattern, user: UserProfile) -> Iterator[str]:
-    """Yield the addresses of a page about the rows of a person."""
+    """Yield the URLs of a page for the rows of a person."""
     names = list(pattern.pattern.regex.groupindex)
     for values in product(*(_values(route, name, user) for name in names)):
         yield reverse(f"admin:{pattern.name}", kwargs=dict(zip(names, values, strict=True)))

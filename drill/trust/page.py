@@ -8,17 +8,17 @@ from memoryproject.conf import BASE_DIR
 PAGE = BASE_DIR / "docs" / "trust.md"
 BEGIN, END = "<!-- figures: made by `make trust` -->", "<!-- /figures -->"
 
-Figure = tuple[str, str, str]  # what was done, how often, and what went wrong
+Figure = tuple[str, str, str]  # the test, the number of runs, and the failures
 
 
 def section(machine: str, figures: Sequence[Figure], faults: str, remarks: Sequence[str]) -> str:
-    """Return what stands between the marks.
+    """Return the section between the marks.
 
     Args:
-        machine: date, version, and what it ran on.
-        figures: in their order.
-        faults: the table of the drill.
-        remarks: what went wrong, a line each.
+        machine: The date, the version and the machine.
+        figures: The figures in order.
+        faults: The table of the drill.
+        remarks: The failures, one per line.
     """
     lines = ["| attack | amount | failures |", "| --- | --- | --- |"]
     lines += [f"| {what} | {much} | {wrong} |" for what, much, wrong in figures]
@@ -30,7 +30,7 @@ def put(text: str, page: Path = PAGE) -> None:
     """Put the section between the marks of the page.
 
     Raises:
-        ValueError: the page has no such marks.
+        ValueError: The page has no such marks.
     """
     whole = page.read_text(encoding="utf-8")
     before, begin, rest = whole.partition(BEGIN)

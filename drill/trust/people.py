@@ -1,4 +1,4 @@
-"""People with everything that there can be of a person, and the ids by which it is asked for."""
+"""People with data of every kind, and the ids of these data."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from drill.trust.isolation import OF_FIRST, TOPIC, UNKNOWN
 TURNS = 60
 WORK_SECONDS = 240
 OPEN = "SELECT count(*) FROM moments_app_job WHERE status IN ('queued', 'processing')"
-LISTED = {  # where a person's ids are listed, and under which names
+LISTED = {  # paths that list a person's ids, and their field names
     "session_id": ("sessions", "sessions", "session_id"),
     "key": ("moments", "moments", "key"),
     "job_id": ("jobs", "jobs", "job_id"),
@@ -27,12 +27,12 @@ LISTED = {  # where a person's ids are listed, and under which names
 
 @dataclass(frozen=True)
 class Known:
-    """Whom a key asks about.
+    """A person, and a key for requests about them.
 
     Args:
-        site: that is asked.
-        key: of a service, of scope `admin`.
-        person: whose things these are.
+        site: The site.
+        key: A service key of scope `admin`.
+        person: The person.
     """
 
     site: Site
@@ -40,10 +40,10 @@ class Known:
     person: str
 
     def ask(self, method: str, path: str, **fields: Any) -> Any:
-        """Make a request about the person, and return what is answered.
+        """Make a request about the person, and return the response.
 
         Raises:
-            RuntimeError: it is refused.
+            RuntimeError: It was rejected.
         """
         fields = {"user_id": self.person} | fields
         is_read = method == "GET"
@@ -54,7 +54,7 @@ class Known:
             headers={"Authorization": f"Bearer {self.key}"},
         )
         if status >= 300:
-            raise RuntimeError(f"{method} {path} is answered {status}: {answer.decode()[:300]}")
+            raise RuntimeError(f"{method} {path} returned {status}: {answer.decode()[:300]}")
         return json.loads(answer)
 
     def ids(self, name: str) -> list[str]:
@@ -69,7 +69,7 @@ IDS = (*LISTED, "context_id")
 
 
 def seed(known: Known, word: str) -> None:
-    """Give a person what there can be, with a word in all of it."""
+    """Give a person data of every kind, each with a word."""
     for session in ("talk", f"{known.person}-own"):
         _talk(known, session, word)
     _know(known, word)
@@ -83,11 +83,11 @@ def seed(known: Known, word: str) -> None:
 
 
 def have_a_prompt(site: Site, key: str) -> None:
-    """Give a key's application a prompt of its own, with a word in all of it that its people alone may read."""
+    """Give a key's application its own prompt, with a word that only its people may read."""
     prompt = {"name": OF_FIRST, "purpose": "memory-policy", "title": OF_FIRST, "content": f"Know {OF_FIRST}."}
     status, told = site.request("POST", "/api/v1/prompts", prompt, headers={"Authorization": f"Bearer {key}"})
     if status != 201:
-        raise RuntimeError(f"prompts is answered {status}: {told.decode()[:300]}")
+        raise RuntimeError(f"prompts returned {status}: {told.decode()[:300]}")
 
 
 def _talk(known: Known, session: str, word: str) -> None:
@@ -103,7 +103,7 @@ def _talk(known: Known, session: str, word: str) -> None:
 
 
 def _know(known: Known, word: str) -> None:
-    """Write facts directly, one about others, and correct one; keep a question, and ask it."""
+    """Write facts, including some about other people, and correct one. Create a probe, and run it."""
     wait_for("all work to be done", lambda: not known.site.number(OPEN), WORK_SECONDS, pause=0.3)
     streams = known.ask("GET", "streams", stream_type="user", limit=50)["streams"]
     stream = next(one["stream_id"] for one in streams if one["user_id"] == known.person)
@@ -118,7 +118,7 @@ def _know(known: Known, word: str) -> None:
 
 
 def _answered(known: Known, word: str) -> None:
-    """Have an answer with the context that it was given, and a response of a model."""
+    """Create an answer with the context that it used, and a model's response."""
     [context] = known.ids("context_id")
     answer = {"role": "assistant", "content": f"{word} is all I know."}
     known.ask("POST", "sessions/talk/messages", messages=[answer], context_id=context)
@@ -126,4 +126,4 @@ def _answered(known: Known, word: str) -> None:
     named = {"X-User-Id": known.person, "X-Session-Id": "talk", "Authorization": f"Bearer {known.key}"}
     status, told = known.site.request("POST", "/v1/responses", body, headers=named)
     if status != 200:
-        raise RuntimeError(f"/v1/responses is answered {status}: {told.decode()[:300]}")
+        raise RuntimeError(f"/v1/responses returned {status}: {told.decode()[:300]}")

@@ -2,7 +2,7 @@ from django.apps import AppConfig
 
 
 class ImportersConfig(AppConfig):
-    """Exports of ChatGPT and Claude, OpenAI chat messages, and answers of Zep, mem0 and Honcho."""
+    """Imports exports of ChatGPT and Claude, OpenAI chat messages, and API responses of Zep, mem0 and Honcho."""
 
     name = "memory_extras.importers"
     label = "importers"

@@ -1,7 +1,7 @@
 """Reader of a ChatGPT data export: `conversations.json`, an array of conversations, each a tree of messages.
 
-The reader takes the branch that ends at `current_node`, which is the one that the person saw last. It leaves out what
-ChatGPT never showed: system messages that it adds, custom instructions, and results marked as hidden.
+The reader uses the branch that ends at `current_node`, which the person saw last. It skips messages that ChatGPT never
+showed: its own system messages, custom instructions, and results marked as hidden.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from sessions_app.imports.source import Source
 NAME = "chatgpt"
 LOOKED_FOR = "a JSON array of conversations with mapping (chatgpt), also in the export's zip file"
 INSTRUCTIONS = ("user_editable_context", "model_editable_context")
-TEXT_FIELDS = ("parts", "text", "result", "content")  # where the different kinds of content keep their text
+TEXT_FIELDS = ("parts", "text", "result", "content")  # fields with the text in the different kinds of content
 
 
 class TreeNode(BaseModel):
@@ -64,7 +64,7 @@ class ChatGPTMessage(BaseModel):
     metadata: MessageMetadata | None = None
 
     def is_shown(self) -> bool:
-        """Return True if the person saw the message or could have seen it."""
+        """Whether the person saw the message, or could have seen it."""
         if self.metadata and self.metadata.is_visually_hidden_from_conversation:
             return False
         if self.author.role in ("system", "tool") and self.weight == 0:
@@ -73,7 +73,7 @@ class ChatGPTMessage(BaseModel):
 
 
 def recognizes(source: Source) -> bool:
-    """Return True if the first element is a ChatGPT conversation."""
+    """Return whether the first element is a ChatGPT conversation."""
     return "mapping" in source.first_names
 
 
@@ -97,7 +97,7 @@ def _parse_conversation(value: Any) -> SourceConversation:
 
 
 def _branch(tree: MessageTree) -> list[TreeNode]:
-    """Return the nodes from the root to the current node, without those that have no message.
+    """Return the nodes from the root to the current node, except those without a message.
 
     Raises:
         CannotImport: The current node does not exist, or the nodes do not form a tree.
@@ -133,7 +133,7 @@ def _fields(message: ChatGPTMessage, parent: str | None) -> Fields:
 
 
 def _content(content: dict[str, Any]) -> tuple[str, Fields]:
-    """Return the text and everything else: addresses of pictures, quoted passages, the language of code."""
+    """Return the text, and everything else: URLs of pictures, quoted passages, the language of code."""
     name = next((name for name in TEXT_FIELDS if isinstance(content.get(name), str | list)), None)
     text, parts = text_and_parts(content[name]) if name else ("", [])
     details = filled({key: value for key, value in content.items() if key != name})

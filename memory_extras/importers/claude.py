@@ -1,7 +1,7 @@
 """Reader of a Claude data export: `conversations.json`, an array of conversations with their `chat_messages`.
 
-A message is a list of blocks. The export keeps tool calls and their results in one message; here each result becomes
-a turn. If messages name their parents, the reader takes the branch that ends with the newest message.
+A message is a list of blocks. The export has tool calls and their results in one message. Here, each result becomes a
+turn. If messages name their parents, the reader uses the branch that ends with the newest message.
 """
 
 import json
@@ -21,11 +21,11 @@ NAME = "claude"
 LOOKED_FOR = "a JSON array of conversations with chat_messages (claude), also in the export's zip file"
 ROLES = {"human": "user", "assistant": "assistant"}
 PASTED = ("", "paste.txt", None)  # names that the export gives to long texts that a person pasted
-ATTACHED_MAX_CHARS = 100_000  # most characters kept of all texts attached to a message together
+ATTACHED_MAX_CHARS = 100_000  # maximum characters of all texts attached to a message
 
 
 class ClaudeConversation(BaseModel):
-    """A conversation as the export has it."""
+    """A conversation in the export."""
 
     uuid: str
     name: Any = None
@@ -61,7 +61,7 @@ class ClaudeMessage(BaseModel):
 
 
 def recognizes(source: Source) -> bool:
-    """Return True if the first element is a Claude conversation."""
+    """Return whether the first element is a Claude conversation."""
     return "chat_messages" in source.first_names
 
 
@@ -86,7 +86,7 @@ def _parse_conversation(value: Any) -> SourceConversation:
 
 
 def _branch(chat: ClaudeConversation) -> list[dict[str, Any]]:
-    """Return the branch of messages that ends with the current message, or with the newest if none is current.
+    """Return the branch of messages that ends with the current message, or else with the newest.
 
     If no message has a parent, return all messages.
     """
@@ -99,12 +99,12 @@ def _branch(chat: ClaudeConversation) -> list[dict[str, Any]]:
     branch: list[dict[str, Any]] = []
     while message is not None:
         branch.append(message)
-        message = by_id.pop(str(message.get("parent_message_uuid")), None)  # each once, so that a circle ends
+        message = by_id.pop(str(message.get("parent_message_uuid")), None)  # removed, so that a cycle ends
     return branch[::-1]
 
 
 def _turns(message: ClaudeMessage) -> list[Fields]:
-    """Return the turns of a message in order: the speech between tool results, and each tool result.
+    """Return the turns of a message in order: the text between tool results, and each tool result.
 
     Attachments go with the first turn.
     """
@@ -150,7 +150,7 @@ def _tool_result(block: ContentBlock) -> Fields:
 
 
 def _with_attached(message: ClaudeMessage, turn: Fields) -> Fields:
-    """Return the turn with its attachments: pasted text becomes part of the content, files go into the payload."""
+    """Return the turn with its attachments. Pasted text becomes part of the content, and files go into the payload."""
     if not message.attachments and not message.files:
         return turn
     attached = message.attachments or []

@@ -1,4 +1,4 @@
-"""Turn a conversation of another system into records that `import_sessions` appends."""
+"""Converts another system's conversations to records for `import_sessions`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ class SourceConversation:
     """One conversation of a file.
 
     Args:
-        session_id: The source's own id for it.
-        title: Whatever the source has as its title.
-        messages: The messages as the source has them, oldest first.
-        fields_of: Turns one of them into the fields of any number of messages, or raises CannotImport with the reason.
+        session_id: The source's own id of the conversation.
+        title: The source's title.
+        messages: The source's messages, oldest first.
+        fields_of: Converts a message to the fields of any number of messages, or raises CannotImport with the reason.
     """
 
     session_id: str
@@ -39,7 +39,7 @@ def checked_message(fields: Mapping[str, Any]) -> NewMessage:
     """Return a message with these fields.
 
     Raises:
-        CannotImport: The API would refuse them; the text is what it would answer.
+        CannotImport: The API would reject them. The text is the API's error message.
     """
     try:
         return NewMessage(**_message_input.run_validation(fields))
@@ -53,10 +53,10 @@ def conversation_records(
     """Yield the messages of all conversations.
 
     Args:
-        format_name: The prefix of session and message ids, so that ids of two formats never collide.
+        format_name: The prefix of session and message ids, which keeps ids of different formats unique.
         found: The values of the file, one conversation each.
-        owner: The person and agent that the conversations belong to.
-        parse: Turns such a value into a conversation, or raises CannotImport with the reason.
+        owner: The person and agent of the conversations.
+        parse: Converts such a value to a conversation, or raises CannotImport with the reason.
 
     Raises:
         CannotImport: The owner is missing.
@@ -93,7 +93,7 @@ def _all_records(
 def _records(
     where: str, format_name: str, place: Place, conversation: SourceConversation, message: Any
 ) -> Iterator[Record | Rejected]:
-    """Yield the messages that one message of the source stands for: all of them, or the reason why none."""
+    """Yield the messages that a message of the source converts to, or the reason why it can't be imported."""
     try:
         new = [
             checked_message(fields | {"external_id": f"{format_name}:{fields['external_id']}"})
@@ -106,16 +106,16 @@ def _records(
 
 
 def _title(title: Any) -> str:
-    """Return the part of a title that can be kept: 255 characters, without those that can't be stored."""
+    """Return the part of a title that can be stored: 255 characters, without those that PostgreSQL rejects."""
     text = title if isinstance(title, str) else ""
     return text.replace("\0", "").encode("utf-8", "replace").decode().strip()[:255]
 
 
 def point_in_time(seconds: float | None) -> datetime | None:
-    """Return the time that is this many seconds after the beginning of 1970.
+    """Convert seconds since 1970 to a time.
 
     Raises:
-        CannotImport: There is no such time.
+        CannotImport: The time is out of range.
     """
     if seconds is None:
         return None

@@ -1,7 +1,7 @@
-"""Reader of what Honcho answers: messages of peers in sessions, and conclusions about a peer.
+"""Reader of Honcho's API responses: messages of peers in sessions, and conclusions about a peer.
 
-To Honcho all peers are alike. Here `--user` is the peer whose memory it is, and `--agent` the one that answers; without
-`--agent` all others do.
+Honcho treats all peers equally. Here, `--user` is the peer whose memory is imported, and `--agent` the one that
+answers. Without `--agent`, all other peers count as the agent.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ OTHERS = "It is about a peer other than --user."
 
 
 class PeerMessage(BaseModel):
-    """What a peer said."""
+    """A message of a peer."""
 
     id: str
     content: str
@@ -35,7 +35,7 @@ class PeerMessage(BaseModel):
 
 
 class Conclusion(BaseModel):
-    """What was concluded about a peer."""
+    """A conclusion about a peer."""
 
     content: str
     observed_id: str
@@ -43,16 +43,16 @@ class Conclusion(BaseModel):
 
 
 def recognizes(source: Source) -> bool:
-    """Return True if the first item is a message or a conclusion."""
+    """Return whether the first item is a message or a conclusion."""
     message, conclusion = frozenset({"peer_id", "session_id", "content"}), frozenset({"observed_id", "content"})
     return has_item_with(source, PAGES, message, conclusion)
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected]:
-    """Yield messages, oldest first as the file has them, and conclusions.
+    """Yield messages in the order of the file, oldest first, and conclusions.
 
     Raises:
-        CannotImport: nobody says which peer the person is.
+        CannotImport: `--user` does not name the person's peer.
     """
     if not owner.user_id:
         raise CannotImport(
@@ -73,7 +73,7 @@ def _read(found: LocatedValue, owner: Owner) -> Record | Statement | Rejected:
 
 
 def _fields(message: PeerMessage, owner: Owner) -> Fields:
-    """Return a message's fields; of several who are neither the person nor the agent it says who speaks."""
+    """Return a message's fields. If several peers are neither the person nor the agent, add the speaker's name."""
     is_answer = message.peer_id == owner.agent_id if owner.agent_id else message.peer_id != owner.user_id
     is_others = not is_answer and message.peer_id != owner.user_id
     return {

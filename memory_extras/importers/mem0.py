@@ -1,7 +1,7 @@
-"""Reader of what mem0 answers to `get_all`: memories, each a sentence about a person, without what was said.
+"""Reader of the results of mem0's `get_all`: memories, each a sentence about a person, without the messages.
 
-The platform answers a page or an array, the library an object with `results`. An export by a schema of one's own
-(`create_memory_export`) has whatever fields that schema names, and can't be read.
+The platform returns a page or an array, and the library an object with `results`. Exports with a custom schema
+(`create_memory_export`) can't be read, because their fields are unknown.
 """
 
 from collections.abc import Iterator
@@ -22,22 +22,22 @@ LOOKED_FOR = "memories with id and memory, as get_all returns them (mem0)"
 
 
 class Memory(BaseModel):
-    """A memory, as far as it is used here."""
+    """The fields of a memory that this reader uses."""
 
     memory: str
     user_id: str | None = None
     created_at: str | None = None
     updated_at: str | None = None
-    expiration_date: str | None = None  # a day, or a time
+    expiration_date: str | None = None  # a date or a time
 
 
 def recognizes(source: Source) -> bool:
-    """Return True if the first item is a memory."""
+    """Return whether the first item is a memory."""
     return has_item_with(source, PAGES, frozenset({"id", "memory"}))
 
 
 def read(source: Source, owner: Owner) -> Iterator[Statement | Rejected]:
-    """Yield the memories. Whose one is stands in it; `owner` has those of nobody."""
+    """Yield the memories. A memory names its person. Those without one belong to `owner`."""
     for found in items(source, PAGES):
         yield found if isinstance(found, Rejected) else _statement(found, owner)
 
@@ -55,10 +55,10 @@ def _statement(found: LocatedValue, owner: Owner) -> Statement | Rejected:
 
 
 def _expired(text: str | None) -> str | None:
-    """Return when a memory expired; None if it hasn't yet.
+    """Return when a memory expired, or None if it hasn't expired.
 
     Raises:
-        ValueError: it is no day and no time.
+        ValueError: The text is neither a date nor a time.
     """
     if not text:
         return None

@@ -1,8 +1,8 @@
 """Reader of chat messages in the format of OpenAI's API and fine-tuning: one `{"messages": […]}` per line.
 
-A conversation is identified by its `id` or, if it has none, by a hash of its messages; a message by its position and a
-hash of its content. So importing the same file or a longer one adds nothing twice, and a conversation with an id may
-grow.
+A conversation is identified by its `id`, or else by a hash of its messages. A message is identified by its position and
+a hash of its content. So importing the same file again, or a longer one, adds no duplicates. A conversation with an id
+may grow.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class OpenAIConversation(BaseModel):
 
 
 def recognizes(source: Source) -> bool:
-    """Return True if the first line is a conversation."""
+    """Return whether the first line is a conversation."""
     return "messages" in source.first_names
 
 

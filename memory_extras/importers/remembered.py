@@ -1,7 +1,7 @@
-"""What other memory systems export: pages of items, of which some are messages and some are statements about a person.
+"""Exports of other memory systems: pages of items. Items are messages, or statements about a person.
 
-None of them has a file of its own that holds everything: an export is what their API answers, saved. So a file may be
-an array of items, a page with the items in it, or one item or page a line.
+None of these systems exports everything to one file, so users save its API responses. A file may be an array of items,
+a page with items, or JSON lines with an item or a page each.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class StatementInput(StrictSerializer):
     ended_at = AwareDateTimeField(allow_null=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Check that nothing ends before it begins."""
+        """Check that no time range ends before it starts."""
         begins, ends = attrs["valid_from"], attrs["valid_until"]
         if begins and ends and ends < begins:
             raise ValidationError(BACKWARDS)
@@ -43,11 +43,11 @@ _statement_input = StatementInput()
 
 
 def items(source: Source, pages: str) -> Iterator[LocatedValue | Rejected]:
-    """Yield the items of a file, whether they stand in an array, in pages or one a line.
+    """Yield the items of a file: an array, pages, or one item per line.
 
     Args:
-        source: the file.
-        pages: the field by which a page has its items.
+        source: The file.
+        pages: The field of a page that contains its items.
     """
     for found in source.values():
         page = found.value.get(pages) if isinstance(found, LocatedValue) and isinstance(found.value, dict) else None
@@ -58,7 +58,7 @@ def items(source: Source, pages: str) -> Iterator[LocatedValue | Rejected]:
 
 
 def has_item_with(source: Source, pages: str, *names: frozenset[str]) -> bool:
-    """Return True if the first item has all fields of one of these groups."""
+    """Return whether the first item has all fields of one of these groups."""
     for found in islice(items(source, pages), 1):
         fields = found.value.keys() if isinstance(found, LocatedValue) and isinstance(found.value, dict) else ()
         return any(group <= set(fields) for group in names)
@@ -66,13 +66,13 @@ def has_item_with(source: Source, pages: str, *names: frozenset[str]) -> bool:
 
 
 def statement(where: str, format_name: str, owner: Owner, **fields: Any) -> Statement | Rejected:
-    """Return a statement with these fields, or the reason why it can't be taken.
+    """Return a statement with these fields, or the reason why it can't be imported.
 
     Args:
-        where: its position in the file.
-        format_name: of the file.
-        owner: whose it is, where it names nobody.
-        fields: of `StatementInput`; what is left out is not known.
+        where: Its position in the file.
+        format_name: The format of the file.
+        owner: The person, if the item names none.
+        fields: Fields of `StatementInput`. Missing ones are unknown.
     """
     given = dict.fromkeys(("said_at", "valid_from", "valid_until", "ended_at")) | fields
     given["user_id"], given["agent_id"] = given.get("user_id") or owner.user_id, owner.agent_id

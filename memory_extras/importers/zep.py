@@ -1,7 +1,7 @@
-"""Reader of what Zep and Graphiti answer: threads with their messages, and facts, which are edges of a graph.
+"""Reader of API responses of Zep and Graphiti: threads with their messages, and facts, which are edges of a graph.
 
-A fact has two times of each kind: since and until when it held (`valid_at`, `invalid_at`), and when that was learned
-(`created_at`, `expired_at`).
+A fact has two time ranges: when it was true (`valid_at`, `invalid_at`), and when that was known (`created_at`,
+`expired_at`).
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ ROLES = {"norole": "user", "function": "tool"}
 
 
 class Edge(BaseModel):
-    """A fact, as far as it is used here."""
+    """The fields of a fact that this reader uses."""
 
     fact: str
     created_at: str | None = None
@@ -35,7 +35,7 @@ class Edge(BaseModel):
 
 
 class ZepMessage(BaseModel):
-    """A message; in older versions `role_type` says which role, and `role` is a name."""
+    """A message. In older versions, `role_type` is the role, and `role` is a name."""
 
     uuid: str | None = None
     content: str
@@ -55,13 +55,13 @@ class Thread(BaseModel):
 
 
 def recognizes(source: Source) -> bool:
-    """Return True if the first item is a thread or a fact."""
+    """Return whether the first item is a thread or a fact."""
     thread, fact = frozenset({"thread_id", "messages"}), frozenset({"uuid", "fact"})
     return has_item_with(source, PAGES, thread, fact)
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected]:
-    """Yield messages and facts. A thread may name its person; `owner` has those that don't, and all facts."""
+    """Yield messages and facts. A thread may name its person. Facts and other threads belong to `owner`."""
     for found in items(source, PAGES):
         if isinstance(found, LocatedValue) and isinstance(found.value, dict) and "fact" in found.value:
             yield _fact(found, owner)
@@ -70,7 +70,7 @@ def read(source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected
 
 
 def _owner(found: LocatedValue | Rejected, owner: Owner) -> Owner:
-    """Return the person of a thread: the one that it names, else the owner of the file."""
+    """Return the person that a thread names, or else the owner of the file."""
     value = found.value if isinstance(found, LocatedValue) else None
     named = value.get("user_id") if isinstance(value, dict) else None
     return Owner(named, owner.agent_id) if isinstance(named, str) and named else owner

@@ -1,1 +1,1 @@
-"""Pages to try memory out: the playground and the recall console."""
+"""Pages to test memory: the playground and the recall console."""

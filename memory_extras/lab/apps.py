@@ -2,7 +2,7 @@ from django.apps import AppConfig, apps
 
 
 class LabConfig(AppConfig):
-    """Probes, trials of prompts, and pages to try memory out."""
+    """Probes, prompt trials, and pages to test memory."""
 
     name = "memory_extras.lab"
     label = "lab"
@@ -11,7 +11,7 @@ class LabConfig(AppConfig):
     def ready(self) -> None:
         from memory_extras.lab import declared  # noqa: F401 (adds itself to the registries)
 
-        if not apps.is_installed("memoryproject"):  # a project of somebody else's
+        if not apps.is_installed("memoryproject"):  # in a host project, which has none of these pages
             return
         from memory_extras.lab.models import ProbeResult
         from memoryproject.clocks import OF_EXTRAS

@@ -1,4 +1,4 @@
-"""Declare the extra's tables to exports, erasures, retractions and housekeeping."""
+"""Declares the extra's tables for exports, erasures, retractions and housekeeping."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +16,7 @@ from sessions_app.people.export_format import Column, File, NameOf, PublicId, Re
 from sessions_app.people.import_user import Importing
 from sessions_app.people.provenance import Provenance, declare
 
-NEWEST = 10  # probes that are asked again after a retraction
+NEWEST = 10  # probes to run again after a retraction
 
 
 class QuestionText(Column):
@@ -41,7 +41,7 @@ class Probes(Withdrawal):
     name, title = "probes", "Probes"
 
     def derived(self, session: Session, turns: Sequence[int], *, is_whole: bool) -> list[Probe]:
-        """Return the probes that were made of the turns. Of a whole session, its evidence counts too."""
+        """Return the probes derived from the turns. For a whole session, its evidence counts too."""
         own = Probe.objects.for_user(session.user).order_by("pk")
         of_session = Q(source_session=session) if is_whole else Q()
         return list(own.filter(of_session | Q(source_message_ids__overlap=turns)))
@@ -51,7 +51,7 @@ class Probes(Withdrawal):
         return list(ProbeResult.objects.filter(probe__in=[row.pk for row in rows]).order_by("pk"))
 
     def questions(self, retraction: Retraction) -> Iterator[str]:
-        """Yield the questions of the probes that were withdrawn, then those of the person's other probes."""
+        """Yield the questions of the withdrawn probes, and then those of the person's other probes."""
         yield from (item.data["question"] for item in retraction.items.withdrawn(Probe).order_by("object_pk"))
         yield from Probe.objects.for_user(retraction.user).newest_first().values_list("question", flat=True)[:NEWEST]
 

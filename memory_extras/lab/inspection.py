@@ -1,7 +1,7 @@
-"""A query looked into: what recall finds for it as a request would, step by step, with the time that each step took.
+"""Inspection of a query: the results that a request would get, step by step, with the duration of each step.
 
-The steps are those of `recall`, but words and meaning are searched by a statement each, to be timed apart. Nothing that
-is found counts as returned.
+The steps are those of `recall`, but searches by words and by meaning are separate queries, to be timed. The results
+don't count as used.
 """
 
 import time
@@ -28,11 +28,11 @@ EXACT = 20_000
 
 @dataclass(frozen=True)
 class VectorSearch:
-    """The way in which the vectors of a kind were searched.
+    """How the vectors of a kind were searched.
 
     Args:
-        kind: of memory.
-        vectors: that the person has of the model in use, counted up to `EXACT`.
+        kind: The kind of memory.
+        vectors: The number of the person's vectors of the current model, counted up to `EXACT`.
     """
 
     kind: str
@@ -40,20 +40,20 @@ class VectorSearch:
 
     @property
     def is_exact(self) -> bool:
-        """All were read; else the index of nearest neighbours was."""
+        """Whether all vectors were read, instead of the index of nearest neighbors."""
         return self.vectors < EXACT
 
 
 @dataclass
 class Inspection:
-    """What was found, and how.
+    """The results, and how they were found.
 
     Args:
-        request: with the query's vector, where one could be had.
-        steps: milliseconds of each, in their order.
-        words: of the query; None for nobody.
-        results: best first.
-        plans: one a kind whose vectors were searched.
+        request: The request, with the query's vector if there is one.
+        steps: The milliseconds of each step, in order.
+        words: The words of the query. None if there is no such person.
+        results: Best first.
+        plans: One per kind whose vectors were searched.
     """
 
     request: RecallRequest
@@ -64,22 +64,22 @@ class Inspection:
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
-        """Note how long the block took."""
+        """Record the duration of the block."""
         started = time.perf_counter()
         yield
         self.steps[step] = (time.perf_counter() - started) * 1000
 
 
 def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: int | None = None) -> Inspection:
-    """Search as a request of this person would; a constant number of statements.
+    """Search as a request of this person would, with a constant number of queries.
 
-    Call it outside any transaction: it may wait for the embeddings endpoint.
+    Call it outside any transaction, because it may wait for the embeddings endpoint.
 
     Args:
-        user: whose memory it is.
-        agent_id: whose shards are seen; blank: only those of every agent.
-        request: what to search for, without a vector.
-        most: results; None is `MATCH_COUNT`.
+        user: The person.
+        agent_id: The agent whose shards are visible. Blank for only those of every agent.
+        request: The request, without a vector.
+        most: The maximum number of results. None is `MATCH_COUNT`.
     """
     seen = Inspection(request)
     with seen.timed("embedding"):
@@ -90,7 +90,7 @@ def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: i
                 seen.request, user.user_id, application=user.application_id, agent_id=agent_id
             )
     with acting_for(user.user_id, application=user.application_id) as person:
-        if person is not None:  # erased meanwhile
+        if person is not None:  # the person may have been erased
             _look_up(seen, person, agent_id, most or MATCH_COUNT)
     seen.plans = _plans(user, seen.request)
     return seen
@@ -110,7 +110,7 @@ def _look_up(seen: Inspection, user: UserProfile, agent_id: str, most: int) -> N
 
 
 def _plans(user: UserProfile, request: RecallRequest) -> list[VectorSearch]:
-    """Return how each kind was searched, by the condition that the search itself goes by."""
+    """Return how each kind was searched, by the condition that the search itself uses."""
     if request.used_mode == "text" or request.vector is None:
         return []
     model = request.vector.model

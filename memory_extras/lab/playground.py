@@ -1,4 +1,4 @@
-"""The playground: people who are nobody, and where the lines of a context that they were given come from."""
+"""The playground: test people, and the source turns of the lines in their contexts."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -16,11 +16,11 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict
 
 ATOMS, MOMENTS = "rem://atoms/", "rem://moments/key/"
-ORIGINS = 6  # turns of a line that are shown
+ORIGINS = 6  # maximum source turns shown per line
 
 
 class Somebody(Conflict):
-    """The name is that of a person who is not a test person: nobody speaks for them."""
+    """The name belongs to a real person, so operators can't chat as them."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Origin:
     """A source turn of a line.
 
     Args:
-        name: what it is called on the page.
-        url: of the turn.
-        here: its sequence in the session that is shown; None where it is in another.
+        name: Its name on the page.
+        url: The URL of the turn.
+        here: Its sequence in the current session. None if it is in another session.
     """
 
     name: str
@@ -40,21 +40,21 @@ class Origin:
 
 @dataclass(frozen=True)
 class LitLine(ShownLine):
-    """A line of a context, with the turns that it comes from."""
+    """A line of a context, with its source turns."""
 
     origins: Sequence[Origin] = ()
 
     @property
     def here(self) -> str:
-        """The sequences of the turns that light up."""
+        """The sequences of the turns to highlight."""
         return " ".join(str(origin.here) for origin in self.origins if origin.here is not None)
 
 
 def named_test_person(name: str, application: int) -> UserProfile:
-    """Return the test person of a name, made on first use.
+    """Return the test person with this name. Create a missing one.
 
     Raises:
-        Somebody: the application has a person of this name.
+        Somebody: The application has a real person with this name.
     """
     person = UserProfile.objects.named(name, application)
     if person is None:
@@ -67,7 +67,7 @@ def named_test_person(name: str, application: int) -> UserProfile:
 
 
 def lit_layers(kept: KeptContext, session: Session) -> list[ShownLayer]:
-    """Return the layers of a context that was served in a session, with the origins of their lines."""
+    """Return the layers of a context that was served in a session, with the source turns of their lines."""
     refs = set(kept.refs())
     pages, turns = Pages(session.user, refs), _turns_of(session.user, refs)
     shown = shown_layers(kept.layers, pages, kept.tokens or 1)
@@ -90,7 +90,7 @@ def _origin(turn: Message, session: Session) -> Origin:
 
 
 def _turns_of(user: UserProfile, refs: Collection[str]) -> dict[str, list[Message]]:
-    """Return the turns behind each address; two queries, however many there are."""
+    """Return the source turns of each address, with two queries."""
     atoms = MemoryAtom.objects.filter(user=user, atom_id__in=_ids(refs, ATOMS))
     sources = {f"{ATOMS}{atom}": pks for atom, pks in atoms.values_list("atom_id", "source_message_ids")}
     keys = {ref.removeprefix(MOMENTS) for ref in refs if ref.startswith(MOMENTS)}

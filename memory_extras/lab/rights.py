@@ -1,4 +1,4 @@
-"""Rights that pages of the extra take."""
+"""Permissions for pages of the extra."""
 
 SEE_PROBES = "lab.view_probe"
 KEEP_PROBES = "lab.add_probe"

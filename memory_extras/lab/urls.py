@@ -1,4 +1,4 @@
-"""Addresses of the extra's API."""
+"""URLs of the extra's API."""
 
 from django.urls import include, path
 

@@ -1,1 +1,1 @@
-"""OAuth for assistants: an authorization server by django-oauth-toolkit, whose tokens stand for one person each."""
+"""OAuth for assistants: an authorization server by django-oauth-toolkit. Each token represents one person."""

@@ -1,4 +1,4 @@
-"""Assistants in the admin: what is known of them, what they were granted, and how to end it."""
+"""Assistants in the admin, with their grants and revocation."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ from sessions_app.models import ApiKey
 
 SHOWN = 50
 
-# The library registers its own pages. They show all tokens to a login that may see one table.
+# The library registers its own pages. They would show all tokens to any login with permission for one table.
 for model in (Assistant, Code, AccessToken, RefreshToken, get_id_token_model()):
     admin.site.unregister(model)
 ApiKeyAdmin.views = (Authorize, *ApiKeyAdmin.views)
 
 
 class AssistantForm(FormPage[Assistant]):
-    """The page of an assistant: its state, what it was granted, and revoking it."""
+    """The page of an assistant: its state, its grants, and the button that revokes it."""
 
     before = "oauth/assistant.html"
 
@@ -39,7 +39,7 @@ class AssistantForm(FormPage[Assistant]):
 
 
 class RevokeAssistant(RowAction[Assistant]):
-    """End everything that an assistant was granted, and let it ask for nothing else."""
+    """Revokes all grants of an assistant, and blocks new requests."""
 
     route, name = "<path:pk>/revoke/", "revoke"
 
@@ -59,7 +59,7 @@ def _of_consents(value: Any, **kwargs: Any) -> Subquery:
 
 @admin.register(Assistant)
 class AssistantAdmin(PageAdmin):
-    """Assistants, which register themselves or by `manage.py register_assistant`."""
+    """Assistants. They register themselves, or are registered by `manage.py register_assistant`."""
 
     list_display = ("name", "state", "registered", "leads_to", "grants", "last_use", "made_at")
     tells_of_people = False
@@ -83,7 +83,7 @@ class AssistantAdmin(PageAdmin):
         return False  # the assistant's developer decides where codes are sent
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return obj is None and super().has_change_permission(request)  # to revoke; there is nothing to edit
+        return obj is None and super().has_change_permission(request)  # to revoke, not to edit
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -94,7 +94,7 @@ class AssistantAdmin(PageAdmin):
         button="Revoke these assistants",
     )
     def revoke(self, request: HttpRequest, queryset: QuerySet[Assistant]) -> None:
-        """End everything that they were granted."""
+        """Revoke all their grants."""
         RevokeAssistant.change_each(self, request, queryset)
 
     @display(description="State", label={"active": "success", "revoked": "danger"})  # type: ignore[untyped-decorator]

@@ -1,4 +1,4 @@
-"""The page on which an operator grants an assistant access: to whose memory, for what, and for how long."""
+"""The consent page, where an operator grants an assistant access: to whose memory, with which scopes, for how long."""
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -37,9 +37,9 @@ class Asked:
 
     Args:
         assistant: The assistant that requests it.
-        audience: What the token will be for.
-        scopes: What the operator may grant.
-        credentials: The parameters of the request, validated.
+        audience: The audience of the token.
+        scopes: The scopes that the operator may grant.
+        credentials: The validated parameters of the request.
     """
 
     assistant: Assistant
@@ -49,10 +49,10 @@ class Asked:
 
 
 class ToldAssistant(Exception):
-    """A request that can't be granted. The operator returns to the assistant with the reason.
+    """A request that can't be granted. The operator is redirected to the assistant with the reason.
 
     Args:
-        code: As OAuth names it.
+        code: The OAuth error code.
         text: The reason.
     """
 
@@ -79,10 +79,10 @@ class GrantForm(forms.Form):
         may: Any = self.fields["scope"]
         may.choices = [(scope, MEANINGS[scope]) for scope in scopes]
         may.initial = scopes[:1]
-        self.fields["application"].required = are_several()  # else there is one
+        self.fields["application"].required = are_several()  # otherwise there is only one
 
     def clean_user_id(self) -> str:
-        """Return the name, if the API takes it as one."""
+        """Return the id, validated as in the API."""
         user_id: str = self.cleaned_data["user_id"]
         try:
             return str(PublicIdField().run_validation(user_id))
@@ -93,7 +93,7 @@ class GrantForm(forms.Form):
         """Find the person.
 
         Raises:
-            ValidationError: Nobody has that name, and no memory is to be begun.
+            ValidationError: The person doesn't exist, and may not be created.
         """
         given = super().clean() or {}
         if "user_id" in given:
@@ -106,7 +106,7 @@ class GrantForm(forms.Form):
 
 
 class Authorize(OperatorPage):
-    """The page. Its address has the whole request, which survives a login on the way."""
+    """The page. Its URL contains the whole request, so the request survives a login."""
 
     route, name, permission = "authorize/", "authorize", "add"
     title = "Authorize an assistant"
@@ -123,7 +123,7 @@ class Authorize(OperatorPage):
         return self._answered(self._decided)
 
     def _answered(self, answer: Callable[[Asked], HttpResponse]) -> HttpResponse:
-        """Answer a request; tell the assistant what is wrong, or the operator if the assistant isn't known."""
+        """Respond to a request. Report errors to the assistant, or to the operator if the assistant isn't known."""
         try:
             return answer(self._asked())
         except FatalClientError:
@@ -137,11 +137,11 @@ class Authorize(OperatorPage):
             return self._refused(refused.code, str(refused))
 
     def _asked(self) -> Asked:
-        """Return what the address asks for.
+        """Return the access that the URL requests.
 
         Raises:
-            FatalClientError: Nobody but the operator may be told what is wrong.
-            OAuthToolkitError, ToldAssistant: It can't be granted.
+            FatalClientError: An error that only the operator may see.
+            OAuthToolkitError, ToldAssistant: The request can't be granted.
         """
         given = {name: values for name, values in self.request.GET.lists() if values}
         if any(len(values) > 1 for values in given.values()) or not given.get("redirect_uri", [""])[0]:
@@ -162,7 +162,7 @@ class Authorize(OperatorPage):
         return Asked(assistant, audience, _complete(wanted, SCOPES_OF[audience]), asked)
 
     def _request_of_assistant(self) -> HttpRequest:
-        """Return the request without the operator's form, whose fields are not the assistant's."""
+        """Return the request without the operator's form, because its fields are not the assistant's."""
         request = copy(self.request)
         request.method, request.POST = "GET", QueryDict()
         return request
@@ -201,25 +201,25 @@ class Authorize(OperatorPage):
         return self._back(address, asked.assistant.name, is_granted=True)
 
     def _refused(self, code: str, text: str) -> HttpResponse:
-        """Take the operator back to the assistant, whose address was validated before."""
+        """Redirect the operator to the assistant, whose redirect URI was validated before."""
         uri, state = self.request.GET["redirect_uri"], self.request.GET.get("state", "")
         told = {"error": code, "error_description": text} | ({"state": state} if state else {})
         mark = "&" if urlsplit(uri).query else "?"
         return self._back(f"{uri}{mark}{urlencode(told | {'iss': current().site})}", "")
 
     def _back(self, address: str, client: str, *, is_granted: bool = False) -> HttpResponse:
-        """Show the page that goes on to the assistant: the answer to a form may lead to this site alone."""
+        """Show a page that redirects to the assistant. The form itself may only redirect within this site."""
         shown = self.page(back=address, client=client, is_granted=is_granted, goes_to=_place(address))
         shown["Cache-Control"], shown["Referrer-Policy"] = "no-store", "no-referrer"
         return shown
 
 
 def _complete(chosen: Sequence[str], offered: Sequence[str]) -> list[str]:
-    """Return the chosen scopes in order, with `read` if there is `write`: what changes memory reads it first."""
+    """Return the chosen scopes in order. `write` includes `read`."""
     return [scope for scope in offered if scope in chosen or (scope == "read" and "write" in chosen)]
 
 
 def _place(uri: str) -> str:
-    """Return where an address leads, without its path and query."""
+    """Return a URL's scheme and host, without its path and query."""
     parts = urlsplit(uri)
     return f"{parts.scheme}://{parts.netloc}"

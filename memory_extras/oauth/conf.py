@@ -1,4 +1,4 @@
-"""Settings of the extra, and what it adds to Django's."""
+"""Settings of the extra, and its changes to Django's settings."""
 
 import secrets
 from datetime import timedelta
@@ -10,12 +10,12 @@ from pydantic import Field
 from memoryproject.admin_menu import Entry, add_tab
 from memoryproject.conf import Group
 
-NAME = "OAUTH"  # of the group, among Django's settings
-ACCESS, REFRESH = "mem_oauth_", "mem_refresh_"  # how tokens begin; all secrets of this platform begin with mem_
+NAME = "OAUTH"  # the group's name in Django's settings
+ACCESS, REFRESH = "mem_oauth_", "mem_refresh_"  # prefixes of tokens; all secrets of this platform start with mem_
 CODE_SECONDS = 60
 GRANT_TYPES = ["authorization_code", "refresh_token"]
-TOKEN_LASTS = timedelta(minutes=60)  # then the assistant has to refresh its token
-# Scopes, as the consent page names them.
+TOKEN_LASTS = timedelta(minutes=60)  # then the assistant must refresh its token
+# The texts of scopes on the consent page.
 MEANINGS = {
     "read": "Read: search, get contexts, read facts and single turns",
     "write": "Write: add, correct and end facts",
@@ -27,13 +27,13 @@ MODELS = {
     "GRANT": "oauth.Code",
     "ACCESS_TOKEN": "oauth.AccessToken",
     "REFRESH_TOKEN": "oauth.RefreshToken",
-    "ID_TOKEN": "oauth2_provider.IDToken",  # unused, but migrations ask for it
+    "ID_TOKEN": "oauth2_provider.IDToken",  # unused, but required by migrations
 }
-DAYS_MOST = 365  # that a grant lasts
+DAYS_MOST = 365  # maximum duration of a grant
 
 
 class OAuthSettings(Group):
-    """Settings of assistants that ask an operator for access."""
+    """Settings of assistants that request access from operators."""
 
     site: str = Field(
         "",
@@ -55,7 +55,7 @@ class Settings(Group):
 
 
 def current() -> OAuthSettings:
-    """Return the settings in force."""
+    """Return the current settings."""
     group: OAuthSettings = getattr(django_settings, NAME)
     return group
 
@@ -64,7 +64,7 @@ def extend(settings: dict[str, Any]) -> None:
     """Add the extra to Django's settings."""
     settings[NAME] = settings["CONF"].oauth
     apps = settings["INSTALLED_APPS"]
-    apps.insert(apps.index("memory_extras.oauth"), "oauth2_provider")  # registers its admin pages first
+    apps.insert(apps.index("memory_extras.oauth"), "oauth2_provider")  # it registers its admin pages first
     settings |= {f"OAUTH2_PROVIDER_{kind}_MODEL": model for kind, model in MODELS.items()}
     settings["OAUTH2_PROVIDER"] = provider(settings[NAME])
     # It logs each clean-up, and parts of requests.
@@ -86,7 +86,7 @@ def provider(group: OAuthSettings) -> dict[str, Any]:
         "REFRESH_TOKEN_REUSE_PROTECTION": True,
         "EXTRA_SERVER_KWARGS": {"token_expires_in": _seconds_left},
         "PKCE_REQUIRED": True,
-        "ALLOWED_REDIRECT_URI_SCHEMES": ["https"],  # unused: `check_redirect_uri` says which are allowed
+        "ALLOWED_REDIRECT_URI_SCHEMES": ["https"],  # unused, because `check_redirect_uri` decides
         "COMPLIANT_BCP_RFC9700_IMPLICIT_GRANT": True,
         "COMPLIANT_BCP_RFC9700_PASSWORD_GRANT": True,
         "COMPLIANT_BCP_RFC9700_PKCE_METHOD": True,
@@ -113,6 +113,6 @@ def new_refresh_token(request: Any) -> str:
 
 
 def _seconds_left(request: Any) -> int:
-    """Return how long a new access token is valid: never longer than its consent."""
+    """Return how long a new access token is valid, at most as long as its consent."""
     seconds: int = request.consent.seconds_left()
     return seconds

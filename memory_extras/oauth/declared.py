@@ -1,4 +1,4 @@
-"""Declare the tables of the extra that hold personal data."""
+"""Declares the extra's tables with personal data."""
 
 from collections import Counter
 from functools import partial

@@ -1,7 +1,7 @@
-"""Assistants, what operators granted them, and their codes and tokens.
+"""Assistants with their grants, codes and tokens.
 
-A consent is what an operator granted: a key of one person, which ends and is limited, listed and revoked as any other
-key. Nobody ever gets the text of that key. Codes and tokens stand for it, and are stored as hashes.
+A consent is an operator's grant: an API key for one person that expires, and is limited, listed and revoked like any
+other key. The text of the key is never issued. Codes and tokens represent it, and are stored as hashes.
 """
 
 import secrets
@@ -24,30 +24,30 @@ from memory_extras.oauth.conf import TOKEN_LASTS
 from sessions_app.models import ApiKey, Event, UserProfile
 from sessions_app.refusals import Refusal
 
-UNUSED_LASTS = timedelta(days=1)  # for a client that registered itself and was granted nothing
-UNUSED_LASTS_AMONG_MANY = timedelta(minutes=10)  # so that a full list is not full for longer
+UNUSED_LASTS = timedelta(days=1)  # lifetime of a client that registered itself and has no grant
+UNUSED_LASTS_AMONG_MANY = timedelta(minutes=10)  # the same if the list of such clients is full
 UNUSED_MOST = 1_000
 URI_MAX_CHARS = 2_000
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ASSISTANT_REVOKED = "assistant_revoked"
-OF_EDITORS = ("cursor", "vscode", "vscode-insiders", "windsurf", "zed")  # schemes that open a program, not a site
+OF_EDITORS = ("cursor", "vscode", "vscode-insiders", "windsurf", "zed")  # schemes of applications, not sites
 
 
 class BadRedirect(Refusal):
-    """A redirect URI to which no code may be sent."""
+    """A redirect URI that is not allowed."""
 
     code = "invalid_redirect_uri"
 
 
 def check_redirect_uri(uri: str) -> None:
-    """Check that a URI is HTTPS, this machine, or a program that is known by its scheme.
+    """Check that a URI is HTTPS, on this machine, or the known scheme of an application.
 
     Raises:
-        BadRedirect: It is something else.
+        BadRedirect: It is none of these.
     """
     try:
         parts = urlsplit(uri)
-        host, _ = parts.hostname or "", parts.port  # a port that is no number raises ValueError
+        host, _ = parts.hostname or "", parts.port  # an invalid port raises ValueError
     except ValueError:
         host = ""
     is_safe = bool(host) and (
@@ -62,7 +62,7 @@ def check_redirect_uri(uri: str) -> None:
 
 class AssistantManager(ApplicationManager):  # type: ignore[misc]
     def register(self, name: str, redirect_uris: Sequence[str], *, is_by_itself: bool = False) -> "Assistant":
-        """Add a public client: what runs on somebody's machine keeps no secret.
+        """Add a public client, because a client on a user's machine can't keep a secret.
 
         Raises:
             BadRedirect: A redirect URI is not allowed.
@@ -88,10 +88,10 @@ class AssistantManager(ApplicationManager):  # type: ignore[misc]
             list(self.filter(client_id=client_id).select_for_update())
 
     def has_room(self, most: int) -> bool:
-        """Delete old clients that registered themselves and were granted nothing; tell whether there is room for one.
+        """Delete old self-registered clients without grants. Return whether another one may register.
 
         Args:
-            most: How many may be unused.
+            most: The maximum number of clients without grants.
         """
         unused = self.filter(registration_source=AbstractApplication.RegistrationSource.DCR, consents=None)
         for lasts in (UNUSED_LASTS, UNUSED_LASTS_AMONG_MANY):
@@ -102,9 +102,9 @@ class AssistantManager(ApplicationManager):  # type: ignore[misc]
 
 
 class Assistant(AbstractApplication):  # type: ignore[misc]
-    """A client that may ask operators for access."""
+    """A client that may request access from operators."""
 
-    user = None  # it is nobody's own
+    user = None  # it belongs to no user
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = AssistantManager()
@@ -123,22 +123,22 @@ class Assistant(AbstractApplication):  # type: ignore[misc]
         return bool(self.registration_source == self.RegistrationSource.DCR)
 
     def is_usable(self, request: object) -> bool:
-        """Tell whether it may still ask for anything."""
+        """Return whether it isn't revoked."""
         return self.revoked_at is None
 
     def redirect_uri_allowed(self, uri: str) -> bool:
-        """Tell whether a URI is one of the client's, to the letter."""
+        """Return whether a URI exactly matches one of the client's."""
         return uri in self.redirect_uris.split()
 
     @transaction.atomic
     def revoke(self, *, by: str) -> int | None:
-        """End everything that it was granted, for good.
+        """Permanently revoke all its grants.
 
         Args:
             by: operator:….
 
         Returns:
-            How many grants ended; None if the assistant had been revoked before.
+            The number of revoked grants. None if the assistant was already revoked.
         """
         if not Assistant.objects.filter(pk=self.pk, revoked_at=None).select_for_update():
             return None
@@ -158,9 +158,9 @@ class ConsentManager(models.Manager["Consent"]):
         """Grant an assistant access to one person's memory.
 
         Args:
-            assistant: Who asked.
-            user: Whose memory it is.
-            scopes: What it may do.
+            assistant: The assistant.
+            user: The person.
+            scopes: The granted scopes.
             ends_at: When it ends, however often its tokens are renewed.
             by: operator:….
         """
@@ -189,15 +189,15 @@ class Consent(models.Model):
         return f"{self.assistant} by {self.granted_by}"
 
     def seconds_left(self) -> int:
-        """Return how long a token is valid that is issued now."""
+        """Return the lifetime in seconds of a new token."""
         until_end = self.key.expires_at - timezone.now() if self.key.expires_at else timedelta()
         return max(0, int(min(until_end, TOKEN_LASTS).total_seconds()))
 
 
 class Code(AbstractGrant):  # type: ignore[misc]
-    """An authorization code; `code` has its hash."""
+    """An authorization code. `code` contains its hash."""
 
-    user = None  # who granted it is the consent's
+    user = None  # the consent records who granted it
     consent = models.OneToOneField(Consent, on_delete=models.CASCADE, related_name="code")
     used_at = models.DateTimeField(null=True, blank=True)
 
@@ -206,7 +206,7 @@ class Code(AbstractGrant):  # type: ignore[misc]
 
 
 class AccessToken(AbstractAccessToken):  # type: ignore[misc]
-    """A token that opens its audience."""
+    """A token for its audience."""
 
     user = None
     consent = models.ForeignKey(Consent, on_delete=models.CASCADE, related_name="+")
@@ -218,7 +218,7 @@ class AccessToken(AbstractAccessToken):  # type: ignore[misc]
 
 
 class RefreshToken(AbstractRefreshToken):  # type: ignore[misc]
-    """A token that gets other tokens, once."""
+    """A token that can be exchanged for new tokens once."""
 
     user = None
     consent = models.ForeignKey(Consent, on_delete=models.CASCADE, related_name="+")

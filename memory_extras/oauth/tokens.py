@@ -1,4 +1,4 @@
-"""Access tokens as keys: the core's entry points ask here for the key that a token stands for."""
+"""Access tokens as API keys. The core's entry points call this issuer to get the key of a token."""
 
 from django.db.models import Exists
 from django.utils import timezone
@@ -19,8 +19,8 @@ class Tokens:
     prefix = ACCESS
 
     def key_with(self, text: str, path: str) -> ApiKey | None:
-        """Return the key that a token stands for at a path, with the token's scopes; None if it opens nothing there."""
-        with unlimited():  # nobody is known yet
+        """Return a token's key at a path, with the token's scopes. None if the token isn't valid there."""
+        with unlimited():  # the person isn't known yet
             valid = AccessToken.objects.filter(token_checksum=digest(text), expires__gt=timezone.now())
             limited = valid.annotate(has_limits=Exists(DailyLimit.objects.all()))
             token = limited.select_related("consent__key__user").first() if is_on() else None
@@ -35,6 +35,6 @@ class Tokens:
         return key
 
     def challenge(self, path: str) -> str:
-        """Return what tells a client without a token where to ask for one; blank where it can't."""
+        """Return the header value that tells a client where to request a token. Blank if it can't request one."""
         is_announced = is_on() and audience_of(path) == MCP
         return f'Bearer resource_metadata="{resource_of(METADATA)}{MCP}"' if is_announced else ""

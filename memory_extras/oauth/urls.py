@@ -1,4 +1,4 @@
-"""Addresses that assistants ask. The library finds its own by the names of the namespace `oauth2_provider`."""
+"""URLs for assistants. The library finds its own URLs by name in the namespace `oauth2_provider`."""
 
 from django.urls import include, path
 from django.views.generic import RedirectView

@@ -16,12 +16,12 @@ from memory_extras.oauth.models import AccessToken, Assistant, Code, Consent, Re
 
 
 def digest(text: str) -> str:
-    """Return the hash by which a code or token is stored; a fast one, because the text has 256 random bits."""
+    """Return the stored hash of a code or token. It is fast, because the text has 256 random bits."""
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
 def consents_of_token(text: str) -> QuerySet[Consent]:
-    """Return the consents for which a token was issued, valid or not."""
+    """Return the consents that a token was issued for, even if it isn't valid."""
     access, refresh = (
         tokens.objects.filter(token_checksum=digest(text)).values("consent") for tokens in (AccessToken, RefreshToken)
     )
@@ -29,7 +29,7 @@ def consents_of_token(text: str) -> QuerySet[Consent]:
 
 
 class Backend(OAuthLibCore):  # type: ignore[misc]
-    """Replaces a code by its hash before anything looks for it."""
+    """Replaces a code by its hash before it is looked up."""
 
     def extract_body(self, request: HttpRequest) -> list[tuple[str, str]]:
         return [(name, digest(value) if name == "code" else value) for name, value in super().extract_body(request)]
@@ -39,13 +39,13 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
     """Binds codes and tokens to consents."""
 
     def _load_application(self, client_id: str | None, request: Any) -> Assistant | None:
-        """Find the client; the database refuses to look for NUL characters."""
+        """Find the client. Skip ids with NUL characters, because PostgreSQL rejects them."""
         is_text = client_id is not None and client_id.isprintable()
         found: Assistant | None = super()._load_application(client_id, request) if is_text else None
         return found
 
     def get_default_redirect_uri(self, client_id: str, request: Any, *args: Any, **kw: Any) -> None:
-        """Return none: a code is redeemed with the redirect URI that it was requested with."""
+        """Return None, because a code must be redeemed with the redirect URI of its request."""
 
     # --- codes ---
 
@@ -64,7 +64,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
         return created
 
     def validate_code(self, client_id: str, code: str, client: Assistant, request: Any, *args: Any, **kw: Any) -> bool:
-        """Tell whether a code is the client's, for the first time and in time; lock it until the tokens are there."""
+        """Return whether a code is the client's, unused and not expired. Lock it until its tokens are stored."""
         locked = Code.objects.select_for_update(of=("self",)).select_related("consent__key")
         found = locked.filter(code=code, application=client, used_at=None).first()
         if found is None or found.is_expired() or not found.consent.key.is_valid():
@@ -73,7 +73,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
         return True
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: Any, *args: Any, **kw: Any) -> None:
-        """Note that a code was used. It is kept, to tell when somebody presents it again."""
+        """Mark a code as used. It stays stored, to detect its reuse."""
         Code.objects.filter(code=code).update(used_at=timezone.now())
 
     # --- tokens ---
@@ -81,7 +81,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
     def validate_refresh_token(
         self, refresh_token: str, client: Assistant, request: Any, *args: Any, **kw: Any
     ) -> bool:
-        """Tell whether a token may be used; one that is used again ends its consent: one of two was stolen."""
+        """Return whether a token may be used. The reuse of a token ends its consent, because one copy was stolen."""
         is_good = super().validate_refresh_token(refresh_token, client, request, *args, **kw)
         used = RefreshToken.objects.filter(token_checksum=digest(refresh_token), revoked__isnull=False)
         for spent in used.select_related("consent__key"):
@@ -121,6 +121,6 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
         return created
 
     def revoke_token(self, token: str, token_type_hint: str, request: Any, *args: Any, **kw: Any) -> None:
-        """End what the client was granted with this token."""
+        """Revoke the grant of this token."""
         for consent in consents_of_token(token).filter(assistant=request.client).select_related("key"):
             consent.key.revoke()

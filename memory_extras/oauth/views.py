@@ -1,7 +1,6 @@
-"""Endpoints for assistants without a login: metadata, registration, and issue, renewal and revocation of tokens.
+"""Endpoints for assistants without a login: metadata, registration, and tokens.
 
-The answers are those of RFC 6749, 7009, 7591, 8414 and 9728. The page on which an operator grants access is
-`memory_extras.oauth.authorize`.
+The responses follow RFC 6749, 7009, 7591, 8414 and 9728. The consent page is in `memory_extras.oauth.authorize`.
 """
 
 import json
@@ -36,12 +35,12 @@ VIEWS = Callable[..., HttpResponseBase]
 
 
 def is_on() -> bool:
-    """Tell whether assistants may ask for access."""
+    """Return whether assistants may request access."""
     return bool(current().site)
 
 
 def of_the_site(view: VIEWS) -> VIEWS:
-    """Return a view for clients that nobody knows yet: not there unless OAuth is on, and never cached."""
+    """Return a view for clients without credentials. It returns 404 if OAuth is off, and is never cached."""
 
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -55,7 +54,7 @@ def of_the_site(view: VIEWS) -> VIEWS:
 
 @method_decorator(of_the_site, name="dispatch")
 class ServerMetadata(OAuthServerMetadataView):  # type: ignore[misc]
-    """Where assistants ask, and for what."""
+    """The authorization server's metadata: its endpoints and options."""
 
 
 @method_decorator(of_the_site, name="dispatch")
@@ -72,7 +71,7 @@ class ResourceMetadata(OAuthProtectedResourceMetadataView):  # type: ignore[misc
 
 
 def _refusal_of(sent: QueryDict) -> HttpResponse | None:
-    """Refuse what the library accepts: repeated parameters, whose last value it reads, and other grant types."""
+    """Reject what the library accepts: repeated parameters, where it reads the last value, and other grant types."""
     if any(len(values) > 1 for _, values in sent.lists()):
         return _refused("invalid_request", "A parameter was sent more than once. Send each parameter once.")
     if sent.get("grant_type", GRANT_TYPES[0]) not in GRANT_TYPES:
@@ -82,7 +81,7 @@ def _refusal_of(sent: QueryDict) -> HttpResponse | None:
 
 @method_decorator(of_the_site, name="dispatch")
 class Token(TokenView):  # type: ignore[misc]
-    """Issues tokens for a code or a refresh token. A code that is refused, or used again, ends its grant."""
+    """Issues tokens for a code or a refresh token. A rejected or reused code ends its grant."""
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         with transaction.atomic():
@@ -92,13 +91,13 @@ class Token(TokenView):  # type: ignore[misc]
                 shown = Code.objects.filter(code=digest(request.POST.get("code", "")))
                 for code in shown.select_related("consent__key"):
                     code.consent.key.revoke()
-        answer["Content-Type"] = "application/json"  # also of what the library refuses while it issues a token
+        answer["Content-Type"] = "application/json"  # also for errors of the library while it issues a token
         return answer
 
 
 @method_decorator(of_the_site, name="dispatch")
 class Revoke(RevokeTokenView):  # type: ignore[misc]
-    """A client that needs its token no more."""
+    """Revokes the token of a client that no longer needs it."""
 
 
 class RegistrationInput(serializers.Serializer[Any]):
@@ -108,11 +107,11 @@ class RegistrationInput(serializers.Serializer[Any]):
     redirect_uris = serializers.ListField(child=TextField(max_length=URI_MAX_CHARS), min_length=1, max_length=URIS_MOST)
 
 
-# The library's own view gives out secrets and management tokens that never end, and has no limits.
+# The library's own view issues secrets and management tokens that never expire, and has no limits.
 @method_decorator(csrf_exempt, name="dispatch")
 @method_decorator(of_the_site, name="dispatch")
 class Register(View):
-    """A client that registers itself, where any may."""
+    """Registers a client, if clients may register themselves."""
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Register a public client.

@@ -16,5 +16,5 @@ class ScaleConfig(AppConfig):
         DatabaseWrapper.SchemaEditorClass = distribution.SchemaEditor
         several_servers.spread_tables.append(distribution.distributed_tables)
         several_servers.send_reads(replica)
-        # Other apps' receivers of this signal are connected before: the order in which the apps are installed.
+        # Other apps are installed earlier, so their receivers of this signal run before.
         post_migrate.connect(distribution.keep_distributed, sender=apps.get_app_config("moments_app"))

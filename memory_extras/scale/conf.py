@@ -1,4 +1,4 @@
-"""Settings of the extra, and what it adds to Django's."""
+"""Settings of the extra, and its changes to Django's settings."""
 
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,12 @@ class BucketSettings(RetentionSettings):
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if the files are not on this host's disk."""
+        """Whether the files are in a remote storage, not on this host's disk."""
         return bool(self.s3_bucket) or super().is_elsewhere
 
     @property
     def storage_setting(self) -> str:
-        """The setting that says where the files are."""
+        """The name of the setting of the files' storage."""
         return "RETENTION__S3_BUCKET" if self.s3_bucket else super().storage_setting
 
     def storage(self, data_dir: Path) -> dict[str, Any]:
@@ -89,6 +89,6 @@ def extend(settings: dict[str, Any]) -> None:
     if url:
         replica = {"OPTIONS": {}} | environ.Env.db_url_config(url)
         replica |= {"ENGINE": "memoryproject.postgresql", "CONN_MAX_AGE": 60, "TEST": {"MIRROR": "default"}}
-        # Somebody waits for a page meanwhile, so it isn't waited for long.
+        # A page waits for it, so the timeout is short.
         replica["OPTIONS"] = settings["DATABASE_OPTIONS"] | {"connect_timeout": 2} | replica["OPTIONS"]
         settings["DATABASES"]["replica"] = replica

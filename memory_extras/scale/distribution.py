@@ -1,9 +1,9 @@
-"""Turns on several machines: an installation on Citus becomes a distributed one, and stays so.
+"""Distributed turns: convert an installation on Citus to a distributed one.
 
-What is said, and what goes along with each turn, is spread over PostgreSQL servers by person; all else stays on the
-coordinator, where jobs are taken and sessions locked as ever (docs/scale.md). This is the one module that knows of
-Citus: every other statement has one form for both. What is done already is left as it is, so a run that was cut off is
-taken up by the next, and `migrate` does again what a migration made anew.
+Messages and the tables of their vectors are distributed over PostgreSQL servers by person. Everything else stays on the
+coordinator, including jobs and session locks (docs/scale.md). Only this module depends on Citus: all other SQL is the
+same with and without it. Completed steps are skipped, so an interrupted run can resume. After `migrate`, objects that a
+migration recreated are distributed again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +17,11 @@ from sessions_app.database_roles import ADMIN_ROLE, FUNCTIONS_ROLE, WEB_ROLE, WO
 from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.row_security import ACTING, ROLE
 
-# The first is what the others lie beside: rows of one person are on one node.
+# The other tables are colocated with the first, so rows of one person are on one node.
 TABLES = ("sessions_app_message", "moments_app_turnembedding", "moments_app_owntext", "moments_app_correctedturn")
 ROLES = (ROLE, OPERATOR_ROLE, WEB_ROLE, ADMIN_ROLE, WORKER_ROLE, FUNCTIONS_ROLE)
 
-# Each finds something, or the sentence says what is missing.
+# Each query must return a row. If it doesn't, the sentence says what is missing.
 _NEEDED = (
     (
         "SELECT 1 FROM pg_extension WHERE extname = 'citus'",
@@ -52,16 +52,15 @@ _NEEDED = (
 _IS_DISTRIBUTED = "SELECT to_regclass('distribution.person') IS NOT NULL"
 _DISTRIBUTED = "SELECT table_name::text FROM citus_tables WHERE citus_table_type = 'distributed'"
 
-# --- for all tables: each returns the statements that are missing ---
+# --- for all tables: each query returns the missing statements ---
 
-# Other nodes are asked by the role that a transaction has taken.
+# Connections to other nodes use the role that a transaction has taken.
 _LOGINS = """
 SELECT format('ALTER ROLE %%I LOGIN', rolname) FROM pg_roles WHERE rolname = ANY (%(roles)s) AND NOT rolcanlogin
 """
-# A join with another table reads the rows of turns first, which its conditions narrow to a person's; the other way
-# round none is planned under row security. What a function that searches by meaning sets for its own statements isn't
-# sent on. Triggers of these tables look at their row alone: they mark one whose words are not those of its text. And a
-# migration may change a table and a function, which go to the nodes by the same connection only one after the other.
+# Joins with local tables read the rows of turns first, filtered by person; row-level security doesn't allow the other
+# order. Settings of the functions that search by meaning are not propagated to nodes. Triggers of these tables only use
+# their own row. Migrations that change both a table and a function need one sequential connection per node.
 _SETTINGS = """
 SELECT format('ALTER DATABASE %%I SET %%s = %%L', current_database(), name, value)
 FROM (VALUES ('citus.local_table_join_policy', 'prefer-distributed'), ('hnsw.iterative_scan', 'relaxed_order'),
@@ -72,7 +71,7 @@ WHERE NOT EXISTS (
     WHERE datname = current_database() AND setrole = 0 AND name || '=' || value = ANY (setconfig)
 )
 """
-# An INSERT of what a SELECT asks the nodes for names the sequence of the identity itself.
+# INSERT … SELECT from nodes uses the identity's sequence explicitly.
 _SEQUENCES = f"""
 SELECT format('GRANT USAGE ON SEQUENCE %%s TO {ROLE}', sequence)
 FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attname = 'id' AND attidentity <> '',
@@ -80,8 +79,8 @@ FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attname = 'id' AN
 WHERE relnamespace = 'public'::regnamespace AND has_table_privilege('{ROLE}', attrelid, 'INSERT')
     AND NOT has_sequence_privilege('{ROLE}', sequence, 'USAGE')
 """  # noqa: S608 (names of our own)
-# `SET LOCAL` is sent on to other nodes, `set_config` is not. Of several statements in one message all would be sent on,
-# so only this one is.
+# `SET LOCAL` is propagated to other nodes, but `set_config` is not. Propagation is on only for this statement, because
+# it would include all statements of a message.
 _MEMORY_SET = """
 SELECT $statement$
 CREATE OR REPLACE FUNCTION memory_set(name text, value text) RETURNS text LANGUAGE plpgsql AS $$
@@ -93,8 +92,8 @@ BEGIN
 END $$
 $statement$ FROM pg_proc WHERE oid = 'memory_set(text, text)'::regprocedure AND prosrc !~ 'SET LOCAL'
 """
-# What a function sets for its own statements has to be told to other nodes; and words are looked up by a key that
-# begins with the person, of which Citus knows nothing.
+# Functions must propagate their settings to other nodes. Citus doesn't know that the key of the word index starts with
+# the person, so a filter by person is added.
 _FUNCTIONS = r"""
 SELECT made FROM (
     SELECT definition, regexp_replace(
@@ -105,7 +104,7 @@ SELECT made FROM (
     WHERE pronamespace = 'public'::regnamespace AND proname ~ '^(recall|nearest)_'
 ) function WHERE made <> definition
 """
-# They run as the owner of the tables, whom nodes ask as that login.
+# These functions run as the owner of the tables, and nodes are queried with that login.
 _SEARCH_PATHS = """
 SELECT format('ALTER FUNCTION %%s SET search_path = pg_catalog, public, pg_temp', oid::regprocedure) FROM pg_proc
 WHERE prosecdef AND pronamespace = to_regnamespace('distribution')
@@ -113,8 +112,8 @@ WHERE prosecdef AND pronamespace = to_regnamespace('distribution')
 """
 _FOR_ALL = (_LOGINS, _SETTINGS, _SEQUENCES, _MEMORY_SET, _FUNCTIONS, _SEARCH_PATHS)
 
-# A policy on a node may not look up another table of ours, so each node is told in which application a person is. Only
-# these functions reach that, which run as the owner of the tables. Some statements are sent with their policies.
+# On a node, a policy can't read our other tables, so each node has a copy of the people's applications. Only these
+# functions can access it, as the owner of the tables. Some statements are sent to nodes together with their policies.
 _PEOPLE = (
     "CREATE SCHEMA distribution",
     f"GRANT USAGE ON SCHEMA distribution TO {OPERATOR_ROLE}",
@@ -138,7 +137,7 @@ CREATE TRIGGER distribution AFTER INSERT OR DELETE OR UPDATE OF application_id O
 FOR EACH ROW EXECUTE FUNCTION distribution.follow()
 """,
     "INSERT INTO distribution.person SELECT id, application_id FROM sessions_app_userprofile",
-    # What runs on a node finds the rows there by the name that they have on all nodes.
+    # On a node, functions must use the table's shard name, which is the same on all nodes.
     """
 DO $do$ BEGIN EXECUTE format($statement$
     CREATE FUNCTION distribution.sees(person bigint) RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -152,7 +151,7 @@ DO $do$ BEGIN EXECUTE format($statement$
 $statement$, (SELECT shardid FROM pg_dist_shard WHERE logicalrelid = 'distribution.person'::regclass)); END $do$
 """,
 )
-# At last, for within a transaction one role doesn't see on a node what another has made.
+# Last, because within a transaction a role doesn't see new objects of another role on a node.
 _OWNED = """
 SELECT format('ALTER %%s OWNER TO %%I', made, tableowner) FROM pg_tables, unnest(ARRAY['FUNCTION distribution.follow()',
     'FUNCTION distribution.sees(bigint)', 'TABLE distribution.person', 'SCHEMA distribution']) made
@@ -165,15 +164,15 @@ _FOREIGN_KEYS = """
 SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I', conrelid::regclass, conname)
 FROM pg_constraint WHERE contype = 'f' AND %(table)s::regclass IN (conrelid, confrelid)
 """
-# Each node sees to what is unique among its rows, so the person is part of it. A person's sessions and turns are no
-# other's, so it says the same.
+# Each node enforces uniqueness only among its own rows, so the constraint must include the person. The meaning is the
+# same, because a session belongs to one person.
 _KEYS = """
 SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I, ADD CONSTRAINT %%I %%s', conrelid::regclass, conname, conname,
     regexp_replace(pg_get_constraintdef(pg_constraint.oid), '\\((.*?)\\)', '(\\1, user_id)'))
 FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND attname = 'user_id'
 WHERE conrelid = %(table)s::regclass AND contype IN ('p', 'u') AND attnum <> ALL (conkey)
 """
-# Nor may a policy ask by a subquery, as it does elsewhere to ask once a statement.
+# Policies may not use a subquery either. Elsewhere, a subquery evaluates the condition once per statement.
 _POLICIES = f"""
 SELECT format('ALTER POLICY %%I ON %%s USING (%%s)', polname, polrelid::regclass, rows)
 FROM pg_policy JOIN (VALUES ('acting_user', $$user_id = {ACTING}$$), ('operators', 'distribution.sees(user_id)'))
@@ -184,11 +183,11 @@ _OF_ONE = (_FOREIGN_KEYS, _KEYS, _POLICIES)
 
 
 class NotDistributable(Exception):
-    """The database is none that tables can be distributed in; the message says why."""
+    """The database can't be distributed. The message says why."""
 
 
 class SchemaEditor(DatabaseSchemaEditor):
-    """A schema editor that begins its transaction in a message of its own.
+    """A schema editor that starts its transaction in a separate message.
 
     Citus sends each message that changes a distributed table to the other servers as a whole.
     """
@@ -203,36 +202,36 @@ class SchemaEditor(DatabaseSchemaEditor):
 
 @dataclass(frozen=True)
 class Step:
-    """What one transaction does.
+    """The work of one transaction.
 
     Args:
-        what: it is about, and how many rows are spread.
-        statements: that do it.
+        what: A description with the number of rows.
+        statements: The SQL statements.
     """
 
     what: str
     statements: list[str]
 
     def as_sql(self) -> str:
-        """Return the SQL that would be executed, beneath what it is about."""
+        """Return the SQL, with the description as a comment."""
         return "\n".join([f"-- {self.what}", *(f"{statement.strip()};" for statement in self.statements)])
 
 
 def is_distributed() -> bool:
-    """Tell whether the database was distributed, or has begun to be."""
+    """Return whether the database is distributed, at least partly."""
     return bool(_found(_IS_DISTRIBUTED)[0])
 
 
 def distributed_tables() -> Sequence[str]:
-    """Return the tables whose rows other servers hold."""
+    """Return the tables whose rows are on other servers."""
     return TABLES if is_distributed() else ()
 
 
 def steps() -> Iterator[Step]:
-    """Yield what is to be done, each once what came before was done; nothing where all is.
+    """Yield the remaining steps. The caller must execute each one before the next.
 
     Raises:
-        NotDistributable: the database is none for it.
+        NotDistributable: The database can't be distributed.
     """
     for question, told in _NEEDED:
         if not _found(question):
@@ -241,7 +240,7 @@ def steps() -> Iterator[Step]:
         yield Step("The database", for_all)
     if not is_distributed():
         [people] = _found("SELECT count(*) FROM sessions_app_userprofile")
-        yield Step(f"In which application {people:,} people are", [*_PEOPLE, *_missing((_OWNED,), TABLES[0])])
+        yield Step(f"The applications of {people:,} people", [*_PEOPLE, *_missing((_OWNED,), TABLES[0])])
     for table in TABLES:
         if table not in _found(_DISTRIBUTED):
             [rows] = _found(f"SELECT count(*) FROM {table}")  # noqa: S608 (names of our own)
@@ -249,12 +248,12 @@ def steps() -> Iterator[Step]:
 
 
 def do(step: Step) -> None:
-    """Do it, completely or not at all."""
+    """Execute a step in one transaction."""
     _execute(step.statements)
 
 
 def keep_distributed(**_: Any) -> None:
-    """Do again, after `migrate`, what a migration made anew; nothing where the database isn't distributed."""
+    """Distribute objects again that `migrate` has recreated, if the database is distributed."""
     if is_distributed():
         _execute(list(_missing(_FOR_ALL)))
 

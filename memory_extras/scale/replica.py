@@ -1,11 +1,11 @@
-"""Reading from a replica: lists and reports of the operator's pages, which may be a moment old, and exports, which not.
+"""Reads from a replica: lists and reports on operators' pages, which may be outdated, and exports, which may not.
 
-While it is read the one connection that everything knows leads to the replica (`REPLICA_DATABASE_URL`), with all
-that is done to statements on their way: so roles, row-level security and time limits hold there as well. What writes
-fails there, and the record of who read whom is written afterwards, to the primary, before the page goes out.
+During such a read, Django's default connection is that of the replica (`REPLICA_DATABASE_URL`), with all hooks on
+statements. So roles, row-level security and timeouts apply there too. Writes fail there. The access log is written to
+the primary afterward, before the page is returned.
 
-A replica is read that streams what the primary writes and is hardly behind. For a page it has all that this operator
-has changed, for what is read as of now it has all that anybody has. In any other case the primary is read.
+A replica is used if it streams from the primary and has only a short lag. For a page, it must have all changes of this
+operator. For a read as of now, it must have all commits. Otherwise the primary is read.
 """
 
 import time
@@ -24,13 +24,13 @@ from django.template.response import SimpleTemplateResponse
 from sessions_app.database_roles import ADMIN, role_taken, taking
 
 ALIAS = "replica"
-BEHIND_SECONDS = 60  # most that it may be behind while it has something to replay
-AWAY_SECONDS = 30.0  # for which a replica that didn't answer isn't asked again
-CATCHING_UP_SECONDS = 2.0  # for which it is waited for until it has what it has to have
-LOOK_SECONDS = 0.05  # between two looks at that
+BEHIND_SECONDS = 60  # maximum lag while the replica has changes to replay
+AWAY_SECONDS = 30.0  # how long a failed replica is skipped
+CATCHING_UP_SECONDS = 2.0  # maximum wait for the replica to catch up
+LOOK_SECONDS = 0.05  # interval of checks during that wait
 SAFE = ("GET", "HEAD", "OPTIONS")
 AWAY = "The replica can't be read, so this page was read from the primary."
-_CHANGED = "changed_to"  # in an operator's session: how far the primary's log was after their last change
+_CHANGED = "changed_to"  # session key: the primary's WAL position after the operator's last change
 
 _IS_FIT_SQL = """
 SELECT pg_is_in_recovery() AND EXISTS (SELECT FROM pg_stat_wal_receiver),
@@ -41,25 +41,25 @@ SELECT pg_is_in_recovery() AND EXISTS (SELECT FROM pg_stat_wal_receiver),
 
 logger = structlog.get_logger(__name__)
 T = TypeVar("T")
-_away_until = 0.0  # by the monotonic clock
+_away_until = 0.0  # monotonic clock
 
 
 def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
-    """Return a page, or what a page shows, from the replica where there is one that is fit.
+    """Return a page, or its data, from the replica if it is usable.
 
     Args:
-        request: of the page.
-        read: makes the page and reads nothing but rows. It is called again if the replica fails meanwhile.
+        request: The request for the page.
+        read: Creates the page. It only reads rows, and is called again if the replica fails.
     """
     if not _is_there() or request.method not in SAFE or connection.in_atomic_block:
         return read()
     try:
         if replica := _fit(request.session.get(_CHANGED)):
-            request.user.get_all_permissions()  # what they may is known from the primary, and kept for the request
+            request.user.get_all_permissions()  # cached from the primary
             with _leading_to(replica):
                 page = read()
                 if isinstance(page, SimpleTemplateResponse):
-                    page.render()  # a template asks the database, too
+                    page.render()  # rendering makes queries too
                 return page
     except OperationalError as error:
         _note_away(error)
@@ -68,18 +68,18 @@ def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
 
 
 def from_replica_as_of_now(read: Callable[[], T]) -> T:
-    """Return what is read from a replica that has all that was committed before this call.
+    """Return the result of `read` from a replica that has everything that was committed before this call.
 
-    It is for what must not lack the caller's last message, nor have a person who was erased before.
+    For reads that must include the latest message, and must not include an erased person.
 
     Args:
-        read: reads nothing but rows. It is called again if the replica fails meanwhile.
+        read: Only reads rows. It is called again if the replica fails.
     """
     if not _is_there() or connection.in_atomic_block:
         return read()
     try:
         if replica := _caught_up(_end_of_log()):
-            # A command has taken no role, and the replica's login sees nobody's rows by itself.
+            # A command has not taken a role, and the replica's login alone sees no personal data.
             with _leading_to(replica), taking(role_taken() or ADMIN):
                 return read()
     except OperationalError as error:
@@ -88,7 +88,7 @@ def from_replica_as_of_now(read: Callable[[], T]) -> T:
 
 
 def _end_of_log() -> str:
-    """Return how far the primary's log is."""
+    """Return the primary's current WAL position."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_current_wal_insert_lsn()::text")
         [end] = cursor.fetchone() or [""]
@@ -96,7 +96,7 @@ def _end_of_log() -> str:
 
 
 def _caught_up(end: str) -> BaseDatabaseWrapper | None:
-    """Return the connection to the replica once it has the log up to there; None if that takes too long."""
+    """Return the replica's connection once it has replayed the WAL up to a position. None if that takes too long."""
     until = time.monotonic() + CATCHING_UP_SECONDS
     while not (replica := _fit(end)) and time.monotonic() < until:
         time.sleep(LOOK_SECONDS)
@@ -104,28 +104,28 @@ def _caught_up(end: str) -> BaseDatabaseWrapper | None:
 
 
 def _fit(changed_to: str | None) -> BaseDatabaseWrapper | None:
-    """Return the connection to the replica, if it has what this operator changed and is hardly behind.
+    """Return the replica's connection if it has this operator's changes and only a short lag.
 
     Args:
-        changed_to: how far the primary's log was after their last change.
+        changed_to: The primary's WAL position after the operator's last change.
 
     Raises:
-        OperationalError: it can't be reached, or receives nothing.
+        OperationalError: The replica can't be reached, or is not streaming.
     """
     if time.monotonic() < _away_until:
-        raise OperationalError("It was away a moment ago.")
+        raise OperationalError("It failed a moment ago.")
     replica = connections[ALIAS]
     with replica.cursor() as cursor:
         cursor.execute(_IS_FIT_SQL, [changed_to, BEHIND_SECONDS])
         streams, is_new_enough = cursor.fetchone() or (False, False)
     if not streams:
-        raise OperationalError("It receives nothing from the primary.")
+        raise OperationalError("It is not streaming from the primary.")
     return replica if is_new_enough else None
 
 
 @contextmanager
 def _leading_to(replica: BaseDatabaseWrapper) -> Iterator[None]:
-    """Let the one connection that everything knows lead to the replica, in this thread, until the block ends."""
+    """Make the replica's connection the default connection of this thread, until the block ends."""
     own = connections[DEFAULT_DB_ALIAS]
     connections[DEFAULT_DB_ALIAS] = replica
     try:
@@ -143,13 +143,13 @@ def _note_away(error: OperationalError) -> None:
 
 
 def forget_away() -> None:
-    """Ask the replica again, whether it was away or not."""
+    """Clear the record of a failed replica, so that it is used again."""
     global _away_until
     _away_until = 0.0
 
 
 class ReplicaMiddleware:
-    """Notes how far the primary's log is when an operator has changed something, so that their next page shows it."""
+    """Stores the primary's WAL position after an operator's change, so that the next page shows the change."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

@@ -1,7 +1,7 @@
-"""Archives in a bucket of an object store that speaks S3, with the extra `s3`.
+"""Archives in a bucket of an S3-compatible object store. Requires the extra `s3`.
 
-What is added to django-storages' storage is what archives need: a part of a file is read without fetching the rest, and
-what is deleted is gone, also from a bucket that keeps former versions.
+Extends the storage of django-storages for archives: a part of a file can be read without the rest, and deleted files
+are gone even from a bucket with versioning.
 """
 
 from typing import Any
@@ -19,19 +19,19 @@ CLIENT: dict[str, Any] = {
     "connect_timeout": 5,  # seconds
     "read_timeout": 30,
     "retries": {"mode": "standard", "total_max_attempts": 3},
-    # Archives have checksums of their own, and not every store knows those that newer clients add.
+    # Archives have their own checksums, and not every store supports those of newer clients.
     "request_checksum_calculation": "when_required",
     "response_checksum_validation": "when_required",
 }
 
 
 class PartOrWhole(S3File):  # type: ignore[misc]
-    """An object to read: fetched whole, or only from the offset that is sought before anything is read."""
+    """An object to read. It is fetched completely, or from the offset that `seek` sets before the first read."""
 
     _file: Any
 
     def seek(self, offset: int, whence: int = 0) -> Any:
-        """Go to an offset; what lies before it isn't fetched if nothing was read yet."""
+        """Set the offset. Before the first read, this skips the part before the offset."""
         if self._file is None and offset and not whence:
             self._file = self.obj.get(Range=f"bytes={offset}-")["Body"]
             return offset
@@ -43,9 +43,9 @@ class S3Archives(S3Storage):  # type: ignore[misc]
 
     Args:
         bucket: The name of the bucket.
-        endpoint_url: Where the store is; blank: Amazon's.
-        region: The region of the bucket; blank: as the store says.
-        access_key, secret_key: The credentials; blank: found by boto3, in the environment or from the host's role.
+        endpoint_url: The URL of the store. Blank for Amazon's.
+        region: The region of the bucket. Blank for the store's default.
+        access_key, secret_key: The credentials. If they are blank, boto3 uses the environment or the host's role.
         prefix: The folder in the bucket.
     """
 
@@ -61,7 +61,7 @@ class S3Archives(S3Storage):  # type: ignore[misc]
             secret_key=secret_key or None,
             location=prefix,
             file_overwrite=False,
-            # Without it, `Content-Encoding: gzip` is added, by which some stores and proxies unpack what they hand out.
+            # Otherwise, `Content-Encoding: gzip` is added, and some stores and proxies unpack such files in responses.
             object_parameters={"ContentType": "application/gzip"},
             client_config=Config(s3={"addressing_style": addressing}, **CLIENT),
             transfer_config=TransferConfig(use_threads=False),
@@ -79,7 +79,7 @@ class S3Archives(S3Storage):  # type: ignore[misc]
         """Delete an object with all its versions. A missing one is not an error."""
         place = {"Bucket": self.bucket_name, "Key": self._normalize_name(clean_name(name))}
         client = self.connection.meta.client
-        if client.delete_object(**place).get("DeleteMarker"):  # the bucket keeps versions
+        if client.delete_object(**place).get("DeleteMarker"):  # the bucket has versioning
             kept = client.list_object_versions(Bucket=place["Bucket"], Prefix=place["Key"])
             for version in kept.get("Versions", []) + kept.get("DeleteMarkers", []):
                 if version["Key"] == place["Key"]:

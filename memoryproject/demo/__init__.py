@@ -1,6 +1,6 @@
-"""The demonstration: a conversation of several days goes in through the API, and memory comes back.
+"""The demonstration. It posts a conversation of several days to the API, and shows the resulting memory.
 
-Like any application, it uses only the API; the worker does the rest.
+Like any application, it uses only the API. The worker does the rest.
 """
 
 import json
@@ -19,13 +19,13 @@ CONVERSATION = Path(__file__).parent / "conversation.jsonl"
 BATCH = 100
 BUILD_TIMEOUT = 120  # seconds
 QUESTION = "How many kronor a month is the shop on Linnégatan, and how large is it?"
-QUESTION_TOKENS = 400  # for few lines
-MOMENTS = 5  # that are shown
-LINE = 110  # characters that are shown of a text
+QUESTION_TOKENS = 400  # enough for a few lines
+MOMENTS = 5  # number to show
+LINE = 110  # characters of a text to show
 
 
 class StepFailed(Exception):
-    """A call of the demonstration failed; the message is one line that names the call and the error."""
+    """A call of the demonstration failed. The message is one line that names the call and the error."""
 
 
 class Demonstration:
@@ -49,10 +49,10 @@ class Demonstration:
         self.messages = [{k: v for k, v in message.items() if k not in envelope} for message in messages]
 
     def run(self) -> None:
-        """Import the conversation, wait for the builds that it makes due, and print the resulting memory.
+        """Import the conversation, wait for its builds, and print the resulting memory.
 
         Raises:
-            StepFailed: the site rejected a call or didn't answer.
+            StepFailed: The site rejected a call, or didn't respond.
         """
         self._import()
         self._show_moments()
@@ -102,7 +102,7 @@ class Demonstration:
             self.write("   a summary of the older messages, and the newest messages word for word.")
 
     def _show_context(self) -> None:
-        """Ask in a new session, where only memory can have the answer."""
+        """Ask in a new session, where only memory has the answer."""
         session_id = f"{self.session_id}-later"
         greeting = {"role": "user", "content": "Good morning!", "external_id": "later-001"}
         self._call("POST", f"sessions/{session_id}/messages", user_id=self.user_id, **self.agent, messages=[greeting])
@@ -125,13 +125,13 @@ class Demonstration:
             with open_url(request, timeout=60) as response:
                 return json.load(response)
         except HTTPError as error:
-            raise StepFailed(f"{method} {path} was answered {error.code}{_detail(error)}") from error
+            raise StepFailed(f"{method} {path} failed with status {error.code}{_detail(error)}") from error
         except (OSError, HTTPException, ValueError) as error:
-            raise StepFailed(f"{method} {path} got no answer ({type(error).__name__})") from error
+            raise StepFailed(f"{method} {path} got no response ({type(error).__name__})") from error
 
 
 def _detail(error: HTTPError) -> str:
-    """Return the error message of the API, in one line; blank if the response has none."""
+    """Return the error message of the API in one line, or a blank string if the response has none."""
     try:
         [first, *_] = json.load(error)["errors"]
         return f": {' '.join(first['detail'].split())}"
@@ -140,5 +140,5 @@ def _detail(error: HTTPError) -> str:
 
 
 def _beginning(text: str, most: int) -> str:
-    """Return the beginning of a text that is too long, cut between two words."""
+    """Return the start of a long text, cut between two words."""
     return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} …"

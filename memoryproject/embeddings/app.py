@@ -1,6 +1,6 @@
-"""The HTTP side of the server: `POST /v1/embeddings` and `GET /v1/models`, as OpenAI has them.
+"""The HTTP API of the server: `POST /v1/embeddings` and `GET /v1/models`, compatible with OpenAI.
 
-`input_type` says what the texts are, in the words of Cohere, Voyage or E5. Without it they are documents.
+`input_type` is the kind of the texts, in the terms of Cohere, Voyage or E5. The default is documents.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ class Asked(BaseModel):
 
 
 class Refused(Exception):
-    """The request can't be answered.
+    """The request is rejected.
 
     Args:
-        status: of the response.
-        message: for the client.
+        status: The status of the response.
+        message: The message for the client.
     """
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
@@ -68,18 +68,18 @@ def application(model: Model) -> Starlette:
 
 
 async def health(request: Request) -> Response:
-    """Answer that the process lives."""
+    """Return 200 while the process is alive."""
     return Response()
 
 
 async def models(request: Request) -> Response:
-    """List the model."""
+    """Return the list with the model."""
     entry = {"id": request.app.state.model.name, "object": "model", "owned_by": "memory-platform"}
     return JSONResponse({"object": "list", "data": [entry]})
 
 
 async def embeddings(request: Request) -> Response:
-    """Answer with the vectors of texts."""
+    """Return the vectors of texts."""
     asked = await _asked(request)
     _check_model(asked, request.app.state.model)
     try:
@@ -98,10 +98,10 @@ async def embeddings(request: Request) -> Response:
 
 
 async def _asked(request: Request) -> Asked:
-    """Read the body.
+    """Parse the body.
 
     Raises:
-        Refused: it is too large, or not what the protocol wants.
+        Refused: It is too large, or not valid.
     """
     body = bytearray()
     try:
@@ -120,10 +120,10 @@ async def _asked(request: Request) -> Asked:
 
 
 def _check_model(asked: Asked, model: Model) -> None:
-    """Refuse a request for vectors that this model doesn't make.
+    """Reject a request for another model or another number of dimensions.
 
     Raises:
-        Refused: says what the model is.
+        Refused: The message names the model.
     """
     if asked.model not in ("", model.name):
         raise Refused(404, f"model: this server only serves {model.name}.")

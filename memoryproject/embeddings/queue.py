@@ -1,7 +1,7 @@
 """Choose the next text to embed: queries before documents, and none for a client that has disconnected.
 
-One thread computes documents and another one queries, so that a query doesn't wait for the end of a long document. No
-document is begun while a query waits or is computed. So they share one core, except for the rest of a document.
+One thread computes documents and another one queries, so a query doesn't wait for the end of a long document. No
+document is started while a query waits or is computed. So both threads run only until the current document is done.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from time import monotonic
 
 from memoryproject.embeddings.served import MAX_CHARS, Embedded, Model
 
-MAX_QUERIES = 64  # waiting; their clients give up after two seconds
+MAX_QUERIES = 64  # waiting; their clients time out after two seconds
 MAX_DOCUMENTS = 4_096  # texts waiting
 MAX_WAIT = 20.0  # seconds that new documents may have to wait
-SECONDS_PER_CHAR = 0.0005  # until some were measured
-RECENT = 0.05  # weight of the last text in the mean of seconds per character
+SECONDS_PER_CHAR = 0.0005  # estimate before the first texts were measured
+RECENT = 0.05  # weight of the last text in the mean seconds per character
 NICENESS = 5  # of the thread that computes documents
 
 
@@ -28,7 +28,7 @@ class Full(Exception):
     """The queue is full.
 
     Args:
-        seconds: after which the client may try again.
+        seconds: The number of seconds after which the client may retry.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -37,10 +37,10 @@ class Full(Exception):
 
 
 class Texts:
-    """The texts of one request. It is cancelled when its client goes.
+    """The texts of a request. They are canceled when the client disconnects.
 
     Args:
-        texts: at least one.
+        texts: At least one text.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -50,38 +50,38 @@ class Texts:
         self._made: list[Embedded] = []
 
     def add(self, made: Embedded) -> None:
-        """Take the vector of the next text; the last one completes the request."""
+        """Add the vector of the next text. The last one completes the request."""
         self._made.append(made)
         if not self.waiting and not self.done.done():
             self.done.set_result(self._made)
 
 
 class Line:
-    """Requests that one thread works on, in order, text by text.
+    """Requests that one thread processes in order, text by text.
 
     Args:
-        model: computes the vectors.
-        is_query: whether the texts are queries.
-        yields_to: another line that goes first.
+        model: Computes the vectors.
+        is_query: Whether the texts are queries.
+        yields_to: Another line with priority.
     """
 
     def __init__(self, model: Model, *, is_query: bool, yields_to: "Line | None" = None) -> None:
         self._model, self._is_query, self._yields_to = model, is_query, yields_to
         self._thread = ThreadPoolExecutor(1, initializer=None if is_query else _be_nice)
         self._requests: deque[Texts] = deque()
-        self._work = asyncio.Event()  # set while there is some
+        self._work = asyncio.Event()  # set while requests are waiting
         self._idle = asyncio.Event()
         self._idle.set()
         self.seconds_per_char = SECONDS_PER_CHAR
 
     @property
     def waiting(self) -> int:
-        """The number of texts that wait."""
+        """The number of waiting texts."""
         return sum(len(request.waiting) for request in self._living())
 
     @property
     def seconds(self) -> float:
-        """The time that the waiting texts will take, about."""
+        """The approximate time that the waiting texts will take."""
         return sum(request.chars for request in self._living()) * self.seconds_per_char
 
     def _living(self) -> list[Texts]:
@@ -94,7 +94,7 @@ class Line:
         self._idle.clear()
 
     async def run(self) -> None:
-        """Compute, forever."""
+        """Process the requests, forever."""
         while True:
             await self._work.wait()
             if self._yields_to:
@@ -129,10 +129,10 @@ class Line:
 
 
 class Queue:
-    """Both lines.
+    """The lines of documents and queries.
 
     Args:
-        model: computes the vectors.
+        model: Computes the vectors.
     """
 
     def __init__(self, model: Model) -> None:
@@ -144,7 +144,7 @@ class Queue:
         """Queue texts.
 
         Raises:
-            Full: too many are waiting.
+            Full: Too many texts are waiting.
         """
         line = self._queries if is_query else self._documents
         most = MAX_QUERIES if is_query else MAX_DOCUMENTS
@@ -156,6 +156,6 @@ class Queue:
 
 
 def _be_nice() -> None:
-    """Give the calling thread a lower priority, where a thread can have one of its own."""
+    """Lower the priority of the calling thread, if the platform has priorities for threads."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

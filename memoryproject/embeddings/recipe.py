@@ -1,4 +1,4 @@
-"""How models want to be told what is a query and what is a document: by prefixes, or by a field of the request."""
+"""How a model distinguishes queries from documents: by prefixes of the text, or by a field of the request."""
 
 import re
 from typing import NamedTuple
@@ -7,13 +7,13 @@ from memoryproject.embeddings import INPUT_TYPES, PACKAGE
 
 
 class Recipe(NamedTuple):
-    """Everything that a vector depends on besides its text. Vectors of two recipes are never compared.
+    """Everything except the text that a vector depends on. Vectors of different recipes are never compared.
 
     Args:
-        name: of the model.
-        dimensions: of its vectors.
-        query_prefix, document_prefix: go before the texts.
-        input_types: `query/document`, `task=…/…` for a field of another name; blank to send none.
+        name: The name of the model.
+        dimensions: The dimensions of its vectors.
+        query_prefix, document_prefix: The prefixes of texts.
+        input_types: `query/document`, or `task=…/…` for a field with another name. Blank sends none.
     """
 
     name: str
@@ -23,11 +23,11 @@ class Recipe(NamedTuple):
     input_types: str = ""
 
     def prefix(self, *, is_query: bool) -> str:
-        """Return what goes before a text."""
+        """Return the prefix of a text."""
         return self.query_prefix if is_query else self.document_prefix
 
     def fields(self, *, is_query: bool) -> dict[str, str]:
-        """Return the fields of a request that say what its texts are."""
+        """Return the fields of a request for the kind of its texts."""
         if not self.input_types:
             return {}
         field, _, values = self.input_types.rpartition("=")
@@ -46,7 +46,7 @@ class Preset(NamedTuple):
 
 _INSTRUCTION = "Instruct: Given a question, retrieve passages that answer it\nQuery: "
 PRESETS = (
-    Preset(PACKAGE, input_types=INPUT_TYPES),  # it adds the prefixes itself
+    Preset(PACKAGE, input_types=INPUT_TYPES),  # the server adds the prefixes itself
     Preset(r"\be5-.*instruct", _INSTRUCTION),
     Preset(r"\be5-", "query: ", "passage: "),
     Preset(r"bge-\w+-en", "Represent this sentence for searching relevant passages: "),
@@ -60,5 +60,5 @@ PRESETS = (
 
 
 def preset(name: str) -> Preset:
-    """Return the preset for a model by its name; an empty one if there is none."""
+    """Return the preset for a model by its name, or an empty one."""
     return next((one for one in PRESETS if re.search(one.name, name.lower())), Preset(""))

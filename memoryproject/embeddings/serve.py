@@ -1,4 +1,4 @@
-"""The process of the embeddings server, which loads its model before it listens."""
+"""The process of the embeddings server. It loads the model before it listens."""
 
 import signal
 import socket
@@ -18,9 +18,9 @@ def serve(host: str, port: int, model_folder: Path | None, data_dir: Path | None
     """Load the model, then serve until asked to end.
 
     Args:
-        host, port: The address to listen at; port 0 is any free port.
-        model_folder: The folder of an ONNX model; None for the packaged one.
-        data_dir: The folder to write the address to, if any.
+        host, port: The address to listen on. Port 0 is any free port.
+        model_folder: The folder of an ONNX model, or None for the packaged one.
+        data_dir: The folder for the address file, if any.
     """
     try:
         app = application(served.load(model_folder))
@@ -33,7 +33,7 @@ def serve(host: str, port: int, model_folder: Path | None, data_dir: Path | None
         host, port = listening.getsockname()[:2]
         server = QuietServer(config)
         for name in (signal.SIGINT, signal.SIGTERM):
-            # A handler that raises could be lost in code that ignores exceptions, before Uvicorn sets its own.
+            # A handler that raises an exception could be ignored by library code, before Uvicorn sets its own handlers.
             signal.signal(name, server.handle_exit)
         if data_dir:
             address.write(data_dir, f"http://{host}:{port}/v1")

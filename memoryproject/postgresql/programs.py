@@ -18,7 +18,7 @@ from memoryproject.process_tree import die_with
 
 
 class ProgramFailed(Exception):
-    """A program is missing, is older than the server, or has failed; the message says why."""
+    """A program is missing, is older than the server, or has failed. The message says why."""
 
 
 @contextmanager
@@ -26,8 +26,8 @@ def running(program: str, *arguments: str, **streams: Any) -> Iterator["subproce
     """Run a program and wait for its end. It is killed when this process dies.
 
     Args:
-        program: the program's name, which becomes the `application_name` of its connection.
-        arguments: command-line arguments, without those of the connection.
+        program: The program's name, which becomes the `application_name` of its connection.
+        arguments: Command-line arguments, without those of the connection.
         streams: `stdin` and `stdout`, as for `subprocess.Popen`.
 
     Raises:
@@ -53,7 +53,7 @@ def find(program: str) -> Path:
     """Return the path of the oldest version of a program that is at least as new as the server.
 
     Raises:
-        ProgramFailed: no such version is installed.
+        ProgramFailed: No such version is installed.
     """
     connection.ensure_connection()
     needed = connection.connection.info.server_version // 10_000

@@ -1,7 +1,7 @@
-"""What leaves the installation about its own work, where settings say so: spans of traces, and errors.
+"""Tracing and error reports, which are sent to other systems if the settings say so.
 
-Both tell names, numbers and places in the code. What people said, and who they are, stays: what is sent is chosen field
-by field, so that nothing comes along because a library has learned to collect it.
+Both contain names, numbers and places in the code, but no user text or ids of people. Each field is explicitly chosen,
+so an upgrade of a library can't add others.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ def start(process: str) -> None:
     """Send the errors and spans of this process until `stop`, or until the interpreter exits.
 
     Args:
-        process: its kind: web, worker.
+        process: The kind of process: web, worker.
 
     Raises:
-        ImproperlyConfigured: the packages are missing. The message names the extra.
+        ImproperlyConfigured: Packages are missing. The message names the extra.
     """
     if dsn := CONF.sentry_dsn.get_secret_value():
         _started.callback(_errors().start(process, dsn))
@@ -46,10 +46,10 @@ def sending(process: str) -> Iterator[None]:
 
 
 def check() -> None:
-    """Import what settings need, so that every command says what is missing.
+    """Import the required packages, so that every command reports missing ones.
 
     Raises:
-        ImproperlyConfigured: names the extra.
+        ImproperlyConfigured: Names the extra.
     """
     if CONF.otel_exporter_otlp_endpoint:
         _spans()

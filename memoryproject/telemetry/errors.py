@@ -1,7 +1,7 @@
-"""Errors, sent to Sentry or whatever speaks its protocol: of what kind, where in the code, in which request or job.
+"""Error reports for Sentry or a compatible server: the kind of error, its place in the code, and its request or job.
 
-Sentry's library collects much more: variables, bodies, addresses, headers, the words of errors and of log lines, all of
-which may quote what somebody said. So each report is made again of what is named here.
+Sentry's library collects much more that may quote users: variables, bodies, addresses, headers, messages of errors and
+log lines. So each report is rebuilt from the fields named here.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ OURS = ("memoryproject", "sessions_app", "moments_app", "memory_extras")
 
 
 def start(process: str, dsn: str) -> Callable[[], None]:
-    """Report errors of this process; return what sends the last ones.
+    """Report errors of this process. Return a function that sends the last ones.
 
     Args:
-        process: its kind, by which reports are tagged.
-        dsn: where they go.
+        process: The kind of process, which becomes a tag of the reports.
+        dsn: The destination.
     """
     sentry_sdk.init(
         dsn=dsn,
@@ -46,17 +46,17 @@ def start(process: str, dsn: str) -> Callable[[], None]:
 
 
 def _end() -> None:
-    """Send what waits to be sent, for a few seconds at most."""
+    """Send pending reports, for a few seconds at most."""
     sentry_sdk.get_client().close(timeout=FLUSH_SECONDS)
 
 
 def discreet(event: Any, line: LogRecord | None, process: str) -> Any:
-    """Return a report with what may be known of it.
+    """Return a report with only the permitted fields.
 
     Args:
-        event: as the library has made it.
-        line: of the log that it is about, if it is.
-        process: kind of this process.
+        event: The library's report.
+        line: The log record of the report, if any.
+        process: The kind of this process.
     """
     report = {name: event[name] for name in KEPT if name in event}
     report["tags"] = {"process": process, "request_id": request_id()}
@@ -68,7 +68,7 @@ def discreet(event: Any, line: LogRecord | None, process: str) -> Any:
 
 
 def _exception(exception: dict[str, Any]) -> dict[str, Any]:
-    """Return an exception without its words."""
+    """Return an exception without its message."""
     frames = (exception.get("stacktrace") or {}).get("frames") or []
     kept = [{name: frame[name] for name in OF_A_FRAME if name in frame} for frame in frames]
     return {
@@ -80,9 +80,9 @@ def _exception(exception: dict[str, Any]) -> dict[str, Any]:
 
 
 def _told(line: LogRecord | None) -> dict[str, Any]:
-    """Return what a log line says: of ours the sentence and some names, of others where in the code it stands."""
+    """Return the message and some fields of our own log records, but only the place in the code of others."""
     if line is None:
-        return {"message": "An error without a sentence."}
+        return {"message": "An error without a message."}
     if isinstance(line.msg, dict) and line.name.startswith(OURS):
         names = {name: str(line.msg[name]) for name in OF_A_LINE if name in line.msg}
         return {"message": str(line.msg["event"]), "extra": names, "fingerprint": [line.name, *names.values()]}

@@ -1,4 +1,4 @@
-"""The id of a request: taken from who calls, or made here; in every answer, and in every line that is logged."""
+"""The id of a request. It is taken from the client or generated, and is in every response and log line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +14,10 @@ ANSWERED = b"x-request-id"
 
 @contextmanager
 def identified(scope: Scope, send: Send) -> Iterator[Send]:
-    """Give a request its id; yield what its answer is sent by.
+    """Set the id of a request. Yield a `send` that adds it to the response.
 
     Args:
-        scope, send: of the request. Who calls may go on with a trace by `traceparent`, or name one by `X-Request-Id`.
+        scope, send: The ASGI scope and channel. A client may send a `traceparent` or an `X-Request-Id`.
     """
     headers = {name.lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
     carrier = {HEADER: headers.get(HEADER.encode()) or headers.get(ANSWERED, "")}

@@ -1,7 +1,7 @@
-"""Spans, sent to a collector of OpenTelemetry's by OTLP over HTTP.
+"""Spans, sent to an OpenTelemetry collector by OTLP over HTTP.
 
-Django, psycopg and httpx are instrumented by OpenTelemetry's own packages. These note addresses with their queries, the
-words of errors and whatever stands in SQL; here only the attributes below are let through, and SQL without its texts.
+OpenTelemetry's own packages instrument Django, psycopg and httpx. They record URLs with their queries, error messages
+and full SQL. Here, only the attributes below are passed on, and SQL without its string literals.
 """
 
 import os
@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http,database")  # today's names; read when they are imported
+os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http,database")  # current names; read at import
 
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -48,18 +48,18 @@ _TEXT_IN_SQL = re.compile(r"'(?:[^']|'')*'|\$(\w*)\$.*?\$\1\$", re.DOTALL)
 
 
 class RequestIds(RandomIdGenerator):
-    """Ids by which a trace is called as its request is."""
+    """Generates trace ids that are equal to request ids."""
 
     def generate_trace_id(self) -> int:
-        """Return the id of the work under way."""
+        """Return the id of the current request or job."""
         return int(request_id() or secrets.token_hex(16), 16)
 
 
 class OfWork(Sampler):
-    """Leaves out what is of no request and no job: a worker looks for jobs some times a second.
+    """Drops spans outside of requests and jobs, because a worker polls for jobs several times per second.
 
     Args:
-        sampler: that decides of the rest, by `OTEL_TRACES_SAMPLER`.
+        sampler: Samples the other spans, as `OTEL_TRACES_SAMPLER` says.
     """
 
     def __init__(self, sampler: Sampler) -> None:
@@ -73,10 +73,10 @@ class OfWork(Sampler):
 
 
 class DiscreetExporter(SpanExporter):
-    """Sends spans with what may be known of them.
+    """Sends spans with only the permitted attributes.
 
     Args:
-        exporter: that sends them.
+        exporter: Sends the spans.
     """
 
     def __init__(self, exporter: SpanExporter) -> None:
@@ -93,10 +93,10 @@ class DiscreetExporter(SpanExporter):
 
 
 def start(process: str) -> Callable[[], None]:
-    """Instrument this process; return what sends the last spans and ends that.
+    """Instrument this process. Return a function that sends the last spans and stops tracing.
 
     Args:
-        process: its kind, by which the collector knows it unless `OTEL_SERVICE_NAME` is set.
+        process: The kind of process. The collector shows it as the service, unless `OTEL_SERVICE_NAME` is set.
     """
     named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: f"memory-{process}"}
     provider = TracerProvider(resource=Resource.create(named), id_generator=RequestIds())
@@ -108,13 +108,13 @@ def start(process: str) -> Callable[[], None]:
 
 
 def instrument(provider: TracerProvider) -> None:
-    """Have Django, psycopg and httpx make spans."""
+    """Make Django, psycopg and httpx create spans."""
     for instrumentor in (DjangoInstrumentor(), PsycopgInstrumentor(), HTTPX2ClientInstrumentor()):
         instrumentor.instrument(tracer_provider=provider)
 
 
 def _discreet(span: ReadableSpan) -> ReadableSpan:
-    """Return a copy of a span without anything that somebody may have said."""
+    """Return a copy of a span without anything that may be user text."""
     return ReadableSpan(
         name=span.name,
         context=span.context,

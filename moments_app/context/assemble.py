@@ -1,7 +1,7 @@
-"""`preview` and `serve`: the memory that a model should have before it answers, within a number of tokens.
+"""`preview` and `serve`: the memory that a model needs before it answers, within a token budget.
 
-Deterministic: the same data, query and budget give the same text. No engine is called. The layers that seldom change
-are kept for a few minutes, and built again as soon as the stamp of the input says that something changed.
+The same data, query and budget always give the same text. No engine is called. Layers that seldom change are cached for
+a few minutes, and rebuilt as soon as the stamp of the input shows a change.
 """
 
 import hashlib
@@ -36,16 +36,16 @@ _BARE_TURN = Item("", role="user", time=EPOCH)
 
 @dataclass(frozen=True)
 class Envelope:
-    """A context with its accounts.
+    """A context and how it was built.
 
     Args:
-        context_id: of its receipt.
-        input: what it was made from.
-        request: what was asked for.
-        filled: the layers as they fit, and what had to go.
-        context: the text, or the messages, in the format asked for.
-        has_partition_event: an older part of the session is remembered as moments.
-        cached: the static layers were kept ones.
+        context_id: the id of its receipt.
+        input: the input it was built from.
+        request: the request.
+        filled: the layers that fit, and what was left out.
+        context: the text or the messages, in the requested format.
+        has_partition_event: whether an older part of the session is remembered as moments.
+        cached: whether the static layers came from the cache.
     """
 
     context_id: uuid.UUID
@@ -62,7 +62,7 @@ class Envelope:
 
     @property
     def checkpoint(self) -> int | None:
-        """Sequence of the session's boundary whose checkpoint is in the context; None where none is."""
+        """Sequence of the session's boundary whose checkpoint is in the context; None if there is none."""
         addresses = f"rem://sessions/{self.input.session.session_id}/messages/"
         items = [priced.item for priced in self.filled.layers.get("moments", ())]
         boundaries = [item for item in items if item.ref.startswith(addresses)]
@@ -70,9 +70,9 @@ class Envelope:
 
 
 def serve(envelope: Envelope) -> None:
-    """Note that a context is served: its lines, its receipt, and the facts that were retrieved for it.
+    """Record that a context is served: its lines, its receipt, and its retrieved facts.
 
-    Of a session that has not begun there is no receipt, and of a person who isn't there nothing at all.
+    A session that has not started gets no receipt. For an unknown person, nothing is recorded.
     """
     if envelope.input.user.pk == NO_ROW:
         return
@@ -84,15 +84,15 @@ def serve(envelope: Envelope) -> None:
 
 
 def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Envelope | None:
-    """Return the context of a session; nothing about it is noted until it is served.
+    """Return the context of a session. Record nothing until it is served.
 
     Returns:
-        None when the user has no such session, unless the request says which agent would begin it.
+        None if the user has no such session and the request names no agent for a new one.
 
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
     """
-    beside = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)  # both may be rounded up
+    beside = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)  # both counts may be rounded up
     source = read_input(
         user, session_id, request.query, request.applied, request.recall, before=request.before, beside=beside
     )
@@ -113,7 +113,7 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
 def _filled(
     source: ContextInput, request: ContextRequest, layers: Mapping[str, Sequence[Item]], *, cached: bool
 ) -> Envelope:
-    """Return the context that these layers make within the budget."""
+    """Return the context that these layers give within the budget."""
     form = FORMATS[request.format]
     recalls = request.plan != "stable"
     is_whole = source.is_whole and request.as_of is None
@@ -124,14 +124,14 @@ def _filled(
 
 
 def _dynamic_layer(name: str, source: ContextInput, request: ContextRequest) -> Sequence[Item]:
-    """Return a layer that is built for each context; under the stable plan it knows nothing of the query."""
+    """Return a layer that is built for each context. In the stable plan, it does not depend on the query."""
     if request.plan == "stable" and name == "entities":
         source = replace(source, query="")
     return LAYERS[name].items(source)
 
 
 def _static_layers(source: ContextInput, request: ContextRequest) -> tuple[Mapping[str, Sequence[Item]], bool]:
-    """Return the layers that stay the same until the stamp changes, and whether they were kept ones."""
+    """Return the layers that stay the same until the stamp changes, and whether they came from the cache."""
     session = source.session.pk
     is_keepable = session != NO_ROW and not request.is_trial
     if is_keepable and not request.refresh and (kept := KEPT_LAYERS.under(session, source.stamp)):
@@ -161,7 +161,7 @@ def _receipt(envelope: Envelope) -> ContextReceipt:
 
 
 def kept_context(envelope: Envelope) -> KeptContext:
-    """Return a context as it is kept, and as the operator's pages show it."""
+    """Return a context as receipts store it and operators' pages show it."""
     filled, request = envelope.filled, envelope.request
     return KeptContext(
         query=request.query,
@@ -176,7 +176,7 @@ def kept_context(envelope: Envelope) -> KeptContext:
 
 
 def kept_lines(items: Sequence[PricedItem]) -> list[KeptLine]:
-    """Return the lines of a layer as a context keeps them."""
+    """Return the lines of a layer as receipts store them."""
     return [
         KeptLine(item.text, priced.tokens, item.ref, priced.why, item.role, item.speaker, item.local_time)
         for priced in items

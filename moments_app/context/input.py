@@ -1,7 +1,7 @@
 """The input of a context, read in one statement: the session, its newest live turns, and a stamp of memory.
 
-The *stamp* tells whether memory is as it was: profile, summary, boundary, latest moments, the policy in force. Parts
-of a context that were kept under another stamp are built again.
+The *stamp* changes with the profile, the summary, the boundary, the latest moments and the active policy. Cached parts
+of a context with another stamp are rebuilt.
 """
 
 import json
@@ -25,13 +25,12 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.rows import EPOCH, columns, first, time_of
 
 POLICY_URI = "rem://prompts/memory-policy"
-MOST_TURNS = 400  # read of a live window, at most
-NEVER = 2**62  # behind every sequence
-WAITING = 50  # newest observations of a stream that stand in a context; search finds the older ones
-CANDIDATES = 25  # newest of what the person said in a shard, likewise
-# By unique keys and the indexes that serve the loader, the chain of summaries and the newest moments: a few rows of
-# each, however long the session and however many moments. The turns come as one value: of each only what a context
-# needs.
+MOST_TURNS = 400  # maximum turns to read from a live window
+NEVER = 2**62  # greater than every sequence
+WAITING = 50  # newest observations of a stream in a context; searches find the older ones
+CANDIDATES = 25  # newest statements of the person in a shard; likewise
+# Uses unique keys and the indexes for the loader, the chain of summaries and the newest moments. It reads a few rows
+# from each, however many there are. The turns are returned as one value with only the fields that a context needs.
 _OPENING_SQL = """
 WITH opened AS MATERIALIZED (
     SELECT s.*, jsonb_build_array(
@@ -83,15 +82,15 @@ SELECT {columns}, concat(stamp, ' ', (
     SELECT FROM moments_app_entity WHERE user_id = opened.user_id AND status = 'open'
 ) AS has_entities FROM opened
 """
-# By the person's own key: where turns are distributed, that says which node has them.
+# Filters by the person's key, which says on which node a distributed table keeps the turns.
 _IN_SESSION = "user_id = %(user)s AND session_id = (SELECT id FROM opened)"
 
 
 class LiveTurn(NamedTuple):
-    """A turn of the live window; fields as in `Message`, the time in microseconds since 1970.
+    """A turn of the live window. The fields are those of `Message`, with the time in microseconds since 1970.
 
     Args:
-        marks: what was corrected in it since: the words that were wrong, and those in their place.
+        marks: the later corrections of the turn: each pair has the wrong words and their replacement.
     """
 
     sequence: int
@@ -105,7 +104,7 @@ class LiveTurn(NamedTuple):
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """Return a turn of the transcript as one of a live window, without marks."""
+        """Return a turn of the transcript as a turn of a live window, without marks."""
         microseconds = (message.created_at - EPOCH) // timedelta(microseconds=1)
         return cls._make([*(getattr(message, name) for name in cls._fields[:-2]), microseconds, ()])
 
@@ -116,19 +115,19 @@ class LiveTurn(NamedTuple):
 
 @dataclass(frozen=True)
 class ContextInput:
-    """Everything that more than one layer needs.
+    """The data that more than one layer needs.
 
     Args:
-        user: whose memory it is.
-        session: of that user.
+        user: the person whose memory is read.
+        session: a session of that user.
         query: the current message; may be blank.
-        applied: tokens that the context may have.
-        turns: the newest of the live window, oldest first.
-        is_whole: `turns` is all of the live window.
-        stamp: of memory as it is now.
+        applied: the token budget of the context.
+        turns: the newest turns of the live window, oldest first.
+        is_whole: whether `turns` is the whole live window.
+        stamp: the stamp of memory.
         recall: what to search memory for; None: nothing.
-        before: sequence from which on the session's turns are left out.
-        has_entities: the person has an open task, goal or problem; False only where that was looked up.
+        before: the sequence from which the session's turns are left out.
+        has_entities: whether the person has an open task, goal or problem; False only if that was looked up.
     """
 
     user: UserProfile
@@ -146,8 +145,8 @@ class ContextInput:
     def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":
         """The active streams that the session feeds, lessons first.
 
-        Each comes with its standing text: as many of its newest facts as it says, its pinned atoms and its newest
-        waiting observations, oldest first. A shard also has the newest candidates of this person, and nobody else's.
+        Each comes with its standing text: its newest facts, up to the number that it sets, its pinned atoms and its
+        newest waiting observations, oldest first. A shard also has this person's newest candidates, and no one else's.
         """
         there = MemoryAtom.objects.active().filter(stream=OuterRef("pk"))
         atoms, candidates = there.filter(is_candidate=False), there.candidates().filter(user=self.user.pk)
@@ -163,7 +162,7 @@ class ContextInput:
 
 
 def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
-    """Return the newest facts of streams and the atoms that they are annotated with; one statement."""
+    """Return the newest facts of streams and the atoms that they are annotated with, using one statement."""
     kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
     named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned, *stream.own)]
     atoms = MemoryAtom.objects.active()
@@ -183,14 +182,14 @@ def read_input(
     before: int | None = None,
     beside: int = 0,
 ) -> ContextInput | None:
-    """Return the input of a context, or None when the user has no such session.
+    """Return the input of a context, or None if the user has no such session.
 
-    Of a live window that the budget can't hold whole, only as many turns are read as it could hold.
+    If the live window exceeds the budget, only as many turns are read as the budget could hold.
 
     Args:
         user, session_id, query, applied, recall: see `ContextInput`.
-        before: sequence from which on turns are left out; None: none is.
-        beside: tokens that any turn takes beside those of its text, at least.
+        before: the sequence from which turns are left out; None: all turns are included.
+        beside: the minimum tokens of a turn in addition to its text.
     """
     hot, end = settings.MEMORY_CONTEXT.hot_turns_limit, NEVER if before is None else before
     most = max(hot, min(applied // max(beside, 1), MOST_TURNS))
@@ -217,7 +216,7 @@ def read_input(
         marks = json.loads(corrected)
         turns = [turn._replace(marks=marks.get(str(turn.sequence), ())) for turn in turns]
     stamp = f"{user.updated_at.isoformat()} {memory}"
-    # One more would have been read as well, if there were one.
+    # If another turn existed, it would have been read too.
     is_whole = session.live_tokens + beside * (len(turns) + 1) <= applied and len(turns) < most
     return ContextInput(
         user, session, query, applied, turns, is_whole, stamp, recall, before=end, has_entities=has_entities

@@ -1,4 +1,4 @@
-"""One thing in a context, and where it comes from."""
+"""One line of a context, and its source."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, tzinfo
@@ -13,28 +13,30 @@ from sessions_app.unseen import without_unseen
 
 @dataclass
 class Item:
-    """A line of memory. Nobody changes one; frozen, it would take three times as long to make.
+    """A line of memory.
+
+    Items are never changed. The class isn't frozen because that would make construction three times slower.
 
     Args:
-        text: as it is stored, without characters that nobody sees; renderings escape it.
-        ref: a `rem://` address; blank for what is not remembered, such as the query.
-        source_sequences: first and last sequence of the turns it rests on, in the session it came from.
-        time: when it was said or written, aware.
-        zone: where the person is, if the time is written.
-        name: of the shard it is in.
-        role: of a turn.
-        speaker: who says a turn, where the application names them.
+        text: the stored text without invisible characters; renderings escape it.
+        ref: a `rem://` address; blank for items that are not memory, for example the query.
+        source_sequences: first and last sequence of its source turns, in the session it came from.
+        time: the time of the message or statement, with a time zone.
+        zone: the person's time zone, if the time is shown.
+        name: the name of its shard.
+        role: the role of a turn.
+        speaker: the speaker of a turn, if the application names speakers.
         tool: the name of a tool turn.
         calls: the tool calls of an assistant turn, in the OpenAI shape.
         call_id: the call that a tool turn answers.
-        joined: belongs with the item before it and goes when that goes.
-        why: the reason it is there, for an operator; blank where the layer says it all.
-        score: of what recall found, its value for the query; of a turn 0 where it is one of the older live ones.
-        is_certain: it is there whatever else is, as far as the budget reaches.
-        is_neighbour: no search found it; it stands beside what one did.
-        is_of_span: it was said in the time that the query names.
-        written: the item as formats write it into a layer, each with its tokens: filled by the formats.
-        prices: the item as a group of its own and cut at sentences, each with its tokens: filled by `priced`.
+        joined: whether it belongs to the previous item and is left out together with it.
+        why: the reason for including it, for operators; blank if the layer is reason enough.
+        score: the score of a search result; for an older live turn 0.
+        is_certain: whether it is always included, as far as the budget allows.
+        is_neighbour: whether it was included only because an adjacent turn was found.
+        is_of_span: whether it is from the time that the query names.
+        written: the rendered item and its tokens, by format and layer; filled by the formats.
+        prices: the item as a group of its own and cut at sentences, with its tokens; filled by `priced`.
     """
 
     text: str
@@ -66,7 +68,7 @@ class Item:
             setattr(self, name, without_unseen(getattr(self, name)))
 
     def marked(self, *, why: str, score: float, is_certain: bool) -> Self:
-        """Return the item with another reason and value. What was worked out about its text stays known."""
+        """Return the item with another reason and score. The data computed from its text is kept."""
         item = object.__new__(type(self))
         marks = {"why": why, "score": score, "is_certain": is_certain, "prices": {}}
         item.__dict__.update(self.__dict__, **marks)
@@ -74,25 +76,25 @@ class Item:
 
     @cached_property
     def local_time(self) -> datetime | None:
-        """The time where the person is."""
+        """The time in the person's time zone."""
         return self.time and self.time.astimezone(self.zone)
 
     @cached_property
     def local_day(self) -> date | None:
-        """The day where the person is."""
+        """The day in the person's time zone."""
         return self.local_time and self.local_time.date()
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The words of the text, whatever their case."""
+        """The words of the text, with case folded."""
         return tuple(words_of(self.text))
 
     @cached_property
     def word_set(self) -> frozenset[str]:
-        """Each of the words once."""
+        """The set of its words."""
         return frozenset(self.words)
 
     @cached_property
     def told(self) -> str:
-        """The words of the text between spaces, without its day."""
+        """The words of the text separated by spaces, without its day."""
         return told_words(self.text)

@@ -1,4 +1,4 @@
-"""A context as it is kept: whole, line by line, with where each line came from."""
+"""The stored form of a context: every line, and the source of each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,10 @@ from sessions_app.sealed import seal, unseal
 
 @dataclass
 class KeptLine:
-    """A line of a context, its time as it was written; see `Item` and `PricedItem`. Not frozen, for the same reason."""
+    """A line of a context with its displayed time; see `Item` and `PricedItem`.
+
+    Like `Item`, it isn't frozen, for speed.
+    """
 
     text: str
     tokens: int
@@ -43,11 +46,11 @@ class KeptContext:
     """A context that was served.
 
     Args:
-        query, format, plan, applied: what was asked for, and the budget that held.
-        tokens: what it took.
-        is_degraded: memory was searched by words alone.
-        layers: in order.
-        context: as it was written down.
+        query, format, plan, applied: from the request; `applied` is the budget.
+        tokens: the tokens of the context.
+        is_degraded: whether memory was searched by words only.
+        layers: the layers, in order.
+        context: the rendered context.
     """
 
     query: str
@@ -65,12 +68,12 @@ class KeptContext:
         return self.tokens - sum(layer.tokens for layer in self.layers)
 
     def sealed(self, context_id: UUID) -> bytes:
-        """Return it as the receipt keeps it."""
+        """Return the context encrypted for a receipt."""
         return seal(_KEPT.dump_json(self), str(context_id))
 
     @staticmethod
     def from_sealed(sealed: bytes | memoryview | None, context_id: UUID) -> "KeptContext | None":
-        """Return what a receipt keeps; None where it keeps nothing, or no key opens it."""
+        """Return the context that a receipt stores; None if it stores none or no key decrypts it."""
         opened = unseal(sealed, str(context_id)) if sealed else None
         return _KEPT.validate_json(opened) if opened else None
 

@@ -1,6 +1,6 @@
-"""The static layers of contexts, kept by a web process until the stamp of the input changes, or for a few minutes.
+"""Cache the static layers of contexts in a web process, until the stamp of the input changes or a few minutes pass.
 
-Their items are kept with what was worked out about them: written down and counted.
+Items are cached together with their rendered text and token counts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,9 +9,9 @@ from typing import NamedTuple
 from moments_app.context.item import Item
 from sessions_app.process_cache import ProcessCache
 
-MOST_CHARS = 5_000_000  # of texts, over all sessions; each is there again in every format that it was written in
+MOST_CHARS = 5_000_000  # of texts, over all sessions; the cache also holds each text in every format that was rendered
 KEPT_SECONDS = 300.0
-ITEM_CHARS = 500  # that an item counts besides its text
+ITEM_CHARS = 500  # added to the size of each item's text
 Layers = Mapping[str, Sequence[Item]]
 
 
@@ -25,7 +25,7 @@ class _Kept(NamedTuple):
 
 
 class KeptLayers:
-    """Layers by the primary key of a session, which no two sessions ever share."""
+    """Layers by the primary key of a session, which is never reused."""
 
     def __init__(self) -> None:
         self._sessions: ProcessCache[int, _Kept] = ProcessCache(
@@ -33,12 +33,12 @@ class KeptLayers:
         )
 
     def under(self, session: int, stamp: str) -> Layers | None:
-        """Return the layers of a session, if they were kept under this stamp."""
+        """Return a session's layers if they were cached with this stamp."""
         kept = self._sessions.get(session)
         return kept.layers if kept and kept.stamp == stamp else None
 
     def keep_under(self, session: int, stamp: str, layers: Layers) -> None:
-        """Keep the layers that were built under a stamp."""
+        """Cache the layers that were built with a stamp."""
         self._sessions.put(session, _Kept(stamp, layers))
 
     def forget(self, sessions: Iterable[int]) -> None:

@@ -1,7 +1,7 @@
-"""The items of live turns, kept by a web process: the next context of a session has most of the same ones.
+"""Cache the items of live turns in a web process, because a session's next context has mostly the same turns.
 
-Each context reads the turns from the database, and takes an item from here only if the turn is the same to the letter.
-That saves making, writing and counting the item.
+Each context reads the turns from the database, and uses a cached item only if the turn is identical. This saves
+creating and rendering the item and counting its tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +12,8 @@ from moments_app.context.item import Item
 from moments_app.context.kept_layers import KEPT_SECONDS
 from sessions_app.process_cache import ProcessCache
 
-MOST_CHARS = 5_000_000  # of texts, over all sessions; each is there again in every format that it was written in
-TURN_CHARS = 500  # that a turn counts besides its text
+MOST_CHARS = 5_000_000  # of texts, over all sessions; the cache also holds each text in every format that was rendered
+TURN_CHARS = 500  # added to the size of each turn's text
 Known = dict[int, tuple[LiveTurn, Item]]  # the items of one session's turns, by sequence
 
 
@@ -28,13 +28,13 @@ class KeptTurns:
     def items(
         self, session: int, zone: ZoneInfo, turns: Sequence[LiveTurn], make: Callable[[LiveTurn], Item]
     ) -> list[Item]:
-        """Return the items of a session's turns, and keep them.
+        """Return the items of a session's turns, and cache them.
 
         Args:
             session: primary key.
-            zone: in which the items have their times.
-            turns: as they were just read.
-            make: makes an item of a turn of this session.
+            zone: the time zone of the items' times.
+            turns: the turns that were just read.
+            make: creates an item from a turn of this session.
         """
         address = (session, zone.key)
         known = self._sessions.get(address) or {}

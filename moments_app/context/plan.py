@@ -1,17 +1,17 @@
-"""Filling the budget of a context: what goes in, in an order that is always the same for the same memory and query.
+"""Fill the budget of a context, in an order that is always the same for the same memory and query.
 
-Everything is counted as it will be written down, line by line with its wrapping, so that the text can't turn out longer
-than the sum. The budget is filled, not trimmed:
+Tokens are counted for the rendered text, line by line with its wrapping, so the text never exceeds the sum. The budget
+is filled rather than trimmed:
 
-1. Policy and query, always; then what is certain, such as the newest round.
-2. The live window, whole where it fits into half of what is left; else its newest turns.
-3. Who the person is, then short standing text: a share of the budget, with a ceiling for each layer; the layers take
-   turns, line by line.
-   It doesn't depend on the query, so what stands first stays byte for byte and providers' prompt caches serve it.
-4. What recall found, best first, until the budget is full. It has at least half of what was left.
-5. Where all of that had room, more standing text, up to the ceilings, and older live turns.
+1. Policy and query, always; then items that are certain, for example the newest round.
+2. The whole live window if it fits into half of the remaining budget; otherwise its newest turns.
+3. Who the person is, then short standing text. It gets a share of the budget, with a ceiling for each layer. The layers
+   take turns, line by line. This text doesn't depend on the query, so the beginning of the context stays identical and
+   providers' prompt caches serve it.
+4. Recall results, best first, until the budget is full. They get at least half of what remained.
+5. If all results fit, more standing text, up to the ceilings, and older live turns.
 
-Without recall (`plan=stable`) standing text has all of its ceilings, and live turns what remains.
+Without recall (`plan=stable`), standing text gets all of its ceilings, and live turns the rest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ from moments_app.context.priced import (
 from moments_app.context.render import Format, day_of
 from sessions_app.refusals import Refusal
 
-# Most that a layer of standing text may have of the budget, in the order in which they take turns.
+# Maximum share of the budget for each layer of standing text. The layers take turns in this order.
 CEILINGS = {
     "user": 0.15,
     "moments": 0.10,
@@ -43,14 +43,14 @@ CEILINGS = {
     "entities": 0.10,
     "conversation": 0.10,
 }
-# Together they have this share of the tokens that a budget has beyond so many, while recall has something better: a
-# small budget is for what answers the query.
+# While recall has results to add, all standing text together gets this share of the tokens above `STANDING_FROM`: a
+# small budget is for the answer to the query.
 STANDING_SHARE, STANDING_FROM = 0.15, 750
-WHO_TOKENS = 100  # of such a budget at least, for who the person is: nothing that is found tells it so shortly
-STEP = 32  # turns: a window that can't be whole begins at a multiple, so that it seldom begins elsewhere
+WHO_TOKENS = 100  # minimum for lines about who the person is; search results need more tokens for that
+STEP = 32  # turns; a partial window starts at a multiple of this, so that its start seldom changes
 NEXT = 5  # items that didn't fit, shown to an operator
 LEAST_LINE = 10  # tokens
-SHORT_LINE = 20  # characters: in a longer text it may stand with another meaning
+SHORT_LINE = 20  # characters; in a longer text, such a line may have another meaning
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -58,7 +58,7 @@ class BudgetTooSmall(Refusal):
     """The policy and the query need more tokens than the budget.
 
     Args:
-        needed: tokens that would do for them.
+        needed: tokens that would be enough for them.
         applied: the budget.
     """
 
@@ -71,10 +71,10 @@ class BudgetTooSmall(Refusal):
 
 @dataclass(frozen=True)
 class Trimmed:
-    """The part of a layer that is not in the context, and the tokens it would have taken.
+    """The part of a layer that was left out, and the tokens it would have taken.
 
-    What recall finds is never counted here: it goes on for as long as there is room. Of the live window, no more turns
-    are counted than the whole budget could hold.
+    Recall results are never counted here, because recall always has more. Of the live window, no more turns are counted
+    than the whole budget could hold.
     """
 
     layer: str
@@ -85,14 +85,14 @@ class Trimmed:
 
 @dataclass
 class FilledBudget:
-    """The layers of a context as they fit into its budget.
+    """The layers of a context within its budget.
 
     Args:
-        layers: by name, in order.
-        costs: tokens of each layer, with its wrapping and its days.
-        overhead: tokens of the wrapping around all.
-        trimmed: what didn't make it.
-        next: the best of what a larger budget would hold.
+        layers: the items by layer, in order.
+        costs: the tokens of each layer, with its wrapping and its days.
+        overhead: the tokens of the wrapping around all layers.
+        trimmed: the parts that were left out.
+        next: the best items that a larger budget would include.
     """
 
     layers: dict[str, list[PricedItem]]
@@ -102,7 +102,7 @@ class FilledBudget:
     next: list[PricedItem] = field(default_factory=list)
 
     def tokens_of(self, name: str) -> int:
-        """Return the tokens of a layer with its wrapping; an empty one costs nothing."""
+        """Return the tokens of a layer with its wrapping; 0 for an empty layer."""
         return self.costs[name]
 
     @property
@@ -122,15 +122,15 @@ def fill_budget(
     """Fill a budget.
 
     Args:
-        layers: by name, in order; what recall found best first.
-        form: in which it will be written.
-        applied: most tokens.
-        is_whole: the hot turns are all of the live window.
-        recalls: recall has at least half; else standing text and the live window share all.
-        sent: texts that the caller gives the model beside the context.
+        layers: the items by layer, in order; recall results are sorted best first.
+        form: the format of the context.
+        applied: the maximum number of tokens.
+        is_whole: whether the hot turns are the whole live window.
+        recalls: whether recall gets at least half; if not, standing text and the live window share the budget.
+        sent: texts that the caller gives the model in addition to the context.
 
     Raises:
-        BudgetTooSmall: what always stands is too large.
+        BudgetTooSmall: the policy and the query don't fit.
     """
     budget = _Budget(layers, form, applied, sent)
     budget.take_what_always_stands()
@@ -146,7 +146,7 @@ def fill_budget(
             budget.take_standing(budget.left)
             budget.take_older_turns()
     else:
-        # A summary is another one after each round, and stands before the turns: only where they don't cover it.
+        # The summary changes after each round and precedes the turns, so it is only added if the turns don't cover it.
         budget.take_standing(budget.left, [name for name in CEILINGS if name != "summary"])
         budget.take_older_turns()
         budget.take_standing(budget.left, ["summary"])
@@ -154,28 +154,28 @@ def fill_budget(
 
 
 class _Budget:
-    """A budget while it is filled."""
+    """A budget that is being filled."""
 
     def __init__(self, layers: Mapping[str, Sequence[Item]], form: Format, applied: int, sent: Iterable[str]) -> None:
         self._form, self._applied = form, applied
         self._groups = {name: groups_of(name, items, form) for name, items in layers.items() if name != "retrieved"}
-        self._recalled = layers.get("retrieved", ())  # each priced when there may be room for it
-        self._following: list[PricedItem] = []  # the best that recall found and that have no room
+        self._recalled = layers.get("retrieved", ())  # each is priced only if it may fit
+        self._following: list[PricedItem] = []  # the best recall results that don't fit
         self._taken: dict[str, dict[int, ItemGroup]] = {name: {} for name in layers}  # by their places
-        self._tokens = dict.fromkeys(layers, 0)  # of what is taken
+        self._tokens = dict.fromkeys(layers, 0)  # of the taken items
         self._said, self._headings = SaidAlready(sent), DayHeadings(form)
         self._passed_over: set[tuple[str, int]] = set()
         self.left = applied - form.overhead_tokens()
 
     def tokens_of(self, name: str) -> int:
-        """Return what a layer takes so far, without its wrapping."""
+        """Return the tokens taken by a layer so far, without its wrapping."""
         return self._tokens.get(name, 0)
 
     def take_what_always_stands(self) -> None:
-        """Take policy and query, then what is certain.
+        """Take the policy and the query, then the items that are certain.
 
         Raises:
-            BudgetTooSmall: there is no room for policy and query.
+            BudgetTooSmall: the policy and the query don't fit.
         """
         always = [group for name in ALWAYS for group in self._groups.get(name, ())]
         needed = self._applied - self.left + sum(self._cost_in_all(always).values())
@@ -189,11 +189,11 @@ class _Budget:
                     self._take(group, self.left)
 
     def take_window(self, room: int, *, is_whole: bool) -> None:
-        """Take the live window where it fits whole, else its newest turns.
+        """Take the whole live window if it fits, otherwise its newest turns.
 
         Args:
-            room: tokens it may take.
-            is_whole: its layer has all of the window.
+            room: the maximum number of tokens.
+            is_whole: whether the layer has the whole window.
         """
         taken = self._taken.get("hot_turns", {})
         waiting = [group for group in reversed(self._groups.get("hot_turns", ())) if group.place not in taken]
@@ -208,18 +208,18 @@ class _Budget:
             room -= cost
 
     def take_who(self, room: int) -> None:
-        """Take what says who the person is, whole lines alone: other lines of theirs would be in the way of recall."""
+        """Take the lines about who the person is, uncut. Other lines about them must leave room for recall."""
         end = self.left - room
         for group in self._groups.get("user", ()):
             if group.first.is_certain:
                 self._take_standing(group, self.left - end, cuts=False)
 
     def take_standing(self, room: int, names: Iterable[str] = CEILINGS) -> None:
-        """Take short standing text, an item of each layer in turn; what stands first in one may be cut at a sentence.
+        """Take short standing text, one item per layer in turn. The first item of a layer may be cut at a sentence.
 
         Args:
-            room: tokens for all of the text.
-            names: of the layers.
+            room: the maximum tokens of all standing text.
+            names: the names of the layers.
         """
         end = self.left - room
         waiting = [self._groups.get(name, []) for name in names]
@@ -234,14 +234,14 @@ class _Budget:
             return
         ceiling = int(CEILINGS[group.layer] * self._applied) - self._wrapped_tokens(group.layer)
         most = min(room, ceiling)
-        is_taken = group.tokens <= most and self._take(group, most)  # most groups of a full layer are too long
+        is_taken = group.tokens <= most and self._take(group, most)  # most groups are too long for a full layer
         if not is_taken and cuts and not self._taken[group.layer]:
             wrapping = self._form.wrapping_tokens(group.layer)
             if shorter := shortened(group.items[0], group.layer, self._form, most - wrapping):
                 self._take(group_of_one(group.layer, group.place, shorter), room)
 
     def take_recalled(self) -> bool:
-        """Take what recall found, best first, as long as there is room; return whether there was room for all."""
+        """Take recall results, best first, while there is room. Return whether all of them fit."""
         for place, item in enumerate(self._recalled):
             if self.left < LEAST_LINE and len(self._following) >= NEXT:
                 break
@@ -253,7 +253,7 @@ class _Budget:
         return not self._following
 
     def take_older_turns(self) -> None:
-        """Take older live turns, the newest first; where not all fit, they begin at a multiple of `STEP`."""
+        """Take older live turns, newest first. If some don't fit, start at a multiple of `STEP`."""
         older: list[ItemGroup] = []
         room = self.left
         for group in reversed(self._groups.get("hot_turns", ())):
@@ -272,7 +272,7 @@ class _Budget:
         return group.place in self._taken[group.layer]
 
     def _is_said(self, group: ItemGroup) -> bool:
-        """Tell whether standing text adds nothing: word for word, or as a summary of turns that all stand there."""
+        """Return whether standing text repeats other text word for word, or summarizes turns that are all included."""
         if group.layer == "summary" and group.first.source_sequences:
             first, last = group.first.source_sequences
             turns = {taken.first.source_sequences for taken in self._taken.get("hot_turns", {}).values()}
@@ -280,7 +280,7 @@ class _Budget:
         return self._said.has(group.first) or (group.layer == "conversation" and self._is_in_moments(group.first))
 
     def _is_in_moments(self, item: Item) -> bool:
-        """Tell whether a line stands word for word in a checkpoint or moment that is taken, unless it is short."""
+        """Return whether an included checkpoint or moment contains the line word for word, unless the line is short."""
         moments = self._taken.get("moments", {}).values()
         return any(len(item.told) > SHORT_LINE and item.told in moment.first.told for moment in moments)
 
@@ -288,17 +288,17 @@ class _Budget:
         return self.tokens_of(name) + (self._form.wrapping_tokens(name) if self._taken[name] else 0)
 
     def _cost(self, group: ItemGroup) -> int:
-        """Return what a group would take now."""
+        """Return the tokens that a group would add now."""
         return group.tokens + sum(self._around(group))
 
     def _around(self, group: ItemGroup) -> tuple[int, int]:
-        """Return the tokens of what a group would add around it: the wrapping of its layer, and its day."""
+        """Return the tokens that a group would add around it: the wrapping of its layer, and its day."""
         wrapping = 0 if self._taken[group.layer] else self._form.wrapping_tokens(group.layer)
         day = day_of(group.layer, group.first)
         return wrapping, self._headings.cost(day, is_of_span=group.first.is_of_span) if day else 0
 
     def _cost_in_all(self, groups: Iterable[ItemGroup]) -> dict[str, int]:
-        """Return what groups would take together, by layer."""
+        """Return the tokens that groups would add together, by layer."""
         costs: dict[str, int] = {}
         for group in groups:
             first = group.layer not in costs
@@ -306,7 +306,7 @@ class _Budget:
         return costs
 
     def _take(self, group: ItemGroup, room: int, *, why: str = "") -> bool:
-        """Take a group in if there is room."""
+        """Take a group if there is room."""
         wrapping, heading = self._around(group)
         tokens = group.tokens + heading
         if wrapping + tokens > min(room, self.left):
@@ -323,7 +323,7 @@ class _Budget:
         return True
 
     def filled(self) -> FilledBudget:
-        """Return the budget as it was filled."""
+        """Return the filled budget."""
         layers = {name: self._in_order(name) for name in self._taken}
         costs = {name: self._wrapped_tokens(name) for name in layers}
         left_out = {name: self._left_out(name) for name in self._groups}
@@ -337,7 +337,7 @@ class _Budget:
         return FilledBudget(layers, costs, self._form.overhead_tokens(), trimmed, following)
 
     def _in_order(self, name: str) -> list[PricedItem]:
-        """Return the items of a layer as they stand: recalled ones by time, those of the query's span first."""
+        """Return the items of a layer in their final order: recalled ones by time, those of the query's span first."""
         groups = [group for _place, group in sorted(self._taken[name].items())]
         if name == "retrieved":
             groups.sort(key=_place_in_time)
@@ -363,6 +363,6 @@ def _reason(name: str) -> str:
 
 
 def _last_step(older: Sequence[ItemGroup]) -> int:
-    """Return the place of the last of these turns, which go back in time, at a multiple of `STEP`; −1: none is."""
+    """Return the index of the last of these turns, sorted newest first, at a multiple of `STEP`, or −1."""
     sequences = [(group.first.source_sequences or (1, 1))[0] for group in older]
     return max((place for place, sequence in enumerate(sequences) if sequence % STEP == 0), default=-1)

@@ -1,4 +1,4 @@
-"""Items and their prices in a format: alone, in groups, shortened, under headings of days; and what is said already."""
+"""Items and their token counts in a format, alone, in groups, cut, and under day headings."""
 
 import re
 from collections import defaultdict
@@ -12,14 +12,14 @@ from moments_app.context.render import Format
 from moments_app.engines.words import words_of
 from sessions_app.unseen import without_unseen
 
-MOST_PRICES = 10  # kept with an item: some seven cuts find the longest that fits, and contexts of a session are alike
-TOLD = 0.75  # share of a fact's words that its turn has: what is told in the third person has some others
+MOST_PRICES = 10  # cached with an item, because finding the longest cut that fits needs about seven prices
+TOLD = 0.75  # share of a fact's words that its turn must contain; a statement in the third person has some other words
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
 class PricedItem(NamedTuple):
-    """An item with its tokens, and why it is there."""
+    """An item with its tokens, and the reason for including it."""
 
     item: Item
     tokens: int
@@ -27,13 +27,13 @@ class PricedItem(NamedTuple):
 
 
 class ItemGroup(NamedTuple):
-    """What is taken whole or not at all: one item, or a call of tools with its results.
+    """A unit that is included whole or not at all: one item, or a tool call with its results.
 
     Args:
-        layer: its name.
-        place: of the first item in its layer.
-        items: one or more.
-        tokens: of all of them.
+        layer: the name of its layer.
+        place: the place of its first item in the layer.
+        items: one or more items.
+        tokens: the tokens of all items.
     """
 
     layer: str
@@ -47,24 +47,24 @@ class ItemGroup(NamedTuple):
 
 
 def group_of_one(layer: str, place: int, priced: PricedItem) -> ItemGroup:
-    """Return an item as a group of its own."""
+    """Return an item as a group."""
     return ItemGroup(layer, place, (priced,), priced.tokens)
 
 
 def priced(layer: str, item: Item, form: Format) -> PricedItem:
-    """Return an item with the tokens that it takes in a layer."""
+    """Return an item with its tokens in a layer."""
     return PricedItem(item, form.tokens(layer, item), item.why)
 
 
 def groups_of(layer: str, items: Sequence[Item], form: Format) -> list[ItemGroup]:
-    """Return the items of a layer in groups, priced."""
+    """Return the items of a layer in priced groups."""
     if any(item.joined for item in items):
         return list(_joined_groups(layer, items, form))
     return [_known_group(layer, place, item, form) for place, item in enumerate(items)]
 
 
 def _known_group(layer: str, place: int, item: Item, form: Format) -> ItemGroup:
-    """Return an item as a group of its own; a kept item's is kept, for it stands in the same place as a rule."""
+    """Return an item as a group. The group is cached with the item, because the item's place seldom changes."""
     known: ItemGroup | None = item.prices.get((form, layer))
     if known is None or known.place != place:
         known = group_of_one(layer, place, priced(layer, item, form))
@@ -79,7 +79,7 @@ def _keep(item: Item, key: tuple[object, ...], price: object) -> None:
 
 
 def _joined_groups(layer: str, items: Sequence[Item], form: Format) -> Iterator[ItemGroup]:
-    """Yield items in groups, some of which have several."""
+    """Yield items in groups. Some groups have several items."""
     group: list[PricedItem] = []
     cost = 0
     for place, item in enumerate(items):
@@ -94,9 +94,9 @@ def _joined_groups(layer: str, items: Sequence[Item], form: Format) -> Iterator[
 
 
 def shortened(whole: PricedItem, layer: str, form: Format, room: int) -> PricedItem | None:
-    """Return the longest beginning of an item, in whole sentences, that costs at most `room`; None when none does."""
+    """Return the longest beginning of an item, in whole sentences, that costs at most `room`; None if none fits."""
     ends = [match.start() for match in _SENTENCE_END.finditer(whole.item.text)]
-    low, high = 0, len(ends)  # by halving: of the first `low` ends the last one fits
+    low, high = 0, len(ends)  # binary search: of the first `low` ends, the last one fits
     best: PricedItem | None = None
     while low < high:
         middle = (low + high) // 2
@@ -109,7 +109,7 @@ def shortened(whole: PricedItem, layer: str, form: Format, room: int) -> PricedI
 
 
 def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
-    """Return the beginning of an item; a kept item's are kept, for other contexts cut it at the same places."""
+    """Return the beginning of an item. It is cached with the item, because other contexts cut it at the same places."""
     known: PricedItem | None = item.prices.get((form, layer, end))
     if known is None:
         beginning = replace(item, text=item.text[:end].rstrip())
@@ -119,9 +119,11 @@ def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
 
 
 class DayHeadings:
-    """The days over recalled items, each once. The first day of a year has the year, and so has the first after a span.
+    """The day headings over recalled items, each once.
 
-    The items of the time that the query names stand before all others.
+    The year is added to the first day of each year, and after a span.
+
+    The items of the time that the query names precede all others.
     """
 
     def __init__(self, form: Format) -> None:
@@ -130,14 +132,14 @@ class DayHeadings:
         self._years: set[tuple[bool, int]] = set()
 
     def cost(self, day: date, *, is_of_span: bool) -> int:
-        """Return the tokens that one more item of a day takes for its heading."""
+        """Return the tokens of the heading that an item of this day would add."""
         if (is_of_span, day) in self._days:
             return 0
         has_year = (is_of_span, day.year) in self._years
         return self._form.day_tokens(day) + (0 if has_year else self._form.year_tokens(day))
 
     def add(self, day: date, *, is_of_span: bool) -> None:
-        """Note a day that has its heading."""
+        """Record that a day has its heading."""
         self._days.add((is_of_span, day))
         self._years.add((is_of_span, day.year))
 
@@ -148,16 +150,16 @@ def _says(turn: frozenset[str], own: frozenset[str]) -> bool:
 
 
 class SaidAlready:
-    """What a context says already: addresses, whole texts, and single words."""
+    """The content of a context so far: addresses, whole texts, and words."""
 
     def __init__(self, sent: Iterable[str]) -> None:
         self._refs: set[str] = set()
         self._texts = {tuple(words_of(without_unseen(text))) for text in sent}
         self._words: set[str] = set()
-        self._turns: dict[date, list[frozenset[str]]] = defaultdict(list)  # the words of each, by its day
+        self._turns: dict[date, list[frozenset[str]]] = defaultdict(list)  # the words of each turn, by its day
 
     def add(self, item: Item) -> None:
-        """Note an item that goes in."""
+        """Record an included item."""
         if item.role and item.time:
             self._turns[item.time.date()].append(item.word_set)
         if item.ref:
@@ -166,17 +168,17 @@ class SaidAlready:
         self._words.update(item.word_set)
 
     def has(self, item: Item) -> bool:
-        """Tell whether an item adds nothing: the same words stand there, or of a mere neighbour each of its words."""
+        """Return whether an item repeats included text. A neighbor is a repetition if each of its words is included."""
         return (bool(item.words) and item.words in self._texts) or (
             item.is_neighbour and self._words.issuperset(item.words)
         )
 
     def is_told(self, item: Item) -> bool:
-        """Tell whether a turn of the same day says nearly all that was made of it; a date or number in it is new."""
+        """Return whether a turn of the same day has most of the item's words, and all of its dates and numbers."""
         if item.role or item.time is None or not item.words:
             return False
         return any(_says(turn, item.word_set) for turn in self._turns.get(item.time.date(), ()))
 
     def has_address(self, item: Item) -> bool:
-        """Tell whether an item's address stands there; some layers have one address for all of their items."""
+        """Return whether an item's address is included. Some layers have one address for all of their items."""
         return item.ref in self._refs

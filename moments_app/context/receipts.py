@@ -17,7 +17,7 @@ class Served(NamedTuple):
     """A served context.
 
     Args:
-        receipt: not stored yet.
+        receipt: the unsaved receipt.
         context: the context itself.
         application: primary key of the person's application.
         transcript_tokens: tokens of the session's whole transcript.
@@ -30,7 +30,7 @@ class Served(NamedTuple):
 
 
 def keep(served: Served) -> None:
-    """Note a served context, and return at once."""
+    """Record a served context in the background."""
     waiting.note(served)
 
 
@@ -42,12 +42,12 @@ def _write(noted: list[Served]) -> None:
 
 def _write_receipts(noted: list[Served]) -> None:
     batch = [served.receipt for served in noted]
-    # Sessions may have been deleted since, and people erased: locked in the order in which erasing locks them.
+    # Sessions may have been deleted in the meantime, and people erased. Lock in the same order as an erasure.
     UserProfile.objects.hold({r.user_id for r in batch})
     there = Session.objects.select_for_update(no_key=True).filter(pk__in={r.session_id for r in batch})
     kept = set(there.order_by("pk").values_list("pk", flat=True))
     for receipt, context, *_ in noted:
-        receipt.sealed = context.sealed(receipt.context_id)  # here, and not while somebody waits for the context
+        receipt.sealed = context.sealed(receipt.context_id)  # encrypted here, to save time during the request
     ContextReceipt.objects.bulk_create([r for r in batch if r.session_id in kept], batch_size=500)
 
 

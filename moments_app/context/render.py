@@ -1,6 +1,6 @@
-"""Writing a context down: as XML, as Markdown, as messages for a chat model, or not at all (`json`: layers only).
+"""Render a context: as XML, as Markdown, as messages for a chat model, or only as layers (`json`).
 
-Stored text is data in all of them: it is escaped so that it can't close a tag, open a heading or take a role.
+Stored text is data in all formats: it is escaped so that it can't close a tag, start a heading or take a role.
 """
 
 import re
@@ -16,12 +16,12 @@ from moments_app.turns.words import speaker_of
 from sessions_app.models.message import spoken
 from sessions_app.tokens import estimate_tokens
 
-MESSAGE_TOKENS = 4  # a chat model's own marks around each message
-# What changes with the query stands last: providers' prompt caches know what stands before it.
+MESSAGE_TOKENS = 4  # a chat model's markup around each message
+# Layers that change with the query come last, so that providers' prompt caches match the text before them.
 CHANGING = ("retrieved", "entities", "now")
 _ROLES_SAID = ("user", "assistant", "tool")
 
-# Two layers may share an element: then one follows the other.
+# Two layers may share an element; one then follows the other.
 _TAGS = {
     "policy": "Policy",
     "collective": "CollectiveMemory",
@@ -50,50 +50,50 @@ _TITLES = {
 }
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>#|~])")
-# Marks of a list or a heading. Markdown reads none of them right before a letter or digit: "4.95" and "-4" are text.
+# Marks of a list or a heading. Markdown ignores a mark right before a letter or digit: "4.95" and "-4" are text.
 _LINE_START = re.compile(r"^([^\S\n]*(?=[-+=](?!\w))|[^\S\n]*\d+(?=[.)](?!\S)))", re.MULTILINE)
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # names that chat models take; others stand before the text
-# What ends a line for some reader or other.
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # names that chat models accept; other names are written before the text
+# The line breaks of all common parsers.
 _LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 Rendered = str | list[dict[str, Any]]
 
 
 class Format(Protocol):
-    """A way to write a context down."""
+    """A format of contexts."""
 
     def tokens(self, layer: str, item: Item) -> int:
-        """Return the estimated tokens of an item as it is written."""
+        """Return the estimated tokens of an item in this format."""
 
     def wrapping_tokens(self, layer: str) -> int:
-        """Return the tokens of what stands around a layer's items."""
+        """Return the tokens of the wrapping around a layer's items."""
 
     def day_tokens(self, day: date) -> int:
-        """Return the tokens of the day over what was recalled from that day."""
+        """Return the tokens of the day heading over recalled items."""
 
     def year_tokens(self, day: date) -> int:
-        """Return the tokens of the year beside the day; only the first day of each year has it."""
+        """Return the tokens of the year in a day heading; only the first day of each year has it."""
 
     def overhead_tokens(self) -> int:
-        """Return the tokens of what stands around everything."""
+        """Return the tokens of the wrapping around all layers."""
 
     def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
         """Return the whole context."""
 
 
 def day_of(layer: str, item: Item) -> date | None:
-    """Return the day that an item stands under; only what was recalled has one, for it may be from any day."""
+    """Return the day heading of an item. Only recalled items have one, because they may be from any day."""
     return item.local_day if layer == "retrieved" else None
 
 
 def _speaker_mark(layer: str, item: Item) -> str:
-    """Return what stands before a recalled turn to say who speaks; blank where the turn itself names its speaker."""
+    """Return the speaker's mark to write before a recalled turn; blank if the turn itself names the speaker."""
     return f"{item.role}: " if layer == "retrieved" and item.role and not speaker_of(item.text) else ""
 
 
 @cache
 def _tokens_around(head: str, tail: str) -> int:
-    """Return the tokens of what the platform writes around lines."""
+    """Return the tokens of the platform's own text around lines."""
     return sum(estimate_tokens(f"{part}\n") for part in (head, tail) if part)
 
 
@@ -103,13 +103,13 @@ def _day_tokens(day: date) -> int:
 
 
 class Lines(ABC):
-    """A format of lines: each layer a head, its items, a tail."""
+    """A format of lines: each layer has a head, its items, and a tail."""
 
     head = tail = ""
 
     @abstractmethod
     def line(self, layer: str, item: Item) -> str:
-        """Return an item as it is written; may have line breaks."""
+        """Return the rendered item; may contain line breaks."""
 
     @abstractmethod
     def around(self, layer: str) -> tuple[str, str]:
@@ -120,7 +120,7 @@ class Lines(ABC):
         return known[1] if known else self._written(layer, item)[1]
 
     def _written(self, layer: str, item: Item) -> tuple[str, int]:
-        """Return an item as it is written, and its tokens; what was written once is not written anew."""
+        """Return the rendered item and its tokens. The result is cached with the item."""
         key = type(self), layer
         if (known := item.written.get(key)) is None:
             line = self.line(layer, item)
@@ -148,7 +148,7 @@ class Lines(ABC):
         return "\n".join(line for line in [*lines, self.tail] if line)
 
     def _lines(self, layer: str, items: Sequence[Item]) -> Iterator[str]:
-        """Yield items as they are written, each day before its first item, with the year when that changes."""
+        """Yield the rendered items. Each day precedes its first item, and has the year if that changes."""
         last: date | None = None
         for item in items:
             if (day := day_of(layer, item)) and day != last:
@@ -162,7 +162,7 @@ def _day(day: date) -> str:
 
 
 class Xml(Lines):
-    """Elements; text and attributes escaped, characters that XML doesn't have replaced."""
+    """XML elements. Text and attributes are escaped; characters that XML doesn't allow are replaced."""
 
     head, tail = "<MemoryContext>", "</MemoryContext>"
 
@@ -176,7 +176,7 @@ class Xml(Lines):
         if layer in ("policy", "query", "now", "summary"):
             return text
         if layer != "hot_turns":
-            # Indented, so that no text can begin a line like the ones around it.
+            # Indented, so that no line of a text looks like a line of the context.
             return f"- {_speaker_mark(layer, item)}" + (text if text.isprintable() else _LINE_BREAK.sub("\n  ", text))
         said_by = {"name": item.speaker, "tool": item.tool}
         more = "".join(f" {name}={quoteattr(_in_xml(value))}" for name, value in said_by.items() if value)
@@ -184,7 +184,7 @@ class Xml(Lines):
 
 
 def _in_xml(text: str) -> str:
-    """Return the text without characters that XML doesn't have, none of which is printable; still to be escaped."""
+    """Return the text without characters that XML doesn't allow (none is printable). The text still needs escaping."""
     return text if text.isprintable() else _NOT_XML.sub("\ufffd", text)
 
 
@@ -193,7 +193,7 @@ def _dated(item: Item) -> str:
 
 
 class Markdown(Lines):
-    """Headings and lists; stored text can't start a line of its own or be markup."""
+    """Headings and lists. Stored text can't start a line of its own or contain markup."""
 
     def around(self, layer: str) -> tuple[str, str]:
         return f"## {_TITLES[layer]}", ""
@@ -214,11 +214,11 @@ def _on_one_line(text: str) -> str:
 
 
 class Messages:
-    """What `chat.completions` takes: memory as a system message, the turns with their roles, what memory has for the
-    query as another system message, and the query.
+    """Messages for `chat.completions`.
 
-    A tool's result is there only with the call it answers, for chat models refuse it otherwise; the layers have it all
-    the same.
+    Memory is a system message, followed by the turns with their roles, another system message with results for the
+    query, and the query. A tool's result is included only with the call it answers, because chat models otherwise
+    reject it. The layers still contain it.
     """
 
     def __init__(self) -> None:
@@ -267,7 +267,7 @@ def _message(item: Item) -> dict[str, Any] | None:
 
 
 class Json:
-    """Nothing is written down: the layers are the answer. An item costs the tokens of its text."""
+    """No rendering: the layers are the answer. An item costs the tokens of its text."""
 
     def tokens(self, layer: str, item: Item) -> int:
         return estimate_tokens(item.text)

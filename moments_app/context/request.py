@@ -1,4 +1,4 @@
-"""What an application asks for when it asks for a context."""
+"""An application's request for a context."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ PLANS = ("query", "stable")
 
 @dataclass(frozen=True)
 class ContextRequest:
-    """A context to be made.
+    """A request for a context.
 
     Args:
         query: the current message; may be blank.
-        max_tokens: the budget; None is `MEMORY_CONTEXT__MAX_TOKENS`, which is also the most.
+        max_tokens: the budget; None is `MEMORY_CONTEXT__MAX_TOKENS`, which is also the maximum.
         format: a key of `FORMATS`.
-        layers: names of the layers to include, in any order; policy and query are always there.
-        refresh: build every layer again, kept or not.
+        layers: names of the layers to include, in any order; policy and query are always included.
+        refresh: rebuild every layer, even if it is cached.
         recall: what to search memory for; None: nothing.
-        plan: one of `PLANS`. With `query`, what answers the query has at least half of the budget. With `stable`, the
-            text is the same until memory changes, whatever is asked, so that providers' prompt caches serve most of it.
-        as_of: the time whose memory is told: what was known then to hold; None: now.
+        plan: one of `PLANS`. With `query`, search results get at least half of the budget. With `stable`, the text is
+            the same until memory changes, whatever the query is, so that providers' prompt caches serve most of it.
+        as_of: the time whose memory is shown: facts that were known to be valid then; None: now.
         sent: texts that the caller gives the model anyway; the context does not repeat them.
-        before: sequence of the turn that asks, if it was asked before: neither it nor what was said after it is told
-            as said in this session; None: nothing is left out.
-        new_agent_id: the agent of a session that has not begun; blank: only of one that has there is a context.
-        is_trial: what it is made of is taken back: no layer is kept for later contexts, nor taken from earlier ones.
+        before: sequence of the query's own turn, if it is already in the session. This turn and later ones are left out
+            of the session's turns. None: nothing is left out.
+        new_agent_id: the agent of a session that has not started; blank: only existing sessions have a context.
+        is_trial: the data for it will be rolled back, so no layer is cached or taken from the cache.
     """
 
     query: str = ""
@@ -48,6 +48,6 @@ class ContextRequest:
 
     @property
     def applied(self) -> int:
-        """The budget that holds."""
+        """The budget that applies."""
         most = settings.MEMORY_CONTEXT.max_tokens
         return min(self.max_tokens or most, most)

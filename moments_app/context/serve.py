@@ -1,7 +1,7 @@
-"""`serve_context`: a context from the request to the answer, whichever way it is asked for.
+"""`serve_context`: build a context for a request of any interface.
 
-The query for memory is made before the transaction begins, and so is a digest that the session wants first: no
-connection is held while an engine or an embeddings endpoint is asked.
+The search query, and a digest that the session needs first, are created before the transaction starts. So no connection
+is held while an engine or an embeddings endpoint works.
 """
 
 from dataclasses import replace
@@ -19,17 +19,17 @@ from sessions_app.signals import digest_wanted
 def serve_context(
     user_id: str | None, session_id: str, request: ContextRequest, *, application: int, retrieval: str
 ) -> Envelope | None:
-    """Return the context of a session and keep a receipt. Not to be called within a transaction.
+    """Return the context of a session and save a receipt. Don't call it within a transaction.
 
     Args:
-        user_id: whose session it is; None for nobody.
+        user_id: the person; None for an unknown person.
         session_id: the application's id.
-        request: what is asked for; what memory is searched for is added here.
-        application: primary key of the one that names the person.
+        request: the request; the search of memory is added here.
+        application: primary key of the application that names the person.
         retrieval: see `recall_request_for`.
 
     Returns:
-        None when the user has no such session, and the request names no agent that would begin it; or for nobody.
+        None if the person is unknown, or if the session doesn't exist and the request names no agent for a new one.
 
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
@@ -47,7 +47,7 @@ def serve_context(
 def assembled(
     user_id: str | None, application: int, session_id: str, request: ContextRequest, retrieval: str
 ) -> Envelope | None:
-    """Return the context of a session; nothing about it is noted. Not to be called within a transaction.
+    """Return the context of a session without recording anything. Don't call it within a transaction.
 
     Args:
         user_id, application, session_id, request, retrieval: as in `serve_context`.

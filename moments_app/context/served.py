@@ -1,4 +1,4 @@
-"""Noting what of a context or of a search's results was served."""
+"""Record which lines of contexts and search results were served."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,13 +11,13 @@ from sessions_app.models import UserProfile
 
 
 def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequence[PricedItem]], query: str) -> None:
-    """Note a context as served; return at once.
+    """Record a context as served, in the background.
 
     Args:
-        user: whose memory it is.
-        context: as it is written; blank where the layers are the answer.
-        layers: what it is made of.
-        query: the message it is for.
+        user: the person whose memory it is.
+        context: the rendered context; blank if the layers are the answer.
+        layers: the layers of the context.
+        query: the message that the context was built for.
     """
     items = [(name, priced.item) for name, layer in layers.items() for priced in layer]
     texts = [context] if isinstance(context, str) else [message["content"] or "" for message in context]
@@ -26,11 +26,11 @@ def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequ
 
 
 def _is_quote(layer: str, item: Item) -> bool:
-    """Tell whether somebody said an item: it is a turn. The moments' layer has the address of a partition event."""
+    """Return whether an item quotes a turn. The moments layer uses a message's address for a partition event."""
     return bool(item.role) or ("/messages/" in item.ref and layer != "moments")
 
 
 def note_results(user: UserProfile, results: Sequence[Result]) -> None:
-    """Note what a search found as served; return at once."""
+    """Record search results as served, in the background."""
     turns = [result.content for result in results if result.kind == "turn"]
     served_lines.note(user, [result.content for result in results], turns)

@@ -1,7 +1,7 @@
-"""A context of a former time: what was known then to hold, from what was said by then.
+"""A context of a former time: the facts that were known to be valid then, and messages up to that time.
 
-Facts, moments and turns say when they were said. Profiles, texts of streams and summaries are only told as they are
-now, so such a context leaves them out, and has in their place the facts that held.
+Facts, moments and turns have a time. Profiles, texts of streams and summaries exist only in their current version, so
+such a context leaves them out and includes the facts of that time instead.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ MOST_FACTS = 100
 
 
 def layer_then(name: str, source: ContextInput, as_of: datetime) -> Sequence[Item]:
-    """Return the items of one of `NAMES` as they were at a time; one statement at most."""
+    """Return the items of one of `NAMES` as they were at a time, using at most one statement."""
     if name == "user":
         return _facts(source, as_of)
     if name == "moments":
@@ -35,7 +35,7 @@ def layer_then(name: str, source: ContextInput, as_of: datetime) -> Sequence[Ite
 
 
 def _facts(source: ContextInput, as_of: datetime) -> list[Item]:
-    """Return what held then of this person, what lasts first where there is more than a context takes."""
+    """Return the facts about this person that were valid then. Lasting facts come first, in case not all fit."""
     facts = MemoryAtom.objects.as_of(as_of).filter(user=source.user).facts()
     lasting = facts.order_by("-worth", "-formed_at", "-id")[:MOST_FACTS]
     zone = source.user.zone

@@ -1,4 +1,4 @@
-"""The engines that write memory text, and the embedder. Settings say which engine is at work; processes don't know."""
+"""The engines that write memory text, and the embedder. Settings choose the engine; processes are unaware of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 EXTRACTIVE, EMBEDDED = "extractive", "embedded"
-CALLS_AT_ONCE = 4  # calls of an endpoint for vectors that a job has under way
-MAX_RESPONSE_BYTES = 1_000_000  # of an answer to a call; larger ones are refused
+CALLS_AT_ONCE = 4  # parallel calls for vectors that a job makes
+MAX_RESPONSE_BYTES = 1_000_000  # of an answer to a call; larger answers are rejected
 
 
 def load() -> None:
-    """Import the clients of what the settings name, so that no call waits for it."""
+    """Import the clients that the settings need, so that no call waits for an import."""
     import_module("moments_app.engines.transport").tls()
     if settings.ENGINE.uses_model:
         import_module("moments_app.engines.model")
@@ -36,8 +36,8 @@ class Caller:
 
     Args:
         name: as in `CallRecord.engine`.
-        open: returns the engine; takes the function that is called with the record of each call.
-        work: what is asked of it, `text` or `embedding`.
+        open: returns the engine; receives the function to call with the record of each call.
+        work: the kind of work: `text` or `embedding`.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Caller:
 
     @property
     def is_model(self) -> bool:
-        """False for what works in this process and waits for nobody."""
+        """False for an engine that works in this process and calls no endpoint."""
         return not self.name.startswith(EXTRACTIVE)
 
     @property
     def is_free(self) -> bool:
-        """True for what is under no daily limit and in no list of calls, unless they fail."""
+        """True if calls have no daily limit and are only recorded if they fail."""
         return is_free(self.name)
 
 
@@ -66,13 +66,13 @@ def language_model(model: str, *, timeout: float | None = None) -> Caller:
 
 
 def embedding_model(recipe: Recipe, *, timeout: float | None = None) -> Caller:
-    """Return the embedder of the settings, with a recipe; see `embedder_for`."""
+    """Return the configured embedder for a recipe; see `embedder_for`."""
     opened = partial(embedder_for, recipe, timeout=timeout)
     return Caller(embedder_name(recipe.name), lambda record: opened(record=record), "embedding")
 
 
 def embedder_name(model: str) -> str:
-    """Return the name of the embedder of the settings with a model, e.g. `openai:text-embedding-3-small`."""
+    """Return the name of the configured embedder with a model, e.g. `openai:text-embedding-3-small`."""
     return f"{EMBEDDED if settings.EMBEDDING.is_embedded else 'openai'}:{model}"
 
 
@@ -85,11 +85,11 @@ def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: flo
     """Return the engine in use.
 
     Args:
-        model: the model set for the process, where a model is used at all.
+        model: the model set for the process, if the engine uses a model.
         record: called once for each call of a model.
-        timeout: seconds for one call in all; None is `ENGINE__TIMEOUT_SECONDS`.
+        timeout: total seconds for one call; None is `ENGINE__TIMEOUT_SECONDS`.
     """
-    # Imported where used: a worker without a model needs no client, one with a model no keyphrase extractor.
+    # Imported where used: workers without a model need no client, and workers with one need no keyphrase extractor.
     if not settings.ENGINE.uses_model:
         from moments_app.engines.extractive import ExtractiveEngine
 
@@ -107,17 +107,17 @@ def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: flo
 
 
 def embedder_for(recipe: Recipe, *, record: Callable[[CallRecord], None], timeout: float | None = None) -> "Embedder":
-    """Return the embedder of the settings: at their endpoint, or at the embedded server.
+    """Return the configured embedder, either an endpoint or the embedded server.
 
     Args:
-        recipe: of the vectors.
+        recipe: the recipe of the vectors.
         record: called once for each call.
-        timeout: seconds for one batch in all; None is `ENGINE__TIMEOUT_SECONDS`.
+        timeout: total seconds for one batch; None is `ENGINE__TIMEOUT_SECONDS`.
     """
     from moments_app.engines.embeddings import ANSWER_BYTES_A_NUMBER, Embedder
 
     is_embedded = settings.EMBEDDING.is_embedded
-    if is_embedded and not recipe.input_types:  # by which it gives queries priority
+    if is_embedded and not recipe.input_types:  # the server needs these to prioritize queries
         recipe = recipe._replace(input_types=INPUT_TYPES)
     numbers_of_a_batch = settings.EMBEDDING.batch_size * recipe.dimensions
     return Embedder(

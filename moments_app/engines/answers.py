@@ -1,4 +1,4 @@
-"""Validating a model's answer before anything is done with it."""
+"""Validate a model's answer before it is used."""
 
 import json
 from collections.abc import Iterator
@@ -9,16 +9,16 @@ from pydantic import ValidationError
 from moments_app.engines.calls.shape import Answer, Shape
 from moments_app.engines.grounding import Judge, Judged
 
-PROBLEM_MAX = 2_000  # characters of what the model is told about its mistake
+PROBLEM_MAX = 2_000  # characters of the problem that is sent to the model
 
 
 class InvalidAnswer(Exception):
-    """An answer that can't be used.
+    """An unusable answer.
 
     Args:
         answer: its text.
-        problem: what is wrong with it, for the model; may quote the answer.
-        summary: the same for operators, without a word of the answer.
+        problem: what is wrong, for the model; may quote the answer.
+        summary: what is wrong, for operators; doesn't quote the answer.
     """
 
     def __init__(self, answer: str, problem: str, summary: str = "") -> None:
@@ -28,17 +28,17 @@ class InvalidAnswer(Exception):
 def validated(
     shape: Shape[Answer], allowance: int, judge: Judge[Answer], completion: Any, *, is_last: bool = False
 ) -> Judged[Answer]:
-    """Return the part of the answer in a chat completion that can be kept.
+    """Return the supported part of the answer in a chat completion.
 
     Args:
-        shape: that the answer has to have.
-        allowance: most characters the answer's texts may have together.
-        judge: leaves out what the conversation doesn't support.
-        completion: the endpoint's JSON, whatever it is.
-        is_last: the model isn't asked again.
+        shape: the required shape of the answer.
+        allowance: maximum characters of the answer's texts together.
+        judge: removes what the conversation doesn't support.
+        completion: the endpoint's JSON, which may be anything.
+        is_last: whether the model won't be called again.
 
     Raises:
-        InvalidAnswer: there is none that can be used.
+        InvalidAnswer: there is no usable answer.
     """
     return validated_text(shape, allowance, judge, _text(completion), is_last=is_last)
 
@@ -104,7 +104,7 @@ def _text(completion: Any) -> str:
 
 
 def _json_object(text: str) -> str:
-    """Return the JSON object in an answer: it may follow a model's thoughts, stand in a fence or between words."""
+    """Return the JSON object in an answer. It may follow a model's thoughts, or be in a code fence or other text."""
     if text.lstrip().startswith("<think>"):
         text = text.partition("</think>")[2]
     start, end = text.find("{"), text.rfind("}")
@@ -114,13 +114,13 @@ def _json_object(text: str) -> str:
 def _misshapen(text: str, error: ValidationError) -> InvalidAnswer:
     found = error.errors(include_url=False, include_input=False)[:10]
     problem = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the answer'}: {e['msg']}" for e in found)
-    # Names of fields may be the model's own; the kinds of error are not.
+    # The model may have chosen the field names, so only the kinds of errors are quoted.
     kinds = "; ".join(sorted({e["type"] for e in found}))
     return InvalidAnswer(text, f"{problem}.", f"{kinds}.")
 
 
 def _strings(value: object) -> Iterator[str]:
-    """Yield all texts in a value made of dicts and lists."""
+    """Yield all texts in a value of nested dicts and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

@@ -1,6 +1,6 @@
-"""Numbers and names that follow from a text: "ten years ago" gives a year, "half past five" gives 17:30.
+"""Derive numbers and names from a text: "ten years ago" gives a year, "half past five" gives 17:30.
 
-The rules read texts whose number words are digits already (`numbers.in_digits`). They know English, German, Spanish,
+The rules expect number words to be replaced by digits (`numbers.in_digits`). They know English, German, Spanish,
 French, Chinese and Russian.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import accumulate, pairwise
 
-MOST_LISTED = 12  # items of a list that are counted
+MOST_LISTED = 12  # maximum items of a list that are counted
 _AGES = range(1, 111)
 _YEARS = range(1900, 2100)
 _SCALES = {
@@ -53,7 +53,7 @@ _SPOKEN_YEAR = re.compile(r"\b(1[1-9]|20) (\d\d)\b")
 _DURATION = re.compile(r"\b(\d\d?) (?:hours?|stunden?|horas?|heures?|часов|часа)[a-z, ]{1,7}(\d\d?) min")
 
 _HOUR = r"(\d\d?)"
-_PAST = (  # the minutes after an hour
+_PAST = (  # minutes past the hour
     (30, rf"\bhalf (?:past )?{_HOUR}\b|\b{_HOUR} y media\b|\b{_HOUR} heures? et demie?\b|{_HOUR}\s?[点點]半"),
     (15, rf"\b(?:quarter (?:past|after)|viertel nach) {_HOUR}\b|\b{_HOUR} y cuarto\b|\b{_HOUR} heures? et quart\b"),
     (15, rf"{_HOUR}\s?[点點](?:一|1)刻"),
@@ -78,7 +78,7 @@ _RUSSIAN_HALF = re.compile(r"\bпол(?=перв|втор|трет|четвер�
 
 _LIST_JOINT = re.compile(r"\s*[,;、]\s*(?:and |und |or |y |et |и )?|\s+(?:and|und|or|oder|y|et|и)\s+|[和與与]")
 _SENTENCE = re.compile(r"[.!?。！？:\n]+\s*")
-_LONGEST_ITEM = 5  # words between two commas of a list
+_LONGEST_ITEM = 5  # maximum words between two commas of a list
 _NUMBER = re.compile(r"\d+")
 
 _INITIALS = re.compile(r"\b[A-Z](?:\.?[A-Z]){1,5}\b\.?")
@@ -113,10 +113,10 @@ def before_digits(text: str) -> str:
 
 
 def derived_numbers(text: str, said_at: datetime) -> Iterator[int | str]:
-    """Yield the numbers that follow from a text: years, ages, decades, times, products.
+    """Yield the numbers that can be derived from a text: years, ages, decades, times, products.
 
     Args:
-        text: plain, with number words as digits.
+        text: in plain letters, with number words as digits.
         said_at: time of the text, in the person's time zone.
     """
     for match in _SCALED.finditer(text):
@@ -130,14 +130,14 @@ def derived_numbers(text: str, said_at: datetime) -> Iterator[int | str]:
 
 
 def scaled(number: str, scale: str) -> Iterator[int]:
-    """Yield what a number such as "1.5" or "65" comes to with "million" or "k"."""
+    """Yield the value of a number such as "1.5" or "65" with "million" or "k"."""
     is_decimal = bool(re.fullmatch(r"\d+[.,]\d{1,2}", number))
     digits = number.replace(",", ".") if is_decimal else re.sub(r"\D", "", number)
     yield round(float(digits) * _SCALE[scale])
 
 
 def spans_of_years(text: str) -> set[int]:
-    """Return the numbers of a text that count years: "15 years", "43 года"."""
+    """Return the numbers of years that a text names: "15 years", "43 года"."""
     return {int(number) if number.isdigit() else 1 for number in _SPAN_OF_YEARS.findall(text)}
 
 
@@ -148,7 +148,7 @@ def years_since(text: str, said_at: datetime) -> set[int]:
 
 
 def in_numbers(text: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield each number of a text as it stands there, with the other forms in which it may have been said."""
+    """Yield each number of a text, with the other forms in which it may have been written."""
     text = re.sub(r"(?<=\d)\s?[hH点點時时]\s?(?=\d\d(?!\d))", ":", text)
     for match in re.finditer(r"['’]?\d+(?:[.,:]\d+)*", text):
         digits = re.sub(r"\D", "", match[0])
@@ -161,7 +161,7 @@ def in_numbers(text: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def _years(text: str, now: int) -> Iterator[int]:
-    """Yield the years that ages, spans of years, decades and two digits give."""
+    """Yield the years derived from ages, spans of years, decades and two-digit years."""
     spans = spans_of_years(text) | {int(number) for number in _AGE.findall(text)}
     for span in spans & {*_AGES}:
         yield from (now - span, now - span - 1)
@@ -229,7 +229,7 @@ def _quantity(item: str) -> int:
 
 
 def names_in_short(texts: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the initials in texts ("NYC"), and the words of places that their short names stand for."""
+    """Return the initials in texts ("NYC"), and the words of places whose short names occur."""
     initials, words = set(), set()
     for text in texts:
         found = {match.replace(".", "") for match in _INITIALS.findall(text)}
@@ -241,7 +241,7 @@ def names_in_short(texts: Iterable[str]) -> tuple[frozenset[str], frozenset[str]
 
 
 def spelled_out(text: str, initials: frozenset[str]) -> set[str]:
-    """Return the words of names in a text whose initials were said: "Massachusetts Institute of Technology"."""
+    """Return the words of a text's names whose initials were mentioned: "Massachusetts Institute of Technology"."""
     words: set[str] = set()
     for match in _CAPITALIZED.finditer(text):
         parts = [word for word in match[0].split() if word not in _SMALL]

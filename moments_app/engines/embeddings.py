@@ -1,8 +1,8 @@
-"""The embedder: texts become vectors, through any endpoint that speaks the OpenAI protocol.
+"""The embedder: turns texts into vectors, with any endpoint that speaks the OpenAI protocol.
 
-A vector is stored and compared for years, so an answer is taken whole or not at all: as many vectors as texts, each of
-the width asked for and of numbers that the column holds. The call itself is `endpoint.py`; trying again is left to the
-caller.
+Vectors are stored and compared for years, so an answer is accepted in full or not at all. It must have as many vectors
+as texts, each with the requested width and with numbers that the column can hold. `endpoint.py` makes the call. The
+caller retries.
 """
 
 import time
@@ -15,16 +15,16 @@ from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.interface import EMBEDDING, CallRecord
 
-# The usual models refuse a text of over some 8,000 tokens, and with it all others of the request. Few texts have more
-# tokens than characters.
+# Common models reject a text of more than about 8,000 tokens, together with the request's other texts. Few texts have
+# more tokens than characters.
 TEXT_MAX_CHARS = 8_000
-# Endpoints write a number in up to 20 characters, some on an indented line of its own.
+# Endpoints write a number with up to 20 characters, and some put each number on an indented line.
 ANSWER_BYTES_A_NUMBER = 40
-# The range that the 16 bits of a stored number hold. What is smaller than the least is stored as 0.
+# The largest 16-bit float. Numbers that are too small are stored as 0.
 HALF_PRECISION_MAX = 65_504
 HALF_PRECISION_LEAST = 2**-24
 
-# Endpoints and models that refuse a width or a format in the request and have the right one without.
+# Endpoints and models that reject a width or format in the request, but return the right one without it.
 _of_fixed_width: set[tuple[str, str]] = set()
 
 
@@ -32,14 +32,14 @@ class Embedder:
     """Embeds texts with one model.
 
     Args:
-        base_url: of the endpoint; None is OpenAI's own.
-        api_key: may be blank where the endpoint needs none.
-        recipe: of the vectors.
-        name: under which calls are recorded; blank: by protocol and model.
-        timeout: seconds for one `embed` in all, however slowly its answer drips.
-        max_response_bytes: larger answers are refused.
-        record: called once for each HTTP call, however it ends.
-        calls_at_once: most that may be under way at a time.
+        base_url: URL of the endpoint; None is OpenAI's own.
+        api_key: may be blank if the endpoint needs none.
+        recipe: the recipe of the vectors.
+        name: the name under which calls are recorded; blank: by protocol and model.
+        timeout: total seconds for one `embed`, however slowly the answer arrives.
+        max_response_bytes: larger answers are rejected.
+        record: called once for each HTTP call, even if it fails.
+        calls_at_once: maximum number of parallel calls.
     """
 
     def __init__(
@@ -69,25 +69,27 @@ class Embedder:
         self._timeout = timeout
 
     def recording(self, record: Callable[[CallRecord], None]) -> Self:
-        """Return the same embedder, with its calls put on record elsewhere."""
+        """Return the same embedder with another function for recording calls."""
         other = copy(self)
         other._endpoint = self._endpoint.recording(record)
         return other
 
     def record(self, call: CallRecord) -> None:
-        """Put a call on record."""
+        """Record a call."""
         self._endpoint.record(call)
 
     def embed(self, texts: Sequence[str], *, is_query: bool = False) -> list[list[float]]:
-        """Return the vectors of the texts, in their order, by one request; of a text the first 8,000 characters count.
+        """Return the vectors of the texts in order, using one request.
+
+        Only the first 8,000 characters of each text count.
 
         Args:
             texts: at least one.
-            is_query: whether they are queries, or texts to be found.
+            is_query: whether they are queries, rather than texts to be found.
 
         Raises:
             ValueError: there is no text, or one is blank.
-            EngineError: no valid answer could be had.
+            EngineError: the endpoint gave no valid answer.
         """
         try:
             return self._vectors(cut_of(texts), is_query=is_query)
@@ -95,7 +97,7 @@ class Embedder:
             raise self._endpoint.invalid(error) from None
 
     def _vectors(self, texts: list[str], *, is_query: bool) -> list[list[float]]:
-        """Ask for floats of the width wanted, and without naming either where the endpoint doesn't take that."""
+        """Request floats of the right width. If the endpoint rejects these parameters, leave them out."""
         deadline = time.monotonic() + self._timeout
         prefix = self._recipe.prefix(is_query=is_query)
         body = {"input": [prefix + text for text in texts]} | self._recipe.fields(is_query=is_query)
@@ -121,7 +123,7 @@ class Embedder:
 
 
 def cut_of(texts: Sequence[str]) -> list[str]:
-    """Return what counts of texts: the first 8,000 characters of each.
+    """Return the part of each text that is embedded: the first 8,000 characters.
 
     Raises:
         ValueError: there is no text, or one is blank.
@@ -133,10 +135,10 @@ def cut_of(texts: Sequence[str]) -> list[str]:
 
 
 def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
-    """Return the vectors of an answer by their index: endpoints may give them in any order.
+    """Return the vectors of an answer by index. Endpoints may return them in any order.
 
     Raises:
-        InvalidAnswer: in words that quote nothing from the answer.
+        InvalidAnswer: the answer is invalid; the message quotes nothing from it.
     """
     entries = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -153,14 +155,14 @@ def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
 
 
 def problem_of(vector: Any, dimensions: int) -> str:
-    """Return what is wrong with a vector; blank when nothing is."""
+    """Return what is wrong with a vector; blank if nothing is."""
     if not isinstance(vector, list):
         return "is no list of numbers"
     if len(vector) != dimensions:
         return f"has {len(vector):,} numbers, not {dimensions:,}"
     if not {*map(type, vector)} <= {int, float}:
         return "holds something else than numbers"
-    # Said so that NaN, which no comparison is true of, fails it too.
+    # This form also rejects NaN, for which every comparison is false.
     if not all(abs(number) <= HALF_PRECISION_MAX for number in vector):
         return f"holds a number that is not finite or is over {HALF_PRECISION_MAX:,}"
     if max(map(abs, vector)) < HALF_PRECISION_LEAST:

@@ -1,8 +1,7 @@
-"""One call of a model behind an endpoint that speaks the OpenAI protocol.
+"""Call a model behind an endpoint that speaks the OpenAI protocol.
 
-The endpoint is not trusted: a call is bounded in time and size, and an error is reported only by its kind and status,
-since a body may quote the request or the key. The reader of an answer says whether it is valid. Trying again is left to
-the caller.
+The endpoint is not trusted: time and size of a call are limited, and an error is reported only by its kind and status,
+because a body may quote the request or the key. The function that reads an answer validates it. The caller retries.
 """
 
 import json
@@ -23,32 +22,32 @@ from moments_app.engines.interface import CallRecord, EngineError, Exchange
 from moments_app.engines.transport import BoundedTransport, TooLarge
 from sessions_app.trace import span
 
-EXCHANGE_MAX_CHARS = 400_000  # of what was asked, and of what was answered, in a call that failed
+EXCHANGE_MAX_CHARS = 400_000  # of the request, and of the answer, of a failed call
 OPENAI_URL = "https://api.openai.com/v1"
 
-# Whatever a call may end in, from a misspelt URL to a text that can't be encoded. Their own texts may quote anything.
+# All errors of a call, from a misspelled URL to a text that can't be encoded. Their messages may quote anything.
 _CALL_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError)
 
-# Statuses that are no verdict on the text.
+# Statuses that say nothing about the text.
 _KINDS = {401: "credential", 403: "credential", 402: "quota", 404: "address", 405: "address", 408: "timeout"}
 
 Read = TypeVar("Read")
 
 
 class Refused(EngineError):
-    """The endpoint doesn't take a part of the request that can be left out."""
+    """The endpoint rejects an optional part of the request."""
 
 
 class Endpoint:
-    """A model and where it is asked.
+    """A model and its endpoint.
 
     Args:
-        base_url: of the endpoint; None is OpenAI's own.
-        path: what is called there, e.g. `/chat/completions`.
-        api_key: may be blank where the endpoint needs none.
-        model: its name there.
-        max_response_bytes: larger answers are refused.
-        record: called once for each HTTP call, however it ends.
+        base_url: URL of the endpoint; None is OpenAI's own.
+        path: the path to call, e.g. `/chat/completions`.
+        api_key: may be blank if the endpoint needs none.
+        model: the endpoint's name for the model.
+        max_response_bytes: larger answers are rejected.
+        record: called once for each HTTP call, even if it fails.
         name: as in `CallRecord.engine`; by default the model's name after `openai:`.
     """
 
@@ -66,12 +65,12 @@ class Endpoint:
         self.name = name or f"openai:{model}"
         self.address = (base_url or OPENAI_URL, model)
         self._path = path
-        self._api_key = api_key.strip()  # keys read from files end in a line break
+        self._api_key = api_key.strip()  # keys read from files end with a line break
         self._max_response_bytes = max_response_bytes
         self.record = record
 
     def recording(self, record: Callable[[CallRecord], None]) -> Self:
-        """Return the same endpoint, with its calls put on record elsewhere."""
+        """Return the same endpoint with another function for recording calls."""
         other = copy(self)
         other.record = record
         return other
@@ -86,20 +85,21 @@ class Endpoint:
         refuses: Callable[[httpx2.Response], bool],
         counts: Callable[[Read], tuple[int, Sequence[LeftOut]]] = lambda _: (0, ()),
     ) -> Read:
-        """Make one HTTP call, recorded however it ends.
+        """Make one HTTP call, and record it even if it fails.
 
         Args:
-            purpose: as it is recorded.
-            body: of the request, without the model; None for a GET.
-            seconds: for the whole call, however slowly its answer drips.
-            read: takes the endpoint's JSON, whatever it is, and returns what it says or raises `InvalidAnswer`.
-            refuses: tells by a response whether the error is about a part of `body` that can be left out.
-            counts: returns how many parts of an answer were kept, and those that were left out.
+            purpose: the recorded purpose.
+            body: the body of the request, without the model; None for a GET.
+            seconds: timeout of the whole call, however slowly the answer arrives.
+            read: receives the endpoint's JSON, which may be anything, and returns its content or raises
+                `InvalidAnswer`.
+            refuses: returns whether an error response is about an optional part of `body`.
+            counts: returns the number of kept parts of an answer, and the parts that were left out.
 
         Raises:
-            Refused: `refuses` says so.
-            InvalidAnswer: the answer is not JSON, or `read` says so.
-            EngineError: no answer could be had.
+            Refused: `refuses` returned true.
+            InvalidAnswer: the answer is not JSON, or `read` raised it.
+            EngineError: there was no answer.
         """
         self._check_key()
         started = time.monotonic()
@@ -107,7 +107,7 @@ class Endpoint:
         kept: int = 0
         left_out: Sequence[LeftOut] = ()
         answered = b""
-        broken_off = EngineError("unavailable", f"The call of {self.name} was broken off.")
+        broken_off = EngineError("unavailable", f"The call of {self.name} was aborted.")
         failure: EngineError | None = broken_off
         try:
             answered = self._answered(body, seconds)
@@ -132,18 +132,18 @@ class Endpoint:
             self.record(replace(record, is_broken_off=is_broken_off, kept=kept, left_out=left_out, exchange=exchange))
 
     def invalid(self, error: InvalidAnswer) -> EngineError:
-        """Return an error for operators about an unusable answer, without a word from it."""
+        """Return an error for operators about an unusable answer, without quoting the answer."""
         return EngineError("invalid_answer", f"{self.name} gave no valid answer: {error.summary}")
 
     def _check_key(self) -> None:
-        # Refused before anything else sees it: errors and logs would quote it.
+        # Rejected here, because later errors and logs would quote the key.
         if not (self._api_key.isascii() and self._api_key.isprintable()):
             raise EngineError(
                 "credential", f"{self.name} can't be called: the API key has characters that no HTTP header allows."
             )
 
     def _answered(self, body: dict[str, Any] | None, seconds: float) -> bytes:
-        """Return what the endpoint answers, whatever it is."""
+        """Return the bytes of the endpoint's answer."""
         base_url, model = self.address
         request = httpx2.Request(
             "GET" if body is None else "POST",
@@ -152,8 +152,8 @@ class Endpoint:
             json=None if body is None else {"model": model} | body,
         )
         request.headers["Authorization"] = self._authorization(request.url)
-        # A transport for each call: none is shared by threads or outlives a fork. No client around it: redirects and
-        # cookies, which it adds, take as much CPU time as the call.
+        # Each call has its own transport, so none is shared by threads or outlives a fork. It is used without a client,
+        # whose redirects and cookies would take as much CPU time as the call.
         with (
             span(f"model call {self._path}", **{"gen_ai.request.model": model}),
             BoundedTransport(timeout=seconds, max_bytes=self._max_response_bytes) as transport,
@@ -164,16 +164,16 @@ class Endpoint:
             return response.raise_for_status().content
 
     def _authorization(self, url: httpx2.URL) -> str:
-        """Return the credentials: a login in the URL comes before the key."""
+        """Return the credentials: a login in the URL takes precedence over the key."""
         if url.userinfo:
             login = f"{url.username}:{url.password}"
             return f"Basic {b64encode(login.encode()).decode()}"
         return f"Bearer {self._api_key or 'none'}"
 
     def _translated(self, error: Exception, seconds: float) -> EngineError:
-        """Return a call's error as ours: kind and status, never its text."""
+        """Convert a call's error to ours, with its kind and status but never its text."""
         if isinstance(error, TooLarge):
-            return EngineError("too_large", f"{self.name} gave an answer of over {self._max_response_bytes:,} bytes.")
+            return EngineError("too_large", f"{self.name} sent an answer of over {self._max_response_bytes:,} bytes.")
         if isinstance(error, httpx2.TimeoutException):
             return EngineError("timeout", f"{self.name} did not answer within {round(seconds, 2):g} s.")
         if not isinstance(error, httpx2.HTTPStatusError):
@@ -205,13 +205,13 @@ def _parsed(answered: bytes) -> Any:
 
 
 def _exchange(body: dict[str, Any] | None, answered: bytes) -> Exchange:
-    """Return what was said, as far as it is kept. An answer that is an error isn't: it may quote the key."""
+    """Return the exchange to store. An error response is left out, because it may quote the key."""
     asked = json.dumps(body, ensure_ascii=False, indent=1)
     return Exchange(asked[:EXCHANGE_MAX_CHARS], answered.decode(errors="replace")[:EXCHANGE_MAX_CHARS])
 
 
 def _kind_of(response: httpx2.Response) -> str:
-    """Return the kind of an error by its status: whether it is about the text, or whatever the text is."""
+    """Return the kind of an error by its status: whether the text caused it or not."""
     status = response.status_code
     if status == 429:
         return "quota" if b'"insufficient_quota"' in response.content else "rate_limited"

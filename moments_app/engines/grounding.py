@@ -1,10 +1,10 @@
-"""Grounding: whether the conversation supports what a model wrote.
+"""Grounding: check whether the conversation supports what a model wrote.
 
-A model may invent, answer in another language, or pass on an order that somebody planted. Rules judge each sentence
-against the conversation and what was known before it. They drop a sentence with a number or a name that nobody said,
-with hardly a word of the conversation, or with an order to its reader, and note the reason. Numbers and names that
-follow from what was said count as said (`derivable.py`). The rules keep what they can't judge, such as names in German,
-where each noun has a capital letter.
+A model may invent facts, answer in another language, or repeat an injected instruction. Rules compare each sentence
+with the conversation and with earlier known text. They drop a sentence if nobody mentioned one of its numbers or names,
+if it has hardly any words of the conversation, or if it instructs its reader, and they record the reason. Numbers and
+names that can be derived from the conversation are accepted (`derivable.py`). The rules keep what they can't judge, for
+example names in German, where every noun is capitalized.
 """
 
 import re
@@ -22,11 +22,11 @@ from moments_app.engines.numbers import in_digits, plain
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
 
-LEAST_SHARE = 0.25  # of a sentence's words that the conversation has; half would lose paraphrases
-FEW_WORDS = 6  # with fewer, a sentence isn't judged by that share
-FEW_BYTES = 60  # with fewer, nor by its language; scripts with a meaning a letter have more of them
-NAME_STEM = 5  # letters by which forms of a name are the same: Tuscan, Tuscany
-ASKED_SHARE = 0.6  # minimum share of an order's words in an order of the user, to accept it
+LEAST_SHARE = 0.25  # minimum share of a sentence's words that the conversation has; a half would drop paraphrases
+FEW_WORDS = 6  # with fewer words, this share isn't checked
+FEW_BYTES = 60  # with fewer bytes, the language isn't checked either; Chinese characters have more bytes
+NAME_STEM = 5  # number of letters by which forms of a name match: Tuscan, Tuscany
+ASKED_SHARE = 0.6  # minimum share of an order's words that an order of the user must have, to accept it
 
 INSTRUCTION = "instruction to the reader"
 LANGUAGE = "another language"
@@ -54,7 +54,7 @@ _DATE = re.compile(
     ),
     re.IGNORECASE,
 )
-# What writers of memory are called, and how they call those who speak.
+# Names of the roles in memory texts.
 _ROLES = frozenset("user assistant tool person".split())
 _COMMAND = re.compile(
     r"^\W*(?:(?:system|assistant|developer)\s*:|"
@@ -62,7 +62,7 @@ _COMMAND = re.compile(
     r"you are now\b|new instructions?\b)|\bsystem prompt\b|</?\w+>",
     re.IGNORECASE,
 )
-# A lesson may say so, and a fact if the person asked for it.
+# A lesson may contain these words, and so may a fact if the person asked for it.
 _ORDER = re.compile(
     r"^\W*(?:you (?:must|will|shall|have to)\b|from now on\b|"
     r"(?:always|never) (?:answer|reply|respond|begin|start|end|say|tell|mention|recommend|include|add|append|link)\b)",
@@ -86,14 +86,14 @@ class LeftOut:
 
 @dataclass
 class Judged(Generic[Answer]):
-    """What is left of an answer.
+    """The part of an answer that was kept.
 
     Args:
-        answer: without what can't be kept.
-        kept: number of sentences and items that were.
-        left_out: those that were not.
-        problem: why the model is asked again; blank when it isn't.
-        is_usable: the rest is used if the second answer is no better.
+        answer: the answer without dropped content.
+        kept: number of sentences and items that were kept.
+        left_out: the sentences and items that were dropped.
+        problem: why the model is called again; blank if it isn't.
+        is_usable: whether this part is used if the second answer is no better.
     """
 
     answer: Answer
@@ -104,7 +104,7 @@ class Judged(Generic[Answer]):
 
     @property
     def dropped(self) -> Counter[str]:
-        """The number of those left out, by reason."""
+        """The number of dropped items, by reason."""
         return Counter(one.reason for one in self.left_out)
 
 
@@ -112,11 +112,11 @@ Judge = Callable[[Answer], Judged[Answer]]
 
 
 class Grounds:
-    """The texts that a model was shown, by which its answer is judged. Notes what it judges.
+    """The texts that a model received, against which its answer is judged. Records the judgments.
 
     Args:
-        turns: of the conversation.
-        known: texts from before it, which the model was shown as well.
+        turns: the turns of the conversation.
+        known: earlier texts that the model received.
     """
 
     def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = ()) -> None:
@@ -130,15 +130,15 @@ class Grounds:
         self.left_out: list[LeftOut] = []
 
     def judged(self, answer: Answer, problem: str = "", *, is_usable: bool = False) -> Judged[Answer]:
-        """Return what is left of an answer, and what was judged so far."""
+        """Return the kept part of an answer, with the judgments so far."""
         return Judged(answer, self.kept_count, self.left_out, problem, is_usable)
 
     def kept(self, text: str, *, may_order: bool = False) -> str:
-        """Return a text without the sentences that can't be kept.
+        """Return a text without unsupported sentences.
 
         Args:
-            text: that a model wrote.
-            may_order: it is there to tell its reader what to do.
+            text: text from a model.
+            may_order: whether it is meant to instruct its reader.
         """
         parts = [part for part in _SENTENCE_END.split(text) if part is not None]
         kept = ""
@@ -149,19 +149,19 @@ class Grounds:
 
     @property
     def dropped(self) -> Counter[str]:
-        """The number of texts that were left out, by reason."""
+        """The number of dropped texts, by reason."""
         return Counter(one.reason for one in self.left_out)
 
     def kept_of(self, items: Iterable[str]) -> list[str]:
-        """Return short items without those that give their reader an order."""
+        """Return short items without those that instruct their reader."""
         return [item for item in items if self.takes(item, INSTRUCTION if _tells(item) else "")]
 
     def persons(self, names: Iterable[str]) -> list[str]:
-        """Return the names that the conversation has."""
+        """Return the names that occur in the conversation."""
         return [name for name in names if self.takes(name, "" if self._has_named(name) else NAME)]
 
     def takes(self, text: str, complaint: str) -> bool:
-        """Note a text as kept, or as left out for a reason; return which."""
+        """Record a text as kept, or as dropped for a reason. Return whether it is kept."""
         if complaint:
             self.left_out.append(LeftOut(text, complaint))
         elif text.strip():
@@ -174,10 +174,11 @@ class Grounds:
         """Return the reason to drop a sentence, without quoting the sentence; blank to keep it.
 
         Args:
-            text: that a model wrote.
-            may_order: it is there to tell its reader what to do.
-            may_be_asked_for: it may repeat an order that the person gave the assistant.
-            may_be_weak: a single word of the conversation suffices, because the sentence is marked (`is_weak`).
+            text: text from a model.
+            may_order: whether it is meant to instruct its reader.
+            may_be_asked_for: whether it may repeat an instruction that the person gave the assistant.
+            may_be_weak: whether a single word of the conversation is enough, because the sentence is marked
+                (`is_weak`).
         """
         text = unicodedata.normalize("NFKC", text)
         if _tells(text, may_order=may_order or (may_be_asked_for and self._is_asked_for(text))):
@@ -192,14 +193,14 @@ class Grounds:
         return "" if self._has_names_of(text) else NAME
 
     def is_weak(self, text: str) -> bool:
-        """Tell whether a sentence has few words of the conversation, or a number that only a list's length gives."""
+        """Return whether a sentence has few words of the conversation, or a number that is only a list's length."""
         share, count = self._share_of(text)
         return (count >= FEW_WORDS and share < LEAST_SHARE) or bool(self._unsaid_numbers(text))
 
-    # --- what was shown ---
+    # --- the texts that the model received ---
 
     def _stems_in(self, text: str) -> frozenset[str]:
-        """Return the stems of a text in the languages of the conversation: that of a short one would be a guess."""
+        """Return the stems of a text in the conversation's languages, because a short text's language is uncertain."""
         return lexemes.stems_in(text, self._likely_languages)
 
     @cached_property
@@ -221,7 +222,7 @@ class Grounds:
 
     @cached_property
     def _numbers(self) -> frozenset[str]:
-        """The numbers that were said, or follow from what was said."""
+        """The numbers in the texts, and those that can be derived from them."""
         written = {number for text in [*self._texts, *self._in_digits, *self._times] for number in _digits(text)}
         derived = (derivable.derived_numbers(text, at) for text, at in self._dated)
         return frozenset(written.union(*(map(str, numbers) for numbers in derived)))
@@ -232,7 +233,7 @@ class Grounds:
 
     @property
     def _dated(self) -> Iterable[tuple[str, datetime]]:
-        """The texts with digits, each with its time; what was known before has the time of the latest turn."""
+        """The texts with digits, each with its time. Earlier known texts have the time of the latest turn."""
         if not self._said_at:
             return ()
         known = len(self._texts) - len(self._said)
@@ -240,7 +241,7 @@ class Grounds:
 
     @cached_property
     def _counts(self) -> frozenset[str]:
-        """The numbers of things that lists have."""
+        """The numbers of items in lists."""
         return frozenset(str(count) for text in self._in_digits for count in derivable.counts_of_lists(text))
 
     @cached_property
@@ -249,7 +250,7 @@ class Grounds:
 
     @cached_property
     def _languages(self) -> frozenset[str]:
-        """The languages of the conversation, and blank for an uncertain one; none when the whole's is uncertain."""
+        """The languages of the conversation, and blank for an uncertain one; none if the whole text is uncertain."""
         whole = lexemes.certain_language(" ".join(sorted(self._said, key=len)[-5:]))
         return frozenset({"", whole, *map(lexemes.certain_language, self._said)} if whole else ())
 
@@ -261,12 +262,12 @@ class Grounds:
         return lexemes.certain_language(text) not in self._languages
 
     def _share_of(self, text: str) -> tuple[float, int]:
-        """Return the share of a text's words that the conversation has, and the number of its words."""
+        """Return the share of a text's words that occur in the conversation, and the number of its words."""
         stems = {stem for stem in self._stems_in(text) if not stem.isdigit()}
         return (len(stems & self._stems) / len(stems) if stems else 1.0), len(stems)
 
     def _is_asked_for(self, text: str) -> bool:
-        """Tell whether an order has the words of one that the person gave."""
+        """Return whether an order has the words of an order that the person gave."""
         stems = self._stems_in(text)
         if not stems or not _ORDER.search(text):
             return False
@@ -274,7 +275,7 @@ class Grounds:
         return any(len(stems & self._stems_in(order)) >= ASKED_SHARE * len(stems) for order in orders)
 
     def _unsaid_numbers(self, text: str) -> set[str]:
-        """Return the numbers of a text that nobody said; dates near the time of a turn may follow from it."""
+        """Return the numbers of a text that nobody mentioned. Dates near the time of a turn are accepted."""
         text = _DATE.sub(lambda date: "" if self._is_near(date) else date[0], text)
         spans = {str(span) for span in derivable.spans_of_years(plain(text)) & self._years_since}
         return {
@@ -286,7 +287,7 @@ class Grounds:
         return all(any(abs(year - said) <= 1 for said in self._years) for year in years)
 
     def _has_names_of(self, text: str) -> bool:
-        if "de" in lexemes.likely_languages(text):  # of this text: a conversation may have others beside it
+        if "de" in lexemes.likely_languages(text):  # the language of this text, because a conversation may have several
             return True
         initials, _places = self._short_names
         spelled_out = derivable.spelled_out(text, initials)
@@ -306,5 +307,5 @@ def _tells(text: str, *, may_order: bool = False) -> bool:
 
 
 def _digits(text: str) -> set[str]:
-    """Return the numbers of a text, written one way: 1,000 is 1.000 and 1000."""
+    """Return the numbers of a text in one notation: 1,000 and 1.000 become 1000."""
     return {re.sub(r"\D", "", number) for number in _NUMBER.findall(text)}

@@ -1,8 +1,8 @@
-"""What an engine is: the thing that writes memory text.
+"""The interface of engines, which write memory text.
 
-A process hands an engine plain data and gets plain, validated data back. Engines know nothing of the database, of
-sessions or of jobs, so they can be called with no transaction open. There are two: `extractive/` (no model) and
-`model.py` (a language model behind an OpenAI-compatible endpoint).
+A process gives an engine plain data, and receives plain, validated data. Engines don't use the database, sessions or
+jobs, so they can be called without an open transaction. There are two engines: `extractive/` (no model) and `model.py`
+(a language model behind an OpenAI-compatible endpoint).
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ class About(StrEnum):
 
     TEXT = "text"  # the job fails after its attempts; no other job waits
     ANSWER = "answer"  # the same, and the failure counts against the version of the prompt
-    CREDENTIAL = "credential"  # the circuit opens at once, and holds all jobs
+    CREDENTIAL = "credential"  # the circuit opens immediately and holds all jobs
     LOAD = "load"  # the circuit opens after a second failure, for as long as `Retry-After` says
     NETWORK = "network"  # the circuit opens after a second failure, and probes
 
@@ -49,7 +49,7 @@ ABOUT = {
 
 @dataclass(frozen=True)
 class Exchange:
-    """What was said in a call: what the model was asked, and what it answered, if that could be read."""
+    """The texts of a call: the request to the model, and its answer if it could be read."""
 
     asked: str
     answered: str
@@ -57,22 +57,22 @@ class Exchange:
 
 @dataclass(frozen=True)
 class CallRecord:
-    """The cost and the end of one call of a model; its text only where it failed.
+    """The cost and the result of one model call, with its text only if it failed.
 
     Args:
         purpose: the process's purpose, e.g. `moment-builder`.
         engine: name of the engine, e.g. `openai:gpt-4.1-mini`.
-        input_tokens, output_tokens: as the endpoint reports them, else None.
+        input_tokens, output_tokens: as reported by the endpoint, or None.
         latency_ms: wall time, milliseconds.
         error_kind: one of `ABOUT`; blank if the call succeeded.
         error: one sentence for an operator, without prompt, completion or key.
         retry_after: seconds the endpoint asked us to wait, or None.
-        is_broken_off: it was ended by ourselves, which says nothing about the endpoint.
+        is_broken_off: whether we aborted the call, which says nothing about the endpoint.
         kept: number of sentences and items of the answer that were kept.
-        left_out: those that were not, each with the reason; not stored with the call.
-        exchange: what was said, where the call failed.
-        is_beside: it failed beside another call for the same, and tells nothing more of the engine.
-        is_part: it tells of a part of a combined call alone, which is on record with its tokens and its time.
+        left_out: those that were dropped, each with the reason; not stored with the call.
+        exchange: the texts of a failed call.
+        is_beside: whether it failed in parallel with another call of the same work, and gives no new information.
+        is_part: whether it covers only a part of a combined call, whose own record has the tokens and the time.
     """
 
     purpose: str
@@ -92,12 +92,12 @@ class CallRecord:
 
     @property
     def dropped(self) -> Counter[str]:
-        """The number of sentences and items that were left out, by reason."""
+        """The number of dropped sentences and items, by reason."""
         return Counter(one.reason for one in self.left_out)
 
 
 class EngineError(Exception):
-    """The engine gave no usable answer. Nothing was changed; the job may try again.
+    """The engine gave no usable answer. Nothing was changed, so the job can be retried.
 
     Args:
         kind: as in `CallRecord.error_kind`.
@@ -115,46 +115,46 @@ class Engine(Protocol):
     """The interface of both engines.
 
     Attributes:
-        name: of the engine, with its model.
+        name: the name of the engine with its model.
     """
 
     name: str
 
     def with_model(self, model: str) -> "Engine":
-        """Return the same engine with another model; one that uses none is the same with any."""
+        """Return the same engine with another model, or itself if it uses no model."""
         ...
 
     def with_answers(self, parts: Sequence[Part]) -> "Engine":
-        """Ask for several answers in one call, and return an engine that has them; one without a model returns itself.
+        """Request several answers in one call, and return an engine that has them. Without a model, return itself.
 
-        The returned engine asks for what is missing or invalid when it is called.
+        If an answer is missing or invalid, the returned engine requests it when it is needed.
 
         Raises:
-            EngineError: no answer could be had.
+            EngineError: the engine gave no answer.
         """
         ...
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
-        """Divide the window into moments and say what they add to the profile.
+        """Divide the window into moments.
 
         Raises:
-            EngineError: no valid answer could be had.
+            EngineError: the engine gave no valid answer.
         """
         ...
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
-        """Take new turns into a rolling summary and drop what the window has left behind.
+        """Add new turns to a rolling summary, and drop content from before the window.
 
         Raises:
-            EngineError: no valid answer could be had.
+            EngineError: the engine gave no valid answer.
         """
         ...
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
-        """Say what the turns add to each stream.
+        """Return what the turns add to each stream.
 
         Raises:
-            EngineError: no valid answer could be had.
+            EngineError: the engine gave no valid answer.
         """
         ...
 
@@ -162,22 +162,22 @@ class Engine(Protocol):
         """Consolidate observations into a text.
 
         Raises:
-            EngineError: no valid answer could be had.
+            EngineError: the engine gave no valid answer.
         """
         ...
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
-        """Say what has to be known to go on with a session, and what is to be learned from it.
+        """Return the context needed to continue a session, and its lessons.
 
         Raises:
-            EngineError: no valid answer could be had.
+            EngineError: the engine gave no valid answer.
         """
         ...
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        """Say what to look up in memory before a message is answered.
+        """Return what to search memory for before a message is answered.
 
         Raises:
-            EngineError: no valid answer could be had.
+            EngineError: the engine gave no valid answer.
         """
         ...

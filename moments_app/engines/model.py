@@ -1,7 +1,6 @@
-"""The engine that asks a language model, through any endpoint that speaks the OpenAI protocol.
+"""The engine that calls a language model, through any endpoint that speaks the OpenAI protocol.
 
-The endpoint is not trusted: its answer is validated, and a call is bounded (`endpoint.py`). Trying again is left to the
-job.
+The endpoint is not trusted: its answer is validated, and calls are limited (`endpoint.py`). The job retries.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,12 +27,13 @@ from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.questions import ANSWER_MIN_ALLOWANCE, Question, question_of
 from moments_app.engines.shared_call import Came, Part, Request
 
-QUOTED_ANSWER_MAX = 8_000  # characters of a bad answer shown again for repair
+QUOTED_ANSWER_MAX = 8_000  # characters of an invalid answer that are quoted for repair
 
 ChatMessage = dict[str, str]
 Read = TypeVar("Read")
 
-# Which of `_formats` an endpoint and model take; one that refuses a format is asked with the next, from then on.
+# The index in `_formats` that an endpoint and model accept. After a format is rejected, the next one is used from then
+# on.
 _accepted_format: dict[tuple[str, str], int] = {}
 
 
@@ -41,12 +41,12 @@ class ModelEngine:
     """Writes memory text with a language model.
 
     Args:
-        base_url: of the endpoint; None is OpenAI's own.
-        api_key: may be blank where the endpoint needs none.
-        model: its name there.
-        timeout: seconds for one call in all, however slowly its answer drips.
-        max_response_bytes: larger answers are refused.
-        record: called once for each HTTP call, however it ends.
+        base_url: URL of the endpoint; None is OpenAI's own.
+        api_key: may be blank if the endpoint needs none.
+        model: the endpoint's name for the model.
+        timeout: total seconds for one call, however slowly the answer arrives.
+        max_response_bytes: larger answers are rejected.
+        record: called once for each HTTP call, even if it fails.
     """
 
     def __init__(
@@ -81,34 +81,34 @@ class ModelEngine:
         )
 
     def with_model(self, model: str) -> "ModelEngine":
-        """Return an engine of the same endpoint that asks another model."""
+        """Return an engine of the same endpoint with another model."""
         return self._with_model(model=model)
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
-        """Ask for the moments of a window."""
+        """Request the moments of a window."""
         return self._told(request, MomentAnswer)
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
-        """Ask for the summary with the new turns in it."""
+        """Request the summary with the new turns."""
         return self._told(request, SummaryAnswer)
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
-        """Ask what goes into each stream."""
+        """Request the statements for each stream."""
         return self._told(request, FormationAnswer)
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
-        """Ask for the lines with the observations in them."""
+        """Request the text's lines with the observations merged."""
         given = sum(len(part.label) + len(part.text) for part in [*request.lines, *request.observations])
         allowance = max(ANSWER_MIN_ALLOWANCE, 2 * given)
         judge = partial(consolidation.judged, request)
         return self._answer(consolidation.SHAPE, request.rules, consolidation.as_message(request), allowance, judge)
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
-        """Ask for the context and the lessons."""
+        """Request the context and the lessons."""
         return self._told(request, DigestAnswer)
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        """Ask what to look up, once: whoever waits for the answer has no time for a repair."""
+        """Request a query with a single call, because the waiting user has no time for a repair."""
         messages = _messages(request.prompt, recall_query.as_message(request))
         read = partial(validated, recall_query.SHAPE, ANSWER_MIN_ALLOWANCE, Judged)
         try:
@@ -117,7 +117,7 @@ class ModelEngine:
             raise self._endpoint.invalid(error) from None
 
     def with_answers(self, parts: Sequence[Part]) -> "ModelEngine":
-        """Ask for several answers in one call, without a repair; return an engine that has those that are good."""
+        """Request several answers in one call, without a repair. Return an engine that has the valid ones."""
         shape = shared_call.shape_of(parts)
         messages = _messages(shared_call.prompt_of(parts), shared_call.text_of(parts))
         try:
@@ -131,7 +131,7 @@ class ModelEngine:
         return engine
 
     def _told(self, request: Any, answer: type[Answer]) -> Answer:
-        """Return the answer to a request about turns: the one that came with a shared call, or ask for it."""
+        """Return the answer to a request about turns, from a shared call if possible, otherwise from a new call."""
         came = next((came for asked, came in self._came if asked == request), None)
         if isinstance(came, Judged) and isinstance(came.answer, answer):
             return came.answer
@@ -139,7 +139,7 @@ class ModelEngine:
         return self._answer(question.shape, question.prompt, question.text, question.allowance, question.judge)
 
     def _note(self, purpose: str, came: Came) -> None:
-        """Record a part of a shared call for its prompt; tokens and time are on record with the call."""
+        """Record a part of a shared call for its prompt. The record of the call itself has the tokens and the time."""
         record = CallRecord(purpose=purpose, engine=self.name, latency_ms=0, is_part=True)
         if isinstance(came, Judged):
             self._record(replace(record, kept=came.kept, left_out=came.left_out))
@@ -148,10 +148,10 @@ class ModelEngine:
             self._record(replace(record, error_kind=error.kind, error=str(error)))
 
     def _answer(self, shape: Shape[Answer], prompt: str, request: str, allowance: int, judge: Judge[Answer]) -> Answer:
-        """Ask, and ask again if the answer doesn't validate or nothing of it can be kept.
+        """Call the model, and call it again if the answer is invalid or has no supported content.
 
         Raises:
-            EngineError: no valid answer could be had.
+            EngineError: the model gave no valid answer.
         """
         messages = _messages(prompt, request)
         read = partial(validated, shape, allowance, judge)
@@ -165,7 +165,7 @@ class ModelEngine:
             raise EngineError("invalid_answer", f"{self.name} gave no valid answer twice: {error.summary}") from None
 
     def _ask(self, shape: Shape[Any], messages: list[ChatMessage], read: Callable[[Any], Read]) -> Read:
-        """Ask once, with the first response format that the endpoint takes."""
+        """Call the model once, with the first response format that the endpoint accepts."""
         formats = _formats(shape)
         address = self._endpoint.address
         for number in range(_accepted_format.get(address, 0), len(formats)):
@@ -209,21 +209,24 @@ def _formats(shape: Shape[Any]) -> list[dict[str, Any]]:
 
 
 def _repair(error: InvalidAnswer) -> list[ChatMessage]:
-    """Return what is added to the conversation for the second attempt."""
-    # Some endpoints refuse a message without text.
+    """Return the messages that are added for the second attempt."""
+    # Some endpoints reject a message without text.
     answer = error.answer[:QUOTED_ANSWER_MAX] or "(no answer)"
     ask = f"That answer can't be used: {error.problem} Answer again, complete and valid."
     return [{"role": "assistant", "content": answer}, {"role": "user", "content": ask}]
 
 
 def _with_shape(messages: list[ChatMessage], shape: Shape[Any]) -> list[ChatMessage]:
-    """Return the same messages, the first with the shape of the answer, so that no prompt has to name it."""
+    """Return the messages, with the shape of the answer added to the first, so that no prompt has to describe it."""
     system, *others = messages
     return [system | {"content": f"{system['content']}\n{shape.as_text}"}, *others]
 
 
 def _refuses_format(response: httpx2.Response) -> bool:
-    """Tell whether another response format may help; a 404 or 501 may be about much else, so it has to say so."""
+    """Return whether another response format may help.
+
+    A 404 or 501 has many causes, so its body must mention the format.
+    """
     if response.status_code in (404, 501):
         return any(word in response.content for word in (b"response_format", b"json_schema", b"json_object"))
     return response.status_code in (400, 422)

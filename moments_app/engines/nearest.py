@@ -1,4 +1,4 @@
-"""Choosing among what is known already: an engine is sent what is near to the turns that it reads, not all of it."""
+"""Choose the known texts that are most similar to the turns that an engine reads, because not all can be sent."""
 
 import re
 from collections import Counter
@@ -7,21 +7,21 @@ from collections.abc import Iterable, Sequence
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
 
-SAME = 0.8  # of a text's words that another has which says the same
-NEAR = 1.0  # a word that no other text has, or some that few have
+SAME = 0.8  # share of a text's words that another text must have to repeat it
+NEAR = 1.0  # minimum: one word that no other text has, or several that few texts have
 
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
 
 
 def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]:
-    """Return the places of the texts that share most with turns, in their order.
+    """Return the indexes of the texts that share the most words with turns, sorted.
 
-    A word weighs as little as texts have it; a text with no more in common than most have is near to nothing.
+    A word that many texts have weighs little. A text that shares only such words is left out.
 
     Args:
-        texts: to choose among.
-        turns: to be near to.
-        most: number of places.
+        texts: the texts to choose from.
+        turns: the turns to compare with.
+        most: maximum number of texts.
     """
     if len(texts) <= most:
         return list(range(len(texts)))
@@ -34,7 +34,7 @@ def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]
 
 
 def unlike(texts: Sequence[str], others: Iterable[str]) -> list[str]:
-    """Return the texts of which none of the others has nearly all words, whatever their dates."""
+    """Return the texts that none of the others repeats, ignoring dates."""
     known = list(others)
     languages = lexemes.languages_of([*texts, *known])
     said = [lexemes.stems_in(_DATE.sub(" ", other), languages) for other in known]
@@ -47,10 +47,10 @@ def unlike(texts: Sequence[str], others: Iterable[str]) -> list[str]:
 
 
 class _Said:
-    """The words of turns, in the languages of them all: that of a short text by itself would be a guess.
+    """The words of turns, in the languages of all turns, because the language of a short text is uncertain.
 
     Args:
-        turns: to be near to.
+        turns: the turns to compare with.
     """
 
     def __init__(self, turns: Iterable[Turn]) -> None:

@@ -1,7 +1,7 @@
 """Numbers in texts: `in_digits` writes number words of six languages as digits.
 
-A word of one language may be another word in the next ("once" is eleven in Spanish), so words in Latin letters count
-only in the languages of the text.
+A word may have another meaning in another language ("once" is eleven in Spanish), so words in Latin letters count only
+in the languages of the text.
 """
 
 import re
@@ -37,7 +37,7 @@ def in_digits(text: str, languages: Collection[str]) -> str:
 
 
 def placed_digits(text: str, languages: Collection[str]) -> tuple[str, list[int]]:
-    """Return what `in_digits` does, and the places in the text that its characters, and its end, come from."""
+    """Return the result of `in_digits`, and the places of its characters, and of its end, in the original text."""
     letters = text.lower() if text.isascii() else [plain(one) for one in text]
     places = [place for place, written in enumerate(letters) for _ in written]
     return _in_digits("".join(letters), [*places, len(text)], languages)
@@ -51,7 +51,7 @@ def _in_digits(text: str, places: list[int], languages: Collection[str]) -> tupl
 
 
 def _replaced(text: str, places: list[int], parts: Iterable[tuple[int, int, str]]) -> tuple[str, list[int]]:
-    """Return a text with other words for some of its parts, and the places with those of these parts."""
+    """Return a text after replacing some of its parts, and the places after the same replacements."""
     result, left, last = "", list[int](), 0
     for start, end, instead in parts:
         result += text[last:start] + instead
@@ -68,7 +68,7 @@ class _Number:
 
 
 def _runs(text: str, values: dict[str, int]) -> Iterator[list[_Number]]:
-    """Yield the number words that follow each other."""
+    """Yield runs of adjacent number words."""
     run: list[_Number] = []
     joint = ""
     end = 0
@@ -95,7 +95,7 @@ def _runs(text: str, values: dict[str, int]) -> Iterator[list[_Number]]:
 
 
 def _may_join(before: _Number, value: float, joint: str) -> bool:
-    """Tell whether "and" between two numbers makes them one: "hundred and five", "treinta y dos"."""
+    """Return whether "and" between two numbers joins them: "hundred and five", "treinta y dos"."""
     if joint in ("y", "et"):
         return before.value >= 20 and before.value > value
     return before.value >= _HUNDRED > value and joint == "and"
@@ -124,7 +124,7 @@ def _compound(word: str, values: dict[str, int]) -> int | None:
 
 
 def _numbers(run: Iterable[_Number]) -> Iterator[int]:
-    """Yield the numbers that adjacent number words make."""
+    """Yield the numbers that adjacent number words form."""
     total, current, is_begun = 0, 0, False
     for number in run:
         value = int(number.value)
@@ -146,7 +146,7 @@ def _numbers(run: Iterable[_Number]) -> Iterator[int]:
 
 
 def _fits(total: int, current: int, value: int) -> bool:
-    """Tell whether a value goes on with the number before it: "twenty" with "five", "soixante" with "quinze"."""
+    """Return whether a value continues the number before it: "twenty" with "five", "soixante" with "quinze"."""
     if current == 0:
         return total > 0
     tens = current % _HUNDRED

@@ -1,4 +1,4 @@
-"""What a model is asked about turns: each request of an engine as a prompt, what is known already, and the turns."""
+"""Convert requests about turns to prompts: the instructions, what is known already, and the turns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from moments_app.engines.calls.summary import SummaryRequest
 from moments_app.engines.grounding import Judge
 from moments_app.engines.transcript import Turn, fenced
 
-# An answer longer than its input is no summary; names and tags may outgrow a short window.
+# An answer longer than its input is no summary, but names and tags may exceed a short window.
 ANSWER_MIN_ALLOWANCE = 6_000  # characters
 
 
 @dataclass(frozen=True)
 class Question(Generic[Answer]):
-    """What is asked, and how its answer is read.
+    """A request to a model, and how its answer is read.
 
     Args:
-        shape: that the answer has to have.
-        prompt: the text of the prompt version in force.
-        known: what stands before the turns.
-        turns: that it is about, oldest first.
-        allowance: most characters the answer's texts may have together.
-        judge: leaves out what the turns don't bear out.
+        shape: the required shape of the answer.
+        prompt: the text of the active prompt version.
+        known: the text before the turns.
+        turns: the turns that it is about, oldest first.
+        allowance: maximum characters of the answer's texts together.
+        judge: removes what the turns don't support.
     """
 
     shape: Shape[Answer]
@@ -40,7 +40,7 @@ class Question(Generic[Answer]):
 
     @property
     def text(self) -> str:
-        """The user message, where nothing else is asked with it."""
+        """The user message, if the call has no other question."""
         return "\n".join([self.known, indexes_of([turn.index for turn in self.turns]), fenced(self.turns)])
 
 
@@ -51,7 +51,7 @@ def indexes_of(indexes: Sequence[int]) -> str:
 
 @singledispatch
 def question_of(request: Any) -> Question[Any]:
-    """Return the question that a request is put as."""
+    """Return the question for a request."""
     raise TypeError(f"{type(request).__name__} is about no turns.")
 
 

@@ -1,7 +1,7 @@
 """The reranker: scores texts by how well they answer a query, at an endpoint that speaks the `/rerank` protocol.
 
-Cohere, Jina and vLLM take `documents` and return `{"results": [{"index": 0, "relevance_score": 0.9}]}`. Hugging Face's
-TEI takes `texts` and returns `[{"index": 0, "score": 0.9}]`.
+Cohere, Jina and vLLM accept `documents` and return `{"results": [{"index": 0, "relevance_score": 0.9}]}`. Hugging
+Face's TEI accepts `texts` and returns `[{"index": 0, "score": 0.9}]`.
 """
 
 import math
@@ -15,7 +15,7 @@ from moments_app.engines.interface import RERANK, CallRecord
 ANSWER_BYTES = 1_000_000  # some endpoints repeat the documents
 REFUSED_FIELD = (400, 422)  # statuses of an endpoint that doesn't know a field
 
-_take_texts: set[tuple[str, str]] = set()  # addresses of endpoints that take `texts`
+_take_texts: set[tuple[str, str]] = set()  # endpoints that need `texts`
 
 
 class Reranker:
@@ -24,9 +24,9 @@ class Reranker:
     Args:
         base_url: the endpoint; `/rerank` is appended.
         api_key: blank if the endpoint needs none.
-        model: its name there; blank if the endpoint serves one model only.
+        model: the endpoint's name for the model; blank if the endpoint serves one model only.
         timeout: seconds for one call.
-        record: called once for each HTTP call, however it ends.
+        record: called once for each HTTP call, even if it fails.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Reranker:
         """Return the score of each text, in the order of the texts; higher is better.
 
         Raises:
-            EngineError: no valid answer could be had.
+            EngineError: the endpoint gave no valid answer.
         """
         try:
             if self._endpoint.address not in _take_texts:
@@ -80,7 +80,7 @@ def _read(answer: Any, count: int) -> list[float]:
     """Return the scores of an answer by the index of their text.
 
     Raises:
-        InvalidAnswer: a score is missing, doubled, or not a finite number.
+        InvalidAnswer: a score is missing, duplicated, or not a finite number.
     """
     entries = answer.get("results") if isinstance(answer, dict) else answer
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -89,5 +89,5 @@ def _read(answer: Any, count: int) -> list[float]:
     if len(entries) != count or scores.keys() != set(range(count)):
         raise InvalidAnswer("", f"its scores are not numbered from 0 to {count - 1:,}.")
     if not all(type(score) in (int, float) and math.isfinite(score) for score in scores.values()):
-        raise InvalidAnswer("", "it holds a score that is not a finite number.")
+        raise InvalidAnswer("", "it has a score that is not a finite number.")
     return [float(scores[index]) for index in range(count)]

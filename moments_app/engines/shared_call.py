@@ -1,8 +1,8 @@
-"""One call for several requests: the turns are sent once, and the answer has a part for each request.
+"""Combine several requests into one call: the turns are sent once, and the answer has a part for each request.
 
-The prompt is composed of the prompts in force. The requests may be about several conversations of one person. Each part
-is read and judged as the answer to its own call would be, so a bad part spoils no good one: its request is asked for
-again in a call of its own.
+The prompt is composed of the active prompts. The requests may be about several conversations of one person. Each part
+is read and judged like the answer to a separate call. If a part is invalid, its request is sent again in a separate
+call, and the other parts are kept.
 """
 
 import json
@@ -36,11 +36,11 @@ Came = Judged[Any] | InvalidAnswer
 
 @dataclass(frozen=True)
 class Part:
-    """A request that shares a call with others.
+    """A request in a combined call.
 
     Args:
-        request: what its own call would ask.
-        sequences: of its turns, in the order of the turns.
+        request: the request of a separate call.
+        sequences: the sequences of its turns, in their order.
         conversation: number of the conversation that the turns are from; later conversations have higher numbers.
     """
 
@@ -50,12 +50,12 @@ class Part:
 
     @property
     def question(self) -> Question[Any]:
-        """What is asked."""
+        """The question for the request."""
         return question_of(self.request)
 
     @property
     def task(self) -> str:
-        """The name of its task, whatever the conversation."""
+        """The name of its task, without the conversation."""
         return NAMES[self.question.shape.purpose]
 
     @property
@@ -72,18 +72,18 @@ class Part:
 Place = tuple[int, int]  # conversation and sequence
 
 
-# --- asking ---
+# --- the request ---
 
 
 def prompt_of(parts: Sequence[Part]) -> str:
-    """Return the prompts in force, each once under its heading."""
+    """Return the active prompts, each once under its heading."""
     prompts = {part.task: part.question.prompt.strip() for part in parts}
     tasks = f"{TASKS} {MORE}" if _are_several(parts) else TASKS
     return "\n\n".join([tasks, *(f"# {name}\n\n{prompt}" for name, prompt in prompts.items())])
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """Return the user message: what is known for each task, then the turns of all requests, numbered from 0."""
+    """Return the user message: the known lines of each task, then the turns of all requests, numbered from 0."""
     turns = _turns_of(parts)
     lines: list[str] = []
     given: set[tuple[str, str]] = set()
@@ -105,7 +105,7 @@ def _known(part: Part, turns: Sequence[Turn]) -> list[str]:
 
 
 def _turns_of(parts: Sequence[Part]) -> dict[Place, Turn]:
-    """Return the turns of all requests, numbered in order; of a turn in several requests the longest form."""
+    """Return the turns of all requests, numbered in order. Of a turn in several requests, the longest form is used."""
     shown: dict[Place, Turn] = {}
     for part in parts:
         for place, turn in zip(part.places, part.request.turns, strict=True):
@@ -120,25 +120,25 @@ def _numbers(part: Part, turns: dict[Place, Turn]) -> list[int]:
 
 
 def shape_of(parts: Sequence[Part]) -> Shape[BaseModel]:
-    """Return the shape of the answer: that of each part under its name."""
+    """Return the shape of the answer: the shape of each part under its name."""
     shapes = {part.name: part.question.shape for part in parts}
     asked: Any = {name: (shape.asked or shape.model, ...) for name, shape in shapes.items()}
     model = create_model("CombinedShape", **asked)
     return Shape(PURPOSE, model, lambda answer: "")
 
 
-# --- reading ---
+# --- the answer ---
 
 
 def parts_in(parts: Sequence[Part], completion: Any) -> list[Came]:
     """Return the answer or the error of each part, in the order of the parts.
 
     Args:
-        parts: that were asked for.
-        completion: the endpoint's JSON, whatever it is.
+        parts: the requested parts.
+        completion: the endpoint's JSON, which may be anything.
 
     Raises:
-        InvalidAnswer: it has none of them.
+        InvalidAnswer: it has none of the parts.
     """
     answer = read_object(completion)
     if not any(part.name in answer for part in parts):
@@ -159,7 +159,7 @@ def _came(part: Part, answer: Any, numbers: Sequence[int]) -> Came:
 
 
 def _with_own_indexes(answer: Any, numbers: Sequence[int], indexes: Sequence[int]) -> Any:
-    """Return an answer that names turns by the indexes of its own request in place of the call's numbers."""
+    """Return an answer that refers to turns by the indexes of its own request instead of the call's numbers."""
     if isinstance(answer, list):
         return [_with_own_indexes(item, numbers, indexes) for item in answer]
     if not isinstance(answer, dict):

@@ -43,7 +43,7 @@ SPECIAL_NETWORKS = {
         "ff00::/8": "multicast",
     }.items()
 }
-# Networks whose addresses end with the IPv4 address to which packets are routed.
+# Networks whose addresses end with the IPv4 address that packets are routed to.
 ENDS_WITH_IPV4 = {
     ip_network(network): name
     for network, name in {

@@ -1,7 +1,7 @@
-"""Times that a text names in words, such as "yesterday", "next Friday", "vor drei Tagen" or "in May".
+"""Find times that a text names in words, such as "yesterday", "next Friday", "vor drei Tagen" or "in May".
 
-The words stand in `times.txt`, in 29 languages. A month or a weekday counts only beside a word such as "in" or
-"last", or beside a day's number, so that "may" and "sun" are no times.
+The words are in `times.txt`, in 29 languages. A month or a weekday counts only next to a word such as "in" or "last",
+or next to a day's number, because "may" and "sun" also have other meanings.
 """
 
 import re
@@ -17,11 +17,11 @@ from moments_app.engines.numbers import in_digits, placed_digits, plain
 from sessions_app import lexemes
 
 # Kinds of patterns.
-RELATIVE = "relative"  # to the day on which it is said
-ABSOLUTE = "absolute"  # of the calendar
-ASKED = "asked"  # what is a time only in a question: "on Friday", "the last week"
+RELATIVE = "relative"  # relative to the day of the text
+ABSOLUTE = "absolute"  # a date of the calendar
+ASKED = "asked"  # a time only in a question: "on Friday", "the last week"
 YEAR = "year"  # "since 2019"
-NONE = "none"  # what only looks like a time: "guten Morgen"
+NONE = "none"  # not a time, although it looks like one: "guten Morgen"
 
 _SCRIPTS = (
     ("ru uk", "\u0400-\u052f"),
@@ -38,9 +38,9 @@ _BY_SCRIPT = tuple((languages.split(), re.compile(f"[{letters}]")) for languages
 UNSPACED = frozenset("zh ja th".split())
 JOINED = frozenset("ko tr fi hu".split())  # languages that attach endings to words
 UNCUT = UNSPACED | {"ko"}  # languages whose words may be inside others
-_OF_WEEKS = frozenset("zh ja ko".split())  # "last Friday" is that of the week before
+_OF_WEEKS = frozenset("zh ja ko".split())  # "last Friday" is in the previous week
 LATIN_SHORTEST = 5  # minimum characters of a match in a language that the text is probably not in
-_BEGINNING = 4  # characters by which words of languages that add endings are looked up
+_BEGINNING = 4  # characters by which words of languages with many endings are looked up
 _GROUP_NAME = re.compile(r"\(\?P<\w+>")
 _STEPS = {"last": -1, "this": 0, "next": 1}
 _WORD = re.compile(r"[^\W\d_]+")
@@ -60,15 +60,15 @@ _BESIDE = r",?\s?[(\[]?(?:(?:the|am|den|dem|el|le|il|de|op|den|на) )?"
 
 @dataclass(frozen=True)
 class Time:
-    """Days that words name.
+    """The days that words name.
 
     Args:
         unit: day, part, week, weekend, month, season, or year.
         first: the first day.
         end: the day after the last.
-        name: of a part of the day or a season.
-        around: the day that is meant, of a number of weeks.
-        recurs: `week` or `year`, after which such a day comes again; blank where the words name the only one.
+        name: the name of a part of the day or a season.
+        around: the exact day of "three weeks ago".
+        recurs: `week` or `year`, after which such a day recurs; blank if the words name a single day.
     """
 
     unit: str
@@ -79,7 +79,7 @@ class Time:
     recurs: str = ""
 
     def after(self, today: date) -> "Time":
-        """Return the next of its days that is not over, if such days come again."""
+        """Return the next occurrence that is not over, if the days recur."""
         if self.end > today or not self.recurs:
             return self
         if self.recurs == "week":
@@ -94,7 +94,7 @@ class Time:
 
 @dataclass(frozen=True)
 class Found:
-    """A time, and where its words stand in a text."""
+    """A time and its place in a text."""
 
     time: Time
     start: int
@@ -109,7 +109,7 @@ Reader = Callable[[re.Match[str], date], Time]
 class _Pattern:
     kind: str
     pattern: re.Pattern[str]
-    read: Reader | None  # None: it is no time
+    read: Reader | None  # None: not a time
 
 
 def times_in(digits: str, languages: Iterable[str], kinds: tuple[str, ...], today: date) -> Iterator[Found]:
@@ -117,9 +117,9 @@ def times_in(digits: str, languages: Iterable[str], kinds: tuple[str, ...], toda
 
     Args:
         digits: the text as `in_digits` writes it.
-        languages: that are tried.
-        kinds: of patterns.
-        today: the day that it is said on.
+        languages: the languages to try.
+        kinds: the kinds of patterns.
+        today: the day of the text.
     """
     if ABSOLUTE in kinds:
         yield from _found("", _Pattern(ABSOLUTE, _NUMERIC, _numeric), digits, today)
@@ -135,18 +135,18 @@ def _found(language: str, pattern: _Pattern, digits: str, today: date) -> Iterat
     for match in pattern.pattern.finditer(digits):
         try:
             time = pattern.read(match, today) if pattern.read else Time(NONE, today, today)
-        except (OverflowError, ValueError):  # no such day, or none that can be counted to
+        except (OverflowError, ValueError):  # no such day, or out of range
             continue
         yield Found(time, *match.span(), language)
 
 
 def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Found]:
-    """Return the times in a text that are relative to the day it is said on, in order; none overlaps another.
+    """Return the times in a text that are relative to its day, in order and without overlaps.
 
     Args:
-        text: as it was said.
-        today: the day that it was said on.
-        is_dated: whether to return what stands beside the date that it means, too: "next Friday, 26 May".
+        text: the text.
+        today: the day of the text.
+        is_dated: whether to include times that are followed by their date: "next Friday, 26 May".
     """
     candidates = _candidates(text)
     if not candidates:
@@ -167,7 +167,7 @@ def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Fo
 
 
 def likely_languages(text: str) -> tuple[str, ...]:
-    """Return the languages that a text may be in: those of its letters, or of its words."""
+    """Return the languages that a text may be in, by its letters or by its words."""
     return (*_of_script(text), *lexemes.likely_languages(text))
 
 
@@ -178,7 +178,10 @@ def _of_script(text: str) -> list[str]:
 
 
 def in_likely_language(found: Iterable[Found], text: str) -> list[Found]:
-    """Return what is found in a likely language of a text; else, where that isn't certain, long words of others."""
+    """Return times in a likely language of the text.
+
+    If there are none and the language is uncertain, return long ones in others.
+    """
     likely = {"", *likely_languages(text)}
     found = list(found)
     kept = [one for one in found if one.language in likely]
@@ -192,7 +195,7 @@ def _is_latin(language: str) -> bool:
 
 
 def _is_dated(digits: str, found: Found) -> bool:
-    """Tell whether the date that a time means stands beside it."""
+    """Return whether a time is followed by its date."""
     return bool(_date_beside(found.language).match(digits, found.end) or digits[found.end :].startswith(("'s", "’s")))
 
 
@@ -210,7 +213,7 @@ def names(kind: str, language: str = "en") -> list[str]:
 
     Args:
         kind: `month_name` or `weekday`.
-        language: of the names.
+        language: the language of the names.
     """
     words = _words()[language]
     return [name for number in range(13) for name in words.get(f"{kind} {number}", ())]
@@ -228,7 +231,7 @@ def month_name(number: int) -> str:
 
 
 def spelled_months(language: str) -> list[str]:
-    """Return the names of months with their accents, in no order."""
+    """Return the names of months with their accents, in no particular order."""
     return [name for kind, listed in _listed()[language].items() if kind.startswith("month_name") for name in listed]
 
 
@@ -238,7 +241,7 @@ def words_for(kind: str, language: str) -> list[str]:
 
 
 def latin_languages() -> list[str]:
-    """Return those of them in Latin letters."""
+    """Return the languages that use Latin letters."""
     return list(filter(_is_latin, _words()))
 
 
@@ -266,7 +269,7 @@ def _listed() -> Mapping[str, Mapping[str, list[str]]]:
 
 
 def _candidates(text: str) -> list[str]:
-    """Return the languages in which a text may name a relative time, as a glance at its words tells."""
+    """Return the languages in which a text may name a relative time, after a quick check of its words."""
     said = plain(text)
     groups: dict[str, set[str]] = defaultdict(set)
     words = set(_WORD.findall(said))
@@ -281,9 +284,9 @@ def _candidates(text: str) -> list[str]:
 
 @cache
 def _keys() -> Mapping[str, list[tuple[str, str]]]:
-    """Return words that no relative time is without, each with its languages and groups.
+    """Return words of which each relative time has at least one, with their languages and groups.
 
-    The words are whole, or the first letters and `*` where they may end otherwise.
+    A word is complete, or its first letters and `*` if it may have other endings.
     """
     keys: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for language in _words():
@@ -296,7 +299,7 @@ def _keys() -> Mapping[str, list[tuple[str, str]]]:
 
 @cache
 def _parts_of(language: str) -> list[tuple[str, str]]:
-    """Return what a relative time has, with its group: a `unit`, or a `name` with `which` of that name."""
+    """Return the parts of a relative time with their groups: a `unit`, or a `name` with a `which` such as "last"."""
     groups = dict.fromkeys(_STEPS, "which")
     groups |= dict.fromkeys(("weekday", "month_name", "season"), "name")
     groups |= dict.fromkeys((*_UNITS, "ago", "ahead", "part"), "unit")
@@ -319,7 +322,10 @@ def _patterns(language: str) -> tuple[_Pattern, ...]:
 
 @cache
 def _any_pattern(language: str, kinds: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern that matches if any pattern of some kinds does: most texts name no time, as one search tells."""
+    """Return a pattern that matches if any pattern of some kinds does.
+
+    Most texts name no time, so one search is enough.
+    """
     named = [pattern for kind, pattern, _ in _raw(language) if kind in kinds]
     return _compiled("|".join(_GROUP_NAME.sub("(", pattern) for pattern in named) or "(?!)", language)
 
@@ -336,7 +342,7 @@ def _compiled(pattern: str, language: str) -> re.Pattern[str]:
 
 
 def any_of(words: Iterable[str]) -> str:
-    """Return a regular expression of any of some words, the longest first; a `*` stands for any ending."""
+    """Return a regular expression that matches any of some words, longest first; a `*` stands for any ending."""
     longest_first = sorted({word for word in words if word}, key=lambda word: (-len(word), word))
     return "|".join(re.escape(word).replace(r"\*", r"\w*") for word in longest_first)
 
@@ -375,7 +381,7 @@ def _part(part: str, _match: re.Match[str], today: date) -> Time:
 
 
 def _named(words: Mapping[str, list[str]], language: str) -> Iterator[Raw]:
-    """Yield the patterns of "last", "this" and "next" beside weekdays, months and seasons."""
+    """Yield the patterns of "last", "this" and "next" with weekdays, months and seasons."""
     numbers = {unit: _numbers(words, unit) for unit in ("weekday", "month_name", "season")}
     named = "|".join(rf"(?P<{unit}>{any_of(listed)})" for unit, listed in numbers.items() if listed)
     which = "|".join(rf"(?P<{kind}>{any_of(words[kind])})" for kind in _STEPS if kind in words)
@@ -398,7 +404,7 @@ def _named(words: Mapping[str, list[str]], language: str) -> Iterator[Raw]:
 
 
 def _numbers(words: Mapping[str, list[str]], kind: str) -> dict[str, int]:
-    """Return the numbers of names of a kind."""
+    """Return the names of a kind with their numbers."""
     return {name: number for number in range(13) for name in words.get(f"{kind} {number}", ())}
 
 
@@ -446,7 +452,7 @@ def _days(today: date, number: int) -> Time:
 
 
 def _next_year(day: date) -> date:
-    """Return the same day of the next year; of 29 February the day after it."""
+    """Return the same day of the next year; for 29 February the day after it."""
     return date(day.year + 1, day.month, 1) + timedelta(days=day.day - 1)
 
 
@@ -456,13 +462,13 @@ def _weeks(today: date, number: int) -> Time:
 
 
 def _weekends(today: date, number: int) -> Time:
-    """Return the weekend of this week, or of one before or after it."""
+    """Return the weekend of this week, or a number of weeks before or after it."""
     saturday = today + timedelta(days=7 * number + _SATURDAY - today.weekday())
     return Time("weekend", saturday, saturday + timedelta(days=2))
 
 
 def _shifted(year: int, month: int, number: int) -> date:
-    """Return the first day of the month that is so many months after another."""
+    """Return the first day of the month that is `number` months after another."""
     months = year * _MONTHS_OF_A_YEAR + month - 1 + number
     return date(months // _MONTHS_OF_A_YEAR, months % _MONTHS_OF_A_YEAR + 1, 1)
 
@@ -496,7 +502,7 @@ def _numeric(match: re.Match[str], today: date) -> Time:
 
 
 def _day(today: date, day: int, month: int, year: int | None) -> Time:
-    """Return a day; without a year, the latest such day that is not to come."""
+    """Return a day. Without a year, return the latest such day that is not in the future."""
     first = date(year or today.year, month, day)
     if year is None and first > today:
         first = first.replace(year=today.year - 1)
@@ -504,13 +510,13 @@ def _day(today: date, day: int, month: int, year: int | None) -> Time:
 
 
 def _month(today: date, month: int, year: int | None) -> Time:
-    """Return a month; without a year, the latest such month that is not to come."""
+    """Return a month. Without a year, return the latest such month that is not in the future."""
     first = date(year or (today.year if month <= today.month else today.year - 1), month, 1)
     return replace(_months_from(first, 0), recurs="" if year else "year")
 
 
 def _weekday(today: date, weekday: int, step: int) -> Time:
-    """Return the latest such day before, or the first after; "this Friday" may be today."""
+    """Return the latest such weekday before today, or the first after it; "this Friday" may be today."""
     ahead = (weekday - today.weekday()) % 7
     return _days(today, ahead - 7 if step < 0 else ahead or 7 * step)
 

@@ -1,8 +1,8 @@
-"""A window of turns as a model reads it: as data that can't be mistaken for instructions.
+"""Format a window of turns for a model, as data that can't be mistaken for instructions.
 
-The fence is JSON: one object a line between two marks. JSON escapes a message's quotes and line breaks, so no text can
-end its string or start a line; that holds with fixed marks, so the same window always gives the same prompt, which a
-random fence would not.
+The fence is JSON: one object per line between two marks. JSON escapes a message's quotes and line breaks, so no text
+can end its string or start a line. Because this also holds with fixed marks, the same window always gives the same
+prompt. A random fence would change the prompt each time.
 """
 
 import json
@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from sessions_app.unseen import without_unseen
 
-PAUSE = timedelta(minutes=30)  # after which a turn says its time again
+PAUSE = timedelta(minutes=30)  # after a longer pause, a turn repeats its full time
 BEGIN, END = "<<<TRANSCRIPT", "TRANSCRIPT>>>"
 
 FENCE = f"""
@@ -25,23 +25,24 @@ not the person's. Turn relative times into dates ("yesterday" said on 2026-03-03
 of the conversation. Answer with one JSON object of the given shape and nothing else.
 """
 
-# What JSON leaves as it is, but a model must not get as it is: Unicode's own line breaks, and the bracket that opens
-# our mark and the control tokens of chat templates (`<|im_end|>`, `</s>`), which some servers obey inside a message.
+# Characters that JSON leaves unescaped but a model must not receive: Unicode's own line breaks, and the bracket that
+# opens our mark and the control tokens of chat templates (`<|im_end|>`, `</s>`), which some servers obey inside a
+# message.
 _ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<\x85\u2028\u2029"}
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn as an engine sees it.
+    """A turn in the input of an engine.
 
     Args:
         index: position in the window given to the engine, from 0.
-        role: `user`, `assistant` or `tool`; system turns are never shown to an engine.
+        role: `user`, `assistant` or `tool`; system turns are never sent to an engine.
         content: the text; for a tool turn its result.
-        created_at: aware, in the time zone of the person.
+        created_at: with a time zone, that of the person.
         tool_name: blank except for tool turns.
-        name: who speaks; blank unless the application says so.
-        tool_calls: what an assistant turn asked tools for, as JSON; else blank.
+        name: the speaker; blank unless the application names one.
+        tool_calls: the tool calls of an assistant turn, as JSON; else blank.
         tokens: estimated size.
     """
 
@@ -56,11 +57,11 @@ class Turn:
 
 
 def instructions(prompt: str, *, has_turns: bool = True) -> str:
-    """Return the system message: the prompt in force, and the rules that no prompt can change.
+    """Return the system message: the active prompt, and the rules that no prompt can change.
 
     Args:
-        prompt: in force.
-        has_turns: turns are given with it.
+        prompt: the active prompt.
+        has_turns: whether turns are sent with it.
     """
     return f"{prompt.strip()}\n{FENCE.rstrip() if has_turns else ''}{RULES}"
 
@@ -71,7 +72,7 @@ def fenced(turns: Sequence[Turn]) -> str:
 
 
 def _with_times(turns: Sequence[Turn]) -> Iterator[tuple[Turn, str]]:
-    """Yield turns with their times; blank where the time of one before tells it."""
+    """Yield turns with their times; the time is blank if it follows from an earlier turn."""
     told: datetime | None = None
     for turn in turns:
         at = turn.created_at
@@ -83,9 +84,9 @@ def _with_times(turns: Sequence[Turn]) -> Iterator[tuple[Turn, str]]:
 
 
 def as_data(value: object) -> str:
-    """Return a value as JSON on one line, in which no text can be taken for a mark, a line or a control token.
+    """Return a value as JSON on one line, in which no text can imitate a mark, a line or a control token.
 
-    It has no characters that nobody sees.
+    Invisible characters are removed.
     """
     text = without_unseen(json.dumps(value, ensure_ascii=False))
     return text.translate(_ESCAPED).replace(END, "TRANSCRIPT\\u003e>>")

@@ -1,7 +1,7 @@
-"""An HTTP transport for endpoints that are not trusted: one call ends by a deadline, and within a number of bytes.
+"""An HTTP transport for untrusted endpoints: each call has a deadline and a maximum number of bytes.
 
-A client's time-outs count each wait by itself, so an endpoint that sends a byte now and then, if only of its headers,
-holds a call forever. Here each wait gets only what is left until the deadline, and every byte received is counted.
+A client's timeouts apply to each wait separately, so an endpoint that sends a byte now and then can hold a call
+forever. Here each wait gets only the time that is left until the deadline, and every received byte is counted.
 """
 
 import socket
@@ -16,15 +16,15 @@ import httpx2
 
 from moments_app.engines.special_addresses import is_public
 
-_WRITE_BYTES = 65_536  # sent in one wait, so that a slow reader meets the deadline too
+_WRITE_BYTES = 65_536  # sent in one wait, so that the deadline also applies to a slow receiver
 
 
 class TooLarge(Exception):
-    """More was received than the call may take."""
+    """The response exceeds the size limit of the call."""
 
 
 class BoundedTransport(httpx2.HTTPTransport):
-    """Serves one call.
+    """A transport for one call.
 
     Args:
         timeout: seconds until the whole response must be received.
@@ -33,13 +33,14 @@ class BoundedTransport(httpx2.HTTPTransport):
     """
 
     def __init__(self, *, timeout: float, max_bytes: int, public_only: bool = False) -> None:
-        # A transport is its pool. Its own `__init__` has no parameter for the network below.
+        # Replaces the transport's pool, because its `__init__` has no parameter for the network backend.
         self._pool = httpcore2.ConnectionPool(
             ssl_context=tls(), network_backend=_BoundedBackend(_Budget(timeout, max_bytes), public_only)
         )
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        # A megabyte received may be a gigabyte unpacked. So nothing packed is asked for, and nothing is unpacked.
+        # A megabyte of compressed data may expand to a gigabyte, so no compression is requested, and nothing is
+        # decompressed.
         request.headers["Accept-Encoding"] = "identity"
         response = super().handle_request(request)
         response.headers.pop("Content-Encoding", None)
@@ -48,7 +49,7 @@ class BoundedTransport(httpx2.HTTPTransport):
 
 @cache
 def tls() -> ssl.SSLContext:
-    """Return one context for the whole process: reading the certificates takes longer than many a call."""
+    """Return one context for the whole process: reading the certificates takes longer than many calls."""
     return httpx2.create_ssl_context()
 
 
@@ -72,7 +73,7 @@ class _Budget:
 
 
 class _BoundedBackend(httpcore2.SyncBackend):
-    """Opens connections that live on the budget."""
+    """Opens connections that use the budget."""
 
     def __init__(self, budget: _Budget, public_only: bool) -> None:
         self._budget, self._public_only = budget, public_only
@@ -110,7 +111,7 @@ def _addresses(host: str, port: int) -> list[str]:
 
 
 class _BoundedStream(httpcore2.NetworkStream):
-    """A connection; the time-outs its user asks for give way to the budget's."""
+    """A connection whose timeouts are replaced by the budget's."""
 
     def __init__(self, stream: httpcore2.NetworkStream, budget: _Budget) -> None:
         self._stream, self._budget = stream, budget

@@ -1,4 +1,4 @@
-"""The lock of the doors that Django's middleware doesn't guard: MCP and the chat endpoint; and who is counted there."""
+"""Check and count requests to MCP and the chat endpoint, which Django's middleware doesn't cover."""
 
 from io import BytesIO
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ from sessions_app.refusals import Refusal
 
 
 class UnknownHost(Refusal):
-    """The request names a host that is not ours."""
+    """The request's host is not served."""
 
     code = "unknown_host"
 
@@ -26,16 +26,16 @@ class OtherSite(Refusal):
 
 
 class NeedsHttps(Refusal):
-    """The request came in the clear, with its key."""
+    """The request was sent without encryption, with its key."""
 
     code, status = "https_required", 403
 
 
 def refuse_strangers(scope: Scope) -> ASGIRequest:
-    """Return a request without its body, as Django has it, if it may come in.
+    """Return a request without its body, as a Django request, if it passes the checks.
 
     Raises:
-        UnknownHost, OtherSite, NeedsHttps: it may not.
+        UnknownHost, OtherSite, NeedsHttps: it does not.
     """
     http = ASGIRequest(scope, BytesIO())
     try:
@@ -52,7 +52,7 @@ def refuse_strangers(scope: Scope) -> ASGIRequest:
 
 
 def counted(application: ASGIApp) -> ASGIApp:
-    """Return the application with what its calls use counted, and what is left told; see `DailyLimitsMiddleware`."""
+    """Return the application with the usage of its calls counted and reported; see `DailyLimitsMiddleware`."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         with calling(Call()) as call:

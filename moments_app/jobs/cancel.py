@@ -1,7 +1,7 @@
-"""`cancel`: a job that is queued or running is ended before it is done.
+"""`cancel`: end a queued or running job early.
 
-The row of the job says so at once. A run that an engine keeps busy finds its claim gone at its commit, and writes
-nothing. A cancelled job can be retried; and what is due by a threshold or a schedule is asked for again by itself.
+The job's row changes at once. If an engine is still working for the job, the commit finds the claim gone and writes
+nothing. A canceled job can be retried. Work that a threshold or a schedule makes due is queued again automatically.
 """
 
 from contextlib import suppress
@@ -15,17 +15,17 @@ from sessions_app.models import Session
 
 @transaction.atomic
 def cancel(job: Job, *, actor: str) -> None:
-    """End the job, and give up what it had begun.
+    """End the job, and undo what it had started.
 
     Args:
-        job: queued or running.
-        actor: who cancels: operator:….
+        job: a queued or running job.
+        actor: who cancels: `operator:…`.
 
     Raises:
-        CannotChange: when the job has ended; names its state.
+        CannotChange: the job has ended; the message names its state.
     """
-    if job.session_id is not None:  # locked before the job, as a commit does
+    if job.session_id is not None:  # locked before the job, as in a commit
         Session.objects.locked().filter(pk=job.session_id).first()
     job.cancel(actor=actor)
-    with suppress(UnknownProcess):  # another release's, which alone knows what to give up
+    with suppress(UnknownProcess):  # only another release, which has this process, can undo its work
         process_named(job.process).failed(job, f"Cancelled by {actor}.")

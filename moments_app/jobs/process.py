@@ -1,8 +1,8 @@
-"""The base class of everything that is run as a job, and the registry that knows each by its name.
+"""The base class of processes, which run as jobs, and the registry of processes by name.
 
-To add a process is to write one subclass of `Process` in a module that is imported when the site starts: an app's
-module `processes` is (see `MomentsAppConfig.ready`). Defining the class registers it. The runner, recovery, trials,
-estimates, housekeeping and schedules know processes through the registry alone.
+To add a process, write a subclass of `Process` in a module that is imported at startup: each app's module `processes`
+is (see `MomentsAppConfig.ready`). Defining the class registers it. The runner, recovery, trials, estimates,
+housekeeping and schedules look up processes only in the registry.
 """
 
 from abc import ABC, abstractmethod
@@ -21,35 +21,35 @@ from moments_app.models.job import JobQuerySet
 from sessions_app.models import Event, Message, Session
 from sessions_app.refusals import Refusal
 
-Progress = Callable[[int, int], None]  # steps done, steps in all
+Progress = Callable[[int, int], None]  # finished steps, total steps
 
 
-# --- outcomes that are no commit ---
+# --- outcomes other than a commit ---
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """The outcome of a claim that found nothing to do."""
+    """The result of a claim that found nothing to do."""
 
     reason: str
 
 
 class CannotRun(Refusal):
-    """The job can't be done as things are set up; another try would not help. The message says what to mend."""
+    """The job can't run with the current configuration, and a retry would not help. The message says what to fix."""
 
 
 class Moved(Exception):
-    """The input has changed since the claim: the work is to be done again with what is there now."""
+    """The input has changed since the claim. The job runs again with the current data."""
 
 
 class Waits(Exception):
-    """The work can't go on before something else is done; the attempt doesn't count.
+    """The job must wait for something else. The attempt doesn't count.
 
     Args:
-        until: when to look again.
-        reason: what is waited for.
-        circuit: that holds what is waited for.
-        held_by: what is waited for, where it is no circuit.
+        until: when to try again.
+        reason: what the job waits for.
+        circuit: the circuit that the job waits for.
+        held_by: what the job waits for, if it is not a circuit.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Waits(Exception):
 
 
 class ClaimLost(Exception):
-    """The job was taken over or cancelled, or its subject is gone: this run writes nothing."""
+    """The job was taken over or canceled, or its subject was deleted. This run writes nothing."""
 
 
 class UnknownProcess(Exception):
-    """No process of this release has the name; the message says which."""
+    """This release has no process with the name. The message includes the name."""
 
 
 # --- the base class ---
@@ -78,30 +78,30 @@ class UnknownProcess(Exception):
 
 @dataclass(frozen=True)
 class ProcessInput:
-    """The input of a run, as a claim reads it; each process has a subclass of its own.
+    """The input of a run, as a claim reads it. Each process has its own subclass.
 
     Args:
-        prompt_version: the instructions that the engine follows; None where there is no prompt.
+        prompt_version: the prompt that the engine uses; None if there is no prompt.
     """
 
     prompt_version: PromptVersion | None
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with other instructions."""
+        """Return the same input with another prompt."""
         return replace(self, prompt_version=version)
 
     def prompt_for(self, purpose: str) -> PromptVersion | None:
-        """Return the instructions that a call for a purpose follows."""
+        """Return the prompt version that calls for a purpose use."""
         return self.prompt_version
 
     def of_one_call(self) -> Self:
-        """Return the input cut to what the first call of an engine gets."""
+        """Return the input cut to what the engine's first call receives."""
         return self
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The times of a sweep: every so many minutes, or daily at a time of day, UTC."""
+    """The timing of a sweep: every N minutes, or daily at a time of day in UTC."""
 
     minutes: int | None = None
     daily_at: time | None = None
@@ -117,7 +117,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Asked:
-    """The number of jobs that a sweep asked for, or would ask for."""
+    """The number of jobs that a sweep queued, or with `dry_run` would queue."""
 
     jobs: int
 
@@ -126,13 +126,13 @@ class Asked:
 
 
 class Lane(IntEnum):
-    """How urgent jobs are: workers of a lane help the more urgent ones, and never the other way round."""
+    """The urgency of jobs. Workers of a lane also take more urgent jobs, but never less urgent ones."""
 
-    SCHEDULED = 0  # schedules, and function calls
-    WAITED = 1  # somebody waits for it: summaries, digests
-    BUILD = 2  # memory of what was said
-    INDEX = 3  # what makes memory found
-    BULK = 4  # much at a time, and nobody waits for it
+    SCHEDULED = 0  # schedules and function calls
+    WAITED = 1  # a user waits for it: summaries, digests
+    BUILD = 2  # builds memory from messages
+    INDEX = 3  # makes memory searchable
+    BULK = 4  # large amounts of work that no user waits for
 
 
 Input = TypeVar("Input", bound=ProcessInput)
@@ -140,17 +140,17 @@ Answer = TypeVar("Answer")
 
 
 class Process(ABC, Generic[Input, Answer]):
-    """A verb that is run as a job: claim, think, commit. Instances keep no state.
+    """A verb that runs as a job: claim, think, commit. Instances have no state.
 
-    A subclass with a `name` is registered; one without is a base for others.
+    A subclass with a `name` is registered. A subclass without one is a base for others.
 
     Attributes:
-        name: kept in the rows of its jobs; never changed once there are some.
+        name: stored in the rows of its jobs; never changed once there are some.
         makes: what memory lacks while its jobs don't run, in an operator's words.
         prompt_purpose: purpose of the prompts that can be tried with this process; blank for none.
-        lane: that its jobs wait in.
-        is_upkeep: a completed job leads nowhere, and its row is deleted once it is old.
-        sweep_timing: when `sweep` runs by itself, on the schedule named as the process; None for never.
+        lane: the lane of its jobs.
+        is_upkeep: whether completed jobs have no further use, so that old rows are deleted.
+        sweep_timing: when `sweep` runs automatically, on the schedule named after the process; None: never.
     """
 
     name: ClassVar[str]
@@ -166,36 +166,36 @@ class Process(ABC, Generic[Input, Answer]):
             _register(cls)
 
     def caller(self, job: Job) -> Caller | None:
-        """Return who is called to answer; None when nobody is."""
+        """Return the engine or embedder to call; None if none is called."""
         return None
 
     def alike(self, job: Job) -> JobQuerySet:
-        """Return this process's jobs that call the same engine as this one: all, where settings alone choose it."""
+        """Return this process's jobs that call the same engine: all of them, if only settings choose the engine."""
         return Job.objects.filter(process=self.name)
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
-        """Do what has to be done before the claim, outside any transaction; `Skipped` when the claim is not wanted."""
+        """Do work before the claim, outside any transaction. Return `Skipped` to skip the claim."""
         return None
 
     @abstractmethod
     def claim(self, job: Job) -> Input | Skipped:
-        """Read the input, inside a transaction; `Skipped` when there is nothing to do.
+        """Read the input, inside a transaction. Return `Skipped` if there is nothing to do.
 
         Raises:
-            CannotRun: when the job can't be done as things are set up.
+            CannotRun: the job can't run with the current configuration.
         """
 
     @abstractmethod
     def think(self, input: Input, engine: Any, progress: Progress) -> Answer:
-        """Call the engine, outside any transaction and with no connection held. Reads and writes no row.
+        """Call the engine, outside any transaction and without holding a connection. Don't read or write rows.
 
         Args:
-            input: as claimed.
-            engine: opened from `caller`; None when nobody is called.
-            progress: is told of steps done and steps in all.
+            input: the input from the claim.
+            engine: the engine that `caller` opened; None if none is called.
+            progress: called with the finished and the total steps.
 
         Raises:
-            EngineError: when the engine gave no valid answer.
+            EngineError: the engine gave no valid answer.
         """
 
     @abstractmethod
@@ -203,49 +203,52 @@ class Process(ABC, Generic[Input, Answer]):
         """Write everything and complete the job, inside a transaction.
 
         Raises:
-            ClaimLost: the job was taken over or cancelled, or its subject is gone.
-            Moved: what the claim read has changed since.
+            ClaimLost: the job was taken over or canceled, or its subject was deleted.
+            Moved: the claimed data has changed since the claim.
         """
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
-        """Tell whether messages that were appended to a session make a run due; it is asked with each append."""
+        """Return whether messages that were appended to a session make a run due. Called for each append."""
         return False
 
     def after_append(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> Sequence[Job]:
-        """Ask for the runs that messages made due, in the transaction of the append: no query when nothing is due.
+        """Queue runs that new messages make due, in the transaction of the append. Runs no query if nothing is due.
 
         Args:
-            appended: sessions, each with the messages that were added to it.
+            appended: the sessions, each with its new messages.
         """
         due = {session: None for session, messages in appended if self.is_due_after(session, messages)}
         return Job.objects.request_each(self.name, list(due), requested_by="append")
 
     def failed(self, job: Job, error: str) -> None:
-        """Give up what was begun when an attempt came to nothing, before the job is put back or failed."""
+        """Undo what a failed attempt had started, before the job is queued again or fails."""
 
     def recover(self) -> int:
-        """Begin again what was begun and has no job; return how often."""
+        """Restart work that was started and has no job. Return the number of restarts."""
         return 0
 
     def rewind(self, job: Job) -> bool:
-        """Make what was done last wait again, in a transaction that is rolled back; False when there is nothing."""
+        """Undo the latest run, in a transaction that will be rolled back, so that it can run again.
+
+        Return False if there was no run.
+        """
         return False
 
     def workload(self, *, everything: bool) -> Workload | None:
-        """Return what sessions would take, as aggregates over them; None when the process is not estimated.
+        """Return the work that sessions need, as aggregates over them; None if the process is not estimated.
 
         Args:
-            everything: as if nothing had been made yet; else only what waits.
+            everything: estimate as if nothing existed yet; otherwise only waiting work.
         """
         return None
 
     def sweep(self, *, dry_run: bool = False) -> object:
-        """Find what is due and ask for it; the text of what is returned says what was done.
+        """Find due work and queue it. The text of the returned object says what was done.
 
         Args:
             dry_run: only count.
         """
-        raise NotImplementedError(f"{self.name} has a timing and no sweep.")
+        raise NotImplementedError(f"{self.name} has a `sweep_timing` but no `sweep`.")
 
 
 AnyProcess = Process[Any, Any]
@@ -286,30 +289,30 @@ def process_named(name: str) -> AnyProcess:
 
 
 def process_for_purpose(purpose: str) -> AnyProcess | None:
-    """Return the process that prompts of a purpose can be tried with."""
+    """Return the process with which prompts of a purpose can be tried."""
     return next((process for process in processes() if purpose and process.prompt_purpose == purpose), None)
 
 
-# --- what claims and commits share ---
+# --- shared by claims and commits ---
 
 
 def session_of(job: Job) -> Session:
-    """Return the session of a job whose process is about one, always."""
+    """Return the session of a job, for processes that always have one."""
     assert job.session is not None
     return job.session
 
 
 def stream_of(job: Job) -> MemoryStream:
-    """Return the stream of a job whose process is about one, always."""
+    """Return the stream of a job, for processes that always have one."""
     assert job.stream is not None
     return job.stream
 
 
 def prompt_in_force(uri: str, subject: Session | MemoryStream) -> PromptVersion:
-    """Return the active version of a prompt resource, for the application that a session or a stream belongs to.
+    """Return the active version of a prompt resource, for the application of a session or stream.
 
     Raises:
-        CannotRun: there is none; names the URI.
+        CannotRun: there is none; the message names the URI.
     """
     try:
         return PromptResource.objects.version_in_force(uri, subject.application_pk)
@@ -325,8 +328,8 @@ def locked_session(job: Job) -> Session:
     """Return the session of a job, locked for the commit.
 
     Raises:
-        ClaimLost: the job was taken over, or the session is gone.
-        Moved: turns of the session were retracted, or are believed again, since the claim.
+        ClaimLost: the job was taken over, or the session was deleted.
+        Moved: turns of the session were retracted or restored since the claim.
     """
     claimed = session_of(job)
     session = Session.objects.locked().filter(pk=claimed.pk).first()
@@ -338,7 +341,7 @@ def locked_session(job: Job) -> Session:
 
 
 def complete(job: Job, event: str, result: dict[str, Any]) -> None:
-    """End a job that did its work, and say so in the event log."""
+    """Complete a job that did its work, and log the event."""
     job.complete(result)
     Event.objects.create(
         type=event, actor=f"job:{job.job_id}", user_pk=job.user_id, session_pk=job.session_id, payload=result

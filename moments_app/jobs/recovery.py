@@ -1,6 +1,7 @@
-"""`recover_jobs`: every running job whose worker is gone, or has gone silent, is put back.
+"""`recover_jobs`: requeue running jobs whose worker died or stopped responding.
 
-Nothing here runs a job. What a process had begun and has no job, such as the next version of a summary, is begun again.
+Recovery runs no job. It also restarts work that a process had started and that has no job, for example the next version
+of a summary.
 """
 
 from dataclasses import dataclass
@@ -15,12 +16,12 @@ from moments_app.models import Job
 
 @dataclass(frozen=True)
 class Recovered:
-    """What a recovery did.
+    """The result of a recovery.
 
     Args:
-        taken_over: jobs that were taken from workers that died or fell silent.
-        given_up: jobs that failed for good, after too many attempts.
-        begun_again: what processes had begun and had no job.
+        taken_over: the number of jobs taken from workers that died or stopped responding.
+        given_up: the number of jobs that failed after too many attempts.
+        begun_again: the number of times that a process restarted work without a job.
     """
 
     taken_over: int = 0
@@ -30,10 +31,10 @@ class Recovered:
 
 @transaction.atomic
 def recover_jobs(*, idle: str = "") -> Recovered:
-    """Find jobs that nobody works on and put them back.
+    """Find running jobs without a live worker, and queue or fail them.
 
     Args:
-        idle: the name of a worker that works on nothing: what it seems to run it has lost, with its connection.
+        idle: the name of an idle worker: jobs that it seems to run were lost with its connection.
     """
     gone = [name for name in Job.objects.workers() if name == idle or is_gone(name)]
     stale = list(Job.objects.stale(gone).select_for_update(skip_locked=True))

@@ -10,17 +10,17 @@ from moments_app.models import Circuit, Job
 from moments_app.models.circuit import NotOpen
 from moments_app.models.job import CannotChange, JobQuerySet
 
-AT_ONCE = 500  # failed jobs that are queued again by one call
+AT_ONCE = 500  # maximum failed jobs that one call queues again
 
 
 @dataclass(frozen=True)
 class Retried:
-    """What came of it.
+    """The result of a retry.
 
     Args:
-        jobs: that are queued again, or no longer wait for their next attempt.
-        not_needed: failed ones about whose work another job is open.
-        left: that have failed and are left for another call.
+        jobs: jobs that were queued again or no longer wait for their next attempt.
+        not_needed: failed jobs whose work another open job does.
+        left: failed jobs that are left for another call.
     """
 
     jobs: int
@@ -37,7 +37,10 @@ class Retried:
 
 
 def try_one(jobs: JobQuerySet) -> Job | None:
-    """Run one job again at once, a failed one if possible, to test whether the cause is gone; None: there is none."""
+    """Run one job again at once, preferably a failed one, to test whether the cause is gone.
+
+    Return None if there is none.
+    """
     for job in jobs.filter(status=Job.Status.FAILED).order_by("-id")[:AT_ONCE]:
         with suppress(CannotChange):
             job.restart()
@@ -54,7 +57,7 @@ def retry_all(jobs: JobQuerySet, circuits: Iterable[Circuit] = (), *, actor: str
     Args:
         jobs: the jobs.
         circuits: the open circuits that hold them.
-        actor: who wants it.
+        actor: who requested it.
     """
     failed = jobs.filter(status=Job.Status.FAILED)
     retried, refused = 0, 0

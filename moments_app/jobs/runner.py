@@ -1,9 +1,9 @@
-"""Running a job: claim, think, commit.
+"""Run a job: claim, think, commit.
 
-The process that does the work is looked up by the name in the job's row; none is imported here. **Claim** takes the job
-and reads its input in a short transaction. **Think** calls the engine with no transaction and no connection held.
-**Commit** checks that nothing moved, writes everything and ends the job in one transaction. A crash between any two
-leaves the data as it was and the job to be taken again.
+The process is looked up by the name in the job's row, so no process is imported here. **Claim** takes the job and reads
+its input in a short transaction. **Think** calls the engine without holding a transaction or a connection. **Commit**
+checks that the data hasn't changed, writes everything and ends the job in one transaction. After a crash between any
+two steps, the data is unchanged and the job can be taken again.
 """
 
 import re
@@ -46,31 +46,31 @@ logger = structlog.get_logger(__name__)
 
 
 def run_job(job_id: uuid.UUID | str) -> Job | None:
-    """Run a job to an outcome, or back into the queue when the engine failed.
+    """Run a job until it ends, or requeue it if the engine failed.
 
     Args:
-        job_id: of a queued job.
+        job_id: the id of a queued job.
 
     Returns:
-        The job as it is afterwards; None when there was nothing to do: not due, taken by another, ended, unknown.
+        The updated job; None if it did not run because it was not due, taken by another worker, ended or unknown.
     """
     job = Job.objects.take(uuid.UUID(str(job_id)))
     return run_taken(job) if job else None
 
 
 class TookTooLong(Exception):
-    """A job worked for longer than any may."""
+    """A job ran longer than the limit."""
 
 
 class Stopped(BaseException):
-    """The worker has to end now; the job is put back, and the attempt does not count."""
+    """The worker must stop now. The job is queued again, and the attempt does not count."""
 
 
 def run_taken(job: Job) -> Job:
-    """Run a job that this worker has claimed, to an outcome or back into the queue.
+    """Run a job that this worker has claimed until it ends or is queued again.
 
     Raises:
-        Stopped: the worker has to end.
+        Stopped: the worker must stop.
     """
     try:
         with calling(Call(job.counts_for)):
@@ -95,7 +95,7 @@ def _run_with(process: AnyProcess, job: Job) -> None:
         else:
             job.postpone(error.until, str(error), error.held_by)
     except Stopped:
-        connection.close()  # which may have been amid a statement
+        connection.close()  # a statement may have been interrupted
         job.postpone(database_now(), "Its worker was asked to end.", Job.Held.BACKOFF)
         raise
     except Exception as error:
@@ -103,7 +103,7 @@ def _run_with(process: AnyProcess, job: Job) -> None:
 
 
 def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
-    """Run the job; or put it back when its engine is to be left alone: it would be tried in vain, or cost too much."""
+    """Run the job. Put it back if its engine's circuit is open or the daily limit is used up."""
     caller = process.caller(job)
     if caller is None:
         return _claim_think_commit(job, process)
@@ -120,7 +120,7 @@ def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
 
 
 def _put_off(job: Job, process: AnyProcess, pause: Pause) -> None:
-    """Put a job off to another day, and with it those alike that are due and wait for the same."""
+    """Postpone a job to another day, and with it due jobs that the same limit affects."""
     job.postpone(pause.until, pause.reason, Job.Held.BUDGET)
     alike = process.alike(job)
     (alike.of_one(pause.subject) if pause.subject else alike).put_off(pause.until, pause.reason)
@@ -144,7 +144,7 @@ def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
 
 
 def _failure(job: Job, process: AnyProcess, error: Exception, reason: str) -> FailureGroup | None:
-    """Return the cause of an attempt that failed; None for a job that is gone. A call of an engine has counted it."""
+    """Return the cause of a failed attempt; None if the job was deleted. Failed engine calls are already counted."""
     if not Job.objects.filter(pk=job.pk).exists():
         return None
     caller = process.caller(job)
@@ -162,7 +162,7 @@ def _failure(job: Job, process: AnyProcess, error: Exception, reason: str) -> Fa
 
 
 def _opened(job: Job, process: AnyProcess, error: Exception) -> Circuit | None:
-    """Return the open circuit that holds a job whose engine has failed."""
+    """Return the open circuit that holds a job whose engine failed."""
     caller = process.caller(job) if isinstance(error, EngineError) and error.kind in OUTAGE else None
     circuit = Circuit.objects.open_of(caller) if caller else None
     return circuit if circuit and circuit.holds(job) else None
@@ -176,8 +176,8 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
         caller = process.caller(job)
         engine = caller.open(recorder(job, input.prompt_for, caller.work)) if caller else None
         if caller and caller.is_model:
-            # No connection is held while the engine thinks: a slow model must not use up the database's. Without a
-            # model nothing is waited for, and a new connection costs as much as all the statements of a small job.
+            # Hold no connection during a model call: slow models would use up the database's connections. Without a
+            # model there is no wait, and a new connection costs as much as all the statements of a small job.
             connection.close()
         answer = process.think(input, engine, progress)
     with transaction.atomic():
@@ -186,33 +186,33 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
 
 
 def _input_of(job: Job, process: AnyProcess, progress: Progress) -> Any:
-    """Return the input of a run; `Skipped` when there is nothing to do: the job has ended then."""
+    """Return the input of a run. If there is nothing to do, skip the job and return `Skipped`."""
     unwanted = process.prepare(job, progress)
     with transaction.atomic():
         _hold_person(job)
         input = unwanted or process.claim(job)
         if isinstance(input, Skipped):
-            job.skip(input.reason)  # with what the claim has locked: work that comes to be due asks for another job
+            job.skip(input.reason)  # in the claim's transaction: work that becomes due later queues another job
         return input
 
 
 def _hold_person(job: Job) -> None:
-    """Keep the person of a job from being erased until the transaction ends.
+    """Prevent the erasure of a job's person until the transaction ends.
 
     Raises:
-        ClaimLost: they have been.
+        ClaimLost: the person was erased.
     """
     if job.user_id is not None and not UserProfile.objects.hold([job.user_id]):
         raise ClaimLost
 
 
 def recorder(job: Job, prompt_for: Callable[[str], PromptVersion | None], work: str) -> Callable[[CallRecord], None]:
-    """Return a function that puts the calls of a job on record.
+    """Return a function that records the calls of a job.
 
     Args:
-        job: they are made for.
-        prompt_for: returns the version that calls for a purpose use; None for none.
-        work: kind of the calls.
+        job: the job that makes the calls.
+        prompt_for: returns the prompt version that calls for a purpose use; None if there is none.
+        work: the kind of the calls.
     """
 
     def record(call: CallRecord) -> None:
@@ -227,7 +227,7 @@ def recorder(job: Job, prompt_for: Callable[[str], PromptVersion | None], work: 
 
 @contextmanager
 def _heartbeat(job: Job) -> Iterator[Progress]:
-    """Say every few seconds, from a thread with its own connection, that the job is being worked on."""
+    """Send a heartbeat every few seconds, from a thread with its own connection."""
     done = threading.Event()
     state = (0, 0)
 
@@ -239,7 +239,7 @@ def _heartbeat(job: Job) -> Iterator[Progress]:
         while not done.wait(settings.JOBS.heartbeat_seconds):
             try:
                 job.beat(*state)
-            except Exception as error:  # the database may be away for a moment; the next beat tells
+            except Exception as error:  # the database may be down for a moment; the next beat retries
                 logger.warning("heartbeat failed", job_id=str(job.job_id), error=type(error).__name__)
             finally:
                 connection.close()
@@ -254,7 +254,7 @@ def _heartbeat(job: Job) -> Iterator[Progress]:
 
 
 def _described(error: Exception) -> str:
-    """Say what went wrong, without the text of the error: that may quote a message."""
+    """Return where an error occurred, without its message, which may quote a user's message."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     logger.error("job error", error=type(error).__name__, where=f"{frame.filename}:{frame.lineno}")
     return f"{type(error).__name__} in {frame.name}, line {frame.lineno} of {frame.filename.rsplit('/', 2)[-1]}"

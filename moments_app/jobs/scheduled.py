@@ -1,7 +1,7 @@
-"""Tasks: functions that a schedule has called, or that are called once. Each is a job in a lane of its own.
+"""Tasks: function calls from a schedule, or single calls. Each is a job in a separate lane.
 
-django-q2 keeps the schedules and finds those that are due. Its queue is the table of jobs (`JobBroker`). While a task
-is open, the same one is not queued again.
+django-q2 stores the schedules and finds those that are due. Its queue is the table of jobs (`JobBroker`). While a task
+is open, the same task is not queued again.
 """
 
 import json
@@ -22,11 +22,11 @@ from moments_app.models.job import TASK
 from sessions_app.clock import database_now
 from sessions_app.retention.archive_files import ArchiveError
 
-STORAGE_AGAIN = timedelta(hours=1)  # until a task is tried again whose storage fails
+STORAGE_AGAIN = timedelta(hours=1)  # delay of a retry after the storage failed
 
 
 class JobBroker(Broker):  # type: ignore[misc]
-    """The queue of django-q2: it queues jobs, and workers run them."""
+    """The queue of django-q2: it queues jobs for the workers."""
 
     def enqueue(self, package: str) -> str:
         """Queue a job for a task."""
@@ -39,18 +39,18 @@ class JobBroker(Broker):  # type: ignore[misc]
 
 
 def name_of(function: str, *args: Any, **kwargs: Any) -> str:
-    """Return the name of a call among the open ones: one call with the same arguments is enough."""
+    """Return a name that is the same for calls with the same arguments, because only one of them needs to be open."""
     digest = sha256(json.dumps([function, args, kwargs]).encode()).hexdigest()
     return f"{function.rpartition('.')[2][:80]} {digest[:16]}"
 
 
 def call_later(function: str, *args: Any, user_id: int | None = None) -> Job:
-    """Queue the call of a function, in the transaction that makes it necessary.
+    """Queue the call of a function, in the caller's transaction.
 
     Args:
         function: its path.
-        args: its arguments, as JSON takes them.
-        user_id: primary key of the person that it is about.
+        args: its arguments, which must be valid JSON.
+        user_id: primary key of the person whose data it handles.
     """
     name = name_of(function, *args)
     return Job.objects.request_task(name, function, *args, user_id=user_id, requested_by="transcript")
@@ -60,7 +60,8 @@ def adopt_entries(functions: frozenset[str]) -> None:
     """Queue jobs for entries of the queue that earlier releases used, and delete the entries and their errors.
 
     Args:
-        functions: paths of those that are called. The jobs of other entries have rows, and schedules come again.
+        functions: paths of the functions to call. Other entries are dropped: their jobs have rows, or a schedule
+            repeats them.
     """
     for entry in OrmQ.objects.iterator():
         if (function := entry.task.get("func")) in functions:
@@ -70,14 +71,14 @@ def adopt_entries(functions: frozenset[str]) -> None:
 
 
 class RunTask(Process[ProcessInput, None]):
-    """Calls a function, which has transactions of its own."""
+    """Calls a function, which has its own transactions."""
 
     name = TASK
     lane = Lane.SCHEDULED
     is_upkeep = True
 
     def prepare(self, job: Job, progress: Progress) -> None:
-        """Call the function. While the storage of archives fails, the task is never given up."""
+        """Call the function. While the storage of archives fails, the task is retried without a limit."""
         function, args, kwargs = signing.loads(job.params["call"], salt=TASK)
         try:
             import_string(function)(*args, **kwargs)

@@ -1,20 +1,19 @@
-"""Workers: each is one process that takes due jobs by itself, one at a time, and shares nothing with the others.
+"""Workers: processes that take due jobs, one at a time, and share nothing with each other.
 
-The table of jobs is the queue. So there is nothing to lose and no lock to die with: a worker that is killed, at work or
-idle, leaves its job's row. The watchdog looks for jobs that nobody works on (`keep_time`), and so does each worker that
-starts or lost its connection.
+The table of jobs is the queue. So a killed worker loses no job and leaves no lock: its job's row remains. The watchdog
+looks for jobs without a live worker (`keep_time`), and so does each worker that starts or lost its connection.
 
-**Lanes.** A process belongs to a lane, and so does a worker. It takes what is due in its own lane, else in more urgent
-ones, never in less urgent ones: a summary that somebody waits for stands behind other such work alone, whatever
-embedding or bulk work is under way. Where there are fewer workers than lanes, the last one takes several. A worker that
-runs schedules takes them first: few are due at a time, as at most one job of each is open.
+**Lanes.** Each process and each worker belongs to a lane. A worker takes due jobs of its own lane, then of more urgent
+lanes, but never of less urgent ones. So a summary that a user waits for only queues behind similar work, never behind
+embedding or bulk work. If there are fewer workers than lanes, the last worker takes several lanes. A worker that runs
+schedules takes them first: few are due at a time, because each has at most one open job.
 
-**Rest.** On an idle site, only the last worker runs. The others start when it has been busy for `BUSY` seconds, or
-when the watchdog finds due jobs. They end after `REST` seconds without a job, but not while the last worker is busy.
+**Rest.** On an idle site, only the last worker runs. The others start when it has been busy for `BUSY` seconds, or when
+the watchdog finds due jobs. They end after `REST` seconds without a job, but not while the last worker is busy.
 
-**In turn.** Within a lane a worker goes on with the next person who has something due, and nobody has two jobs running
-at a time. So it takes the most urgent of that person's jobs, of whatever lane: the worker of a more urgent lane would
-find the person busy each time it looks.
+**Fairness.** Within a lane, a worker continues with the next person who has a due job, and no person has two running
+jobs. So the worker takes that person's most urgent job of any lane: the worker of a more urgent lane would always find
+the person busy.
 """
 
 import os
@@ -44,14 +43,14 @@ from moments_app.models.job import TASK
 from sessions_app.trace import HEADER, continued
 from sessions_app.wake import IDLE, Bell, Channel, wake
 
-REST = 60.0  # seconds without a job, tasks aside, after which a worker other than the last ends
+REST = 60.0  # seconds without a job, not counting tasks, until a worker other than the last one ends
 BUSY = 0.2  # seconds that the last worker works alone before the others are started
-BUSY_WITH_TASKS = 1.0  # the same while it runs a task: some tasks come every minute, and most are short
-RECOVERY = 5.0  # seconds between two looks of the watchdog for jobs that nobody works on, and at the schedules
-WAITS = 1.0  # seconds after which a due job is not being taken by a worker that was notified
-PROBES = 1.0  # seconds between two looks at open circuits
-AWAY = 2.0  # seconds before the next try when the database doesn't answer
-GRACE = 20  # seconds that a job may go on when the worker is asked to end
+BUSY_WITH_TASKS = 1.0  # the same while it runs a task: some tasks run every minute, and most are short
+RECOVERY = 5.0  # seconds between the watchdog's checks for jobs without a worker and due schedules
+WAITS = 1.0  # seconds until a due job counts as missed by the notified workers
+PROBES = 1.0  # seconds between two checks of open circuits
+AWAY = 2.0  # seconds until a retry when the database doesn't answer
+GRACE = 20  # seconds that a job may continue after the worker is asked to stop
 
 logger = structlog.get_logger(__name__)
 
@@ -62,8 +61,8 @@ def lanes_of(number: int, workers: int) -> list[Lane]:
     The last worker takes jobs of all lanes. With five workers or more, the first runs schedules only.
 
     Args:
-        number: of the worker, from 0.
-        workers: how many there are.
+        number: the number of the worker, from 0.
+        workers: the number of workers.
     """
     schedules, *others = Lane
     if number == workers - 1:
@@ -75,11 +74,11 @@ def lanes_of(number: int, workers: int) -> list[Lane]:
 
 
 class Worker:
-    """See the module's text.
+    """A worker; see the module's docstring.
 
     Args:
-        lanes: whose jobs it takes, its own first.
-        may_rest: it ends after `REST` seconds without a job. One that may not has the others started.
+        lanes: the lanes whose jobs it takes, its own first.
+        may_rest: whether it ends after `REST` seconds without a job. A worker that doesn't end starts the others.
     """
 
     def __init__(self, lanes: list[Lane], *, may_rest: bool = False) -> None:
@@ -90,13 +89,13 @@ class Worker:
         self._channels = [Channel.JOBS] if lanes != [Lane.SCHEDULED] else []
         self._channels += [Channel.TASKS] if self._runs_schedules else []
         self._processes: dict[Lane, list[str]] = {lane: names_in(lane) for lane in lanes if lane != Lane.SCHEDULED}
-        self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # whose job was taken last
+        self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # the person whose job was taken last
         self._name = this_process()
-        self._may_have_lost_a_job = True  # with its connection, or the process before it with its life
+        self._may_have_lost_a_job = True  # the connection, or a previous process, may have ended during a job
         self._ending = threading.Event()
 
     def serve(self) -> None:
-        """Take and run jobs until SIGTERM. A job that is running then has `GRACE` seconds to end."""
+        """Take and run jobs until SIGTERM. A running job then has `GRACE` seconds to end."""
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGALRM, self._alarm)
         with signals_as_bytes() as signals:
@@ -105,12 +104,12 @@ class Worker:
             except Stopped:
                 return
             finally:
-                signal.alarm(0)  # which would end whatever this process does next
+                signal.alarm(0)  # a pending alarm would kill the process later
 
     def _work_off(self, bell: Bell) -> None:
-        if not self._may_rest:  # it starts with the site
+        if not self._may_rest:  # this worker starts with the site
             with suppress(DatabaseError):
-                Job.objects.take_up()  # settings may have changed that held it
+                Job.objects.take_up()  # changed settings may release held jobs
         while not self._ending.is_set():
             try:
                 if self._step():
@@ -126,7 +125,7 @@ class Worker:
                 self._ending.wait(AWAY)
 
     def _step(self) -> bool:
-        """Do one thing; return False when there was nothing to do."""
+        """Run one job; return False if there was none."""
         if self._may_have_lost_a_job:
             recover_jobs(idle=self._name)
             self._may_have_lost_a_job = False
@@ -137,7 +136,7 @@ class Worker:
     def _taken(self, lane: Lane) -> Job | None:
         urgent = [name for other in sorted(self._processes) if other < lane for name in self._processes[other]]
         job = Job.objects.take_next(self._processes[lane], after=self._last[lane], urgent=urgent, worker=self._name)
-        self._last[lane] = job.subject if job else Job.FIRST_SUBJECT  # the next look then takes one statement
+        self._last[lane] = job.subject if job else Job.FIRST_SUBJECT  # the next search then needs one statement
         return job
 
     def _run(self, job: Job | None) -> bool:
@@ -145,13 +144,13 @@ class Worker:
             return False
         with self._limited(is_task=job.process == TASK), _traced(job):
             run_taken(job)
-        if job.process != TASK:  # some tasks come every minute, and the last worker runs them as well
+        if job.process != TASK:  # some tasks run every minute, and the last worker runs them as well
             self._worked_at = time.monotonic()
         return True
 
     @contextmanager
     def _limited(self, *, is_task: bool = False) -> Iterator[None]:
-        """Break off what goes on for longer than a job or a task may; the last worker keeps the others awake."""
+        """Stop a job that exceeds the time limit. The last worker also wakes the others regularly."""
         now, limit = time.monotonic(), settings.JOB_SECONDS
         self._breaks_off_at = now + limit
         alone = max(self._woken_at + (BUSY_WITH_TASKS if is_task else BUSY) - now, 0.001)
@@ -176,31 +175,31 @@ class Worker:
 
 
 def _traced(job: Job) -> AbstractContextManager[Span]:
-    """Have a job be a part of the trace of the request that led to it."""
+    """Run the job inside the trace of the request that queued it."""
     numbers: dict[str, str | int] = {"job.id": str(job.job_id), "job.process": job.process, "job.attempt": job.attempts}
     return continued({HEADER: job.trace}, f"job {job.process}", SpanKind.CONSUMER, **numbers)
 
 
 def serve(number: int, workers: int) -> None:
-    """Be one of some workers, until asked to end."""
+    """Run one of several workers until it is asked to stop."""
     Worker(lanes_of(number, workers), may_rest=may_rest(number, workers)).serve()
 
 
 def may_rest(number: int, workers: int) -> bool:
-    """Return whether a worker may end when it has nothing to do: all but the last, which takes jobs of all lanes."""
+    """Return whether an idle worker may end: all but the last, which takes jobs of all lanes."""
     return number < workers - 1
 
 
 def keep_time(ending: threading.Event) -> None:
-    """Queue what is due by the schedules, recover jobs, probe engines and wake workers, until asked to end.
+    """Queue due schedules, recover jobs, probe engines and wake workers, until asked to stop.
 
-    It looks every `RECOVERY` seconds while there are notifications, otherwise every `IDLE` seconds and at the next
-    schedule.
+    It checks every `RECOVERY` seconds while there are notifications, otherwise every `IDLE` seconds and when the next
+    schedule is due.
     """
     bell = Bell(Channel.JOBS)
     while not ending.is_set():
         looked_at, may_have_rung = time.monotonic(), False
-        scheduler()  # logs its errors itself
+        scheduler()  # logs its own errors
         try:
             recover_jobs()
             _wake_for_due_jobs()
@@ -213,13 +212,13 @@ def keep_time(ending: threading.Event) -> None:
             ending.wait(AWAY)
         else:
             pause = PROBES if is_open else RECOVERY
-            least = WAITS + 0.1 if may_have_rung else 0.0  # else the look is too early for the job that was announced
+            least = WAITS + 0.1 if may_have_rung else 0.0  # an earlier check would miss the announced job
             ending.wait(max(looked_at + pause - time.monotonic(), least))
     connection.close()
 
 
 def _wake_for_due_jobs() -> None:
-    """Wake the workers, and start those that rest, if a job waits that one could take: its notification may be lost."""
+    """Wake workers, and start resting ones, if a job is overdue: its notification may have been lost."""
     known = [process.name for process in processes()]
     if Job.objects.takeable().filter(process__in=known, run_after__lt=Now() - timedelta(seconds=WAITS)).exists():
         os.kill(os.getppid(), WAKE)

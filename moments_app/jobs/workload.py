@@ -1,4 +1,4 @@
-"""The effort of working through sessions, as aggregates that one query over the sessions computes."""
+"""Estimate the work for sessions, as aggregates that one query over the sessions computes."""
 
 from dataclasses import dataclass
 
@@ -10,15 +10,15 @@ from django.db.models.functions import Cast
 
 @dataclass(frozen=True)
 class Workload:
-    """The calls and the tokens of transcript that sessions would take.
+    """The number of calls and transcript tokens for sessions.
 
     Args:
-        engine: name of the one that is called.
-        calls: of the engine; a sum over sessions.
-        tokens: of turns that the calls are given in all.
-        usual_answer: tokens of an answer, as long as there are no calls to learn it from.
-        prompt_tokens: of a call beside the transcript: prompt, and what is known already.
-        purpose: of the calls, where the process has no prompt.
+        engine: the name of the called engine.
+        calls: the number of calls; a sum over sessions.
+        tokens: total tokens of the turns that the calls receive.
+        usual_answer: tokens of an answer, used until there are calls to learn it from.
+        prompt_tokens: tokens of a call in addition to the transcript: the prompt and known data.
+        purpose: purpose of the calls, if the process has no prompt.
     """
 
     engine: str
@@ -30,15 +30,15 @@ class Workload:
 
 
 def settling_combines() -> bool:
-    """Tell whether a settling asks for all that is due in one call, which is its own to reckon with."""
+    """Return whether settling sends all due work in one combined call, which has its own estimate."""
     return settings.ENGINE.uses_model and settings.ENGINE.combines_calls
 
 
 def tokens_of(turns: Combinable) -> Combinable:
-    """Return the tokens that so many turns of a session have, by the average of the session."""
+    """Return the tokens of some turns of a session, based on the session's average."""
     return Cast(F("total_tokens"), FloatField()) / F("message_count") * turns
 
 
 def turns_that(waiting: F | Combinable, *, everything: bool) -> Combinable:
-    """Return the number of turns of a session that are reckoned with: all, or those that wait."""
+    """Return the number of turns of a session to estimate: all, or only waiting ones."""
     return F("message_count") if everything else waiting

@@ -1,4 +1,4 @@
-"""The tables of memory, one module a concept."""
+"""The tables of memory, one module per concept."""
 
 from moments_app.models.atom import MemoryAtom
 from moments_app.models.circuit import Circuit

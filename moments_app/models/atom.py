@@ -1,4 +1,4 @@
-"""Statements: what was extracted into a stream, and the lines of the text into which observations are merged."""
+"""Statements: items that were extracted into a stream, and the lines of the text into which observations are merged."""
 
 import hashlib
 import uuid
@@ -27,16 +27,16 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
 BY_DATE = "date"  # `ended_by` of a plan whose day is over
-BY_IMPORT = "import:"  # how who wrote or ended a fact begins where another system did
+BY_IMPORT = "import:"  # prefix of who wrote or ended a fact in another system
 SHARED_NAMES_NOBODY = "What is shared with others names nobody."
-# Attributes of what an operator or the application wrote into a profile; of the last two there may be many values.
+# Attributes of text that was written into a profile. The last two can have many values.
 OF_PROFILE = SUMMARY, INTEREST, TOPIC = "summary", "interest", "topic"
 PINNED_TEXT = "text"  # attribute of the text that an operator or the application pinned to a stream
 WRITTEN = (*OF_PROFILE, PINNED_TEXT)
-WHOLE = (SUMMARY, PINNED_TEXT)  # texts of several sentences, not one fact
+WHOLE = (SUMMARY, PINNED_TEXT)  # texts of several sentences instead of a single fact
 _SENTENCES = {INTEREST: "User is interested in {}.", TOPIC: "User likes to talk about {}."}
 
-# What a statement is about, by the type of its stream.
+# The subject of a statement, by the type of its stream.
 ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", MemoryStream.Type.SESSION: "session"}
 
 
@@ -60,20 +60,20 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(state=MemoryAtom.State.ACTIVE)
 
     def in_shards_from(self, user: UserProfile) -> Self:
-        """Return what agents' shards have from a person: their candidates, and what was shared of their sessions."""
+        """Return a person's items in agents' shards: their candidates, and items shared from their sessions."""
         theirs = Q(source_user=user) | Q(source_session__user=user) | Q(job__user=user)
         return self.filter(Q(theirs, user=None) | Q(user=user, is_candidate=True))
 
     def of_person(self, user: UserProfile) -> Self:
-        """Return what a person's own streams have."""
+        """Return the items of a person's own streams."""
         return self.filter(user=user, is_candidate=False)
 
     def candidates(self) -> Self:
-        """Return what was learned from one person in a shard: nobody else gets it unless it is released."""
+        """Return items that a shard learned from one person. Others don't see them unless they are released."""
         return self.filter(is_candidate=True)
 
     def to_review(self) -> Self:
-        """Return the candidates that nobody has decided on, each once: a twin in every agent's shard is left out."""
+        """Return candidates without a decision. Leave out duplicates in every agent's shard."""
         twins = (
             self.model.objects.active()
             .candidates()
@@ -83,24 +83,24 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.active().candidates().filter(reviewed_at=None).exclude(told_by_agent)
 
     def seen_by(self, user: UserProfile | None) -> Self:
-        """Return what a person gets of streams that they see: their own, and of shards what is shared and in memory."""
+        """Return the items that a person may see: their own, and shared items of shards that are in memory."""
         shared = Q(user=None) & ~Q(state=MemoryAtom.State.EVICTED)
         return self.filter(shared | Q(user=user) if user else shared)
 
     def about(self, user: UserProfile) -> Self:
-        """Return what names a person among those it is about, in their application."""
+        """Return items that list a person of the same application in `related_users`."""
         return self.filter(user__application=user.application_id, related_users__contains=[user.user_id])
 
     def like(self, atom: "MemoryAtom") -> Self:
-        """Return the active one that says the same, in the same stream and to the same people."""
+        """Return the active item with the same words in the same stream and for the same people."""
         return self.active().filter(stream=atom.stream_id, user=atom.user_id, content_hash=atom.content_hash)
 
     def statements_of(self, user: UserProfile | None) -> Self:
-        """Return what was said about a person and is theirs alone, but for what was taken out of memory."""
+        """Return statements that belong to a person alone, except evicted ones."""
         return self.findable().filter(user=user)
 
     def holding(self) -> Self:
-        """Return what holds, as far as is known now."""
+        """Return the facts that are valid as far as is known now."""
         return self.filter(state__in=[MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
 
     def planned(self) -> Self:
@@ -108,11 +108,11 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.holding().filter(kind=MemoryAtom.Kind.PLAN, valid_until__isnull=False)
 
     def past_plans(self) -> Self:
-        """Return the plans whose day is over, and that are still held."""
+        """Return plans whose day is over but that haven't been ended."""
         return self.planned().filter(valid_until__lte=timezone.now())
 
     def as_of(self, time: datetime) -> Self:
-        """Return what was known at a time to hold then: said by then, and of no end had anybody said anything."""
+        """Return facts that were known to be valid at a time: stated by then, and without an end known by then."""
         had_begun = Q(valid_from=None) | Q(valid_from__lte=time)
         was_known = Q(formed_at__lte=time) & (Q(corrected_at=None) | Q(corrected_at__lte=time))
         was_over = Q(valid_until__isnull=False, ended_at__isnull=False, valid_until__lte=time, ended_at__lte=time)
@@ -128,7 +128,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return said.filter(is_wrong=False).exclude(ended_by__startswith=BY_IMPORT).in_order()
 
     def written_directly(self) -> Self:
-        """Return what somebody wrote outright, over REST, MCP or in the admin: it rests on nothing else."""
+        """Return items that were written directly, over REST, MCP or in the admin. They have no sources."""
         return self.filter(engine="", source_message_ids=[], release=None)
 
     def facts(self) -> Self:
@@ -138,7 +138,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(atom_type=MemoryAtom.Type.OBSERVATION)
 
     def findable(self) -> Self:
-        """Return those that searches find: all that were not taken out of memory, without the lines of texts."""
+        """Return the items that searches find: all except evicted items and the lines of texts."""
         return self.exclude(state__in=[MemoryAtom.State.EVICTED, MemoryAtom.State.LINE])
 
     def lines(self) -> Self:
@@ -148,19 +148,19 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return lines.annotate(carries=ArraySubquery(parts.values("pk")))
 
     def written_since(self, time: datetime) -> Self:
-        """Return the lines, also former ones, that consolidations wrote since a time."""
+        """Return lines, including former ones, that consolidations wrote since a time."""
         return self.filter(position__isnull=False, consolidated_at__gte=time).exclude(engine="")
 
     def waiting(self) -> Self:
-        """Return the observations that stand by themselves until a consolidation folds them into the text."""
+        """Return observations that wait for a consolidation to merge them into the text."""
         return self.active().observations().unpinned().filter(is_candidate=False)
 
     def fresh(self) -> Self:
-        """Return those waiting that no consolidation was shown: they are what asks for the next one."""
+        """Return waiting observations that no consolidation has received. They make the next one due."""
         return self.waiting().filter(consolidated_at=None)
 
     def of_profile(self) -> Self:
-        """Return what was written into a profile."""
+        """Return the texts that were written into a profile."""
         return self.filter(attribute__in=OF_PROFILE)
 
     def about_user(self) -> Self:
@@ -180,16 +180,16 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.exclude(attribute__in=WRITTEN).order_by("-is_pinned", "-worth", "-formed_at", "-id")
 
     def standing(self, stream: MemoryStream) -> Self:
-        """Return the newest facts of a stream, as many as every context has; searches find the others."""
+        """Return the newest facts of a stream that every context includes; searches find the others."""
         facts = self.filter(stream=stream, is_candidate=False).facts().unpinned().exclude(attribute__in=WRITTEN)
         return facts.newest_first()[: stream.fact_buffer_max]
 
     def unpinned(self) -> Self:
-        """Return those that a consolidation may touch."""
+        """Return the items that a consolidation may change."""
         return self.filter(is_pinned=False)
 
     def with_rag_indexed(self) -> Self:
-        """Add `rag_indexed`: whether it is found by meaning as well."""
+        """Add `rag_indexed`: whether searches by meaning find the item."""
         embeddings = apps.get_model("moments_app", "FactEmbedding").objects
         vectors = embeddings.filter(source_id=OuterRef("pk"), model__is_active=True, vector__isnull=False)
         return self.annotate(rag_indexed=Exists(vectors))
@@ -215,30 +215,30 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return len(atoms)
 
     def evict(self, cause: Cause) -> None:
-        """Take these out of every context and search; they stay, with where they came from."""
+        """Remove these items from every context and search. The rows stay, with their sources."""
         ids = list(self.values_list("pk", flat=True))
         MemoryAtom.objects.filter(pk__in=ids).change(
             StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED
         )
-        # What has a vector is found.
+        # Searches find everything that has a vector.
         apps.get_model("moments_app", "FactEmbedding").objects.filter(source_id__in=ids).delete()
 
     def newest_first(self) -> Self:
-        """Order by when it was said, the latest first."""
+        """Order by the time of the statement, latest first."""
         return self.order_by("-formed_at", "-id")
 
     def said_before(self, atom: "MemoryAtom") -> Self:
-        """Return what comes after an atom in the order of `newest_first`."""
+        """Return the items after an atom in the order of `newest_first`."""
         earlier = Q(formed_at__lt=atom.formed_at) | Q(formed_at=atom.formed_at, pk__lt=atom.pk)
-        return self.filter(earlier, formed_at__lte=atom.formed_at)  # the last is what the index is read by
+        return self.filter(earlier, formed_at__lte=atom.formed_at)  # the last condition makes PostgreSQL use the index
 
     def in_order(self) -> Self:
-        """Order by when it was said, the oldest first."""
+        """Order by the time of the statement, oldest first."""
         return self.order_by("formed_at", "id")
 
 
 class MemoryAtom(Searched):
-    """A fact, kept to be recalled; an observation, which waits to be consolidated; or a line of its stream's text."""
+    """A fact that recall can find, an observation that waits for a consolidation, or a line of its stream's text."""
 
     class Type(models.TextChoices):
         OBSERVATION = "observation"
@@ -275,7 +275,7 @@ class MemoryAtom(Searched):
 
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="atoms", db_index=False)
     atom_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
-    user = models.ForeignKey(  # blank: everybody's who sees the shard
+    user = models.ForeignKey(  # blank: of all users of the shard
         UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="atoms", db_index=False
     )
     is_candidate = models.BooleanField(
@@ -555,12 +555,12 @@ class MemoryAtom(Searched):
         return self.content[:80]
 
     def save(self, *args: object, **kwargs: object) -> None:
-        """Save the hash, too, that tells whether the stream has it already."""
+        """Update the hash, which identifies duplicates in the stream, and save."""
         self.content_hash = content_hash(self.content)
         super().save(*args, **kwargs)
 
     def save_edit(self, cause: Cause, update_fields: Collection[str] | None = None) -> None:
-        """Save an edit, and record in the history what it changed."""
+        """Save an edit, and record its changes in the history."""
         was = MemoryAtom.objects.get(pk=self.pk)
         self.save(update_fields=update_fields)
         before = {name: getattr(was, name) for name in SHOWN if getattr(was, name) != getattr(self, name)}
@@ -568,7 +568,7 @@ class MemoryAtom(Searched):
 
     def describe(self) -> Self:
         """Set the subject, attribute, value, start, kind, worth, and the end of a plan. They are read from the text."""
-        if self.state == self.State.LINE:  # the statements that it contains say it
+        if self.state == self.State.LINE:  # the statements that it contains have them
             return self
         if self.about_kind != self.About.PERSON:
             self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
@@ -579,7 +579,7 @@ class MemoryAtom(Searched):
         said = statement_of(self.content)
         if said:
             self.subject, self.attribute = said.subject[:255], said.attribute[:64]
-        else:  # the person whom the engine named stays if the text still has the name
+        else:  # the person named by the engine stays if the text still has the name
             self.subject, self.attribute = self.subject if self.subject in self.content else "", ""
         self.value = said.value[:255] if said and not said.is_over else ""
         if said and self.valid_from is None:
@@ -593,7 +593,7 @@ class MemoryAtom(Searched):
 
     @property
     def is_planned(self) -> bool:
-        """True of a plan that has a day, unless something else ended it."""
+        """True for a plan that has a day, unless something else ended it."""
         ended_otherwise = self.ended_at is not None and self.ended_by != BY_DATE
         return self.kind == self.Kind.PLAN and self.valid_until is not None and not ended_otherwise
 
@@ -610,7 +610,7 @@ class MemoryAtom(Searched):
         return self.user.zone if self.user else UTC
 
     def clean(self) -> None:
-        """Check the constraint, to tell it in words: the hash is no field of a form."""
+        """Check the constraint to get a readable error: the hash is not a field of the form."""
         self.content_hash = content_hash(self.content)
         same = MemoryAtom.objects.like(self)
         if self.state == self.State.ACTIVE and same.exclude(pk=self.pk).exists():

@@ -1,15 +1,16 @@
 """Circuit breakers: while an engine fails, its jobs are held, and one of them at a time calls it as a probe.
 
-`About` says what a failure is about, and what follows from it. A text or an answer concerns its job alone. A rejected
-credential opens the circuit at once. Load and the network open it when calls about two people fail and none is answered
-in between. If both calls are about one person, the circuit opens for this person alone, whose text may be the cause.
-One answer closes the circuit, and all held jobs are due at once.
+`About` describes the kinds of failures and their consequences. A text or an answer concerns only its job. A rejected
+credential opens the circuit at once. Load and the network open it when calls about two people fail and none succeeds in
+between. If both calls are about one person, the circuit opens for this person alone, whose text may be the cause. One
+successful call closes the circuit, and all held jobs become due.
 
-A person whose calls fail while other people are answered is *isolated* until they are answered. Their failures open no
-circuit, so nobody waits because of them.
+A person whose calls fail while other people's calls succeed is *isolated* until one of their calls succeeds. Their
+failures open no circuit, so other people don't wait because of them.
 
-An endpoint that is unavailable is unavailable for each of its models and kinds of work. So the circuits of an endpoint
-take turns with probes, one failed call opens a second circuit, and an answer makes the probes of the others due.
+An endpoint that is unavailable is unavailable for all of its models and kinds of work. So the circuits of an endpoint
+take turns with probes, one failed call opens a second circuit, and a successful call makes the probes of the others
+due.
 
 A held job costs nothing: no worker takes it until the circuit closes or sends it as the next probe.
 """
@@ -34,22 +35,22 @@ from sessions_app.models import Event
 from sessions_app.refusals import Refusal
 
 OUTAGE = frozenset(kind for kind, about in ABOUT.items() if about in (About.CREDENTIAL, About.LOAD, About.NETWORK))
-AWAY = frozenset({"unavailable", "server_error"})  # so is the endpoint, whatever it is asked for
-PROBE_SECONDS = 30.0  # between two probes of an engine that fails; its jobs wait meanwhile. 0: no circuits
-FIRST_PROBE_SECONDS = 3.0  # before the first one: calls about two people may fail in a row by chance
+AWAY = frozenset({"unavailable", "server_error"})  # the endpoint is down for every kind of work
+PROBE_SECONDS = 30.0  # between two probes of a failing engine, while its jobs wait; 0: no circuits
+FIRST_PROBE_SECONDS = 3.0  # until the first probe, because calls about two people may fail by chance
 MOST_PEOPLE = 100  # in each of the two lists of a circuit
-LONE = timedelta(days=1)  # for which one person's jobs are tried while nobody else asks anything
+LONE = timedelta(days=1)  # how long one person's jobs are retried if no other jobs call the engine
 
 logger = structlog.get_logger(__name__)
 
 
 def interval() -> timedelta:
-    """Return the time between two probes; zero means no circuits."""
+    """Return the time between two probes. Zero means no circuits."""
     return timedelta(seconds=PROBE_SECONDS)
 
 
 class NotOpen(Refusal):
-    """The engine is asked as usual."""
+    """The circuit is closed."""
 
     def __init__(self) -> None:
         super().__init__("This circuit is already closed.")
@@ -57,25 +58,25 @@ class NotOpen(Refusal):
 
 class CircuitQuerySet(models.QuerySet["Circuit"]):
     def open(self) -> Self:
-        """Keep those of engines that are left alone."""
+        """Return the open circuits."""
         return self.filter(state=Circuit.State.OPEN)
 
     def with_held(self) -> Self:
-        """Count the jobs that each holds, as `held`."""
+        """Add the number of jobs that each circuit holds, as `held`."""
         jobs = Job.objects.held().filter(circuit=OuterRef("pk")).order_by().values("circuit")
         number = jobs.annotate(number=Count("pk")).values("number")
         return self.annotate(held=Coalesce(Subquery(number), 0))
 
     def at_endpoint_of(self, work: str) -> Self:
-        """Keep those whose jobs ask the endpoint that a kind of work asks."""
+        """Return the circuits whose jobs call the same endpoint as a kind of work."""
         return self.filter(work__in=_works_beside(work))
 
     def away(self) -> Self:
-        """Keep those that hold everybody's jobs because their endpoint is away."""
+        """Return the circuits that hold all jobs because their endpoint is down."""
         return self.open().filter(holds_all=True, reason__in=AWAY)
 
     def locked(self, engine: str, work: str) -> "Circuit":
-        """Return a circuit, locked with those at its endpoint, in an order that all keep to."""
+        """Return a circuit after locking it and the others of its endpoint, always in the same order."""
         rows = self.at_endpoint_of(work).order_by("pk").select_for_update(no_key=True)
         return next(row for row in rows if (row.engine, row.work) == (engine, work))
 
@@ -84,11 +85,11 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return self.open().filter(engine=caller.name, work=caller.work).first() if interval() else None
 
     def is_sound(self, caller: Caller) -> bool:
-        """Tell whether an engine has answered its last call, as far as is known."""
+        """Return whether the last known call of an engine succeeded."""
         return not self.filter(engine=caller.name, work=caller.work).exclude(state="closed", failures=0).exists()
 
     def refuse_query(self, engine: str) -> bool:
-        """Tell whether a query has to do without an engine; now and then one asks all the same, as the probe."""
+        """Return whether a query must do without an engine. Some queries may call it as a probe."""
         if not interval():
             return False
         found = list(self.open().filter(engine=engine))
@@ -97,12 +98,12 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return any(not circuit.take_probe() for circuit in found if circuit.is_of_queries)
 
     def note(self, call: CallRecord, work: str, *, job: Job | None = None) -> None:
-        """Take in how a call of an engine ended: it may open or close the circuit.
+        """Process the result of an engine call, which may open or close the circuit.
 
         Args:
-            call: as it is recorded.
-            work: kind of it, a `Circuit.Work`.
-            job: it was made for; None: for a request.
+            call: the record of the call.
+            work: its kind of work, a `Circuit.Work`.
+            job: the job that made it; None for a request.
         """
         if call.is_broken_off or call.is_beside or not interval():
             return
@@ -116,7 +117,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
                 self.locked(call.engine, work).answered(job)
 
     def send_probes(self) -> bool:
-        """Make a held job due for each open circuit whose time has come, the one that failed last at the end.
+        """Make a held job due for each open circuit whose probe is due. The circuit that failed last comes last.
 
         Returns:
             True if a circuit is open.
@@ -145,13 +146,13 @@ def is_one_endpoint() -> bool:
 
 
 def _works_beside(work: str) -> list[str]:
-    """Return the kinds of work of jobs that ask the same endpoint as one; requests go by what they see themselves."""
+    """Return the kinds of work that share an endpoint with this one. Queries share it with none."""
     of_jobs = [Circuit.Work.TEXT, Circuit.Work.EMBEDDING]
     return [*of_jobs] if work in of_jobs and is_one_endpoint() else [work]
 
 
 class Circuit(models.Model):
-    """The circuit breaker of an engine for a kind of work. People are primary keys, as `Job.subject`."""
+    """The circuit breaker of an engine for a kind of work. People are primary keys, as in `Job.subject`."""
 
     class State(models.TextChoices):
         CLOSED = "closed"
@@ -160,7 +161,7 @@ class Circuit(models.Model):
     class Work(models.TextChoices):
         TEXT = "text"
         EMBEDDING = "embedding"
-        QUERY = "query"  # in a request, which has seconds only: its time-outs say nothing of jobs
+        QUERY = "query"  # in a request, whose short timeouts say nothing about jobs
 
     engine = models.CharField(max_length=255)
     work = models.CharField(max_length=16, choices=Work)
@@ -213,51 +214,51 @@ class Circuit(models.Model):
 
     @property
     def is_of_queries(self) -> bool:
-        """True when requests alone are kept from asking; it holds no job."""
+        """True if the circuit stops only requests. Such a circuit holds no jobs."""
         return self.work == Circuit.Work.QUERY
 
     @property
     def is_open(self) -> bool:
-        """True while the engine is left alone."""
+        """True while the engine is not called."""
         return self.state == Circuit.State.OPEN
 
     @property
     def is_away(self) -> bool:
-        """True while everybody waits for its endpoint, as those do that ask it for something else."""
+        """True while all jobs wait for the endpoint, including those that call it for other work."""
         return self.is_open and self.holds_all and self.reason in AWAY
 
     @property
     def beside(self) -> CircuitQuerySet:
-        """The others that wait for the same endpoint to come back."""
+        """The other circuits that wait for the same endpoint."""
         return Circuit.objects.at_endpoint_of(self.work).away().exclude(pk=self.pk)
 
     @property
     def is_probe_due(self) -> bool:
-        """True when the next call may be tried."""
+        """True if the next probe is due."""
         return self.next_probe_at <= timezone.now()
 
     @property
     def why(self) -> str:
-        """What an operator is told of an open one; it quotes no text."""
+        """The reason why it is open, for operators. It quotes no text."""
         whose = "" if self.holds_all else " for one person"
         return (
             f"The circuit of {self} has been open{whose} since {self.since:%H:%M:%S} UTC. {self.error} "
             f"It is retried every {PROBE_SECONDS:g} s."
         )
 
-    # --- what is let in, and what is held ---
+    # --- held and allowed jobs ---
 
     def holds(self, job: Job) -> bool:
-        """Tell whether a job has to wait for the circuit, unless it is the probe."""
+        """Return whether a job has to wait for the circuit, unless it is the probe."""
         return self.is_open and (self.holds_all or job.subject in self.failing)
 
     def gives_up(self, job: Job) -> bool:
-        """Tell whether one person's job fails for good: for a day it alone was tried, and failed."""
+        """Return whether one person's job fails permanently, after only that person's jobs were retried for a day."""
         before = timezone.now() - LONE
         return self.is_open and not self.holds_all and max(self.since, job.queued_at) < before
 
     def lets_in(self, job: Job) -> bool:
-        """Return whether a job may call the engine: it isn't held, or is the probe, or becomes it as no other can."""
+        """Return whether a job may call the engine: it isn't held, is the probe, or becomes it if no other job can."""
         is_probe = self.is_probing and self.probe == job.pk
         return is_probe or not self.holds(job) or (not self._holds_others(job) and self.take_probe(job))
 
@@ -270,16 +271,16 @@ class Circuit(models.Model):
 
     @transaction.atomic
     def hold(self, job: Job, alike: JobQuerySet, *, wait: timedelta = timedelta(0)) -> None:
-        """Put back a job that a worker has claimed, until the circuit closes: the attempt doesn't count.
+        """Put back a claimed job until the circuit closes. The attempt doesn't count.
 
         Args:
-            job: claimed.
-            alike: jobs that need the same engine; those that are due are held with it, by the same statement.
-            wait: when it failed and turns out to be the only one that does, it has to wait for so long.
+            job: the claimed job.
+            alike: jobs that need the same engine; due ones are held too, by the same statement.
+            wait: minimum wait if the job turns out to be the only one that fails.
         """
         this = Circuit.objects.select_for_update(no_key=True).get(pk=self.pk)
         until = database_now() + wait
-        if not this.holds(job):  # it has been closed meanwhile
+        if not this.holds(job):  # it was closed in the meantime
             return job.postpone(until, this.why, Job.Held.BACKOFF)
         job.postpone(until, this.why, Job.Held.CIRCUIT, circuit=this)
         others = alike.due()
@@ -292,7 +293,10 @@ class Circuit(models.Model):
     # --- probes ---
 
     def take_probe(self, job: Job | None = None) -> bool:
-        """Take the probe that is due, for all at the endpoint if it is away; of several who try at once, one does."""
+        """Take the due probe, for all circuits of the endpoint if it is down.
+
+        Of several concurrent callers, one succeeds.
+        """
         now = database_now()
         due = Circuit.objects.open().filter(pk=self.pk, next_probe_at__lte=now)
         who = {"probe": job.pk, "probe_subject": job.subject, "is_probing": True} if job else {}
@@ -305,12 +309,12 @@ class Circuit(models.Model):
         return taken
 
     def _put_off_beside(self, until: datetime) -> None:
-        """Have the others at the endpoint, which are locked, wait for what one of them is asked."""
+        """Postpone the probes of the endpoint's other circuits, which are locked, until the result of this one."""
         self.beside.filter(next_probe_at__lt=until).update(next_probe_at=until)
 
     @transaction.atomic
     def send_probe(self) -> None:
-        """Make another held job due than the last time, if possible about a person whose calls have not failed."""
+        """Make another held job due than last time, if possible about a person whose calls have not failed."""
         job = self._next_probe()
         if job and self.take_probe(job):
             Job.objects.held().filter(pk=job.pk).update(circuit=None, run_after=Now())
@@ -323,7 +327,7 @@ class Circuit(models.Model):
         return self._after_last(held)
 
     def _after_last(self, jobs: Any) -> Job | None:
-        """Return the first job about the next person after the last probe's, or the next of that person."""
+        """Return the first job of the next person after the last probe's, otherwise that person's next job."""
         last = self.probe_subject
         ways = (
             [Q(about__gt=last), ~Q(about=last), Q(about=last, id__gt=self.probe)]
@@ -333,25 +337,25 @@ class Circuit(models.Model):
         return next((job for way in (*ways, Q()) if (job := jobs.filter(way).first())), None)
 
     def give_back_probe(self, job: Job) -> None:
-        """Let another job be the probe, at once, when this one ended without asking."""
+        """Make the next probe due now, because this job ended without calling the engine."""
         unused = Circuit.objects.open().filter(pk=self.pk, probe=job.pk, is_probing=True)
         unused.update(next_probe_at=Now(), is_probing=False)
 
     @transaction.atomic
     def try_now(self, actor: str) -> None:
-        """Have the next probe sent out at once.
+        """Send the next probe now.
 
         Raises:
-            NotOpen: there is nothing to try.
+            NotOpen: the circuit is closed.
         """
         if not Circuit.objects.open().filter(pk=self.pk).update(next_probe_at=Now()):
             raise NotOpen
         self._tell("circuit_tried", actor)
 
-    # --- what calls lead to; each has the row locked ---
+    # --- effects of calls; the row is locked ---
 
     def failed(self, call: CallRecord, job: Job | None) -> None:
-        """Count a call that failed, and open the circuit if it says enough.
+        """Count a failed call, and open the circuit if there is enough evidence.
 
         While the circuit is closed, a failure of an isolated person says nothing about the engine.
         """
@@ -371,7 +375,7 @@ class Circuit(models.Model):
         self.save()
 
     def _open(self, call: CallRecord, job: Job | None, *, is_for_all: bool) -> None:
-        """Open the circuit; or if it is open, extend it to everybody or to the time that the endpoint names."""
+        """Open the circuit. If it is open, extend it to all people, or to the time that the endpoint asks for."""
         now, wished = database_now(), timedelta(seconds=call.retry_after or 0)
         first = min(timedelta(seconds=FIRST_PROBE_SECONDS), interval())
         if is_for_all and not (self.is_open and self.holds_all):
@@ -385,14 +389,14 @@ class Circuit(models.Model):
         self.state, self.since, self.closed_by = Circuit.State.OPEN, now, ""
         if self.is_away:
             self._put_off_beside(now + first)
-        if job:  # which is tried again after others
+        if job:  # other jobs are then tried first
             self.probe, self.probe_subject = job.pk, job.subject
-        if self.failed_job:  # for the same reason
+        if self.failed_job:  # likewise
             Job.objects.later().filter(pk=self.failed_job).update(circuit=self)
         self._tell("circuit_opened", f"job:{job.job_id}" if job else "request")
 
     def answered(self, job: Job | None) -> None:
-        """Close the circuit: the engine has answered."""
+        """Close the circuit, because the engine has answered."""
         if self.is_open:
             self.close(f"job:{job.job_id}" if job else "request", answered=job)
             return
@@ -400,17 +404,17 @@ class Circuit(models.Model):
         self.save(update_fields=["failures", "failing", "isolated"])
 
     def _isolate(self, answered: Job | None) -> None:
-        """Isolate all people whose calls failed, except the one who was answered now."""
+        """Isolate all people whose calls failed, except the one whose call succeeded."""
         one = answered.subject if answered else None
         people = dict.fromkeys((*self.isolated, *self.failing))
         self.isolated = [person for person in people if person != one][-MOST_PEOPLE:]
         self.failures, self.failing = 0, []
 
     def close_by_hand(self, actor: str) -> None:
-        """Close it whatever the engine says; failures open it again.
+        """Close it without a successful call. New failures open it again.
 
         Raises:
-            NotOpen: it is closed already.
+            NotOpen: it is already closed.
         """
         if not self.close(actor):
             raise NotOpen
@@ -424,7 +428,7 @@ class Circuit(models.Model):
 
         Args:
             actor: who closes it.
-            answered: the job that got an answer.
+            answered: the job whose call succeeded.
         """
         this = Circuit.objects.locked(self.engine, self.work)
         if not this.is_open:

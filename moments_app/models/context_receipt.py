@@ -1,4 +1,4 @@
-"""A context that was served, so that "what did the model see" has an answer."""
+"""Receipts of served contexts, which record what the model received."""
 
 from datetime import timedelta
 from typing import Self
@@ -12,16 +12,16 @@ from sessions_app.models import Session, UserProfile
 
 class ContextReceiptQuerySet(models.QuerySet["ContextReceipt"]):
     def for_session(self, session: Session) -> Self:
-        """Keep those of a session, which is one person's."""
+        """Return the receipts of a session of one person."""
         return self.filter(user=session.user_id, session=session)
 
     def expired(self) -> Self:
-        """Return those older than `MEMORY_CONTEXT__RECEIPT_DAYS`."""
+        """Return receipts older than `MEMORY_CONTEXT__RECEIPT_DAYS`."""
         return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.MEMORY_CONTEXT.receipt_days))
 
 
 class ContextReceipt(models.Model):
-    """A record of what went into one context: addresses, sizes and hashes, and sealed the context itself."""
+    """A receipt of a context: addresses, sizes and hashes, and the encrypted context itself."""
 
     context_id = models.UUIDField(unique=True)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")

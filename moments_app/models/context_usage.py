@@ -1,4 +1,4 @@
-"""The tokens of served contexts by application and day, beside the tokens of the sessions that they stand for."""
+"""The tokens of served contexts by application and day, and the tokens of the whole sessions that they replace."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from django.db import connection, models
 
 from sessions_app.models import Application
 
-# Sorted by key, so that two processes that write at the same time can't deadlock.
+# Sorted by key, so that concurrent writers can't deadlock.
 _ADD_SQL = """
 INSERT INTO moments_app_contextusage AS counted (application_id, day, contexts, context_tokens, transcript_tokens)
 SELECT added.* FROM unnest(%s::bigint[], %s::date[], %s::bigint[], %s::bigint[], %s::bigint[])

@@ -1,4 +1,4 @@
-"""Facts that contradict each other, and facts that somebody corrected or ended, with all that said the same."""
+"""Contradicting facts, and corrected or ended facts with everything that said the same thing."""
 
 import re
 import uuid
@@ -18,12 +18,12 @@ CorrectionState = dict[str, int | datetime | None]
 
 class ContradictionQuerySet(models.QuerySet["Contradiction"]):
     def waiting(self) -> Self:
-        """Return those that nobody has decided on."""
+        """Return contradictions without a decision."""
         return self.filter(decision="")
 
 
 class Contradiction(models.Model):
-    """Two facts that may not hold beside each other: nobody was sure, so an operator says."""
+    """Two facts that may contradict each other. The engine was unsure, so an operator decides."""
 
     class Decision(models.TextChoices):
         ACCEPTED = "accepted"
@@ -63,19 +63,19 @@ class CorrectionQuerySet(models.QuerySet["Correction"]):
         return self.filter(user=user)
 
     def standing(self) -> Self:
-        """Return those that were not undone."""
+        """Return corrections that were not undone."""
         return self.filter(undone_at=None)
 
     def newest_first(self) -> Self:
         return self.order_by("-id")
 
     def state(self) -> CorrectionState:
-        """Return a value that changes whenever a correction is made, undone, withdrawn or put back."""
+        """Return a value that changes whenever a correction is made, undone, withdrawn or restored."""
         return self.aggregate(count=Count("pk"), latest=Max("pk"), undone=Max("undone_at"))
 
 
 class Correction(models.Model):
-    """That somebody corrected, ended or withdrew a fact, and what was changed because it said the same."""
+    """A correction, end or withdrawal of a fact, with the changes to everything that said the same thing."""
 
     class Kind(models.TextChoices):
         CORRECTED = "corrected"
@@ -116,7 +116,7 @@ class Correction(models.Model):
 
 
 class CorrectedTurn(models.Model):
-    """A turn that says what was corrected since: it stays as it was said, and engines read it as corrected."""
+    """A turn that says what was corrected later. Its text stays, and engines read it as corrected."""
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="+")
@@ -132,19 +132,19 @@ class CorrectedTurn(models.Model):
         return f"{self.session} {self.sequence}"
 
     def is_of(self, atom: MemoryAtom) -> bool:
-        """Tell whether an atom is from this session, of the time before the correction."""
+        """Return whether an atom is from this session and from before the correction."""
         is_older = self.correction is None or atom.formed_at <= self.correction.created_at
         return is_older and atom.source_session_id == self.session_id and atom.user_id == self.user_id
 
     def read(self, text: str) -> str:
-        """Return a text as it is read since the correction."""
+        """Return a text after applying the correction."""
         return reading(text, self.wrong, self.right)
 
 
 def reading(text: str, wrong: str, right: str) -> str:
-    """Return a text with words in the place of others, wherever those stand as whole words.
+    """Return a text with words replaced wherever they occur as whole words.
 
-    If they stand there with the same capitals, only these are replaced: "Will" is not "will".
+    If they occur with the same capitals, only these are replaced: "Will" is not "will".
     """
     pattern = rf"(?<!\w){re.escape(wrong)}(?![\w+#])"  # C does not match in C++
     return re.sub(pattern, lambda _: right, text, flags=0 if re.search(pattern, text) else re.IGNORECASE)

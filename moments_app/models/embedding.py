@@ -1,7 +1,7 @@
-"""Vectors of what recall finds by meaning, beside the texts: one a text and model.
+"""Vectors for searches by meaning, one per text and model.
 
-Several models may have vectors at once, so that a second can be filled beside the one in use and switched to without a
-gap. Vectors of two models are never compared: each has indexes of its own.
+Several models may have vectors at the same time, so that a second model can be filled while the first is in use, and
+activated without a gap. Vectors of two models are never compared: each model has separate indexes.
 """
 
 from datetime import timedelta
@@ -22,7 +22,7 @@ from moments_app.models.stream import MemoryStream
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, UserProfile
 
-FIRST_WAIT = timedelta(hours=1)  # before a refused text is sent again
+FIRST_WAIT = timedelta(hours=1)  # before a rejected text is sent again
 LONGEST_WAIT = timedelta(days=30)
 RECIPE = Recipe._fields
 
@@ -32,12 +32,12 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return self.filter(is_active=True)
 
     def ensure(self, name: str, dimensions: int, *, concurrently: bool = False) -> "EmbeddingModel":
-        """Return the row of a model with the recipe of the settings, and its indexes; the first one becomes active.
+        """Return the row of a model with the configured recipe, and create its indexes. The first model becomes active.
 
         Args:
-            name: at the endpoint.
-            dimensions: numbers of a vector.
-            concurrently: writers go on while indexes are built; not within a transaction.
+            name: the endpoint's name for it.
+            dimensions: numbers per vector.
+            concurrently: don't block writers while indexes are built; not possible within a transaction.
         """
         fields = settings.EMBEDDING.recipe_of(name, dimensions)._asdict()
         insert_unless_there(EmbeddingModel(**fields, is_active=not self.active().exists()))
@@ -46,7 +46,7 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return model
 
     def in_use(self) -> "EmbeddingModel":
-        """Return the model that new texts get vectors of: the active one, but of the embedded server its own.
+        """Return the model that new texts are embedded with: the embedded server's own, otherwise the active one.
 
         Vectors of the embedded server cost nothing, so a change of its recipe needs no command: see `embed_all`.
         """
@@ -56,9 +56,9 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return self.ensure(conf.model, conf.dimensions)
 
     def refused_by_kind(self) -> dict[str, int]:
-        """Count by kind the texts that have no vector of one model because the endpoint refuses them.
+        """Count by kind the texts that have no vector of one model because the endpoint rejects them.
 
-        One statement, by index alone; of no model there are none.
+        Uses one statement and only indexes. Without a model, the counts are 0.
         """
         counts = [
             embedding.objects.filter(model__in=self.values("pk"), vector=None)
@@ -72,7 +72,7 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
 
 
 class EmbeddingModel(models.Model):
-    """A model that embeds, by one recipe."""
+    """A model that embeds texts with one recipe."""
 
     name = models.CharField(max_length=255)
     dimensions = models.PositiveSmallIntegerField()
@@ -121,7 +121,7 @@ class EmbeddingModel(models.Model):
 
     @property
     def recipe(self) -> Recipe:
-        """Everything that its vectors depend on besides their texts."""
+        """Everything that its vectors depend on, except the texts."""
         return Recipe(*(getattr(self, field) for field in RECIPE))
 
     @property
@@ -137,16 +137,16 @@ class EmbeddingModel(models.Model):
         EmbeddingModel.objects.filter(pk=self.pk).update(is_active=True)
 
     def ask_refused_again(self) -> int:
-        """Make all refused texts due to be sent once more; return how many."""
+        """Make all rejected texts due to be sent again, and return their number."""
         return sum(kind.objects.refused(self).update(ask_again_at=None) for kind in KINDS.values())
 
     def build_indexes(self, *, concurrently: bool) -> None:
-        """Build an index of nearest neighbours for each kind of memory, where there is none.
+        """Build missing nearest-neighbor indexes for each kind of memory.
 
-        One that an interrupted build has left behind is not valid, and is built again.
+        An interrupted build leaves an invalid index, which is rebuilt.
 
         Args:
-            concurrently: writers go on meanwhile; for the tables' owner alone, and not within a transaction.
+            concurrently: don't block writers; only possible for the tables' owner, and not within a transaction.
         """
         for table in (kind._meta.db_table for kind in KINDS.values()):
             with connection.cursor() as cursor:
@@ -171,19 +171,19 @@ class EmbeddingModel(models.Model):
 
 class EmbeddingQuerySet(models.QuerySet[Any]):
     def refused(self, model: EmbeddingModel) -> Self:
-        """Return the texts that the endpoint refused when it was asked last."""
+        """Return the texts that the endpoint rejected on the latest attempt."""
         return self.filter(model=model, vector=None)
 
     def due_again(self, model: EmbeddingModel) -> Self:
-        """Return the refused texts that are to be sent once more."""
+        """Return rejected texts that are due to be sent again."""
         return self.refused(model).filter(Q(ask_again_at=None) | Q(ask_again_at__lte=timezone.now()))
 
 
 class Embedding(models.Model):
-    """A vector of one text by one model, or that the endpoint refuses the text.
+    """A vector of one text by one model, or a record that the endpoint rejects the text.
 
-    A refused text is sent again by itself, less and less often: an endpoint that is well again takes it, and one that
-    never will is not asked much.
+    A rejected text is sent again automatically, at growing intervals: a recovered endpoint accepts it, and one that
+    always rejects it is rarely called.
     """
 
     model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
@@ -212,7 +212,8 @@ class Embedding(models.Model):
     class Meta:
         abstract = True
         constraints = [models.UniqueConstraint(fields=["source", "model"], name="%(class)s_unique")]
-        # Of a small person all vectors are read by this, which is quicker than the nearest-neighbour index and exact.
+        # For a person with few vectors, reading all of them by this index is faster than the nearest-neighbor index,
+        # and exact.
         indexes = [
             models.Index(fields=["user", "model"], name="%(class)s_user"),
             models.Index(fields=["model", "ask_again_at"], condition=Q(vector=None), name="%(class)s_refused"),
@@ -222,7 +223,7 @@ class Embedding(models.Model):
         return f"{self._meta.verbose_name} {self.pk}"
 
     def refuse(self, words: str) -> None:
-        """Note that the endpoint refuses the text, and when it is sent again: after an hour, four hours, and so on."""
+        """Record a rejection of the text by the endpoint, and when to resend it: after 1 hour, 4 hours, and so on."""
         wait = min(FIRST_WAIT * 4 ** min(self.refusals, 10), LONGEST_WAIT)
         self.refusal, self.refusals, self.ask_again_at = words[:255], self.refusals + 1, timezone.now() + wait
 
@@ -240,7 +241,7 @@ class MomentEmbedding(Embedding):
 
 
 class TurnEmbedding(Embedding):
-    """A vector of what a user or an assistant said."""
+    """A vector of a message of a user or an assistant."""
 
     source = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
 
@@ -250,17 +251,17 @@ KINDS: dict[str, type[AnyEmbedding]] = {"fact": FactEmbedding, "moment": MomentE
 
 
 def ask_to_embed(requested_by: str, **about: Any) -> Job | None:
-    """Ask for the vectors of what is new, when texts are embedded at all.
+    """Queue embedding of new texts, if embedding is on.
 
     Args:
-        requested_by: who asks.
+        requested_by: who requests it.
         about: a `session` for its turns, a `user_id` for a person's facts and moments, a `stream` for a shard's facts.
     """
     return Job.objects.request("embed", requested_by=requested_by, **about) if settings.EMBEDDING.is_on else None
 
 
 def whose_memories(of: Job | MemoryStream | MemoryAtom | Moment) -> dict[str, Any]:
-    """Return the arguments of a request for a job about all memories of a person, or of a shard."""
+    """Return the arguments for a job about all memories of a person or a shard."""
     if isinstance(of, Moment) or of.user_id is not None:
         return {"user_id": of.user_id}
     return {"stream": of if isinstance(of, MemoryStream) else of.stream}

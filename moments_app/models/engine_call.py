@@ -1,4 +1,4 @@
-"""What each call of a model cost and how it ended, and whether the budget of the day is used up."""
+"""The cost and result of each model call, and whether the budget of the day is used up."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ from sessions_app.models import DailyUsage
 from sessions_app.models.daily_limit import Amounts, Subject, tomorrow
 
 MICRO = Decimal("0.000001")
-TRIAL = "try "  # so begins the purpose of calls by which operators try a prompt: they are paid, and delay no work
+TRIAL = "try "  # prefix of the purpose of calls with which operators try a prompt: they cost money, but delay no work
 
 
 @dataclass(frozen=True)
 class Pause:
-    """The time until which engines are left alone, and the reason.
+    """The time until which no engine is called, and the reason.
 
     Args:
-        until: a day's end.
+        until: the end of a day.
         reason: in a sentence.
         subject: whose jobs wait; None: all.
     """
@@ -44,43 +44,43 @@ class Pause:
 
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
     def made(self) -> Self:
-        """Leave out parts of combined calls: the call itself is there, with all its tokens."""
+        """Exclude parts of combined calls, because the calls themselves have all tokens."""
         return self.filter(is_part=False)
 
     def failed(self) -> Self:
         return self.filter(ok=False)
 
     def with_invalid_answers(self, versions: models.QuerySet[PromptVersion]) -> Any:
-        """Count the answers to each version that were no good, as `invalid_answers`: they tell of the prompt."""
+        """Add the number of invalid answers to each prompt version, as `invalid_answers`."""
         calls = self.filter(error_kind="invalid_answer", prompt_version=OuterRef("pk")).order_by()
         number = calls.values("prompt_version").annotate(number=Count("pk")).values("number")
         return versions.annotate(invalid_answers=Coalesce(Subquery(number), 0))
 
     def with_junk(self, versions: models.QuerySet[PromptVersion]) -> Any:
-        """Count what was kept and what was dropped of the answers to each version, as `kept` and `dropped`."""
+        """Add how much of the answers to each version was kept and dropped, as `kept` and `dropped`."""
         calls = self.judged().filter(prompt_version=OuterRef("pk")).order_by().values("prompt_version")
         kept = calls.annotate(number=Sum("kept_count")).values("number")
         dropped = calls.annotate(number=Sum("dropped_count")).values("number")
         return versions.annotate(kept=Coalesce(Subquery(kept), 0), dropped=Coalesce(Subquery(dropped), 0))
 
     def judged(self) -> Self:
-        """Return the calls whose answers were judged by what the conversation says."""
+        """Return calls whose answers were checked against the conversation."""
         return self.filter(Q(kept_count__gt=0) | Q(dropped_count__gt=0))
 
     def junk_by_day(self, versions: Iterable[PromptVersion], since: datetime) -> Any:
-        """Return, by day and version, how much of the answers was kept and how much dropped; oldest first."""
+        """Return how much of the answers was kept and dropped, by day and version, oldest first."""
         calls = self.judged().filter(prompt_version__in=versions, created_at__gte=since)
         days = calls.annotate(day=TruncDate("created_at")).values("day", "prompt_version__number")
         sums = days.annotate(kept=Sum("kept_count"), dropped=Sum("dropped_count"))
         return sums.order_by("day", "prompt_version__number")
 
     def used_up(self, job: Job | None = None) -> Pause | None:
-        """Return the pause until tomorrow when a cap or a limit is reached.
+        """Return the pause until tomorrow if a cap or a limit is reached.
 
-        Caps hold for all engines together, limits for a key or an application, each for a UTC day.
+        Caps apply to all engines together, limits to a key or an application, each for a UTC day.
 
         Args:
-            job: that would call a model; None: the call of an application that is under way, if there is one.
+            job: the job that would call a model; None: the application's current call, if there is one.
         """
         return self._cap_reached() or (_limit_reached(job) if job else _limit_of_call())
 
@@ -105,14 +105,14 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         """Record a call, and count it for its key and application. Free calls leave a row only if they fail.
 
         Args:
-            call: how it went.
-            job: it was made for, which may have been deleted meanwhile, with its session.
-            prompt_version: that was used.
+            call: the record of the call.
+            job: the job that made it, which may have been deleted since, with its session.
+            prompt_version: the version that was used.
         """
         if is_free(call.engine) and not call.error_kind:
             return
         cost = cost_of(call.engine, call.input_tokens, call.output_tokens)
-        with unlimited():  # a call without a job is the site's, whoever had it made
+        with unlimited():  # a call without a job is global, whoever caused it
             there = Job.objects.filter(pk=job.pk).first() if job else None
             kept = self.create(
                 job=there,
@@ -139,7 +139,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
                 whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
 
     def _failure_of(self, call: CallRecord, job: Job | None) -> FailureGroup | None:
-        """Count a call that failed for its cause; return that."""
+        """Count a failed call for its cause, and return the cause."""
         if not call.error_kind or call.is_broken_off:
             return None
         process = job.process if job else call.purpose
@@ -162,11 +162,11 @@ def _limit_of_call() -> Pause | None:
 
 
 def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) -> Decimal | None:
-    """Return what a call cost, in USD; None when its price or its tokens aren't known.
+    """Return the cost of a call in USD; None if its price or its tokens are unknown.
 
     Args:
-        engine: as it is recorded, e.g. `openai:gpt-4.1-mini`.
-        input_tokens, output_tokens: given and answered.
+        engine: the recorded name, e.g. `openai:gpt-4.1-mini`.
+        input_tokens, output_tokens: of the request and the answer.
     """
     prices = settings.ENGINE.prices.get(engine.partition(":")[2])
     if prices is None or input_tokens is None:
@@ -176,7 +176,7 @@ def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) ->
 
 
 class EngineCall(models.Model):
-    """One model or embedding call. What was said in one that failed is kept apart, sealed: see `KeptExchange`."""
+    """A model or embedding call. The texts of a failed call are encrypted in `KeptExchange`."""
 
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="engine_calls")
     purpose = models.CharField(max_length=32)

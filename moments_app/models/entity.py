@@ -1,4 +1,4 @@
-"""Tasks, goals and problems of a person, and how they hang together."""
+"""Tasks, goals and problems of a person, and the links between them."""
 
 import uuid
 from typing import Self
@@ -21,7 +21,7 @@ class EntityQuerySet(SearchedQuerySet["Entity"]):
         return self.filter(status=Entity.Status.OPEN)
 
     def latest_first(self) -> Self:
-        """Order by the last change, the latest first."""
+        """Order by the last change, latest first."""
         return self.order_by("-updated_at", "-id")
 
 

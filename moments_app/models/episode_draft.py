@@ -1,4 +1,4 @@
-"""Episodes that a formation has drafted, and no build has published as moments yet."""
+"""Episodes that a formation has drafted and that no build has published as moments yet."""
 
 from collections.abc import Collection
 from typing import Self

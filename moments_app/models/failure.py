@@ -1,8 +1,7 @@
-"""Failures put together by their cause: what fails, where, why, since when, and whose work waits because of it.
+"""Failures grouped by cause: what fails, where, why, since when, and whose work waits because of it.
 
-Each call of an engine and each attempt of a job that fails is counted for the cause that it shares with others: the
-process, the engine, the kind of error and, for errors that are none of an engine's, the place. A failure is over when
-no job waits because of it any more.
+Each failed engine call and each failed attempt of a job is counted for its cause: the process, the engine, the kind of
+error and, for errors that are not an engine's, the place. A failure is over when no job waits because of it any more.
 """
 
 from collections.abc import Callable
@@ -20,19 +19,19 @@ from moments_app.models.job import Job
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Application
 
-DEFECT, ARCHIVE, MISSING_PROMPT = "defect", "archive", "missing_prompt"  # kinds that are none of an engine's
+DEFECT, ARCHIVE, MISSING_PROMPT = "defect", "archive", "missing_prompt"  # kinds that are not an engine's
 PLACE_MAX = 255
 STRIP_HOURS = 48
 
 
 class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
     def expired(self) -> Self:
-        """Keep those that were not seen for `JOBS__KEEP_DAYS` and that nothing waits for."""
+        """Return failures that were not seen for `JOBS__KEEP_DAYS` and for which no job waits."""
         before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
         return self.filter(last_seen_at__lt=before).exclude(pk__in=Job.objects.stalled().values("failure"))
 
     def with_stalled(self) -> Any:
-        """Count the jobs that failed or wait because of each, or that a circuit holds which it opened, as `stalled`."""
+        """Add the number of failed and waiting jobs, including those of circuits that it opened, as `stalled`."""
         failed = Job.objects.stalled().filter(failure=OuterRef("pk")).order_by().values("failure")
         opened = {"circuit__engine": OuterRef("engine"), "circuit__reason": OuterRef("kind")}
         held = Job.objects.held().filter(failure=None, process=OuterRef("process"), **opened).order_by()
@@ -41,14 +40,14 @@ class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
         return self.annotate(stalled=Coalesce(numbers[0], 0) + Coalesce(numbers[1], 0))
 
     def find(self, job: Job | None, process: str, kind: str, *, engine: str = "", place: str = "") -> "FailureGroup":
-        """Return the failure of a cause; make it if it is new.
+        """Return the failure of a cause. Create it if it is new.
 
         Args:
-            job: that failed; None for a call of no job.
+            job: the failed job; None for a call without a job.
             process: what failed.
-            kind: of the error.
-            engine: that was asked; blank where none was.
-            place: what tells it from others alike.
+            kind: the kind of the error.
+            engine: the engine that was called; blank if none was.
+            place: distinguishes it from similar failures.
         """
         application = job.application_pk if job else None
         cause: dict[str, Any] = {"process": process, "engine": engine, "kind": kind, "place": place[:PLACE_MAX]}
@@ -104,7 +103,7 @@ class FailureGroup(models.Model):
 
     @transaction.atomic
     def add(self, error: str) -> None:
-        """Count one more."""
+        """Count one more failure."""
         now = timezone.now()
         hour = now.replace(minute=0, second=0, microsecond=0)
         FailureGroup.objects.filter(pk=self.pk).update(count=F("count") + 1, last_seen_at=now, error=error)

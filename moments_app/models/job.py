@@ -1,7 +1,7 @@
-"""One run of a process: asked for, worked on, ended with an outcome.
+"""Jobs: each is one run of a process, which is requested, worked on, and ended with an outcome.
 
-The table is the queue: a worker takes a row that is due, and there is nothing else that could be lost or come twice. A
-running job is held by a *claim*: the number of its attempt. Whoever ends it must still hold that claim.
+The table is the queue: workers take due rows, and no other queue could lose or duplicate them. A running job is
+protected by a *claim*: the number of its attempt. Only a run that still has the claim can end the job.
 """
 
 import uuid
@@ -34,24 +34,25 @@ if TYPE_CHECKING:
     from moments_app.models.circuit import Circuit
     from moments_app.models.stream import MemoryStream
 
-TASK = "run_task"  # the process of jobs that call a function: a schedule's, or one that is called once
+TASK = "run_task"  # the process of jobs that call a function, from a schedule or once
 JOB_FAILED = "job_failed"  # in the event log
-LEFT_OUT = "left_out"  # in the result: sentences of a model that were dropped, each with its reason
+LEFT_OUT = "left_out"  # in the result: a model's dropped sentences, each with its reason
 LEFT_OUT_MOST = 50
 LEFT_OUT_CHARS = 500  # of each
-CANCELLED = "cancelled_by"  # in the result of a job that somebody cancelled
+CANCELLED = "cancelled_by"  # in the result of a canceled job
 LONGEST_BACKOFF = timedelta(hours=1)
 
 
 class CannotChange(Refusal):
-    """The job can't be cancelled or retried in the state that it is in; the message says why."""
+    """The job can't be canceled or retried in its current state. The message says why."""
 
     code = "cannot_change"
 
 
 SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # whom a job is about: a person, or a shard by its negative key
-# The loop over processes has the index of each read from the last subject on: as quick however much waits. What it
-# finds gives way to a more urgent job of the same subject: while one is always running, that would never have its turn.
+# The loop over processes reads each one's index from the last subject on, so its cost doesn't depend on the number of
+# waiting jobs. The found job is replaced by a more urgent job of the same subject. Otherwise a less urgent lane that is
+# always busy with the subject would keep that job waiting forever.
 NEXT_SQL = f"""
 WITH job AS NOT MATERIALIZED (SELECT *, COALESCE(user_id, stream_id * -1, 0) AS subject FROM moments_app_job)
 SELECT COALESCE((
@@ -94,7 +95,7 @@ def _age_of(column: str) -> "ExpressionWrapper[Any]":
 
 class JobQuerySet(models.QuerySet["Job"]):
     def update(self, **fields: Any) -> int:
-        """Update the rows, and wake idle workers if a job may be due now, or later than they know."""
+        """Update the rows, and wake idle workers if a job may be due now, or later than they expect."""
         changed = super().update(**fields)
         may_be_due = {"status", "run_after", "circuit"} & fields.keys()
         if changed and may_be_due and fields.get("status") != Job.Status.PROCESSING:
@@ -108,89 +109,89 @@ class JobQuerySet(models.QuerySet["Job"]):
         return super().update(**fields)
 
     def for_user(self, user: UserProfile | None) -> Self:
-        """Keep the jobs about this person; for nobody none, not those that are about nobody."""
+        """Return the jobs about this person. Without a person, return none, rather than jobs about no person."""
         return self.filter(user=user) if user else self.none()
 
     def on_shards(self) -> Self:
-        """Keep the jobs on what all users of an agent share."""
+        """Return the jobs about shards."""
         return self.filter(user=None, stream__isnull=False)
 
     def of_application(self, application: int) -> Self:
-        """Keep the jobs about an application's people and shards."""
+        """Return the jobs about an application's people and shards."""
         of_shard = Q(user=None, stream__application=application)
         return self.filter(Q(user__application=application) | of_shard)
 
     def of_subject(self, subject: int | None) -> Self:
-        """Keep the jobs about a person or a shard, as `Job.subject`."""
+        """Return the jobs about a person or a shard, as in `Job.subject`."""
         return self.alias(about=SUBJECT).filter(about=subject)
 
     def of_one(self, subject: Subject) -> Self:
-        """Keep the jobs whose model calls count for a key or an application."""
+        """Return the jobs whose model calls count for a key or an application."""
         return self.of_application(subject.pk) if subject.kind == Kind.APPLICATION else self.filter(key=subject.pk)
 
     def put_off(self, until: datetime, reason: str) -> None:
-        """Put due jobs off to another day."""
+        """Postpone due jobs to another day."""
         since = Coalesce("held_since", Now())
         self.due().update(run_after=until, held_by=Job.Held.BUDGET, held_since=since, error=reason)
 
     def take_up(self) -> None:
-        """Make due what waits for another day, and for jobs that do: a limit may have been raised."""
+        """Make jobs due that wait for another day, because a limit may have been raised."""
         waits = (Job.Held.BUDGET, Job.Held.STEP)
         self.later().filter(held_by__in=waits).update(run_after=Now())
 
     def newest_first(self) -> Self:
-        """Order by the time they were asked for."""
+        """Order by the time of the request, latest first."""
         return self.order_by("-queued_at", "-id")
 
     def open(self) -> Self:
-        """Keep those that have not ended."""
+        """Return jobs that have not ended."""
         return self.filter(status__in=Job.OPEN)
 
     def due(self) -> Self:
-        """Keep queued ones whose time has come, and that no circuit holds."""
+        """Return queued jobs whose time has come and that no circuit holds."""
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__lte=Now())
 
     def takeable(self) -> Self:
-        """Keep due jobs, tasks aside, that `take_next` doesn't pass over: none of the same person is running."""
+        """Return due jobs, except tasks, that `take_next` can take because no job of the same person is running."""
         running = Job.objects.working().exclude(process=TASK).alias(about=SUBJECT).filter(about=OuterRef("about"))
         return self.due().exclude(process=TASK).alias(about=SUBJECT).exclude(Exists(running))
 
     def held(self) -> Self:
-        """Keep those queued that an open circuit holds."""
+        """Return queued jobs that an open circuit holds."""
         return self.filter(status=Job.Status.QUEUED, circuit__isnull=False)
 
     def later(self) -> Self:
-        """Keep those queued for a time that has not come: a back-off, another day."""
+        """Return queued jobs whose time has not come, because of a backoff or a limit."""
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__gt=Now())
 
     def stalled(self) -> Self:
-        """Keep those that have failed, or that wait or run again, because of a failure that is known."""
+        """Return jobs that failed, or that wait or run again, because of a known failure."""
         return self.filter(failure__isnull=False, status__in=[*Job.OPEN, Job.Status.FAILED])
 
     def cancelled(self) -> Self:
-        """Keep those that somebody cancelled."""
+        """Return canceled jobs."""
         return self.filter(status=Job.Status.SKIPPED, result__has_key=CANCELLED)
 
     def working(self) -> Self:
-        """Keep running ones whose worker is alive."""
+        """Return running jobs whose worker is alive."""
         return self.filter(status=Job.Status.PROCESSING, heartbeat_at__gte=silent_since())
 
     def stale(self, gone: Collection[str] = ()) -> Self:
-        """Keep running ones that are silent for so long that their worker must be dead.
+        """Return running jobs whose last heartbeat is so old that their worker counts as dead.
 
         Args:
-            gone: names of workers that are known to be, whose jobs are kept, too.
+            gone: names of workers that have ended, whose jobs are included.
         """
         is_dead = Q(heartbeat_at__lt=silent_since()) | Q(worker__in=gone)
         return self.filter(is_dead, status=Job.Status.PROCESSING)
 
     def workers(self) -> list[str]:
-        """Return the names of those that run some."""
+        """Return the names of the workers of running jobs."""
         running = self.filter(status=Job.Status.PROCESSING).exclude(worker="")
         return list(running.order_by("worker").values_list("worker", flat=True).distinct())
 
     def waiting_for_a_worker(self) -> Self:
-        """Keep due tasks that are waiting for a job that was running when they became due.
+        """Return due tasks that wait for a job that was already running when they became due.
 
         With fewer workers than lanes, no worker is reserved for tasks.
         """
@@ -200,7 +201,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.due().filter(Exists(running), process=TASK)
 
     def oldest_wait(self) -> float:
-        """Return the longest wait of a due job in seconds, including running jobs that are stuck; 0 if there is none.
+        """Return the longest wait of a due job in seconds, including stuck running jobs; 0 if there is none.
 
         Tasks that wait for the end of a running job don't count.
         """
@@ -210,7 +211,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return max((age.total_seconds() for (age,) in first_due.union(first_stale)), default=0.0)
 
     def next_due(self, *, within: float) -> float:
-        """Return the seconds until the next job is due that waits for its time, at most `within`."""
+        """Return the seconds until the next waiting job is due, at most `within`."""
         next_wait = ExpressionWrapper(F("run_after") - Now(), models.DurationField())
         wait: timedelta
         for (wait,) in self.later().order_by("run_after").values_list(next_wait)[:1]:
@@ -229,19 +230,19 @@ class JobQuerySet(models.QuerySet["Job"]):
         params: dict[str, Any] | None = None,
         due_now: bool = False,
     ) -> "Job":
-        """Ask for a run of a process on a session, a stream or a person; while one is open, that one is returned.
+        """Queue a process for a session, a stream or a person. If an open job already exists, return it.
 
-        Call this in the transaction that makes the run due: the job is committed with it or not at all.
+        Call this in the transaction that makes the run due: the job is committed together with it, or not at all.
 
         Args:
-            process: name of what is to be run.
-            session: that it is run on.
-            stream: that it is run on, in place of a session.
-            user_id: primary key of the person on all of whose memory it is run.
-            requested_by: who asks: a key, an operator, another job.
-            force: run whatever the thresholds say.
-            params: of the process.
-            due_now: an open job that waits for a back-off is due now.
+            process: name of the process.
+            session: the session.
+            stream: the stream, instead of a session.
+            user_id: primary key of the person whose whole memory is processed.
+            requested_by: who requests it: a key, an operator, another job.
+            force: run regardless of the thresholds.
+            params: parameters of the process.
+            due_now: whether an open job that waits for a backoff becomes due now.
         """
         job = Job(
             process=process,
@@ -256,7 +257,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return job if self._is_new(job) else self._join(job, due_now=due_now)
 
     def _is_new(self, job: "Job") -> bool:
-        """Insert a job and wake idle workers, unless one about the same is open; return whether it was inserted."""
+        """Insert a job and wake idle workers, unless an equal one is open. Return whether it was inserted."""
         if is_new := insert_unless_there(job):
             wake_workers()
         return is_new
@@ -270,14 +271,14 @@ class JobQuerySet(models.QuerySet["Job"]):
         requested_by: str,
         kwargs: Mapping[str, Any] | None = None,
     ) -> "Job":
-        """Queue the call of a function, unless a call under the same name is open.
+        """Queue the call of a function, unless a call with the same name is open.
 
         Args:
-            name: of the call among the open ones.
+            name: the unique name of the call among open ones.
             function: its path.
-            args, kwargs: its arguments, as JSON takes them.
+            args, kwargs: its arguments, which must be valid JSON.
             user_id: primary key of the person that it is about.
-            requested_by: the schedule, or what else queues it.
+            requested_by: what queues it, for example the schedule.
         """
         # Signed, because web processes may write rows, but only our code says what workers call.
         params = {"call": signing.dumps([function, list(args), dict(kwargs or {})], salt=TASK)}
@@ -291,11 +292,11 @@ class JobQuerySet(models.QuerySet["Job"]):
     def request_each(
         self, process: str, sessions: "Sequence[Session]", *, requested_by: str, due_now: bool = False
     ) -> "list[Job]":
-        """Ask for a run of a process on each of some sessions, as `request` does, by one statement for what is new.
+        """Queue a process for each of some sessions, as `request` does. Insert the new jobs with one statement.
 
         Args:
             process, requested_by, due_now: as in `request`.
-            sessions: no two of them the same.
+            sessions: distinct sessions.
 
         Returns:
             The jobs, in the order of the sessions.
@@ -312,7 +313,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return [self._join(job, due_now=due_now) if job.pk is None else job for job in jobs]
 
     def _join(self, job: "Job", *, due_now: bool) -> "Job":
-        """Return the open job about the same, with what another that wasn't added asks of it."""
+        """Return the open job for the same subject, updated with the new request."""
         same = self.open().filter(process=job.process, session=job.session, stream=job.stream, user_id=job.user_id)
         while (found := same.first()) is None:  # it ended between the two statements
             if self._is_new(job):
@@ -326,7 +327,7 @@ class JobQuerySet(models.QuerySet["Job"]):
     def request_again(
         self, process: str, session: Session | None = None, *, requested_by: str, user_id: int | None = None
     ) -> "Job":
-        """Ask for a forced run that begins after this transaction; it is locked, for its params to be changed.
+        """Queue a forced run that starts after this transaction. Return it locked, so that its params can be changed.
 
         Args:
             process, session, user_id, requested_by: as in `request`.
@@ -338,9 +339,9 @@ class JobQuerySet(models.QuerySet["Job"]):
         return job
 
     def take_back(self, process: str, session: Session | None = None, *, user_id: int | None = None) -> "Job | None":
-        """Return the open job about something, due and locked, so that it begins after this transaction.
+        """Return the open job about a subject, due and locked, so that it starts after this transaction.
 
-        One that is running is taken from its worker, which then writes nothing. None: no job is open.
+        A running job is taken from its worker, which then writes nothing. None: no job is open.
         """
         person = session.user_id if session else user_id
         about = self.open().filter(process=process, session=session, stream=None, user_id=person)
@@ -351,22 +352,22 @@ class JobQuerySet(models.QuerySet["Job"]):
         return job
 
     def take(self, job_id: uuid.UUID) -> "Job | None":
-        """Claim a due job for this worker; None when there is nothing to do: not due, taken, ended, unknown."""
+        """Claim a due job for this worker. Return None if it is not due, taken, ended or unknown."""
         return self._claimed(job_id=job_id)
 
     def take_next(
         self, processes: Collection[str], *, after: int, urgent: Collection[str] = (), worker: str = ""
     ) -> "Job | None":
-        """Claim the next due job of some processes, people in turn; None when there is none.
+        """Claim the next due job of some processes, in turn by person. Return None if there is none.
 
-        Nobody has two jobs running at a time: whoever has one is passed over until it ends. A job that has fallen
-        silent keeps nobody waiting, as its worker is dead. Whose turn it is has the most urgent of their jobs taken.
+        Run one job per person at a time: skip people who have a running job, unless its worker is dead. Take the most
+        urgent job of the next person.
 
         Args:
-            processes: names of them.
-            urgent: names of the processes that are more urgent, the most urgent first.
-            after: the subject of the job that was taken last, as `Job.subject`: the turn is with the one after it.
-            worker: name of the process that takes it.
+            processes: names of the processes.
+            urgent: names of more urgent processes, the most urgent first.
+            after: the subject of the previous job, as `Job.subject`; the next subject's turn follows.
+            worker: name of the worker process.
         """
         for start in dict.fromkeys((after, Job.FIRST_SUBJECT)):
             while (found := self._next(processes, urgent, start)) is not None:
@@ -390,14 +391,14 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     @transaction.atomic
     def take_task(self, worker: str = "") -> "Job | None":
-        """Claim the task that has been due longest; tasks run in parallel with each other and with all other jobs."""
+        """Claim the task that has been due longest. Tasks run in parallel with each other and with all other jobs."""
         due = self.due().filter(process=TASK).order_by("run_after", "id").select_for_update(skip_locked=True)
         first = due.values_list("pk", flat=True).first()
         return self._claimed(worker, pk=first) if first else None
 
     @transaction.atomic
     def _take_alone(self, pk: int, subject: int, worker: str) -> "Job | None":
-        """Claim a job unless another of the same person runs, or is being taken just now."""
+        """Claim a job unless another of the same person is running or being taken."""
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('job', %s))", [subject])
             [is_alone] = cursor.fetchone() or [False]
@@ -407,11 +408,11 @@ class JobQuerySet(models.QuerySet["Job"]):
         return None if is_busy else self._claimed(worker, pk=pk)
 
     def take_each(self, jobs: "Sequence[Job]") -> bool:
-        """Claim due jobs for this worker, in the transaction that ends them; tell whether all of them are."""
+        """Claim due jobs for this worker, in the transaction that ends them. Return whether all were claimed."""
         return self.due().filter(pk__in=[job.pk for job in jobs])._take() == len(jobs)
 
     def complete_each(self, results: "Mapping[Job, dict[str, Any]]") -> None:
-        """End jobs that this transaction holds with what they made, by one statement."""
+        """Complete jobs that this transaction has claimed, with their results, using one statement."""
         made = [Jsonb(result | job._of_left_out(result)) for job, result in results.items()]
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
@@ -428,14 +429,14 @@ class JobQuerySet(models.QuerySet["Job"]):
         )
 
     def _claimed(self, worker: str = "", **which: Any) -> "Job | None":
-        """Claim the job that is meant, if it is due; of several workers one succeeds."""
+        """Claim the given job if it is due. Of several workers, one succeeds."""
         taken = self.due().filter(**which)._take(worker)
         # An erasure may have deleted it since.
         return Job.objects.select_related("session__user", "stream").filter(**which).first() if taken else None
 
 
 class Job(models.Model):
-    """One run of a process; the module's text tells how it goes."""
+    """One run of a process; see the module's docstring."""
 
     class Status(models.TextChoices):
         QUEUED = "queued"
@@ -451,7 +452,7 @@ class Job(models.Model):
         STEP = "step", "another job"
 
     OPEN = (Status.QUEUED, Status.PROCESSING)
-    FIRST_SUBJECT = -(2**63)  # before all that there may be
+    FIRST_SUBJECT = -(2**63)  # lower than any subject
 
     job_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     process = models.CharField(max_length=32)
@@ -464,7 +465,7 @@ class Job(models.Model):
         max_length=100,
         blank=True,
         default="",
-        db_default="",  # for jobs that processes of an earlier release ask for
+        db_default="",  # for jobs queued by processes of an earlier release
         help_text="Name of the schedule or function that the job runs. Blank if the job runs neither.",
     )
     status = models.CharField(max_length=16, choices=Status, default=Status.QUEUED)
@@ -481,7 +482,7 @@ class Job(models.Model):
         choices=Held,
         blank=True,
         default="",
-        db_default="",  # for jobs that processes of an earlier release ask for
+        db_default="",  # for jobs queued by processes of an earlier release
         help_text="What the job waits for. Blank if the job isn't on hold.",
     )
     held_since = models.DateTimeField(null=True, blank=True, help_text="When the job started to wait.")
@@ -509,7 +510,7 @@ class Job(models.Model):
         max_length=255,
         blank=True,
         default="",
-        db_default="",  # for jobs that processes of an earlier release ask for
+        db_default="",  # for jobs queued by processes of an earlier release
         help_text="The worker process that made the latest attempt. Blank if unknown.",
     )
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -533,7 +534,7 @@ class Job(models.Model):
         max_length=LONGEST,
         blank=True,
         default="",
-        db_default="",  # for jobs that processes of an earlier release ask for
+        db_default="",  # for jobs queued by processes of an earlier release
         help_text="Trace of the request or job that queued this job, as a W3C `traceparent` or a trace id.",
     )
 
@@ -574,13 +575,13 @@ class Job(models.Model):
         return f"{self.process} {self.job_id}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save the job, and wake idle workers, as it may be due."""
+        """Save the job, and wake idle workers because it may be due."""
         super().save(*args, **kwargs)
         wake_workers()
 
     @cached_property
     def left_out(self) -> "list[LeftOut]":
-        """The sentences that were left out of the answers to its calls, in this run."""
+        """The sentences that were dropped from the answers to its calls, in this run."""
         return []
 
     @property
@@ -590,13 +591,13 @@ class Job(models.Model):
 
     @property
     def counts_for(self) -> list[Subject]:
-        """The key and application that its model calls count for."""
+        """The key and application for which its model calls count."""
         pks = {Kind.KEY: self.key_id, Kind.APPLICATION: self.application_pk}
         return [Subject(kind, pk) for kind, pk in pks.items() if pk is not None]
 
     @cached_property
     def application_pk(self) -> int | None:
-        """The primary key of the application that it works for; None: for none, or its person was erased."""
+        """The primary key of its application; None if it has none, or its person was erased."""
         if about := self.session or self.stream:
             return about.application_pk
         if self.user_id is None:
@@ -605,68 +606,68 @@ class Job(models.Model):
 
     @property
     def is_due(self) -> bool:
-        """True when it is queued, its time has come and no circuit holds it."""
+        """True if it is queued, its time has come and no circuit holds it."""
         return self.status == Job.Status.QUEUED and self.circuit_id is None and self.run_after <= timezone.now()
 
     @property
     def is_held(self) -> bool:
-        """True when it waits for a circuit to close."""
+        """True if it waits for a circuit to close."""
         return self.status == Job.Status.QUEUED and self.circuit_id is not None
 
     @property
     def backoff(self) -> timedelta:
-        """The wait after an attempt that failed; it doubles with each."""
+        """The wait after a failed attempt, which doubles each time."""
         wait: timedelta = timedelta(seconds=settings.JOBS.backoff_seconds) * 2 ** (self.attempts - 1)
         return min(wait, LONGEST_BACKOFF)
 
     @property
     def is_stale(self) -> bool:
-        """True when it runs, but is silent for so long that its worker must be dead."""
+        """True if it is running but its last heartbeat is so old that its worker counts as dead."""
         limit = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
         is_silent = self.heartbeat_at is not None and self.heartbeat_at < limit
         return self.status == Job.Status.PROCESSING and is_silent
 
     @property
     def is_cancelled(self) -> bool:
-        """True when somebody ended it before it was done."""
+        """True if it was canceled."""
         return self.status == Job.Status.SKIPPED and CANCELLED in self.result
 
     @property
     def can_restart(self) -> bool:
-        """True when it failed or was cancelled."""
+        """True if it failed or was canceled."""
         return self.status == Job.Status.FAILED or self.is_cancelled
 
     @property
     def can_cancel(self) -> bool:
-        """True when it has not ended."""
+        """True if it has not ended."""
         return self.status in Job.OPEN
 
     def note_cause(self) -> None:
-        """Note the trace and the key of the request that it comes from."""
+        """Record the trace and the key of the current request."""
         self.trace = traceparent()
         self.key_id = call_under_way().key_pk if self.user_id else None
 
     def strengthen(self, params: dict[str, Any]) -> None:
-        """Make a job that still waits a forced one; one that is running goes on as it was."""
+        """Force a queued job. A running job is not changed."""
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED)
         if waiting.update(force=True, params=self.params | params):
             self.force, self.params = True, self.params | params
 
     def make_due(self) -> None:
-        """Make a job that waits for its next attempt due now: there is something new to do."""
+        """Make a job due now that waits for its next attempt, because there is new work."""
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED, attempts__gt=0)
         waiting.update(run_after=Now())
 
     def is_claimed(self) -> bool:
-        """Lock the row and tell whether this run still holds the job; another may have taken it over."""
+        """Lock the row and return whether this run still has the claim. Another run may have taken it over."""
         return self._claimed().select_for_update().exists()
 
     def beat(self, done: int, total: int) -> None:
-        """Note that the run is alive and how far it is."""
+        """Record a heartbeat and the progress."""
         self._claimed().update(heartbeat_at=Now(), progress_done=done, progress_total=total)
 
     def complete(self, result: dict[str, Any]) -> None:
-        """End the job with what it made, and the sentences that were left out of the answers to its calls."""
+        """Complete the job with its result, and the sentences that were dropped from the answers to its calls."""
         self._end(Job.Status.COMPLETED, result=result | self._of_left_out(result), error="")
 
     def _of_left_out(self, result: dict[str, Any]) -> dict[str, Any]:
@@ -677,17 +678,17 @@ class Job(models.Model):
         return {"dropped": dict(dropped), LEFT_OUT: shown}
 
     def skip(self, reason: str) -> None:
-        """End the job that had nothing to do."""
+        """End the job because there was nothing to do."""
         self._end(Job.Status.SKIPPED, result={"reason": reason}, error="")
 
     def fail(self, error: str) -> None:
-        """End the job for good, and say so in the event log."""
+        """Fail the job permanently, and log the event."""
         with transaction.atomic():
             if self._end(Job.Status.FAILED, error=error):
                 self._log_failure()
 
     def _log_failure(self) -> None:
-        """Write it down; of somebody who is being erased nothing is."""
+        """Log the event, unless the person is being erased."""
         if self.user_id is None or UserProfile.objects.is_kept(self.user_id):
             payload = {"job_id": str(self.job_id), "process": self.process}
             Event.objects.create(
@@ -700,15 +701,15 @@ class Job(models.Model):
             )
 
     def _application_of_nobody(self) -> int | None:
-        """Return the application of a shard, whose job is about nobody."""
+        """Return the application of a shard's job, which has no person."""
         return self.stream.application_id if self.user_id is None and self.stream else None
 
     def retry_later(self, error: str, *, wait: timedelta | None = None) -> None:
-        """Put the job back for another attempt, or fail it for good when it has had `JOBS__MAX_ATTEMPTS`.
+        """Queue the job for another attempt. After `JOBS__MAX_ATTEMPTS`, fail it.
 
         Args:
-            error: why this attempt came to nothing.
-            wait: at least this long, when the engine named a time.
+            error: why this attempt failed.
+            wait: minimum wait, if the engine asked for one.
         """
         if self.attempts >= settings.JOBS.max_attempts:
             return self.fail(error)
@@ -716,21 +717,22 @@ class Job(models.Model):
         self._hold(Job.Held.BACKOFF, error=error, run_after=until)
 
     def postpone(self, until: datetime, reason: str, held_by: "Job.Held", *, circuit: "Circuit | None" = None) -> None:
-        """Put the job back unworked: this attempt doesn't count.
+        """Put the job back without counting the attempt.
 
         Args:
-            until: not before this time.
+            until: the earliest time of the next attempt.
             reason: what it waits for, in words.
             held_by: what it waits for.
-            circuit: that holds it.
+            circuit: the circuit that holds it.
         """
         self._hold(held_by, error=reason, run_after=until, attempts=F("attempts") - 1, circuit=circuit)
 
     def release(self) -> None:
-        """Take the job from a worker that has died: it is due again, and the attempt has counted.
+        """Requeue the job after its worker died. The attempt counts.
 
-        The first time it is due at once. Later it waits as if it had been found by its silence: it may be what kills
-        its workers, or they are killed one after the other, and its attempts are to last.
+        The first time, it is due at once. Later it waits until its heartbeat would have counted as missed. The job may
+        be what kills its workers, or they may be killed one after the other, so its attempts must not be used up
+        quickly.
         """
         due = now = database_now()
         if self.attempts > 1 and self.heartbeat_at:
@@ -738,13 +740,13 @@ class Job(models.Model):
         self._update(status=Job.Status.QUEUED, error="The worker crashed or stopped responding.", run_after=due)
 
     def cancel(self, *, actor: str) -> None:
-        """End a job that is queued or running: as skipped, with the reason. A run that goes on writes nothing.
+        """Cancel a queued or running job. Its status becomes skipped. A running attempt then writes nothing.
 
         Args:
-            actor: who cancels: operator:….
+            actor: who cancels: `operator:…`.
 
         Raises:
-            CannotChange: when the job has ended; names its state.
+            CannotChange: the job has ended; the message names its state.
         """
         result = {"reason": f"Cancelled by {actor}.", CANCELLED: actor}
         state = {"status": Job.Status.SKIPPED, "result": result, "finished_at": Now()}
@@ -754,10 +756,10 @@ class Job(models.Model):
 
     @transaction.atomic
     def restart(self) -> None:
-        """Give a job that failed or was cancelled a new set of attempts, at once.
+        """Give a failed or canceled job a new set of attempts, starting now.
 
         Raises:
-            CannotChange: when the job is neither, or another one about the same is open.
+            CannotChange: the job is in another state, or another job for the same work is open.
         """
         about = {"user": self.user, "session": self.session, "stream": self.stream, "task": self.task}
         same = Job.objects.open().filter(process=self.process, **about)
@@ -766,7 +768,7 @@ class Job(models.Model):
         state = {"status": Job.Status.QUEUED, "run_after": Now(), "finished_at": None}
         state |= {"held_since": None, "circuit": None}
         this = Job.objects.filter(pk=self.pk)
-        # The run that was cancelled may still think. Its claim is the number of its attempt, so that isn't given again.
+        # The canceled run may still be working. Its claim is the number of its attempt, so this number isn't reused.
         cancelled = this.cancelled().update(result={}, **state)
         if not cancelled and not this.filter(status=Job.Status.FAILED).update(attempts=0, **state):
             raise CannotChange(f"Only failed and cancelled jobs can be retried. This job is {self.status}.")
@@ -785,9 +787,9 @@ class Job(models.Model):
         return end(status=status, finished_at=Now(), **fields) == 1
 
     def _update(self, **fields: Any) -> bool:
-        """Change the row; return False when the claim is lost."""
+        """Change the row. Return False if the claim is lost."""
         return self._claimed().update(**fields) == 1
 
     def _claimed(self) -> JobQuerySet:
-        """Return the row while this run holds the claim."""
+        """Return the row while this run has the claim."""
         return Job.objects.filter(pk=self.pk, **self._claim())

@@ -1,4 +1,4 @@
-"""What was said in a call of a model that failed: the request, and the answer that was no good."""
+"""The texts of a failed model call: the request, and the unusable answer."""
 
 import json
 from dataclasses import asdict
@@ -16,17 +16,17 @@ from sessions_app.sealed import seal, unseal
 
 class KeptExchangeQuerySet(models.QuerySet["KeptExchange"]):
     def expired(self) -> Self:
-        """Return those older than `ENGINE__KEEP_FAILED_DAYS`."""
+        """Return texts older than `ENGINE__KEEP_FAILED_DAYS`."""
         return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.ENGINE.keep_failed_days))
 
     def keep(self, call_pk: int, user_pk: int, exchange: Exchange) -> None:
-        """Keep what was said in a call that was made for a person."""
+        """Store the texts of a call that was made for a person."""
         sealed = seal(json.dumps(asdict(exchange)).encode(), _about(call_pk))
         self.create(call_id=call_pk, user_id=user_pk, sealed=sealed)
 
 
 class KeptExchange(models.Model):
-    """The sealed texts of a call that failed; they go with the person whom it was about."""
+    """The encrypted texts of a failed call. They are deleted with the person whom they are about."""
 
     call = models.OneToOneField("moments_app.EngineCall", on_delete=models.CASCADE, related_name="exchange")
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
@@ -40,7 +40,7 @@ class KeptExchange(models.Model):
 
     @property
     def exchange(self) -> Exchange | None:
-        """What was said; None where no key opens it."""
+        """The decrypted texts; None if no key decrypts them."""
         opened = unseal(self.sealed, _about(self.call_id))
         return Exchange(**json.loads(opened)) if opened else None
 

@@ -1,4 +1,4 @@
-"""Other people whom a user's memory knows, such as a sister, a dentist, or a second speaker of a session.
+"""Other people in a user's memory, such as a sister, a dentist, or a second speaker of a session.
 
 Name, aliases and relationship are derived from the statements about the person (`streams/known_people.py`).
 """
@@ -15,7 +15,7 @@ from django.utils.text import slugify
 from sessions_app.models import UserProfile
 
 KEY_MAX_LENGTH = 255
-KEY_CHARS = 100  # of the name, at most
+KEY_CHARS = 100  # maximum characters of the name
 SELF = "user"  # the user's key; no other person may have it
 _LOWERED = Func(
     F("aliases"),
@@ -36,7 +36,7 @@ def person_key(name: str, taken: Collection[str]) -> str:
 
 class KnownPersonQuerySet(models.QuerySet["KnownPerson"]):
     def for_user(self, user: UserProfile | None) -> Self:
-        """Return the people whom a user's memory knows."""
+        """Return the people in a user's memory."""
         return self.filter(user=user)
 
     def with_statements(self) -> Self:
@@ -45,7 +45,7 @@ class KnownPersonQuerySet(models.QuerySet["KnownPerson"]):
         return self.filter(Exists(statements.filter(about=OuterRef("pk"))))
 
     def named(self, name: str) -> Self:
-        """Return the people who have a name, in any case, or whose name begins or ends with it."""
+        """Return the people who have a name, ignoring case, or whose name begins or ends with it."""
         is_alias = Q(lower_aliases__contains=[name.lower()])
         is_part = Q(name__istartswith=f"{name} ") | Q(name__iendswith=f" {name}")
         return self.annotate(lower_aliases=_LOWERED).filter(Q(name__iexact=name) | is_alias | is_part)
@@ -55,7 +55,7 @@ class KnownPersonQuerySet(models.QuerySet["KnownPerson"]):
 
 
 class KnownPerson(models.Model):
-    """Another person whom a user's memory knows."""
+    """Another person in a user's memory."""
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="known_people", db_index=False)
     key = models.CharField(

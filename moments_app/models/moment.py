@@ -1,7 +1,7 @@
-"""One remembered episode, linked back to the ones before it.
+"""Moments: each is a remembered episode, linked to the ones before it.
 
-Moments of a person stand in one order everywhere, that of time: by when they ended, then by their turns, then by id. So
-it doesn't matter which of them was built, imported or made again first.
+The moments of a person have the same order everywhere: by their end, then by their turns, then by id. So it doesn't
+matter which of them was built, imported or rebuilt first.
 """
 
 from collections.abc import Collection, Iterable
@@ -23,7 +23,7 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 
 KEY_MAX_LENGTH = 120
 PREDECESSORS = 3
-LATEST_MOMENTS = 5  # a person's latest, in contexts and partition events
+LATEST_MOMENTS = 5  # of a person, in contexts and partition events
 CHAIN_ORDER = ("-ends_at", "-first_sequence", "-id")
 
 # One recursive statement over (user, key): a page of the chain costs its length, whatever the number of moments.
@@ -38,8 +38,8 @@ WITH RECURSIVE chain AS (
 )
 SELECT m.* FROM chain JOIN moments_app_moment m ON m.id = chain.id WHERE chain.distance > 0 ORDER BY chain.distance
 """
-# Of each place where a moment came or went, what stands there and the next three: nothing else names it. Both walks are
-# bounded reads of `moment_user_in_time`, so that n places cost n such reads, however many moments there are.
+# Relinks the moment at each place of an added or removed moment, and the next ones, because no other moments name it.
+# Both walks are bounded reads of `moment_user_in_time`, so n places cost n such reads, however many moments there are.
 RELINK_SQL = f"""
 WITH touched AS (
     SELECT DISTINCT near.id
@@ -68,10 +68,10 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
         return self.filter(user=user)
 
     def newest_first(self) -> Self:
-        """Order by the time they happened, latest first: the order of the chain.
+        """Order by the time of the episodes, latest first: the order of the chain.
 
         Don't order by id alone. The planner assumes that a person's rows are spread evenly, so it would read the
-        primary key backwards and pass over the newer rows of everyone else.
+        primary key backward and pass over the newer rows of everyone else.
         """
         return self.order_by(*CHAIN_ORDER)
 
@@ -81,7 +81,7 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
             first_sequence=moment.first_sequence, pk__lt=moment.pk
         )
         before = Q(ends_at__lt=moment.ends_at) | Q(at_once, ends_at=moment.ends_at)
-        # The last is what the index is read by.
+        # The last condition makes PostgreSQL use the index.
         return self.filter(before, user_id=moment.user_id, ends_at__lte=moment.ends_at).newest_first()
 
     def later_than(self, moment: "Moment") -> Self:
@@ -96,15 +96,15 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
         return self.filter(topic_tags__contains=[topic])
 
     def telling_of(self, user_id: int, since: datetime) -> Self:
-        """Return a person's moments whose journey may tell of what happened from a time on."""
+        """Return a person's moments whose journey may describe events since a time."""
         return self.filter(user_id=user_id, ends_at__gte=since).exclude(journey="")
 
     def relink(self, user_id: int, places: "Iterable[Moment]") -> None:
-        """Make the chain of a person's moments whole again; whoever calls it holds the lock on the person's row.
+        """Repair the chain of a person's moments. The caller has locked the person's row.
 
         Args:
             user_id: primary key of the person.
-            places: moments that came, or that went.
+            places: moments that were added or removed.
         """
         rows = [(place.ends_at, place.first_sequence, place.pk) for place in places]
         if rows:
@@ -118,7 +118,7 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
 
 
 class Moment(Searched):
-    """A distinct segment of a session, with the turns it came from."""
+    """A distinct segment of a session, with its source turns."""
 
     SEARCHED = ("name", "summary", "detail")
 
@@ -180,12 +180,12 @@ class Moment(Searched):
 
     @property
     def uri(self) -> str:
-        """Address under which a model can look the moment up."""
+        """The address by which a model can look up the moment."""
         return f"rem://moments/key/{self.key}"
 
     @property
     def period(self) -> str:
-        """When it was, to be read: the day is said once where it is one day."""
+        """The time span as text. If it is a single day, the day is named once."""
         end = (
             f"{self.ends_at:%H:%M}"
             if self.starts_at.date() == self.ends_at.date()
@@ -195,13 +195,13 @@ class Moment(Searched):
 
     @property
     def turn_count(self) -> int:
-        """Turns in its range."""
+        """The number of turns in its range."""
         return self.last_sequence - self.first_sequence + 1
 
     def delete(self, *args: object, **kwargs: object) -> tuple[int, dict[str, int]]:
-        """Delete the moment and close the chain over the gap."""
+        """Delete the moment and close the gap in the chain."""
         with transaction.atomic():
-            UserProfile.objects.locked().get(pk=self.user_id)  # whoever changes the chain holds it
+            UserProfile.objects.locked().get(pk=self.user_id)  # every change of the chain locks the person
             place = copy(self)
             deleted = super().delete()
             Moment.objects.relink(self.user_id, [place])

@@ -1,4 +1,4 @@
-"""What this platform itself put before a model: the lines it served to a person, and the turns that have them again."""
+"""Text that the platform itself gave to a model: the lines served to a person, and the turns that repeat them."""
 
 from datetime import timedelta
 from typing import Self
@@ -10,13 +10,13 @@ from django.utils import timezone
 
 from sessions_app.models import Session, UserProfile
 
-KEPT = timedelta(days=400)  # what was not served for longer is not expected back
-REFRESHED = timedelta(days=30)  # a line that is served again and again is written once in that time
+KEPT = timedelta(days=400)  # a line that was not served for longer is not expected to return
+REFRESHED = timedelta(days=30)  # a line that is served repeatedly is written once in this time
 
 
 class ServedLineQuerySet(models.QuerySet["ServedLine"]):
     def expired(self) -> Self:
-        """Return those not served for so long that nobody sends them back."""
+        """Return lines that were not served for so long that they are not expected to return."""
         return self.filter(served_on__lt=timezone.localdate() - KEPT)
 
 
@@ -42,9 +42,9 @@ class ServedLine(models.Model):
 
 
 class OwnText(models.Model):
-    """The lines of a turn that the platform had served before: known since it arrived, and never changed.
+    """The lines of a turn that the platform had served before. They are found when the turn arrives, and never changed.
 
-    By the turn's place, not its row: a turn that is archived and restored has it again.
+    They refer to the turn's place instead of its row, so a turn that is archived and restored keeps them.
     """
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="own_texts", db_index=False)

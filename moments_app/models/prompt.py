@@ -12,7 +12,7 @@ from sessions_app.refusals import Conflict
 
 
 class NewerVersion(Conflict):
-    """Somebody saved a version that whoever writes the next one has not seen; the message says who and when.
+    """A newer version was saved that the writer has not seen. The message says by whom and when.
 
     Args:
         newest: that version.
@@ -28,20 +28,20 @@ class NewerVersion(Conflict):
 
 class PromptResourceQuerySet(models.QuerySet["PromptResource"]):
     def for_application(self, uri: str, application: int) -> Self:
-        """Return the resources at `uri` that may hold for an application: its own first, then the site's."""
+        """Return the resources at `uri` that may apply to an application: its own first, then the global one."""
         own_first = F("application").asc(nulls_last=True)
         return self.filter(Q(application=application) | Q(application=None), uri=uri).order_by(own_first)
 
     def in_force(self, application: int) -> Self:
-        """Return the resources with a version in force for an application, the site's first, then its own."""
+        """Return the resources with an active version for an application: global ones first, then its own."""
         active = self.filter(Q(application=application) | Q(application=None), active_version__isnull=False)
         return active.select_related("active_version").order_by(F("application").asc(nulls_first=True), "uri")
 
     def version_in_force(self, uri: str, application: int) -> "PromptVersion":
-        """Return the active version of the prompt at `uri` for an application: its own, else the site's.
+        """Return the active version of the prompt at `uri` for an application: its own, otherwise the global one.
 
         Raises:
-            PromptResource.DoesNotExist: when there is none; names the URI.
+            PromptResource.DoesNotExist: there is none; the message names the URI.
         """
         active = self.for_application(uri, application).filter(active_version__isnull=False)
         resource = active.select_related("active_version").first()
@@ -103,10 +103,10 @@ class PromptResource(models.Model):
         return self.name
 
     def clean(self) -> None:
-        """Check the constraint, to tell it in words: a form need not have all its fields."""
+        """Check the constraint to get a readable error: a form may not have all its fields."""
         same = PromptResource.objects.filter(uri=self.uri, application=self.application)
         if same.exclude(pk=self.pk).exists():
-            raise ValidationError({"uri": "There is a prompt resource of this address."})
+            raise ValidationError({"uri": "There is already a prompt resource with this address."})
 
     @transaction.atomic
     def add_version(
@@ -118,10 +118,10 @@ class PromptResource(models.Model):
             content: the text.
             created_by: who wrote it.
             note: what changed, and why.
-            after: number of the newest version its writer has seen, 0: none; left out: whatever there is.
+            after: number of the newest version that the writer has seen; 0: none; omitted: any.
 
         Raises:
-            NewerVersion: there is a newer one than that.
+            NewerVersion: there is a newer version.
         """
         PromptResource.objects.select_for_update().get(pk=self.pk)
         newest = self.versions.first()
@@ -132,10 +132,10 @@ class PromptResource(models.Model):
 
     @transaction.atomic
     def activate(self, version: "PromptVersion") -> None:
-        """Put one of this resource's versions in force, and keep in mind which one was.
+        """Activate one of this resource's versions, and remember the previous one.
 
         Raises:
-            ValueError: when the version belongs to another resource.
+            ValueError: the version belongs to another resource.
         """
         if version.resource_id != self.pk:
             raise ValueError(f"Version {version.pk} is not one of {self.uri}.")
@@ -174,7 +174,7 @@ class PromptVersion(models.Model):
         """Store a new version.
 
         Raises:
-            ValueError: on an attempt to change one.
+            ValueError: the version already exists; versions can't be changed.
         """
         if not self._state.adding:
             raise ValueError("A prompt version can't be changed. Add a new version.")

@@ -1,7 +1,7 @@
-"""Releases: what was learned from one person or several, and an operator shares with others, in words of its own.
+"""Releases: items learned from one or more people, which an operator shares with others in new words.
 
-A release is signed, so that one which came past the application is told from those that somebody decided on. Another
-wording is another release, in place of the former; one that is revoked stays on record.
+A release is signed, to detect releases that were inserted into the database without the application. Another wording is
+a new release that replaces the former. Revoked releases stay on record.
 """
 
 import uuid
@@ -22,22 +22,22 @@ _SIGNER = signing.Signer(salt="moments_app.release", sep=":")
 
 class ReleaseQuerySet(models.QuerySet["Release"]):
     def standing(self) -> Self:
-        """Return those that were not revoked."""
+        """Return releases that were not revoked."""
         return self.filter(revoked_at=None)
 
     def resting_on(self, atoms: Iterable[MemoryAtom]) -> Self:
-        """Return those that have one of these candidates among their sources."""
+        """Return releases with one of these candidates among their sources."""
         found = ReleaseSource.objects.filter(atom__in=[atom.pk for atom in atoms])
         return self.filter(pk__in=found.values("release"))
 
     def only_from(self, user: UserProfile) -> Self:
-        """Return those of which everything comes from this person."""
+        """Return releases whose only source is this person."""
         sources = ReleaseSource.objects.filter(release=OuterRef("pk"))
         return self.filter(Exists(sources.filter(user=user)), ~Exists(sources.exclude(user=user)))
 
 
 class Release(models.Model):
-    """One wording that others see, and who decided that they do."""
+    """A wording that others see, and the operator who decided that."""
 
     release_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="releases")
@@ -84,7 +84,7 @@ class Release(models.Model):
         return str(self.release_id)
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Sign what is saved first; a later change of the wording would not fit the signature."""
+        """Sign the release when it is first saved. A later change of the wording invalidates the signature."""
         self.signature = self.signature or _SIGNER.signature(self._signed)
         super().save(*args, **kwargs)
 
@@ -94,7 +94,7 @@ class Release(models.Model):
 
     @property
     def is_signed(self) -> bool:
-        """True when the signature fits, and the item says what was signed."""
+        """True if the signature is valid, and the item has the signed text."""
         says = self.atom.content if self.atom and not self.revoked_at else self.wording
         try:
             _SIGNER.unsign(f"{self._signed}:{self.signature}")
@@ -104,7 +104,7 @@ class Release(models.Model):
 
 
 class ReleaseSource(models.Model):
-    """A candidate that a release rests on, and whose it is."""
+    """A source of a release: a candidate and its person."""
 
     release = models.ForeignKey(Release, on_delete=models.CASCADE, related_name="sources")
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")

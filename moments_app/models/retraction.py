@@ -1,8 +1,8 @@
-"""Retractions: turns, or what was written directly, that are no longer believed, and the rows that were made of them.
+"""Retractions: withdrawn turns or directly written items, and the rows that were derived from them.
 
-A derived row that is withdrawn leaves its table: it is kept here as data, so no reader anywhere has to filter it out,
-and an undone retraction puts it back as it was. A row that only names what was withdrawn stays where it is, rewritten;
-how it was before is kept here too.
+A withdrawn row leaves its table and is stored here as data. So readers don't have to filter it out, and undoing the
+retraction restores it unchanged. A row that only names withdrawn data stays in its table and is rewritten; its former
+values are stored here too.
 """
 
 import uuid
@@ -24,7 +24,7 @@ from sessions_app.models.message import MessageQuerySet
 from sessions_app.models.searched import said_fields
 from sessions_app.refusals import Refusal
 
-# Columns that tell a person which row it was, of whatever table; the first that has a text does.
+# Columns that identify a row of any table to a person. The first one with a text is used.
 TELLING = (
     *("name", "content", "text", "content_after", "consolidated_content", "summary", "question"),
     *("session_id", "user_id", "stream_type", "process", "type"),
@@ -34,13 +34,13 @@ BY_RETRACTION = "retraction:"  # prefix of `requested_by` when a retraction is t
 
 
 class CannotPutBack(Refusal):
-    """A withdrawn row refers to one that is gone; the message says which."""
+    """A withdrawn row refers to a deleted one. The message says which."""
 
     code = "cannot_put_back"
 
 
 class ExactEncoder(DjangoJSONEncoder):
-    """Writes times to the microsecond: a row is put back as it was."""
+    """Writes times with microseconds, so that a row can be restored exactly."""
 
     def default(self, o: Any) -> Any:
         return o.isoformat() if isinstance(o, datetime) else super().default(o)
@@ -52,11 +52,11 @@ class RetractionQuerySet(models.QuerySet["Retraction"]):
         return self.filter(user=user) if user else self.none()
 
     def of_shard(self, stream: MemoryStream) -> Self:
-        """Return those of what everybody sees in a shard."""
+        """Return the retractions of a shard's shared items."""
         return self.filter(stream=stream, user=None)
 
     def standing(self) -> Self:
-        """Return those that were not undone."""
+        """Return retractions that were not undone."""
         return self.filter(undone_at=None)
 
     def newest_first(self) -> Self:
@@ -64,12 +64,12 @@ class RetractionQuerySet(models.QuerySet["Retraction"]):
 
 
 class Retraction(models.Model):
-    """An order that some turns of a session, all it had, or what rests on no turn is no longer believed."""
+    """A retraction of some or all turns of a session, or of items without source turns."""
 
     retraction_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(
         UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="retractions"
-    )  # blank: it is of what everybody sees in a shard
+    )  # blank: of a shard's shared items
     stream = models.ForeignKey(
         MemoryStream,
         null=True,
@@ -129,7 +129,7 @@ class Retraction(models.Model):
 
     @property
     def actor(self) -> str:
-        """The name under which its follow-up work is asked for."""
+        """The name under which its follow-up jobs are queued."""
         return f"{BY_RETRACTION}{self.retraction_id}"
 
     def consequences(self) -> RetractionQuerySet:
@@ -147,21 +147,21 @@ class Retraction(models.Model):
         return bool(self.cause_id) and not Retraction.objects.standing().filter(retraction_id=self.cause_id).exists()
 
     def turns(self) -> MessageQuerySet:
-        """Return the turns it retracted."""
+        """Return the retracted turns."""
         return Message.objects.turns().filter(session=self.session, retracted_at=self.created_at)
 
 
 class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
     def of(self, model: type[models.Model]) -> Self:
-        """Return those that were rows of a table."""
+        """Return the rows of one table."""
         return self.filter(model=model._meta.label_lower)
 
     def withdrawn(self, model: type[models.Model]) -> Self:
-        """Return those that left a table."""
+        """Return rows that were removed from a table."""
         return self.of(model).filter(is_rewritten=False)
 
     def rewritten(self, model: type[models.Model]) -> Self:
-        """Return those that stayed in a table, as they were before they were rewritten."""
+        """Return rows that stayed in a table, with the values from before they were rewritten."""
         return self.of(model).filter(is_rewritten=True)
 
     def ids(self) -> list[int]:
@@ -169,7 +169,7 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
         return list(self.values_list("object_pk", flat=True))
 
     def keep(self, retraction: Retraction, rows: Iterable[models.Model], *, is_rewritten: bool = False) -> None:
-        """Keep rows as they are now, before they are withdrawn or rewritten."""
+        """Store the current state of rows before they are withdrawn or rewritten."""
         self.bulk_create(
             RetractedItem(
                 retraction=retraction,
@@ -184,16 +184,16 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
         )
 
     def put_back(self, *tables: type[models.Model]) -> int:
-        """Put rows back as they were, table by table; one that was rewritten and is gone since stays gone.
+        """Restore rows table by table. A rewritten row that was deleted since is not restored.
 
         Returns:
-            How many.
+            The number of restored rows.
         """
         return sum(_put_back(table, list(self.of(table).order_by("object_pk"))) for table in tables)
 
 
 class RetractedItem(models.Model):
-    """One row that was withdrawn or rewritten, as it was."""
+    """A row that was withdrawn or rewritten, in its former state."""
 
     retraction = models.ForeignKey(Retraction, on_delete=models.CASCADE, related_name="items")
     user = models.ForeignKey(
@@ -226,7 +226,7 @@ class RetractedItem(models.Model):
 
     @property
     def label(self) -> str:
-        """A line that tells a person which row it is: its text where it has one."""
+        """A line that identifies the row to a person: its text if it has one."""
         said = (self.data.get(name) for name in TELLING)
         return next((text for text in said if isinstance(text, str) and text), str(self))
 
@@ -248,7 +248,7 @@ def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
             _forget_lost(field, wanted, there={item.object_pk for item in wanted})
     kept = [field.name for field in table._meta.concrete_fields if not field.primary_key and field.name != "user"]
     for item in wanted:
-        if item.is_rewritten:  # whose it is never changes, and where rows are distributed it can't
+        if item.is_rewritten:  # the owner never changes, and distributed tables don't allow updating it
             item.row().save(update_fields=kept)
         else:
             item.row().save(force_insert=True)
@@ -256,10 +256,10 @@ def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
 
 
 def _forget_lost(field: models.ForeignKey[Any, Any], items: Sequence[RetractedItem], *, there: set[int]) -> None:
-    """Blank what a row referred to and is gone since, where it may be blank.
+    """Blank references to deleted rows if the column may be blank.
 
     Raises:
-        CannotPutBack: it may not.
+        CannotPutBack: it may not be blank.
     """
     table: type[models.Model] = field.related_model
     wanted = {item.data[field.name] for item in items} - {None}

@@ -24,7 +24,7 @@ class Cause:
     """Who changes statements, and why.
 
     Args:
-        actor: key:…, operator:…, job:… or the name of a command or schedule.
+        actor: `key:…`, `operator:…`, `job:…` or the name of a command or schedule.
         reason: see `StatementChange.reason`.
     """
 
@@ -46,7 +46,7 @@ class StatementChangeQuerySet(models.QuerySet["StatementChange"]):
         Args:
             action: one of `StatementChange.Action`.
             cause: who changes the statements, and why.
-            changes: each statement with its changed columns, as they were.
+            changes: each statement with the former values of its changed columns.
         """
         self.bulk_create(
             StatementChange(

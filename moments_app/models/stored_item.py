@@ -16,7 +16,7 @@ LABELS_MAX = 20
 NAMESPACE_MAX = 255  # characters of all labels together
 KEY_MAX = 255
 TEXT_MAX = 50_000
-WORDS_MAX_BYTES = 1_000_000  # of the texts of a request that are indexed at once
+WORDS_MAX_BYTES = 1_000_000  # maximum text per request that is indexed immediately
 END = "\x1f"  # ends each label of a stored namespace
 AFTER_END = chr(ord(END) + 1)
 
@@ -25,7 +25,7 @@ Condition = tuple[list[str], str, Any]
 
 
 def stored(namespace: Sequence[str]) -> str:
-    """Return a namespace as its column has it."""
+    """Return the stored form of a namespace."""
     return "".join(label + END for label in namespace)
 
 

@@ -1,7 +1,7 @@
-"""Memory streams: one unit of evolving memory with a scope, a way to extract, a buffer, and a consolidated text.
+"""Memory streams: units of evolving memory with a scope, an extraction prompt, a buffer, and a consolidated text.
 
-New kinds of memory are rows here, not code: what a stream takes in, how much, how long its items are and what its text
-is made of are its columns.
+New kinds of memory are rows instead of code: columns say what a stream accepts, how much, how long its items are, and
+how its text is written.
 """
 
 import uuid
@@ -27,7 +27,7 @@ LESSONS = "lessons"
 
 @dataclass(frozen=True)
 class Defaults:
-    """The settings that a stream of a kind begins with; all can be edited afterwards."""
+    """The initial settings of a kind of stream. All can be edited later."""
 
     extraction_prompt: str
     extracts_observations: bool
@@ -97,7 +97,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return self.filter(is_active=True)
 
     def extracting(self) -> Self:
-        """Return those that formations fill."""
+        """Return the streams that formations fill."""
         return self.active().filter(Q(extracts_observations=True) | Q(extracts_facts=True))
 
     def seen_by(self, session: Session) -> Self:
@@ -120,11 +120,12 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         self.update(last_updated_at=timezone.now(), pinned_content=pinned, consolidated_content=text)
 
     def with_figures(self, most: int) -> Self:
-        """Add the numbers of observations that wait (`waiting`), of those that no consolidation was shown (`fresh`) and
-        of `facts`; and when each was consolidated last (`consolidated_at`).
+        """Add the numbers of items, and the time of the last consolidation (`consolidated_at`).
+
+        `waiting` counts waiting observations, `fresh` those that no consolidation has received, and `facts` the facts.
 
         Args:
-            most: what is counted to, so that a huge stream costs no more than a large one.
+            most: the maximum count, so that a huge stream costs no more than a large one.
         """
         own = apps.get_model("moments_app", "MemoryAtom").objects.filter(stream=OuterRef("pk"))
         last = own.order_by("-consolidated_at").filter(consolidated_at__isnull=False).values("consolidated_at")[:1]
@@ -137,7 +138,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         )
 
     def ensure_for_each(self, sessions: Sequence[Session]) -> None:
-        """Make the streams of one person's sessions, and of the person, where they aren't there."""
+        """Create missing streams of one person's sessions, and of the person."""
         user = sessions[0].user
         own = {"user": user, "stream_type": MemoryStream.Type.SESSION, **asdict(SESSION_DEFAULTS)}
         persons = {"user": user, "stream_type": MemoryStream.Type.USER, **asdict(USER_DEFAULTS)}
@@ -158,7 +159,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return {session.pk: [stream for stream in streams if stream.is_fed_by(session)] for session in sessions}
 
     def ensure_lessons(self, session: Session) -> "list[MemoryStream]":
-        """Return the active streams that take a session's lessons: that of all agents and that of the session's agent.
+        """Return the active streams for a session's lessons: that of all agents and that of the session's agent.
 
         Streams that don't exist are created.
         """
@@ -166,13 +167,13 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         lessons = {"application_id": session.application_pk, "stream_type": MemoryStream.Type.AGENT}
         lessons |= {"name": LESSONS}
         for agent in agents:
-            # Digests fill it; a formation might take one person's remark for everybody's lesson.
+            # Only digests fill it, because a formation might mistake one person's remark for a lesson for everyone.
             fields = asdict(LESSONS_DEFAULTS) | {"extracts_observations": False}
             insert_unless_there(MemoryStream(agent_id=agent, **lessons, **fields))
         return list(self.active().filter(agent_id__in=agents, **lessons).order_by("id"))
 
     def ensure_for(self, session: Session) -> None:
-        """Make the session's and the person's stream where they aren't there."""
+        """Create the session's and the person's stream if they don't exist."""
         scope = {"agent_id": session.agent_id, "user_id": session.user_id}
         insert_unless_there(
             MemoryStream(stream_type=MemoryStream.Type.SESSION, session=session, **scope, **asdict(SESSION_DEFAULTS))
@@ -180,14 +181,14 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         self.ensure_of_person(session.user, session.agent_id)
 
     def ensure_of_person(self, user: UserProfile, agent_id: str) -> "MemoryStream":
-        """Return a person's stream with an agent, made where it isn't there."""
+        """Return a person's stream with an agent. Create it if it doesn't exist."""
         scope = {"stream_type": MemoryStream.Type.USER, "agent_id": agent_id, "user": user}
         insert_unless_there(MemoryStream(**scope, **asdict(USER_DEFAULTS)))
         return self.get(**scope)
 
 
 class MemoryStream(models.Model):
-    """A unit of evolving memory; see the module's text."""
+    """A unit of evolving memory; see the module's docstring."""
 
     class Type(models.TextChoices):
         SESSION = "session"
@@ -201,7 +202,7 @@ class MemoryStream(models.Model):
         null=True,
         blank=True,
         default=None,
-        db_default=models.Value(DEFAULT),  # for shards that processes of an earlier release make
+        db_default=models.Value(DEFAULT),  # for shards that processes of an earlier release create
         on_delete=models.PROTECT,
         related_name="+",
         db_index=False,
@@ -301,7 +302,7 @@ class MemoryStream(models.Model):
         return self.label
 
     def clean(self) -> None:
-        """Check the constraints, to tell them in words; and that settings allow the model."""
+        """Check the constraints to get readable errors, and check that settings allow the model."""
         if self.extraction_model and self.extraction_model not in _models_allowed():
             raise ValidationError(
                 {"extraction_model": "Use a model of MEMORY_FORMATION__STREAM_MODELS, or leave it blank."}
@@ -336,21 +337,21 @@ class MemoryStream(models.Model):
 
     @property
     def own_model(self) -> str:
-        """The model that extracts for it alone; blank where it is the one that is set for all, or not allowed now."""
+        """The model for this stream alone; blank if it uses the default, or if its model is no longer allowed."""
         allowed = self.extraction_model in _models_allowed() and settings.ENGINE.uses_model
         return self.extraction_model if allowed and self.extraction_model != settings.ENGINE.model else ""
 
     @property
     def is_shard(self) -> bool:
-        """True when the users of an agent share it."""
+        """True if the users of an agent share it."""
         return self.stream_type == self.Type.AGENT
 
     def is_fed_by(self, session: Session) -> bool:
-        """Tell whether it is the session's own, or of its agent or every one."""
+        """Return whether a session feeds it: it belongs to the session, its agent, or every agent."""
         if self.stream_type == self.Type.SESSION:
             return self.session_id == session.pk
         return self.agent_id == session.agent_id or (self.is_shard and not self.agent_id)
 
     def touch(self) -> None:
-        """Note that what is in it has changed: contexts that were kept are made again."""
+        """Record that its contents have changed, which invalidates cached contexts."""
         MemoryStream.objects.filter(pk=self.pk).touch()

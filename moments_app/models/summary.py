@@ -1,6 +1,7 @@
-"""The rolling summary of a session's latest window: one row a version, each made from the one before it.
+"""The rolling summary of a session's latest window: one row per version, each based on the previous one.
 
-A row is `processing` from the moment its work is asked for. At most one is, for a session: the database says so.
+A row is `processing` from the moment its work is requested. A session has at most one such row, which the database
+enforces.
 """
 
 from collections.abc import Mapping
@@ -20,9 +21,9 @@ PROCESS = "roll_summary"
 WINDOW = 14  # turns that a summary covers
 STUCK_AFTER = timedelta(minutes=5)  # an unfinished summary without a job is restarted
 
-# The window ends with a round and begins with a user turn where there is one: never within a pair. Whose turn it began
-# with is not known any more when that is archived. One statement, for it is part of each append that ends a round; it
-# reads a dozen turns and one summary by their indexes.
+# The window ends with a round, and begins with a user turn if there is one, so that it doesn't split a pair. If its
+# first turn is archived, the role is unknown. A single statement, because it is part of each append that ends a round;
+# it reads a dozen turns and one summary by their indexes.
 BEGIN_SQL = """
 WITH ended AS MATERIALIZED (
     SELECT * FROM unnest(%(sessions)s::bigint[], %(users)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[],
@@ -59,29 +60,29 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         return self.filter(status=Summary.Status.PROCESSING)
 
     def newest_first(self) -> Self:
-        """Order by the end of their windows, the latest first: the order of the chain."""
+        """Order by the end of their windows, latest first: the order of the chain."""
         return self.order_by("-end_sequence", "-id")
 
     def with_source_sequences(self) -> Self:
-        """Add `source_sequences`: those of its source messages that are still there, in order."""
+        """Add `source_sequences`: the sequences of source messages that still exist, in order."""
         sequences = Func("user", "session", "source_message_ids", function="sequences_of_turns")
         return self.annotate(source_sequences=ExpressionWrapper(sequences, ArrayField(models.BigIntegerField())))
 
     def latest_completed(self, session: Session) -> "Summary | None":
-        """Return the summary in force; one that failed or is being made never is."""
+        """Return the latest completed summary. Failed and unfinished ones don't count."""
         return self.for_session(session).completed().newest_first().first()
 
     def stuck(self) -> Self:
-        """Return those begun `STUCK_AFTER` ago or longer that have no job."""
+        """Return unfinished summaries from at least `STUCK_AFTER` ago without a job."""
         limit = timezone.now() - STUCK_AFTER
         working = Job.objects.open().filter(process=PROCESS, session=OuterRef("session"))
         return self.processing().filter(~Exists(working), created_at__lt=limit)
 
     def begin(self, session: Session, end: int) -> bool:
-        """Add the next version as `processing`, unless there is one.
+        """Add the next version as `processing`, unless one exists.
 
         Args:
-            session: whose turns.
+            session: the session of the turns.
             end: sequence of the last turn of the window, which ends a round.
 
         Returns:
@@ -90,10 +91,10 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         return bool(self.begin_each({session: end}))
 
     def begin_each(self, ends: Mapping[Session, int]) -> list[Session]:
-        """Add the next versions of sessions by one statement, and return those sessions of which it added one.
+        """Add the next versions for sessions with one statement, and return the sessions for which one was added.
 
         Args:
-            ends: for each the sequence of the last turn of the window, which ends a round.
+            ends: for each session, the sequence of the last turn of the window, which ends a round.
         """
         windows = [
             (session.pk, session.user_id, max(0, end - WINDOW + 1), end, session.kept_from_sequence)
@@ -108,7 +109,7 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
 
 
 class Summary(models.Model):
-    """One version of a session's rolling summary; see the module's text."""
+    """One version of a session's rolling summary; see the module's docstring."""
 
     class Status(models.TextChoices):
         PROCESSING = "processing"
@@ -162,6 +163,6 @@ class Summary(models.Model):
         return f"{self.start_sequence}–{self.end_sequence} of {self.session}"
 
     def fail(self, error: str) -> None:
-        """End this version without a text; one that has ended stays as it is."""
+        """Mark this version as failed. A version that has ended stays unchanged."""
         waiting = Summary.objects.processing().filter(pk=self.pk)
         waiting.update(status=Summary.Status.FAILED, error=error, completed_at=timezone.now())

@@ -1,7 +1,7 @@
-"""How often each word stands in one person's memory: what makes a word of a query rare or common, and known or a typo.
+"""The counts of words in a person's memory, which say whether a query's word is rare, common, or a typo.
 
-Counted again by `count_words` when memory has grown by a tenth, so the counts may be a little behind; the texts
-themselves are found as soon as they are written.
+`count_words` recounts them when memory has grown by a tenth, so the counts may lag a little. The texts themselves can
+be found as soon as they are written.
 """
 
 from typing import Self
@@ -16,14 +16,14 @@ from sessions_app.models import UserProfile
 
 class VocabularyQuerySet(models.QuerySet["Vocabulary"]):
     def seen_by(self, user: UserProfile, agent_id: str) -> Self:
-        """Return the person's own, and those of the shards of an agent and of every agent."""
+        """Return the person's own vocabulary, and those of the shards of an agent and of every agent."""
         shards = Q(stream__is_active=True, stream__agent_id__in={"", agent_id})
         shards &= Q(stream__application=user.application_id)
         return self.filter(Q(user=user) | Q(user=None) & shards)
 
 
 class Vocabulary(models.Model):
-    """The words of one person's memory, or of one agent's stream; with the number and length of its texts."""
+    """The words of one person's memory or of one shard, with the number and length of its texts."""
 
     user = models.OneToOneField(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="vocabulary")
     stream = models.OneToOneField(
@@ -54,10 +54,10 @@ class Vocabulary(models.Model):
 
 
 class Word(models.Model):
-    """One stem, and how many texts of each kind it stands in."""
+    """One stem, and the number of texts of each kind that contain it."""
 
     vocabulary = models.ForeignKey(Vocabulary, on_delete=models.CASCADE, related_name="words", db_index=False)
-    # For row security alone; a person's words go with their vocabulary.
+    # Only for row security; a person's words are deleted with their vocabulary.
     user = models.ForeignKey(
         UserProfile, null=True, on_delete=models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False
     )

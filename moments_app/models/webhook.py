@@ -1,7 +1,7 @@
-"""Other systems that are told what happens, and what each of them is told.
+"""Webhooks and their deliveries.
 
-A delivery is written in the transaction of the event that it tells of, and refers to it: what an erasure or a
-retraction takes out of the log is not told any more. `memoryproject.webhooks` sends what is due.
+A delivery is written in the transaction of its event, and refers to it. So events that an erasure or a retraction
+removes from the log are not sent. `memoryproject.webhooks` sends due deliveries.
 """
 
 import base64
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(hours=1)
 KEPT_TRYING = timedelta(days=3)
-LEASE = timedelta(minutes=1)  # for an attempt; whoever began it and died is followed by another
+LEASE = timedelta(minutes=1)  # of a delivery attempt; after it expires, another worker retries
 SECRET_BYTES = 24
 KEPT = timedelta(days=30)
 
 
 class Occasion(models.TextChoices):
-    """What is told of: the type in the log of events, and what it is called outside."""
+    """The events of webhooks: the type in the event log, and the public name."""
 
     MOMENTS_BUILT = "moments_built", "moment.made"
     SESSION_SETTLED = "session_settled", "session.settled"
@@ -48,13 +48,13 @@ class Occasion(models.TextChoices):
 
 
 def told_as(event: str) -> str:
-    """Return what a type of event is called outside."""
+    """Return the public name of a type of event."""
     return str(dict(Occasion.choices).get(event, event))
 
 
 class WebhookEndpointQuerySet(models.QuerySet["WebhookEndpoint"]):
     def to_be_told(self, events: Sequence[Event]) -> Self:
-        """Keep those that are to be told of events of one person or application: of their application, or the site."""
+        """Return the endpoints for events of one person or application: those of their application, or global ones."""
         told = self.filter(is_active=True, events__overlap=sorted({event.type for event in events}))
         event = events[0]
         if event.application_id:
@@ -71,12 +71,12 @@ def _time_until(column: str) -> "ExpressionWrapper[Any]":
 
 
 def new_secret() -> bytes:
-    """Return a secret to sign with."""
+    """Return a secret for signing."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
 class WebhookEndpoint(models.Model):
-    """A system that is told what happens."""
+    """A system that receives webhooks."""
 
     application = models.ForeignKey(Application, default=DEFAULT, on_delete=models.PROTECT, related_name="+")
     name = models.CharField(max_length=64)
@@ -106,18 +106,18 @@ class WebhookEndpoint(models.Model):
         return self.name
 
     def save(self, *args: object, **kwargs: object) -> None:
-        """Save it, with a secret of its own from the beginning."""
+        """Save it. A new endpoint gets a secret."""
         if not self.sealed_secret:
             self.sealed_secret = seal(new_secret(), "webhook")
         super().save(*args, **kwargs)  # type: ignore[arg-type]  # as they were given
 
     def clean(self) -> None:
-        """Refuse an address that nothing can be posted to."""
+        """Reject a URL to which requests can't be sent."""
         super().clean()
         try:
             parts = urlsplit(self.url)
             is_address = bool(parts.hostname) and parts.port != 0
-        except ValueError:  # a port that is none, say
+        except ValueError:  # for example an invalid port
             is_address = False
         if not is_address or any(character.isspace() for character in self.url):
             raise ValidationError({"url": "Enter a URL with a host and without spaces."})
@@ -128,22 +128,22 @@ class WebhookEndpoint(models.Model):
 
     @property
     def secret(self) -> bytes:
-        """What it is signed with; blank where the key that sealed it is gone."""
+        """The signing secret; blank if the key that encrypted it no longer exists."""
         return unseal(self.sealed_secret, "webhook") or b""
 
     @property
     def shown_secret(self) -> str:
-        """The secret as receivers' libraries take it."""
+        """The secret in the format of receivers' libraries."""
         return f"whsec_{base64.b64encode(self.secret).decode()}"
 
 
 class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
     def queue(self, event: Event) -> None:
-        """Queue what is to be told of an event, in the event's own transaction."""
+        """Queue deliveries of an event, in the event's own transaction."""
         self.queue_each([event])
 
     def queue_each(self, events: Sequence[Event]) -> None:
-        """Queue what is to be told of events of one person, or one application, in their own transaction."""
+        """Queue deliveries of events of one person or one application, in the events' own transaction."""
         told = [event for event in events if event.type in Occasion.values]
         endpoints = WebhookEndpoint.objects.to_be_told(told) if told else ()
         both = [(endpoint, event) for endpoint in endpoints for event in told if event.type in endpoint.events]
@@ -152,11 +152,11 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
             wake(Channel.WEBHOOKS)
 
     def waiting(self) -> Self:
-        """Keep those that are to be sent some time."""
+        """Return deliveries that are still to be sent."""
         return self.filter(due_at__isnull=False)
 
     def take_next(self) -> "WebhookDelivery | None":
-        """Take what is due longest, so that nobody else sends it, or to its endpoint, for now; None when nothing is."""
+        """Lease the delivery that is due longest, and its endpoint, for one attempt. Return None if none is due."""
         is_ready = Q(endpoint__waits_until=None) | Q(endpoint__waits_until__lte=Now())
         due = self.filter(is_ready, due_at__lte=Now(), endpoint__is_active=True).order_by("due_at", "id")
         with transaction.atomic():
@@ -169,7 +169,7 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         return taken
 
     def next_due(self, *, within: float) -> float:
-        """Return the seconds until a delivery is due, or an endpoint may be sent to again, at most `within`."""
+        """Return the seconds until a delivery is due, or until an endpoint may receive again, at most `within`."""
         endpoints = WebhookEndpoint.objects.filter(waits_until__gt=Now()).order_by("waits_until")
         next_endpoint = endpoints.values_list(_time_until("waits_until"))[:1]
         next_delivery = self.filter(due_at__gt=Now()).order_by("due_at").values_list(_time_until("due_at"))[:1]
@@ -177,12 +177,12 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         return max(min([*waits, within]), 0.0)
 
     def expired(self) -> Self:
-        """Return those that were sent, or given up, and are old."""
+        """Return old deliveries that were sent or given up."""
         return self.filter(due_at=None, queued_at__lt=timezone.now() - KEPT)
 
 
 class WebhookDelivery(models.Model):
-    """An event that a system is told of."""
+    """A delivery of an event to an endpoint."""
 
     delivery_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
@@ -214,32 +214,32 @@ class WebhookDelivery(models.Model):
 
     @property
     def called(self) -> str:
-        """What the event is called outside."""
+        """The public name of the event."""
         return told_as(self.event.type)
 
     @property
     def state(self) -> str:
-        """How it stands: sent, waiting, failed."""
+        """Its state: sent, waiting or failed."""
         return "sent" if self.sent_at else "waiting" if self.due_at else "failed"
 
     @transaction.atomic
     def drop(self) -> None:
-        """Delete it instead of sending it: there is nobody left to tell of."""
+        """Delete it without sending, because the person of the event no longer exists."""
         self.delete()
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(waits_until=None)
 
     def note_sent(self) -> None:
-        """Note that it arrived, and that the endpoint is well."""
+        """Record that it was delivered, and that the endpoint works."""
         self.due_at, self.sent_at, self.error = None, database_now(), ""
         self.save(update_fields=["due_at", "sent_at", "error"])
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(failures=0, waits_until=None)
 
     @transaction.atomic
     def note_failure(self, error: str) -> None:
-        """Have it sent later, ever later with each failure, and nothing else to that endpoint before; or give it up.
+        """Postpone it and the endpoint's other deliveries, longer with each failure; or give it up.
 
         Args:
-            error: why it did not arrive, without the address.
+            error: why it was not delivered, without the address.
         """
         now = database_now()
         failures = F("failures") + 1
@@ -255,7 +255,7 @@ class WebhookDelivery(models.Model):
         return now + pause_after(self.attempts) if now < self.queued_at + KEPT_TRYING else None
 
     def resend(self) -> None:
-        """Send it again, at once."""
+        """Send it again now."""
         self.queued_at = self.due_at = database_now()
         self.sent_at, self.attempts = None, 0
         self.save(update_fields=["queued_at", "due_at", "sent_at", "attempts"])
@@ -264,5 +264,5 @@ class WebhookDelivery(models.Model):
 
 
 def pause_after(failures: int) -> timedelta:
-    """Return the time until the next attempt after so many failures in a row."""
+    """Return the time until the next attempt after a number of consecutive failures."""
     return min(FIRST_PAUSE * (1 << min(failures - 1, 20)), LONGEST_PAUSE)

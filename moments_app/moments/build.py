@@ -40,12 +40,12 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
 LOOK_AHEAD = 200
-PROMPT_TOKENS = 1_450  # of a call besides the turns: prompt, journey, recent moments
-AGAIN_TO = "again_to"  # in a job's params: moments up to this sequence were withdrawn, and are built as far again
+PROMPT_TOKENS = 1_450  # of a call in addition to the turns: prompt, journey, recent moments
+AGAIN_TO = "again_to"  # in a job's params: moments up to this sequence were withdrawn, and must be rebuilt up to it
 
 
 class BuildMoments(Process[BuildInput, Built]):
-    """Divides what waits in a session into moments."""
+    """Divides the waiting turns of a session into moments."""
 
     name = "build_moments"
     makes = "moments of new messages"
@@ -55,7 +55,7 @@ class BuildMoments(Process[BuildInput, Built]):
         return builder()
 
     def claim(self, job: Job) -> BuildInput | Skipped:
-        """Read what there is to compact."""
+        """Read the turns to compact."""
         session = session_of(job)
         if not job.force and not is_due(session):
             return Skipped("not due: neither threshold is reached")
@@ -64,7 +64,7 @@ class BuildMoments(Process[BuildInput, Built]):
         shown = [turn for turn in turns if turn.role != Message.Role.SYSTEM]
         if not shown:
             if not job.force:
-                # Counted from here all the same, or every further append would ask again.
+                # Start counting here anyway, or every further append would queue a build.
                 _count_from(session, session)
             return Skipped("nothing beyond the lag")
         return BuildInput(
@@ -88,23 +88,23 @@ class BuildMoments(Process[BuildInput, Built]):
         """Write moments, partition event and counters, and complete the job.
 
         Raises:
-            ClaimLost: the job was taken over, or the session is gone.
-            Moved: the boundary of the session, an earlier moment or a fact changed while the engine was thinking: what
-                the engine was told may have been withdrawn or corrected.
+            ClaimLost: the job was taken over, or the session was deleted.
+            Moved: the boundary of the session, an earlier moment or a fact changed while the engine was thinking, so
+                its input may have been withdrawn or corrected.
         """
         session = locked_session(job)
-        user = UserProfile.objects.locked().get(pk=session.user_id)  # who changes the chain holds it
+        user = UserProfile.objects.locked().get(pk=session.user_id)  # every change of the chain locks the person
         _refuse_what_moved(session, input)
         moments = store_moments(job, input, answer)
         Moment.objects.relink(user.pk, moments)
-        user.save(update_fields=["updated_at"])  # contexts that were kept are built again
+        user.save(update_fields=["updated_at"])  # invalidates cached contexts
         _move_boundary(job, session, input, answer, moments)
         complete(job, BUILT, result_of(input, answer, moments))
         ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
         _follow_up(job, session, input)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
-        """Tell whether a threshold is reached."""
+        """Return whether a threshold is reached."""
         return is_due(session)
 
     def rewind(self, job: Job) -> bool:
@@ -131,7 +131,7 @@ class BuildMoments(Process[BuildInput, Built]):
 
 
 def is_due(session: Session) -> bool:
-    """Tell whether a build would start by itself: enough turns or tokens since the last one."""
+    """Return whether a build starts automatically: enough turns or tokens since the last one."""
     return settings.MOMENT_BUILDER.enabled and (_due_by_turns(session) or _due_by_tokens(session))
 
 
@@ -147,10 +147,10 @@ def _due_by_tokens(session: Session) -> bool:
 
 
 def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Message], bool]:
-    """Return the turns that no moment holds yet and that lie before the lag, and whether one run takes only some."""
+    """Return the turns before the lag that no moment holds, and whether one run takes only some of them."""
     live_from = stays_live_from(session, params)
     waiting = session.messages.turns().believed().filter(sequence__gte=_first_waiting(session)).order_by("sequence")
-    # Some turns behind the boundary are read too: tool results there may hold it back.
+    # Some turns after the boundary are read too, because tool results may move it back.
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
     beyond = sum(turn.sequence < live_from for turn in turns)
     fits = fitting(turns[:beyond], MAX_TURNS)
@@ -159,7 +159,7 @@ def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Mess
 
 
 def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
-    """Return the sequence of the first turn that a build leaves live: as its params say, or by the settings' lag."""
+    """Return the sequence of the first turn that a build leaves live, from the job's params or the configured lag."""
     if AGAIN_TO in params and "lag" not in params:
         return params[AGAIN_TO] + 1
     conf = settings.MOMENT_BUILDER
@@ -169,7 +169,7 @@ def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
 
 
 def _first_waiting(session: Session) -> int:
-    """Return the sequence of the first turn that no moment covers; what was retracted is covered and not shown."""
+    """Return the sequence of the first turn that no moment covers. Retracted turns are covered and not shown."""
     return session.built_to + 1
 
 
@@ -177,7 +177,7 @@ def _first_waiting(session: Session) -> int:
 
 
 def _refuse_what_moved(session: Session, input: BuildInput) -> None:
-    """Raise `Moved` where the answer no longer fits what is there."""
+    """Raise `Moved` if the answer no longer fits the current data."""
     if session.built_to != input.session.built_to:
         raise Moved("The session's moments changed while the engine was thinking.")
     input.refuse_what_moved()
@@ -195,13 +195,13 @@ def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, 
 
 
 def _count_from(session: Session, then: Session) -> None:
-    """Have the thresholds count what came after `then`, the session as it was at the claim."""
+    """Make the thresholds count from `then`, the session at the time of the claim."""
     session.built_message_count, session.built_total_tokens = then.message_count, then.total_tokens
     session.save(update_fields=["built_message_count", "built_total_tokens"])
 
 
 def _follow_up(job: Job, session: Session, input: BuildInput) -> None:
-    """Ask for the next build when this one took only a part, or when enough came in meanwhile."""
+    """Queue the next build if this one was partial, or if enough turns arrived in the meantime."""
     if input.is_cut:
         Job.objects.request(BuildMoments.name, session, requested_by=job.requested_by, force=True, params=job.params)
     elif is_due(session):

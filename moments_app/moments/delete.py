@@ -1,4 +1,4 @@
-"""`delete_moment`: what a moment says is no longer remembered; its turns stay, and count as taken care of."""
+"""`delete_moment`: forget what a moment says. Its turns stay, and count as processed."""
 
 from django.db import transaction
 
@@ -9,11 +9,11 @@ from sessions_app.models.event import MOMENT_DELETED
 
 @transaction.atomic
 def delete_moment(moment: Moment, *, actor: str) -> None:
-    """Delete a moment; the chain closes over the gap, and no journey that led through it is carried on.
+    """Delete a moment. Close the gap in the chain, and blank journeys that may include it.
 
     Args:
-        moment: of the acting user.
-        actor: who asks, for the event log: key:… or operator:….
+        moment: a moment of the acting user.
+        actor: who requests it, for the event log: `key:…` or `operator:…`.
     """
     Event.objects.create(
         type=MOMENT_DELETED,

@@ -31,9 +31,9 @@ from moments_app.turns.split import split
 from sessions_app.models import Message, Session
 from sessions_app.models.user_profile import united
 
-# Bounds of one run, in memory and in time; what lies beyond is built by a follow-up job.
+# Limits of one run, in memory and in time; a follow-up job builds the rest.
 MAX_TURNS = 2_000
-MAX_CALLS = 10  # about: by tokens
+MAX_CALLS = 10  # approximate, estimated by tokens
 BUILT = "moments_built"  # in the event log
 _HELD = """
 turn.session_id = segment.session_id AND turn.sequence BETWEEN segment.first AND segment.last
@@ -64,16 +64,16 @@ class Chunk:
 
 @dataclass(frozen=True)
 class BuildInput(ProcessInput):
-    """The input of a build, as it was at the claim.
+    """The input of a build, at the time of the claim.
 
     Args:
-        session: with its counters at that time.
+        session: the session, with its counters at that time.
         known: what is known from before the turns.
         first_sequence, last_sequence: of the turns to compact, inclusive.
         chunks: the turns that an engine reads or has read, in window order.
         corrections: the state of the person's corrections before anything was read.
-        is_cut: more turns are due than one run accepts.
-        is_again: moments of these turns were withdrawn; the next build is due no later for it.
+        is_cut: whether more turns are due than one run accepts.
+        is_again: whether moments of these turns were withdrawn; such a build does not postpone the next.
     """
 
     prompt_version: PromptVersion
@@ -110,14 +110,14 @@ class BuildInput(ProcessInput):
             raise Moved("Facts were corrected while the engine was thinking.")
 
     def of_one_call(self) -> "BuildInput":
-        """Return the input cut to what the first call of an engine gets."""
+        """Return the input cut to what the engine's first call receives."""
         first, *others = self.chunks
         return replace(self, chunks=[first], last_sequence=first.sequences[-1]) if others else self
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A moment to be written, and the turns it holds: inclusive sequences. `written`: the draft that it publishes."""
+    """A moment to write, with its turns as inclusive sequences. `written` is the draft that it publishes."""
 
     draft: DraftMoment
     first_sequence: int
@@ -135,21 +135,21 @@ class Built:
 
 
 def builder() -> Caller:
-    """Return who writes moments."""
+    """Return the engine that writes moments."""
     return language_model(settings.ENGINE.model)
 
 
 def builder_prompt(session: Session) -> PromptVersion:
-    """Return the instructions that builds of a session follow now.
+    """Return the active prompt for builds of a session.
 
     Raises:
-        CannotRun: when the prompt resource that is set doesn't exist.
+        CannotRun: the configured prompt resource doesn't exist.
     """
     return prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI, session)
 
 
 def fitting(turns: Sequence[Message], most: int) -> int:
-    """Return how many of these turns one run takes, by their number, at most `most`, and by tokens."""
+    """Return how many of these turns one run accepts: at most `most`, limited also by tokens."""
     left = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
     for count, turn in enumerate(turns[:most]):
         left -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
@@ -159,7 +159,7 @@ def fitting(turns: Sequence[Message], most: int) -> int:
 
 
 def chunks_of(shown: Sequence[Message], zone: tzinfo) -> list[Chunk]:
-    """Cut the turns that an engine is shown, without what the platform itself had said, into what one call gets."""
+    """Split the turns that an engine receives into the input of one call each. Leave out platform text."""
     return chunks_read(shown, blank_platform_text(shown), zone)
 
 
@@ -170,9 +170,9 @@ def chunks_with_drafts(
 
     Args:
         shown: the turns.
-        read: the same without platform text.
-        drafts: of the session, in order.
-        zone: where the person is.
+        read: the same turns without platform text.
+        drafts: the drafts of the session, in order.
+        zone: the person's time zone.
     """
 
     def draft_of(both: tuple[Message, Message]) -> EpisodeDraft | None:
@@ -191,12 +191,12 @@ def chunks_with_drafts(
 
 
 def chunks_read(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo) -> list[Chunk]:
-    """Cut turns into what one call gets.
+    """Split turns into the input of one call each.
 
     Args:
         shown: the turns.
-        read: the same without platform text.
-        zone: where the person is.
+        read: the same turns without platform text.
+        zone: the person's time zone.
     """
     turns = [engine_turn(turn, settings.MOMENT_BUILDER.max_input_tokens, zone) for turn in read]
     parts = split(
@@ -217,7 +217,7 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
     """Call the engine for each chunk that has no draft, carrying the journey from call to call.
 
     Raises:
-        EngineError: when one of the calls gave no valid answer; nothing is kept of the others.
+        EngineError: one of the calls gave no valid answer. The answers of the others are discarded.
     """
     segments: list[Segment] = []
     journey = input.known.journey
@@ -260,7 +260,7 @@ def _of_draft(draft: EpisodeDraft, chunk: Chunk) -> Segment:
 
 
 def request_of(input: BuildInput, chunk: Chunk, journey: Journey) -> MomentRequest:
-    """Return what an engine gets for one call."""
+    """Return the engine's input for one call."""
     return MomentRequest(chunk.turns, journey, input.prompt_version.content)
 
 
@@ -273,14 +273,14 @@ def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[S
 
 
 def _known(segment: Segment, chunk: Chunk) -> KnownMoment:
-    """Return a moment that is about to be, as the next call gets it."""
+    """Return an unsaved moment as the next call receives it."""
     held = range(segment.first_sequence, segment.last_sequence + 1)
     times = [turn.created_at for turn, place in zip(chunk.turns, chunk.sequences, strict=True) if place in held]
     return KnownMoment(segment.draft.name, segment.draft.summary, min(times), max(times))
 
 
 def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
-    """Return the segments, each reaching to the next: system turns between them ride along with the earlier one."""
+    """Return the segments, each extended to the next one, so that system turns in between belong to the earlier one."""
     starts = [input.first_sequence] + [segment.first_sequence for segment in segments[1:]] + [input.last_sequence + 1]
     return [
         replace(segment, first_sequence=first, last_sequence=following - 1)
@@ -293,7 +293,7 @@ def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
 
 @dataclass(frozen=True)
 class Division:
-    """What a build made of turns, to be stored."""
+    """The result of a build, to be stored."""
 
     job: Job
     input: BuildInput
@@ -301,19 +301,19 @@ class Division:
 
 
 def store_moments(job: Job, input: BuildInput, built: Built) -> list[Moment]:
-    """Write the moments of a build, and note with each turn which one holds it; the caller links them into the chain.
+    """Write the moments of a build, and link its turns to them. The caller links the moments into the chain.
 
     Args:
-        job: of the build.
-        input: of the build.
-        built: from it.
+        job: the job of the build.
+        input: the input of the build.
+        built: the result of the build.
     """
     [moments] = store_each([Division(job, input, built)])
     return moments
 
 
 def store_each(divisions: Sequence[Division]) -> list[list[Moment]]:
-    """Write the moments of several builds of one person, as `store_moments` does for one, by as many statements."""
+    """Write the moments of several builds of one person, with as many statements as `store_moments` for one."""
     segments = [(one.input.session, segment) for one in divisions for segment in one.built.segments]
     times = _times(segments)
     taken = _taken_keys(segments[0][0].user_id, [start for start, _ in times])
@@ -324,9 +324,9 @@ def store_each(divisions: Sequence[Division]) -> list[list[Moment]]:
 
 
 def _moments(division: Division, times: Iterator[tuple[datetime, datetime]], taken: set[str]) -> list[Moment]:
-    """Return the moments of a build, the latest of them with the journey; their keys are taken from here on."""
+    """Return the moments of a build, the last of them with the journey. Reserve their keys."""
     moments: list[Moment] = []
-    for segment, said in zip(division.built.segments, times, strict=False):  # what is left is of the next builds
+    for segment, said in zip(division.built.segments, times, strict=False):  # further times are for later builds
         moments.append(_moment(division, segment, said, taken))
         taken.add(moments[-1].key)
     max(moments, key=lambda moment: (moment.ends_at, moment.first_sequence)).journey = division.built.journey
@@ -379,13 +379,13 @@ def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
 
 
 def _taken_keys(user: int, starts: Sequence[datetime]) -> set[str]:
-    """Return the keys of a person's moments that began on one of these days."""
+    """Return the keys of a person's moments that started on one of these days."""
     on_days = [Q(key__contains=day) for day in sorted({f"{start:%Y%m%d}" for start in starts})]
     return set(Moment.objects.filter(reduce(or_, on_days), user_id=user).values_list("key", flat=True))
 
 
 def _times(segments: Sequence[tuple[Session, Segment]]) -> list[tuple[datetime, datetime]]:
-    """Return when the first and the last turn of each segment of a person's sessions were said."""
+    """Return the times of the first and the last turn of each segment of a person's sessions."""
     rows = [(session.pk, segment.first_sequence, segment.last_sequence) for session, segment in segments]
     sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))
     values: dict[str, Any] = {"user": segments[0][0].user_id, "sessions": sessions, "firsts": firsts, "lasts": lasts}
@@ -396,7 +396,7 @@ def _times(segments: Sequence[tuple[Session, Segment]]) -> list[tuple[datetime, 
 
 
 def _have_held(moments: Sequence[Moment]) -> None:
-    """Note with each turn which of a person's moments holds it."""
+    """Link turns to the moments that hold them."""
     rows = [(one.pk, one.source_session_id, one.first_sequence, one.last_sequence) for one in moments]
     pks, sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))
     values: dict[str, Any] = {"user": moments[0].user_id, "moments": pks}
@@ -405,7 +405,7 @@ def _have_held(moments: Sequence[Moment]) -> None:
 
 
 def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dict[str, Any]:
-    """Return what a build's job says of it."""
+    """Return the result of a build's job."""
     return {
         "moment_keys": [moment.key for moment in moments],
         "messages_compressed": input.last_sequence - input.first_sequence + 1,
@@ -420,18 +420,18 @@ def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dic
 
 
 def normalised(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tuple[int, int]]:
-    """Make proposed ranges cover a window without gap or overlap.
+    """Make proposed ranges cover a window without gaps or overlaps.
 
-    Clipped to the window and sorted; of an overlap the earlier range keeps its part; a gap goes to the earlier
-    neighbour, one at the front to the first. A range that nothing is left of is dropped.
+    Ranges are clipped to the window and sorted. In an overlap, the earlier range keeps its part. A gap is added to the
+    earlier neighbor, or at the start to the first range. Empty ranges are dropped.
 
     Args:
-        ranges: inclusive (start, end) indexes as an engine proposed them, in its order.
+        ranges: inclusive (start, end) indexes that an engine proposed, in its order.
         length: turns in the window, at least 1.
 
     Returns:
-        For each kept range its position in `ranges`, and the inclusive indexes it has now, in window order; empty
-        when no range has a turn of the window.
+        The new inclusive indexes of each kept range, by its position in `ranges`, in window order; empty if no range
+        has a turn of the window.
     """
     last = length - 1
     clipped = sorted((min(max(start, 0), last), min(max(end, 0), last), n) for n, (start, end) in enumerate(ranges))

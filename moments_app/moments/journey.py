@@ -1,7 +1,7 @@
 """The journey of a person up to some turns: dated headlines of the latest moments, in time order.
 
-It is derived without a model, and stored with the last moment of each build, so it outlives the session. An engine gets
-the moments that are earlier in time, even if they were built later.
+It is derived without a model, and stored with the last moment of each build, so it outlives the session. An engine
+receives the moments that are earlier in time, even if they were built later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ from sessions_app.models import Session
 
 JOURNEY_MAX = 700  # characters
 STEP_MAX = 80  # characters about one moment
-# For each place the moments before it, of which an index alone tells the number and the first: two bounded reads, and
-# one as long as the chain. Moments that the turns of the place were made into before are not before it.
+# Finds the moments before each place. Their number and the first one are read with an index only: two bounded reads,
+# and one as long as the chain. Former moments of the place's own turns are not before it.
 BEFORE_SQL = f"""
 SELECT place.number, place.count, place.since, near.id, near.name, near.summary, near.starts_at, near.ends_at,
     near.first_sequence
@@ -64,12 +64,12 @@ class KnownBefore:
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a person's time some turns stand.
+    """The position of some turns in a person's time.
 
     Args:
-        session: primary key of theirs.
-        sequence: of the first of them; moments from there on are made of them, or came after.
-        until: when the last of them was said.
+        session: primary key of their session.
+        sequence: sequence of the first turn; moments from there on are derived from these turns, or are later.
+        until: the time of the last turn.
     """
 
     session: int
@@ -82,9 +82,9 @@ class Told:
     """A moment before some turns.
 
     Args:
-        pk: primary key; None for one that is about to be.
-        moment: as an engine gets it.
-        sequence: of its first turn.
+        pk: primary key; None for an unsaved one.
+        moment: the moment as an engine receives it.
+        sequence: sequence of its first turn.
     """
 
     pk: int | None
@@ -93,7 +93,7 @@ class Told:
 
     @property
     def order(self) -> tuple[datetime, int, bool, int]:
-        """Its place in the chain; what is about to be stands behind what is there."""
+        """Its place in the chain. Unsaved moments come after saved ones."""
         return self.moment.ends_at, self.sequence, self.pk is None, self.pk or 0
 
 
@@ -103,8 +103,8 @@ class Before:
 
     Args:
         latest: newest first.
-        count: of all.
-        since: when the first of them began.
+        count: the total number.
+        since: the start of the first moment.
     """
 
     latest: Sequence[Told] = ()
@@ -112,23 +112,23 @@ class Before:
     since: datetime | None = None
 
     def with_new(self, new: Sequence[Told], until: datetime) -> "Before":
-        """Return it with moments that are about to be, as far as they ended by then."""
+        """Return it with unsaved moments that ended by a time."""
         added = [one for one in new if one.moment.ends_at <= until]
         begun = [one.moment.starts_at for one in added] + ([self.since] if self.since else [])
-        # Of moments that ended at once, those that came last are the newest.
+        # Of moments that ended at the same time, the last ones are the newest.
         latest = sorted([*reversed(added), *self.latest], key=lambda one: one.order, reverse=True)
         return replace(self, latest=latest, count=self.count + len(added), since=min(begun, default=None))
 
     @property
     def known(self) -> KnownBefore:
-        """What an engine gets to know of them."""
+        """Return the part of them that an engine receives."""
         shown = self.latest[:RECENT_MOMENTS]
         journey = Journey([one.moment for one in shown], self.count, self.since)
         return KnownBefore(journey, {one.pk: (one.moment.name, one.moment.summary) for one in shown if one.pk})
 
 
 def are_current(headlines: Headlines) -> bool:
-    """Return whether moments still have these headlines: none was withdrawn, rebuilt or corrected meanwhile."""
+    """Return whether moments still have these headlines: none was withdrawn, rebuilt or corrected in the meantime."""
     now = Moment.objects.filter(pk__in=headlines).values_list("pk", "name", "summary")
     return {pk: (name, summary) for pk, name, summary in now} == headlines
 
@@ -140,7 +140,7 @@ def told(journey: Journey) -> str:
     )
     when = first if first == last else f"{first} to {last}"
     text = ""
-    for step in map(_step, journey.moments):  # the latest first
+    for step in map(_step, journey.moments):  # latest first
         if len(step) + len(text) > JOURNEY_MAX:
             break
         text = f"{step} {text}".strip()
@@ -148,7 +148,7 @@ def told(journey: Journey) -> str:
 
 
 def _step(moment: KnownMoment) -> str:
-    """Return one moment as a line: its day, its name, and the first sentence of its summary, or its beginning."""
+    """Return one moment as a line: its day, its name, and the first sentence of its summary, or the start of it."""
     said = next(iter(sentences(moment.summary)), " ".join(moment.summary.split()))
     if len(said) > STEP_MAX:
         said = f"{said[:STEP_MAX].rsplit(' ', 1)[0]} …"
@@ -156,17 +156,17 @@ def _step(moment: KnownMoment) -> str:
 
 
 def known_before(session: Session, sequence: int, until: datetime) -> KnownBefore:
-    """Return what a person's moments say of the time before some turns; see `Place`."""
+    """Return the headlines of a person's moments from before some turns; see `Place`."""
     [before] = before_each(session.user_id, [Place(session.pk, sequence, until)])
     return before.known
 
 
 def before_each(user: int, places: Sequence[Place]) -> list[Before]:
-    """Return a person's moments before each place, by one statement.
+    """Return a person's moments before each place, using one statement.
 
     Args:
         user: primary key of the person.
-        places: in their sessions.
+        places: places in their sessions.
     """
     values: dict[str, Any] = {"user": user, "sessions": [place.session for place in places]}
     values |= {"sequences": [place.sequence for place in places], "untils": [place.until for place in places]}

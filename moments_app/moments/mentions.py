@@ -1,6 +1,6 @@
-"""Rows that name moments by their keys, or quote a model's sentences about turns, and taking these out of them.
+"""Find and clean rows that name moments by their keys, or quote a model's sentences about turns.
 
-Keys are made of names, which quote turns.
+Keys contain names, which quote turns.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,13 +15,13 @@ from sessions_app.models import Event, Message, Session
 
 
 def mentions(session: Session, keys: Sequence[str], also: Q | None = None) -> list[Message | Job | Event]:
-    """Return the rows that name these moments, or quote what a model wrote of the session.
+    """Return the rows that name these moments, or quote what a model wrote about the session.
 
-    They are partition events of the person's other sessions, results of jobs, and entries of the log.
+    They are partition events of the person's other sessions, results of jobs, and entries of the event log.
 
     Args:
-        session: of the moments.
-        keys: of them.
+        session: the session of the moments.
+        keys: the keys of the moments.
         also: which other partition events to return.
     """
     events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
@@ -33,12 +33,12 @@ def mentions(session: Session, keys: Sequence[str], also: Q | None = None) -> li
 
 
 def take_keys_out(row: Message | Job | Event, keys: Collection[str], **fields: str) -> None:
-    """Take moments' keys out of a row that names them, and out of a job's result the sentences that were left out.
+    """Remove moments' keys from a row that names them, and dropped sentences from a job's result.
 
     Args:
-        row: a partition event, a job with its result, or an entry of the log.
-        keys: of moments that are gone.
-        fields: of a partition event, that say something else instead.
+        row: a partition event, a job with its result, or an entry of the event log.
+        keys: keys of removed moments.
+        fields: new values for fields of a partition event.
     """
     if isinstance(row, Message):
         rewrite(row, _without(row.payload, keys) | fields)

@@ -1,4 +1,4 @@
-"""The partition event: the marker that compaction leaves in a session, written for the model that will read it."""
+"""The partition event: a marker that compaction leaves in a session, written for the model that reads it."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ RECOVERY_HINT = (
 
 @dataclass(frozen=True)
 class PartitionEvent:
-    """A partition event to be left: its type, and the fields that its makers put into its payload."""
+    """A partition event to write: its type, and the fields for its payload."""
 
     session: Session
     partition_type: str
@@ -38,9 +38,9 @@ class PartitionEvent:
         """Describe a build of moments.
 
         Args:
-            moments: made by it, oldest first, already stored.
-            journey: of the person up to here.
-            session: whose turns they hold.
+            moments: its stored moments, oldest first.
+            journey: the person's journey up to here.
+            session: the session of their turns.
         """
         count = sum(moment.last_sequence - moment.first_sequence + 1 for moment in moments)
         topics = list(dict.fromkeys(tag for moment in moments for tag in moment.topic_tags[:2]))[:TOPICS_NAMED]
@@ -55,14 +55,14 @@ class PartitionEvent:
 
     @classmethod
     def of_digest(cls, context: str, lessons: Sequence[str], turns: range, *, session: Session, cleared: bool) -> Self:
-        """Describe a digest; a system message, for a client replays it before all else.
+        """Describe a digest. It is a system message, which a client replays before all others.
 
         Args:
-            context: what has to be known to go on.
-            lessons: learned from it.
-            turns: their sequences, which it stands for.
-            session: whose turns they are.
-            cleared: the session has gone quiet, and nothing of it is live.
+            context: the context needed to continue.
+            lessons: the lessons.
+            turns: the sequences of the turns that it replaces.
+            session: the session of the turns.
+            cleared: whether the session has gone quiet, so that no turn of it is live.
         """
         fields: dict[str, object] = {
             "context": context,
@@ -74,12 +74,12 @@ class PartitionEvent:
         return cls(session, CLEARED if cleared else DIGEST, fields, Message.Role.SYSTEM)
 
     def leave(self, sequence: int) -> Message:
-        """Write the event right after the turn with this sequence, dated as that turn."""
+        """Write the event right after the turn with this sequence, with that turn's date."""
         [message] = leave_each([(self, sequence)])
         return message
 
     def payload(self, latest: Sequence[str]) -> dict[str, object]:
-        """Return the payload, with what every event has.
+        """Return the payload, including the fields of every event.
 
         Args:
             latest: keys of the person's latest moments.
@@ -95,7 +95,7 @@ class PartitionEvent:
 
 
 def leave_each(events: Sequence[tuple[PartitionEvent, int]]) -> list[Message]:
-    """Write events of one person's sessions, each right after the turn with this sequence, dated as that turn."""
+    """Write events of one person's sessions, each right after the turn with this sequence, with that turn's date."""
     user = events[0][0].session.user_id
     said_at = _said_at(user, [(event.session.pk, sequence) for event, sequence in events])
     keys = Moment.objects.filter(user_id=user).newest_first().values_list("key", flat=True)
@@ -130,9 +130,9 @@ def _message(event: PartitionEvent, sequence: int, latest: Sequence[str], said_a
 
 
 def known_at(event: Message | None) -> str:
-    """Return what is known of the turns before a partition event: a digest's context, else what the moments say.
+    """Return what is known about the turns before a partition event: a digest's context, or else moments' summaries.
 
-    Only of its own session: what a digest makes of it stays there, whatever is withdrawn elsewhere.
+    Only its own session is used, so data derived from it is unaffected by withdrawals elsewhere.
     """
     if event is None:
         return ""
@@ -147,7 +147,7 @@ def _said_by_moments(event: Message) -> str:
 
 
 def rewrite(event: Message, payload: dict[str, Any]) -> None:
-    """Give a partition event that stands another payload, and the text that goes with it."""
+    """Replace the payload of an existing partition event, and the text derived from it."""
     event.payload = payload
     event.content = fenced(payload)
     event.tokens = estimate_tokens(event.content)
@@ -156,7 +156,7 @@ def rewrite(event: Message, payload: dict[str, Any]) -> None:
 
 
 def fenced(payload: dict[str, object]) -> str:
-    """Return the payload as text: a line a field, each value as JSON, so that none can leave its line or the fence."""
+    """Return the payload as text, one field per line, with JSON values that can't leave their line or the fence."""
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in payload.items()]
     body = "\n".join(lines).replace("[/TOOL", "\\u005b/TOOL").replace("[TOOL", "\\u005bTOOL")
     return f"[TOOL RESULT: {TOOL_NAME}]\n{body}\n[/TOOL RESULT]"

@@ -1,7 +1,7 @@
-"""`rebuild_moments`: the moments that a session has are made again, by the prompt and the engine in force now.
+"""`rebuild_moments`: rebuild a session's moments with the current prompt and engine.
 
-A run takes the turns of one build again, in conversation order, and in one transaction the new moments stand where the
-old ones stood. So an engine that fails leaves them as they were.
+Each run repeats one build, in conversation order, and replaces its moments in one transaction. So a failing engine
+leaves the moments unchanged.
 """
 
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ from moments_app.moments.mentions import mentions, take_keys_out
 from moments_app.moments.partition import PartitionEvent, rewrite
 from sessions_app.models import Message, Session, UserProfile
 
-FROM_SEQUENCE = "from_sequence"  # in a job's params: moments before this are made again already
+FROM_SEQUENCE = "from_sequence"  # in a job's params: moments before this sequence are already rebuilt
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,20 @@ class RebuildInput(ProcessInput):
     """The input of a run.
 
     Args:
-        build: what is built, as for `build_moments`.
-        replaced: primary keys of the moments that are replaced, with when each was last changed.
+        build: the input as for `build_moments`.
+        replaced: primary keys of the moments to replace, with the time of their last change.
     """
 
     build: BuildInput
     replaced: dict[int, datetime]
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with other instructions."""
+        """Return the same input with another prompt."""
         return replace(self, prompt_version=version, build=self.build.with_prompt(version))
 
 
 class RebuildMoments(Process[RebuildInput, Built]):
-    """Replaces the moments of a session, a build a run."""
+    """Replaces the moments of a session, one build per run."""
 
     name = "rebuild_moments"
     makes = "rebuilt moments"
@@ -70,7 +70,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
         return builder()
 
     def claim(self, job: Job) -> RebuildInput | Skipped:
-        """Read the turns of the first build that is still to be made again."""
+        """Read the turns of the first build that has to be repeated."""
         session = session_of(job)
         corrections = Correction.objects.for_user(session.user).state()
         sequence: int = job.params.get(FROM_SEQUENCE, 0)
@@ -84,15 +84,15 @@ class RebuildMoments(Process[RebuildInput, Built]):
         return divide(input.build, engine, progress)
 
     def commit(self, job: Job, input: RebuildInput, answer: Built) -> None:
-        """Put the new moments in the place of the old ones, ask for the next build's, and complete the job.
+        """Replace the old moments with the new ones, queue the next run, and complete the job.
 
         Raises:
-            ClaimLost: the job was taken over, or the session is gone.
+            ClaimLost: the job was taken over, or the session was deleted.
             Moved: one of the moments was changed or deleted, turns were retracted, or a fact was corrected, while the
                 engine was thinking.
         """
         session = locked_session(job)
-        user = UserProfile.objects.locked().get(pk=session.user_id)  # whoever changes the chain holds it
+        user = UserProfile.objects.locked().get(pk=session.user_id)  # every change of the chain locks the person
         replaced = list(session.moments.filter(pk__in=input.replaced).defer("search_vector"))
         if {moment.pk: moment.updated_at for moment in replaced} != input.replaced:
             raise Moved("The session's moments changed while the engine was thinking.")
@@ -101,7 +101,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
         moments = store_moments(job, input.build, answer)
         Moment.objects.relink(user.pk, [*replaced, *moments])
         _rewrite_events(session, {moment.key for moment in replaced}, moments, answer.journey)
-        user.save(update_fields=["updated_at"])  # contexts that were kept are made again
+        user.save(update_fields=["updated_at"])  # invalidates cached contexts
         result = {
             "moment_keys": [moment.key for moment in moments],
             "moments_replaced": len(input.replaced),
@@ -119,7 +119,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
 
 
 def built_together(session: Session, sequence: int) -> list[Moment]:
-    """Return the first moments from a sequence on that one build made, without a gap: deleted ones don't come back."""
+    """Return the first moments since a sequence that one build created, up to a gap: deleted ones must not return."""
     start = max(sequence, session.kept_from_sequence)
     own = session.moments.filter(user_id=session.user_id, first_sequence__gte=start).order_by("first_sequence")
     found: list[Moment] = []
@@ -161,7 +161,7 @@ def _input(session: Session, moments: list[Moment], shown: list[Message], correc
 
 
 def _rewrite_events(session: Session, old: set[str], moments: list[Moment], journey: str) -> None:
-    """Have the session's partition events name the new moments, and nothing elsewhere those that are gone."""
+    """Make the session's partition events name the new moments, and remove the old ones from other rows."""
     for event in session.messages.partitions().filter(payload__moment_keys__has_any_keys=list(old)):
         payload = event.payload or {}
         left = set(payload["moment_keys"]) - old

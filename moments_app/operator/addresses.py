@@ -1,4 +1,4 @@
-"""The pages behind the addresses that contexts and receipts name."""
+"""Find the pages of the addresses in contexts and receipts."""
 
 from collections.abc import Collection
 from typing import Any
@@ -15,10 +15,10 @@ SESSIONS = "rem://sessions/"
 
 
 class Pages:
-    """Finds the page behind an address; by one query, however many addresses of however many kinds.
+    """Finds the page of an address. All addresses are looked up with one query.
 
     Args:
-        user: the person that the addresses were made for; those of shards are nobody's.
+        user: the person for whom the addresses were written; addresses of shards belong to no person.
         refs: the addresses.
     """
 
@@ -33,7 +33,7 @@ class Pages:
             self._rows("rem://entities/", Entity.objects.for_user(user), "entity_id"),
             self._rows("rem://atoms/", MemoryAtom.objects.filter(theirs), "atom_id"),
             self._rows("rem://streams/", MemoryStream.objects.filter(theirs), "stream_id"),
-            # What is the application's own comes last, in the place of the site's.
+            # The application's own prompts come last, so they replace the global ones.
             self._rows("", PromptResource.objects.filter(site), "uri", among="rem://prompts/"),
             self._rows("", PromptResource.objects.filter(own), "uri", among="rem://prompts/"),
             self._rows(SESSIONS, Session.objects.for_user(user), "session_id", wanted=self._named_sessions()),
@@ -51,14 +51,14 @@ class Pages:
     def _rows(
         self, prefix: str, rows: QuerySet[Any], field: str, *, among: str = "", wanted: Collection[str] | None = None
     ) -> QuerySet[Any, Any] | None:
-        """Return what addresses name of a kind, as (order, page, address, primary key); None where none does.
+        """Return the rows of a kind that addresses name, as (order, page, address, primary key), or None.
 
         Args:
-            prefix: of their addresses.
+            prefix: the prefix of their addresses.
             rows: the person's rows of this kind.
-            field: that stands behind the prefix.
-            among: with what the whole addresses begin, where they are the field.
-            wanted: values of the field; None: what stands behind the prefix.
+            field: the field that follows the prefix in an address.
+            among: the start of the addresses, if the field has the whole address.
+            wanted: values of the field; None: the text after the prefix.
         """
         if wanted is None:
             wanted = {ref.removeprefix(prefix) for ref in self._refs if ref.startswith(among or prefix)}
@@ -78,7 +78,7 @@ class Pages:
         )
 
     def of(self, ref: str) -> str:
-        """Return the page behind an address; blank where there is none, or none any more."""
+        """Return the page of an address; blank if there is none or it was deleted."""
         pk = self._sessions.get(_session_id(ref)) if ref.startswith(SESSIONS) else None
         if pk is None:
             return self._urls.get(ref, "")
@@ -88,6 +88,6 @@ class Pages:
 
 
 def _session_id(ref: str) -> str:
-    """Read the id from the address of a turn, or of a session's summary; it may have slashes itself."""
+    """Read the id from the address of a turn, or of a session's summary. The id may contain slashes."""
     path = ref.removeprefix(SESSIONS)
     return path.removesuffix("/summary") if path.endswith("/summary") else path.rsplit("/messages/", 1)[0]

@@ -1,4 +1,4 @@
-"""The day of which pages about a person tell: a date in the address, which the links between these pages carry on."""
+"""The date for which pages about a person show memory. It is in the URL, and links between these pages keep it."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -9,24 +9,24 @@ from django.http import HttpRequest
 
 
 class AsOfForm(forms.Form):
-    """The day whose end is asked for."""
+    """The day whose end is the requested time."""
 
     as_of = forms.DateField(required=False)
 
 
 @dataclass(frozen=True)
 class AsOf:
-    """The day whose end is asked for.
+    """The requested time: the end of a day.
 
     Args:
-        form: as it was sent.
+        form: the submitted form.
     """
 
     form: AsOfForm
 
     @classmethod
     def of(cls, request: HttpRequest) -> Self:
-        """Read it from an address."""
+        """Read it from a request's URL."""
         return cls(AsOfForm(request.GET))
 
     @property
@@ -41,10 +41,10 @@ class AsOf:
 
     @property
     def query(self) -> str:
-        """The end of an address that carries it; blank: now."""
+        """The query string that keeps the day; blank: now."""
         return f"?as_of={self.day}" if self.day else ""
 
     @property
     def more(self) -> str:
-        """The end of an address that has a query already."""
+        """The part to append to an existing query string."""
         return self.query.replace("?", "&")

@@ -1,4 +1,4 @@
-"""Asking the upstream again, without some lines of the memory that it had: does its answer rest on them?"""
+"""Ask the upstream model again without some lines of memory, to see whether its answer depends on them."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -19,27 +19,27 @@ PURPOSE = f"{TRIAL}trace"
 SECONDS = 60.0
 ANSWER_BYTES = 1_000_000
 FORMAT = "xml"
-LineName = tuple[str, int]  # the layer of a line, and its place in that
+LineName = tuple[str, int]  # a line, by its layer and its place in the layer
 
 
 def can_ask_again() -> bool:
-    """Tell whether there is an upstream to ask."""
+    """Return whether an upstream is configured."""
     return bool(settings.CHAT.upstream_base_url)
 
 
 def ask_again(kept: KeptContext, left_out: Collection[LineName], *, model: str) -> str:
-    """Return what the upstream answers with the rest of a context.
+    """Return the upstream's answer for the rest of a context.
 
     Args:
-        kept: as it was served.
-        left_out: its lines that go.
-        model: that is asked.
+        kept: the served context.
+        left_out: the lines to leave out.
+        model: the model to call.
 
     Raises:
         EngineError: there is no answer.
-        InvalidAnswer: there is none that can be read.
+        InvalidAnswer: the answer can't be read.
     """
-    from moments_app.engines.endpoint import Endpoint  # no command waits for a client
+    from moments_app.engines.endpoint import Endpoint  # imported here because commands don't need the client
 
     chat = settings.CHAT
     endpoint = Endpoint(

@@ -1,4 +1,4 @@
-"""Charts, as unfold's script draws them. A table beside each says the same to those who can't see it."""
+"""Charts, in the form that unfold's script draws. A table with the same data accompanies each for screen readers."""
 
 import json
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ class Chart:
     """A figure over time.
 
     Args:
-        whole: of all the time.
-        data, options: JSON, as chart.js takes them.
-        url: the list of what is counted; blank: none.
+        whole: the total.
+        data, options: JSON for chart.js.
+        url: the list of the counted rows; blank: none.
     """
 
     title: str
@@ -36,16 +36,16 @@ def bar_chart(
     url: str = "",
     compared: tuple[str, Sequence[float]] | None = None,
 ) -> Chart:
-    """Return a chart of bars.
+    """Return a bar chart.
 
     Args:
         title: its heading.
-        whole: the figure of all bars.
+        whole: the total of all bars.
         bars: each with its label.
-        is_whole: the figures are whole numbers.
-        most: where the axis ends; 0: where the longest bar does.
-        url: the list of what is counted.
-        compared: the title and figures of gray bars beside these. A legend then names both.
+        is_whole: whether the figures are integers.
+        most: the end of the axis; 0: the length of the longest bar.
+        url: the list of the counted rows.
+        compared: the title and figures of gray bars next to these. A legend then names both.
     """
     sets = [(title, [figure for _, figure in bars], "var(--color-primary-600)")]
     sets += [(compared[0], list(compared[1]), GRAY)] if compared else []

@@ -1,4 +1,4 @@
-"""How the admin shows a context: its layers, their parts of a bar, and their lines with links to pages."""
+"""Show a context in the admin: its layers, their shares of a bar, and their lines with links."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ class ShownLine:
     """A line of a context.
 
     Args:
-        line: of the context.
-        url: of the page that it comes from; blank if there is none.
-        when: that a trace found it: `same`, `then` or `now`.
+        line: the line.
+        url: the page of its source; blank if there is none.
+        when: where a trace found it: `same`, `then` or `now`.
         field: its name in a form.
     """
 
@@ -33,10 +33,10 @@ class ShownLayer:
 
     Args:
         key: its name in a context.
-        tokens: that it takes.
-        share: of the bar, in percent.
+        tokens: its tokens.
+        share: its share of the bar, in percent.
         start, width: of its part of the bar.
-        lines: in order.
+        lines: the lines, in order.
     """
 
     key: str
@@ -52,7 +52,7 @@ class ShownLayer:
 
     @property
     def number(self) -> int:
-        """The number of its color, the same on all pages."""
+        """The number of its color, which is the same on all pages."""
         return ORDER.index(self.key)
 
 
@@ -60,13 +60,13 @@ def shown_layers(layers: Iterable[KeptLayer], pages: Pages, whole: int) -> list[
     """Return the layers of a context.
 
     Args:
-        layers: in order.
-        pages: of the lines.
-        whole: tokens of the whole bar.
+        layers: the layers, in order.
+        pages: finds the pages of the lines.
+        whole: the tokens of the whole bar.
     """
     shown, start = [], 0
     for layer in layers:
-        if layer.name not in ORDER:  # kept by another release
+        if layer.name not in ORDER:  # stored by another release
             continue
         width = round(BAR * layer.tokens / whole)
         lines = [ShownLine(line, pages.of(line.ref)) for line in layer.lines]

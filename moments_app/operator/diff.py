@@ -1,4 +1,4 @@
-"""Compare texts and lists for pages that mark what changed: word by word, item by item, line by line."""
+"""Compare texts and lists for pages that mark changes: word by word, item by item, line by line."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ class DiffPart:
 
     Args:
         change: `same`, `removed` or `added`.
-        text: with the spaces and line breaks it has.
+        text: its text, including spaces and line breaks.
     """
 
     change: str
@@ -25,8 +25,9 @@ class DiffPart:
 
 
 def word_diff(before: str, after: str) -> list[DiffPart]:
-    """Compare two texts word by word; the parts without those added are the text before, without those removed the one
-    after.
+    """Compare two texts word by word.
+
+    Without the added parts, the result is the old text; without the removed parts, the new one.
     """
     old, new = (re.findall(r"\s*\S+|\s+", text) for text in (before, after))
     parts: list[DiffPart] = []
@@ -45,8 +46,8 @@ class DiffLine:
 
     Args:
         kind: `same`, `removed` or `added`.
-        old, new: its number in each text, from 1; None where it isn't in it.
-        text: of the line.
+        old, new: its number in each text, from 1; None if it isn't in that text.
+        text: the text of the line.
     """
 
     kind: str
@@ -56,7 +57,7 @@ class DiffLine:
 
 
 def line_diff(old: str, new: str) -> list[list[DiffLine]]:
-    """Find where two texts differ, each place with three lines around; empty where they are the same."""
+    """Return the places where two texts differ, each with three lines of context; empty if the texts are equal."""
     before, after = old.splitlines(), new.splitlines()
     groups = SequenceMatcher(None, before, after).get_grouped_opcodes()
     return [[line for code in group for line in _lines(code, before, after)] for group in groups]

@@ -1,6 +1,6 @@
-"""A person's moments as a timeline: a section of the chain, newest first, with its links, its gaps and its sessions.
+"""A person's moments as a timeline: a section of the chain, newest first, with its links, gaps and sessions.
 
-A section is found by a moment in it, so that a page costs its own length wherever in the chain it is.
+A section is found by one of its moments, so a page costs the same anywhere in the chain.
 """
 
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from django.utils.timesince import timesince
 from moments_app.models import Moment
 from moments_app.models.moment import MomentQuerySet
 
-LATER = 8  # moments shown after the open one
-EARLIER = 16  # and before it
+LATER = 8  # moments after the open one
+EARLIER = 16  # moments before the open one
 PAGE = 25
 GAP = timedelta(hours=1)
-HUES = 8  # colors that tell sessions apart
-NODE = 22  # where a row's node is, in pixels from its top
+HUES = 8  # colors that distinguish sessions
+NODE = 22  # position of a row's node, in pixels from the top
 
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a vertical line within a row, as SVG takes it."""
+    """A part of a vertical line within a row, in SVG coordinates."""
 
     top: str
     bottom: str
@@ -37,13 +37,13 @@ class Step:
     """A row of the timeline.
 
     Args:
-        moment: the moment that the row is of.
-        is_open: it is read beside its source turns.
-        begins_session: the row above is of another session.
-        from_later, to_earlier: the line to the row above, and to that below: there is a link between the moments.
-        gap: how long nothing was between this moment and the one below; blank where that isn't long.
-        lane: the line of the open moment's links that passes here or ends.
-        is_linked: the open moment names this one, or is named by it.
+        moment: the moment of the row.
+        is_open: whether it is shown next to its source turns.
+        begins_session: whether the row above has another session.
+        from_later, to_earlier: the lines to the rows above and below, if the moments are linked.
+        gap: the time between this moment and the one below; blank if it is short.
+        lane: the line of the open moment's links that passes or ends here.
+        is_linked: whether the open moment names this one, or is named by it.
     """
 
     moment: Moment
@@ -63,12 +63,12 @@ class Step:
 
 @dataclass(frozen=True)
 class ChainSection:
-    """Some moments that follow each other in a person's chain, newest first.
+    """Consecutive moments of a person's chain, newest first.
 
     Args:
-        moments: those shown, and a neighbour at an end behind which there are more.
-        first, end: of those shown, as positions.
-        opened: the one that is open.
+        moments: the shown moments, and one more at each end where more follow.
+        first, end: of the shown moments, as positions.
+        opened: the open moment.
     """
 
     moments: Sequence[Moment]
@@ -78,27 +78,27 @@ class ChainSection:
 
     @property
     def steps(self) -> list[Step]:
-        """A row for each moment shown."""
+        """One row for each shown moment."""
         return [self._step(position) for position in range(self.first, self.end)]
 
     @property
     def later(self) -> Moment | None:
-        """The one shown first, where there are later ones."""
+        """The first shown moment, if there are later ones."""
         return self.moments[self.first] if 0 < self.first < self.end else None
 
     @property
     def earlier(self) -> Moment | None:
-        """The one shown last, where there are earlier ones."""
+        """The last shown moment, if there are earlier ones."""
         return self.moments[self.end - 1] if self.first < self.end < len(self.moments) else None
 
     @property
     def next(self) -> Moment | None:
-        """The one after the open one."""
+        """The moment after the open one."""
         return self._beside(-1)
 
     @property
     def previous(self) -> Moment | None:
-        """The one before the open one."""
+        """The moment before the open one."""
         return self._beside(1)
 
     def _beside(self, distance: int) -> Moment | None:
@@ -124,7 +124,7 @@ class ChainSection:
 
     @cached_property
     def _linked(self) -> set[int]:
-        """Positions of those that the open moment names, and of those that name it."""
+        """Positions of moments that the open one names or that name it."""
         if self.opened is None:
             return set()
         named, key = self.opened.previous_moment_keys, self.opened.key
@@ -140,11 +140,11 @@ class ChainSection:
 
 
 def around(moment: Moment, until: datetime | None = None) -> ChainSection:
-    """Read a moment, open, with those after and before it.
+    """Read an open moment and the moments around it.
 
     Args:
-        moment: the one that is open.
-        until: leaves out what was later; None: nothing.
+        moment: the open moment.
+        until: excludes later moments; None: excludes nothing.
     """
     later = list(_by(until).later_than(moment)[: LATER + 1])
     earlier = list(_shown().earlier_than(moment)[: EARLIER + 1])
@@ -153,7 +153,7 @@ def around(moment: Moment, until: datetime | None = None) -> ChainSection:
 
 
 def earlier_than(moment: Moment, until: datetime | None = None) -> ChainSection:
-    """Read a page of the moments before a moment; what was later than `until` isn't among them."""
+    """Read a page of the moments before a moment, excluding moments later than `until`."""
     chain = [moment, *_shown().earlier_than(moment)[: PAGE + 1]]
     return ChainSection(chain, 1, min(len(chain), PAGE + 1))
 

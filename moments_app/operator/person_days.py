@@ -18,9 +18,9 @@ from django.utils.dateparse import parse_datetime
 from moments_app.models import MemoryAtom, Moment, Retraction, Summary
 from sessions_app.models import Session, UserProfile
 
-PAGE = 60  # events of a page, at most
-DAYS = 14  # days of a page, at most
-TEXT = 160  # characters of an event's text
+PAGE = 60  # maximum events per page
+DAYS = 14  # maximum days per page
+TEXT = 160  # maximum characters of an event's text
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Kind:
     """A kind of event.
 
     Args:
-        name: its name in the page.
-        model: the table whose rows they are.
-        time: the column by which they are read.
+        name: the name shown on the page.
+        model: the model of its rows.
+        time: the column by which rows are sorted.
         text: the column with their text.
         session: the lookup to the session.
-        rows: a person's rows that are such events.
+        rows: returns a person's rows that are such events.
     """
 
     name: str
@@ -84,7 +84,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Place:
-    """The place of an event among all of a person: later ones come first, of those of one instant by kind and key."""
+    """The position of an event: later events come first, then simultaneous ones by kind and key."""
 
     at: datetime
     kind: int
@@ -92,7 +92,7 @@ class Place:
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """Read what an address carries; None where it names no place."""
+        """Read a place from a URL parameter; None if the parameter is invalid."""
         at, kind, pk = (*text.split(","), "", "")[:3]
         try:
             time_of = parse_datetime(at)
@@ -113,9 +113,9 @@ class Happening:
     Args:
         kind: its place in `KINDS`.
         pk: primary key of its row.
-        at: when it was.
-        text: what it says.
-        session, session_name: where; None where it belongs to no session.
+        at: its time.
+        text: its text.
+        session, session_name: its session; None if it belongs to no session.
     """
 
     kind: int
@@ -127,12 +127,12 @@ class Happening:
 
     @property
     def name(self) -> str:
-        """Its kind, as the page calls it."""
+        """The name of its kind on the page."""
         return KINDS[self.kind].name
 
     @property
     def place(self) -> Place:
-        """Its place among all."""
+        """Its position among all events."""
         return Place(self.at, self.kind, self.pk)
 
 
@@ -142,7 +142,7 @@ class DaysPage:
 
     Args:
         events: latest first.
-        older: the place before which the next page begins; None where there is none.
+        older: the place before which the next page starts; None if there is no next page.
     """
 
     events: Sequence[Happening]
@@ -150,7 +150,7 @@ class DaysPage:
 
     @property
     def by_day(self) -> list[tuple[date, list[Happening]]]:
-        """The events of each day, the latest first."""
+        """The events of each day, latest first."""
         return [(day, list(events)) for day, events in groupby(self.events, key=lambda event: event.at.date())]
 
 
@@ -164,10 +164,10 @@ def days_of(
     """Read a page of a person's days.
 
     Args:
-        user: whose.
-        sees: tells whether the operator may see the rows of a table.
-        before: the place before which it ends; None: it ends with the latest.
-        until: leaves out what was later.
+        user: the person.
+        sees: returns whether the operator may see the rows of a table.
+        before: the place before which the page ends; None: the page starts with the latest event.
+        until: excludes later events.
     """
     rows = [_rows(number, user, before, until) for number, kind in enumerate(KINDS) if sees(kind.model)]
     if not rows:
@@ -179,7 +179,7 @@ def days_of(
 
 
 def _end_of_days(events: Iterable[Happening]) -> int:
-    """Return how many events the days have that a page takes."""
+    """Return the number of events to show, so that a page has at most `DAYS` days."""
     days = [list(of_day) for _, of_day in groupby(events, key=lambda event: event.at.date())]
     return sum(map(len, days[:DAYS]))
 
@@ -204,7 +204,7 @@ def _rows(number: int, user: UserProfile, before: Place | None, until: datetime 
 
 
 def _earlier(rows: QuerySet[Any], kind: Kind, number: int, before: Place | None) -> QuerySet[Any]:
-    """Return the rows that come after a place; the bound by time alone is what the index is read by."""
+    """Return the rows that come after a place. The separate condition on the time lets PostgreSQL use the index."""
     if before is None:
         return rows
     if number < before.kind:

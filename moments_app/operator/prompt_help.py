@@ -1,4 +1,4 @@
-"""Help for each purpose of a prompt: when it is read, what the engine gets with it, what it has to answer."""
+"""Help for each purpose of a prompt: when it is used, what the engine receives, and what it must answer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ Purpose = PromptResource.Purpose
 
 @dataclass(frozen=True)
 class AnswerField:
-    """A field of the answer: its name, those it lies in before it, and what it may hold."""
+    """A field of the answer: its name, its parent fields, and its possible values."""
 
     name: str
     limit: str
@@ -33,13 +33,13 @@ class AnswerField:
 
 @dataclass(frozen=True)
 class PromptHelp:
-    """The text beside the editor.
+    """The text next to the editor.
 
     Args:
-        use: when the prompt is read, and what comes of it.
-        given: what the engine gets beside the prompt.
-        fields: of the answer.
-        rules: follow every prompt; blank: this one is no instruction to an engine.
+        use: when the prompt is used, and for what.
+        given: the engine's input in addition to the prompt.
+        fields: the fields of the answer.
+        rules: the rules that follow every prompt; blank: this prompt does not instruct an engine.
     """
 
     use: str
@@ -49,7 +49,7 @@ class PromptHelp:
 
 
 def help_for(purpose: str) -> PromptHelp:
-    """Return what is known of prompts of this purpose."""
+    """Return the help for prompts of this purpose."""
     use, given, answer = _KNOWN[purpose]
     largest = f"{settings.MOMENT_BUILDER.max_input_tokens:,}"
     lines = [line.format(tokens=largest) for line in given]

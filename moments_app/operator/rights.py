@@ -1,11 +1,11 @@
-"""Rights that pages take beside those of their lists, because they show much of a person at once."""
+"""Additional permissions for pages that show much of a person's data at once."""
 
 from django.http import HttpRequest
 
 READ_PERSON = "sessions_app.read_userprofile"
 EXPORT_PERSON = "sessions_app.export_userprofile"
 PREVIEW_CONTEXT = "sessions_app.preview_context"
-# To see all that memory keeps of a person, and what it was made of.
+# To see everything that memory stores about a person, and its sources.
 SEE_MEMORY = (
     "sessions_app.view_session",
     "sessions_app.view_userprofile",
@@ -19,5 +19,5 @@ RETRACT_DIRECTLY = ("moments_app.add_retraction", *SEE_MEMORY)
 
 
 def may_retract_directly(request: HttpRequest) -> bool:
-    """Tell whether the operator may retract what somebody wrote directly."""
+    """Return whether the operator may retract directly written items."""
     return request.user.has_perms(RETRACT_DIRECTLY)

@@ -1,4 +1,4 @@
-"""One call of a model, traced: what was asked, what memory gave, what was answered, and what became of it."""
+"""The trace of one model call: the question, the context from memory, the answer, and their effects."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from sessions_app.retention.read_archived import with_text
 from sessions_app.transcript.append import CONTEXT_ID
 from sessions_app.transcript.load import turns_around
 
-ROUND = 30  # turns of a round that are looked at: a question, calls of tools with their results, the answer
-CLOCK = "now"  # the layer that has the time: no memory, and never the same
-QUERY = "query"  # the layer that no question can do without
+ROUND = 30  # maximum turns of a round: a question, tool calls with their results, the answer
+CLOCK = "now"  # the layer with the current time, which differs in each context
+QUERY = "query"  # the layer that can't be left out of a question
 SAME, THEN, NOW = "same", "then", "now"
-KeyedLine = tuple[str, str, KeptLine]  # what makes it the same line, and the line
+KeyedLine = tuple[str, str, KeptLine]  # a key that equal lines share, and the line
 
 
 # --- the round ---
@@ -33,8 +33,8 @@ class Round:
     """A question and its answer.
 
     Args:
-        question: what the person said; None where an answer has none.
-        answer: the turn that answers it; None where there is none yet.
+        question: the person's message; None if an answer has no question.
+        answer: the turn that answers it; None if there is none yet.
     """
 
     question: Message | None
@@ -42,7 +42,7 @@ class Round:
 
     @property
     def context_id(self) -> UUID | None:
-        """The context that the model had, where whoever stored the answer said so."""
+        """The id of the model's context, if the answer was stored with it."""
         said = self._metadata.get(CONTEXT_ID)
         try:
             return UUID(said) if isinstance(said, str) else None
@@ -51,26 +51,26 @@ class Round:
 
     @property
     def seconds(self) -> float | None:
-        """The time from the question to the answer."""
+        """The seconds from the question to the answer."""
         if self.question is None or self.answer is None:
             return None
         return (self.answer.created_at - self.question.created_at).total_seconds()
 
     @property
     def model(self) -> str:
-        """The model that answered, as its endpoint named it; blank where that isn't known."""
+        """The model that answered, as its endpoint named it; blank if unknown."""
         return str(self._metadata.get("model", ""))
 
     @property
     def usage(self) -> tuple[int, int] | None:
-        """The tokens that the model was given and answered, where its endpoint said so."""
+        """The input and output tokens, if the endpoint reported them."""
         said = [self._metadata.get(name) for name in ("input_tokens", "output_tokens")]
         given, answered = (value if isinstance(value, int) else None for value in said)
         return None if given is None or answered is None else (given, answered)
 
     @property
     def cost(self) -> Decimal | None:
-        """What the answer cost, in USD; None where its tokens or its price aren't known."""
+        """The cost of the answer in USD; None if its tokens or its price are unknown."""
         return cost_of(f"upstream:{self.model}", *self.usage) if self.usage else None
 
     @property
@@ -79,11 +79,11 @@ class Round:
 
 
 def round_of(session: Session, sequence: int | None) -> Round:
-    """Return the round that a turn is of; without one, the newest.
+    """Return the round of a turn; without a turn, the newest round.
 
     Args:
-        session: whose turns are looked at.
-        sequence: of the turn.
+        session: the session to search.
+        sequence: the sequence of the turn.
     """
     end = session.last_sequence if sequence is None else sequence
     found = with_text(session.user, turns_around(session, end, ROUND))
@@ -96,7 +96,7 @@ def round_of(session: Session, sequence: int | None) -> Round:
 
 
 def _answer(turns: Sequence[Message]) -> Message | None:
-    """Return the last words of the assistant before somebody speaks again."""
+    """Return the assistant's last message before the next message of a user."""
     others = dropwhile(lambda turn: turn.role == Message.Role.USER, turns)
     of_round = list(takewhile(lambda turn: turn.role != Message.Role.USER, others))
     said = [turn for turn in of_round if turn.role == Message.Role.ASSISTANT]
@@ -104,7 +104,7 @@ def _answer(turns: Sequence[Message]) -> Message | None:
 
 
 def moments_of(round_: Round) -> list[Moment]:
-    """Return the moments that the round is in, in order."""
+    """Return the moments of a round's turns, in order."""
     turns = [turn for turn in (round_.question, round_.answer) if turn]
     held = [turn.moment_id for turn in turns if turn.moment_id]
     own = Moment.objects.filter(user_id__in={turn.user_id for turn in turns}, pk__in=held)
@@ -112,10 +112,9 @@ def moments_of(round_: Round) -> list[Moment]:
 
 
 def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
-    """Return the receipt of the context that the model had.
+    """Return the receipt of the model's context.
 
-    Where nobody said which one that was, it is the last that was served between what was said before the question and
-    the answer.
+    If the answer doesn't name it, return the last receipt between the question's previous message and the answer.
     """
     receipts = ContextReceipt.objects.for_session(session)
     if round_.context_id:
@@ -131,7 +130,7 @@ def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
 
 @dataclass(frozen=True)
 class TracedTokens:
-    """Tokens in two contexts, as the page shows them.
+    """Tokens in two contexts, for the page.
 
     Args:
         then, now: the tokens in each context; None if there is no such context.
@@ -163,12 +162,12 @@ class TracedLayer(ShownLayer):
 
 
 def traced_markup(then: KeptContext | None, now: KeptContext | None) -> TracedTokens:
-    """Return the tokens that belong to none of the layers."""
+    """Return the tokens that belong to no layer."""
     return TracedTokens(*(context.markup_tokens if context else None for context in (then, now)))
 
 
 def traced_layers(then: KeptContext | None, now: KeptContext | None, pages: Pages) -> list[TracedLayer]:
-    """Compare the layers of a context as it was and as it would be; either may be missing."""
+    """Compare the layers of a served and a current context. Either may be missing."""
     return [layer for key in ORDER if (layer := _traced(key, then, now, pages)).lines]
 
 

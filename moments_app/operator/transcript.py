@@ -1,4 +1,4 @@
-"""Turns and partition events as the pages show them."""
+"""Turns and partition events for pages."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from sessions_app.retention.read_archived import with_text
 
 BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Session compacted", CLEARED: "Session cleared"}
 LINKED = (Message.Role.USER, Message.Role.ASSISTANT)
-COLORS = 8  # of moments; neighbours in a chain have different ones
+COLORS = 8  # of moments; adjacent moments have different colors
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ TURN_LINKS: list[TurnLink] = []
 
 @dataclass(frozen=True)
 class Marks:
-    """The turns and borders that a transcript points out.
+    """The turns and boundaries that a transcript marks.
 
     Args:
         live_from: sequence of the first turn of the live window.
         lag_from: sequence of the first turn that the next build leaves live.
-        turn: sequence of a turn that was looked for.
-        moment: primary key of a moment whose turns were looked for.
+        turn: sequence of the turn that was searched for.
+        moment: primary key of the moment whose turns were searched for.
     """
 
     live_from: int | None = None
@@ -77,14 +77,14 @@ class Entry:
 
     Args:
         message: a turn or a partition event.
-        moment: that holds the turn.
-        opens_moment: the line before it is in no moment or another.
-        opens_live, opens_lag: it is the first turn of the live window, or of the lag.
-        is_marked: it was looked for.
-        retraction: that took the turn out of memory.
-        moments: those that a partition event names, where they still exist.
-        is_archived: its text is in a file.
-        links: that extras add.
+        moment: the moment that contains the turn.
+        opens_moment: whether the previous line is in another moment or in none.
+        opens_live, opens_lag: whether it is the first turn of the live window, or of the lag.
+        is_marked: whether it was searched for.
+        retraction: the retraction that removed the turn from memory.
+        moments: the moments that a partition event names, if they still exist.
+        is_archived: whether its text is in a file.
+        links: links from extras.
     """
 
     message: Message
@@ -105,33 +105,33 @@ class Entry:
 
     @property
     def payload(self) -> str:
-        """The structured content, to be read."""
+        """The structured content as formatted text."""
         if self.message.payload is None:
             return ""
         return json.dumps(self.message.payload, ensure_ascii=False, indent=2)
 
     @property
     def boundary(self) -> str:
-        """The process that left a partition event."""
+        """The process that created a partition event."""
         kind = str(_payload(self.message).get("partition_type", ""))
         return BOUNDARIES.get(kind, kind)
 
     @property
     def summary(self) -> str:
-        """The line of a partition event: of a build what it made, of a digest the context it leaves."""
+        """The text of a partition event: for a build its result, for a digest the new context."""
         payload = _payload(self.message)
         return str(payload.get("summary") or payload.get("context") or "")
 
 
 def entries(request: HttpRequest, messages: Iterable[Message], marks: Marks = Marks()) -> list[Entry]:
-    """Join messages with the moments they belong to or name, and with what retracted them: a query a kind at most.
+    """Join messages with their moments and retractions, using at most one query for each kind.
 
-    Archived turns get the text that their file has.
+    Archived turns get the text from their file.
 
     Args:
-        request: of an operator, who is shown moments and retractions if they may see those.
-        messages: of one person, in conversation order.
-        marks: what is pointed out.
+        request: the request of an operator. Moments and retractions are included if the operator may see them.
+        messages: messages of one person, in conversation order.
+        marks: what the transcript marks.
     """
     messages = list(messages)
     archived = {message.pk for message in messages if message.kind == Message.Kind.ARCHIVED}
@@ -175,7 +175,7 @@ def _turn(
 
 
 def _moments(messages: Sequence[Message]) -> tuple[dict[int, Moment], dict[str, Moment]]:
-    """Read the moments that hold the turns, and those that partition events name."""
+    """Read the moments of the turns, and those that partition events name."""
     held = {message.moment_id for message in messages if message.moment_id}
     named = {key for message in messages for key in _payload(message).get("moment_keys", []) if message.kind != "turn"}
     own = Moment.objects.filter(user_id__in={message.user_id for message in messages}).defer("search_vector")
@@ -186,7 +186,7 @@ def _moments(messages: Sequence[Message]) -> tuple[dict[int, Moment], dict[str, 
 
 
 def _retractions(messages: Sequence[Message]) -> dict[datetime, Retraction]:
-    """Read retractions by the time that their turns say."""
+    """Read retractions by their time, which their turns record."""
     times = {message.retracted_at for message in messages if message.retracted_at}
     sessions = {message.session_id for message in messages}
     found = Retraction.objects.filter(session_id__in=sessions, created_at__in=times) if times else ()

@@ -1,8 +1,8 @@
-"""The prompts the product ships, and how they get into the database.
+"""Install the shipped prompts in the database.
 
-Each text is a file beside this module. `migrate` writes it as a version of its resource: once for each text, so that
-a new release adds a version. It is activated only where the active version is a shipped one, so that it never takes
-the place of an operator's own.
+Each text is a file next to this module. `migrate` writes each text once as a version of its resource, so a new release
+adds a version. The version is activated only if the active one is a shipped one, so it never replaces an operator's
+version.
 """
 
 from pathlib import Path

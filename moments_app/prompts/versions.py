@@ -1,4 +1,4 @@
-"""Versions of prompts: what may be the text of one, and who may put it in force."""
+"""Versions of prompts: normalize their texts, and check who may activate them."""
 
 from django.conf import settings
 from django.db import transaction
@@ -19,25 +19,25 @@ class NotApproved(Conflict):
 
 
 def is_second_asked() -> bool:
-    """Tell whether it takes a second editor to put a version in force."""
+    """Return whether another editor must activate a version."""
     return bool(settings.PROMPT_APPROVAL == "second")
 
 
 def with_line_breaks(content: str) -> str:
-    """Return a text with line breaks as prompts have them."""
+    """Return a text with normalized line breaks."""
     return content.replace("\r\n", "\n")
 
 
 @transaction.atomic
 def put_in_force(version: PromptVersion, *, by: str) -> None:
-    """Have a version count from the next job on; one that does already is left as it is.
+    """Activate a version from the next job on. An active version stays unchanged.
 
     Args:
-        version: of a prompt.
-        by: operator:… or key:….
+        version: a version of a prompt.
+        by: `operator:…` or `key:…`.
 
     Raises:
-        NotApproved: somebody else has to do so.
+        NotApproved: another operator must do this.
     """
     resource = PromptResource.objects.select_for_update().get(pk=version.resource_id)
     if resource.active_version_id == version.pk:
@@ -50,7 +50,7 @@ def put_in_force(version: PromptVersion, *, by: str) -> None:
 
 
 def _check_approval(version: PromptVersion, by: str) -> None:
-    """Check that who puts a version in force is a person, and not its writer."""
+    """Check that a version is activated by a person other than its author."""
     if not by.startswith(OPERATOR):
         raise NotApproved(f"An API key can't approve a version. Ask an operator to activate version {version.number}.")
     if version.created_by == by:

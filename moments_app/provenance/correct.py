@@ -1,10 +1,10 @@
-"""`correct`: a fact corrected, ended or withdrawn, and all that says the same with it; and `undo_correction`.
+"""`correct`: correct, end or withdraw a fact together with everything that says the same thing; and `undo_correction`.
 
-What says the same is found by provenance (what was made of the same turns) and by search. Other facts, lines of
-streams' texts and moments are changed, and the profile follows; turns stay as they were said and are marked, so that
-engines read them as corrected, and nothing wrong is made of them again. An ending changes only what tells of the
-present: facts and texts; moments and turns tell of their time. All of it is shown before, is one transaction, and is
-undone as one.
+Texts that say the same thing are found by provenance (what was derived from the same turns) and by search. Other facts,
+lines of streams' texts and moments are changed, and the profile is rebuilt. Turns keep their words and are marked, so
+that engines read them as corrected and derive nothing wrong from them again. An ending changes only facts and texts,
+which describe the present; moments and turns describe their own time. All changes can be previewed, are made in one
+transaction, and are undone together.
 """
 
 from collections.abc import Collection, Sequence
@@ -43,7 +43,7 @@ from sessions_app.models import Event, Message, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 
-FOUND = 100  # results of the search for what says the same
+FOUND = 100  # results of the search for matching texts
 CHANGED = FACT, MOMENT, STREAM, TURN = "fact", "moment", "stream", "turn"
 ENDING = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
 OF_LINES = ("engine", "job", "prompt_version", "consolidated_at")  # what wrote a line
@@ -58,14 +58,14 @@ class CannotCorrect(Refusal):
 
 @dataclass(frozen=True)
 class Change:
-    """One text that says the same, before and after.
+    """A text that says the same thing, before and after.
 
     Args:
-        kind: what it is in: a fact, a moment, a line of a stream's text, or a turn, which is only marked.
+        kind: the kind of its source: a fact, a moment, a line of a stream's text, or a turn, which is only marked.
         ref: its address.
         pk: primary key of its row.
         field: the column.
-        before, after: the text; blank after: it goes, or holds no longer.
+        before, after: the text; blank after: it is removed, or is no longer valid.
     """
 
     kind: str
@@ -78,12 +78,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be done with a fact.
+    """A change of a fact.
 
     Args:
-        kind: of the correction.
-        after: what it is to say.
-        valid_until: until when it held, of one that ended.
+        kind: the kind of the correction.
+        after: the new text.
+        valid_until: the end of an ended fact.
     """
 
     kind: str
@@ -92,25 +92,25 @@ class Order:
 
 
 def correcting(content: str) -> Order:
-    """Return the order that a fact says something else: what it said never held."""
+    """Return the order to replace the text of a fact, because it was never true."""
     return Order(Correction.Kind.CORRECTED, content.strip())
 
 
 def ending(valid_until: datetime | None = None) -> Order:
-    """Return the order that a fact holds no longer."""
+    """Return the order to end a fact."""
     return Order(Correction.Kind.ENDED, valid_until=valid_until or timezone.now())
 
 
 def withdrawing() -> Order:
-    """Return the order that a fact never held, and nothing is in its place."""
+    """Return the order to withdraw a fact without a replacement, because it was never true."""
     return Order(Correction.Kind.WITHDRAWN)
 
 
 def preview(fact: MemoryAtom, order: Order) -> list[Change]:
-    """Return everything that says the same, as it is and as it will be; a constant number of statements.
+    """Return everything that says the same thing, before and after the change. Uses a constant number of statements.
 
     Raises:
-        CannotCorrect: the fact is nobody's, was corrected already, or says this already.
+        CannotCorrect: the fact belongs to no person, was corrected already, or says this already.
     """
     _person_of(fact)
     _refuse(fact, order)
@@ -118,16 +118,16 @@ def preview(fact: MemoryAtom, order: Order) -> list[Change]:
 
 
 def said_elsewhere(fact: MemoryAtom) -> list[Change]:
-    """Return all else that says the same as a fact, each as it would read without it.
+    """Return everything else that says the same thing as a fact, with each text as it would read without the fact.
 
     Raises:
-        CannotCorrect: the fact is nobody's.
+        CannotCorrect: the fact belongs to no person.
     """
     return _saying_same(fact, withdrawing())[1:]
 
 
 def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
-    """Return the fact itself, and everything else that says the same."""
+    """Return the fact itself, and everything else that says the same thing."""
     rewording = Rewording(fact.content, order.after)
     found = recall(_person_of(fact), fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
     pks = {kind: {one.pk for one in found if one.kind == kind} for kind in ("fact", "moment")}
@@ -141,16 +141,16 @@ def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
 
 @transaction.atomic
 def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collection[str] = ()) -> Correction:
-    """Correct, end or withdraw a fact, and what says the same with it.
+    """Correct, end or withdraw a fact and everything that says the same thing.
 
     Args:
-        fact: of a person.
-        order: what is to be done.
-        requested_by: key:… or operator:….
-        leave: addresses of what is left as it is, though it says the same.
+        fact: the fact of a person.
+        order: the change.
+        requested_by: `key:…` or `operator:…`.
+        leave: addresses of matching texts that are left unchanged.
 
     Raises:
-        CannotCorrect: as `preview`.
+        CannotCorrect: see `preview`.
     """
     user = _held(_person_of(fact).pk)
     fact = MemoryAtom.objects.select_related("user", "stream").get(pk=fact.pk)
@@ -167,7 +167,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
     changes.sort(key=lambda change: change.kind != STREAM)  # before the items that the lines contain end
     correction.changes = [_do(change, correction, user) for change in changes]
     _move_parts(correction)
-    EpisodeDraft.objects.filter(user=user).delete()  # builds write them again, with the corrected facts
+    EpisodeDraft.objects.filter(user=user).delete()  # builds draft them again, from the corrected facts
     correction.save(update_fields=["changes"])
     _settle(correction, Cause(requested_by, correction.reason))
     _touch_person(user)
@@ -178,10 +178,10 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
 
 @transaction.atomic
 def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
-    """Take a correction back: all that it changed is as before, with what people have changed since.
+    """Undo a correction. Everything that it changed is restored, and people's later changes are kept.
 
     Raises:
-        CannotCorrect: it was undone already, or a later one is of the same fact.
+        CannotCorrect: it was undone already, or the fact has a later correction.
     """
     user = _held(correction.user_id)
     correction = Correction.objects.select_for_update().get(pk=correction.pk)
@@ -202,13 +202,13 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
 
 
 def _held(user: int) -> UserProfile:
-    """Return a person, locked, with their streams: none is consolidated between the reading and writing of its text."""
+    """Lock a person and their streams, to prevent consolidations between reading and writing a text."""
     person = UserProfile.objects.locked().get(pk=user)
     lock_rows(MemoryStream.objects.filter(user=user))
     return person
 
 
-# --- refusing ---
+# --- refusals ---
 
 
 def _person_of(fact: MemoryAtom) -> UserProfile:
@@ -246,7 +246,7 @@ def _refuse_undoing(correction: Correction) -> None:
             raise CannotCorrect(f"The fact was corrected again. Undo the correction {other.correction_id} first.")
 
 
-# --- what says the same ---
+# --- matching texts ---
 
 
 def _of_fact(fact: MemoryAtom, order: Order) -> Change:
@@ -256,7 +256,7 @@ def _of_fact(fact: MemoryAtom, order: Order) -> Change:
 def _facts(
     fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int], turns: Sequence[Message]
 ) -> list[Change]:
-    """Return the person's other statements that say the same, including candidates for a shard and lines of texts."""
+    """Return the person's other statements that say the same thing, including lines and candidates for a shard."""
     line = Q(state=MemoryAtom.State.LINE)
     own = (MemoryAtom.objects.holding() | MemoryAtom.objects.filter(line)).filter(user=fact.user_id)
     twins = Q(content_hash=fact.content_hash)
@@ -291,7 +291,7 @@ def _moments(fact: MemoryAtom, rewording: Rewording, found: Collection[int], tur
 
 
 def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:
-    """Return the turns that it comes from, and those that were found, as they read since earlier corrections."""
+    """Return the source turns of the fact and the found turns, in their corrected form."""
     own = Message.objects.said().believed().filter(user_id=fact.user_id)
     sessions = {session for session, _ in places}
     beside = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
@@ -303,9 +303,9 @@ def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequen
 
 
 def _marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[Change]:
-    """Return the turns that say what was wrong: they are marked, and read as corrected.
+    """Return marks for the turns that say what was wrong, which are then read as corrected.
 
-    Those that the fact comes from may say it in words of their own: "Oscar, my guinea pig".
+    The source turns of the fact may use other words: "Oscar, my guinea pig".
     """
     sources = set(fact.source_message_ids)
     return [
@@ -318,11 +318,11 @@ def _marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> 
     ]
 
 
-# --- changing ---
+# --- changes ---
 
 
 def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, Any]:
-    """Carry a change out; return what it takes to undo it."""
+    """Make a change, and return the data to undo it."""
     kept = asdict(change)
     if change.kind in (FACT, STREAM):
         made = _change_fact(change, correction)
@@ -361,7 +361,7 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
 
 
 def _move_parts(correction: Correction) -> None:
-    """Have the replacements of lines contain what the lines do, but for what the correction ended."""
+    """Move the contents of replaced lines to their replacements, except for items that the correction ended."""
     cause = Cause(correction.requested_by, correction.reason)
     for change in correction.changes:
         if change.get("made"):
@@ -370,7 +370,7 @@ def _move_parts(correction: Correction) -> None:
 
 
 def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom:
-    """Return the replacement for a wrong fact: said and over at the same time, known since the correction."""
+    """Return the replacement of a wrong fact. It has the same times, but is known only since the correction."""
     is_line = atom.position is not None
     state = MemoryAtom.State.LINE if is_line else MemoryAtom.State.ACTIVE
     ended = {"state": state} | ({name: getattr(atom, name) for name in ENDING} if atom.ended_by else {})
@@ -418,12 +418,12 @@ def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> N
 
 
 def _undo(change: dict[str, Any], actor: str) -> None:
-    """Restore a text of a moment, or of a stream, with what people changed in it since."""
+    """Restore a text of a moment or a stream, and keep people's later changes to it."""
     before, after = change["before"], change["after"]
     if change["kind"] == MOMENT and (moment := Moment.objects.filter(pk=change["pk"]).first()):
         now = getattr(moment, change["field"])
         _set(moment.pk, change["field"], before if now == after else merged_text(before, after, now))
-    is_whole = change["kind"] == STREAM and "made" not in change  # a text, before its lines were statements
+    is_whole = change["kind"] == STREAM and "made" not in change  # a whole text, from before its lines were statements
     if is_whole and (stream := MemoryStream.objects.filter(pk=change["pk"]).first()):
         now = stream.consolidated_content
         write_text(stream, before if now == after else merged_text(before, after, now), actor=actor)
@@ -433,11 +433,11 @@ def _set(pk: int, field: str, value: str) -> None:
     moment = Moment.objects.get(pk=pk)
     setattr(moment, field, value)
     moment.save(update_fields=[field, "updated_at"])
-    moment.embeddings.all().delete()  # it is found by what it says now
+    moment.embeddings.all().delete()  # the vectors of the former text
 
 
 def _settle(correction: Correction, cause: Cause) -> None:
-    """Decide the timelines of the facts that a correction changed or made."""
+    """Recompute the timelines of the facts that a correction changed or created."""
     changed = [change for change in correction.changes if "made" in change]
     pks = [change[name] for change in changed for name in ("pk", "made")]
     facts = list(MemoryAtom.objects.filter(pk__in=pks))
@@ -445,7 +445,7 @@ def _settle(correction: Correction, cause: Cause) -> None:
 
 
 def _touch_person(user: UserProfile) -> None:
-    """Have contexts that were kept made again."""
+    """Invalidate the person's cached contexts."""
     UserProfile.objects.filter(pk=user.pk).update(updated_at=timezone.now())
 
 

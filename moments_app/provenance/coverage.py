@@ -1,8 +1,8 @@
-"""`coverage`: where every turn is, counted from the rows and not from the counters.
+"""`coverage`: find the place of every turn, counted from the rows and not from the counters.
 
 A turn is in a moment, in the live window, digested and waiting for the next build, waiting in a named job, archived or
-deleted by retention, or retracted. One that is nowhere is an alarm, and so is a session whose counters disagree with
-its rows. All turns are read once: this is for operators, not for requests that must be quick.
+deleted by retention, or retracted. A turn without a place is an alarm, and so is a session whose counters disagree with
+its rows. All turns are read, so this is for operators and not for requests that must be fast.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from moments_app.models import Job
 from moments_app.provenance.remake import MOMENTS
 from sessions_app.models import Session, UserProfile
 
-NAMED = 100  # most sessions that are named
+NAMED = 100  # maximum number of named sessions
 
-# The latest job that would have put a session's turns into moments says why they wait.
+# The state of the latest job that should have put a session's turns into moments explains why they wait.
 _PLACED = """
 WITH latest AS (
     SELECT DISTINCT ON (session_id) session_id, CASE
@@ -73,15 +73,15 @@ class Coverage:
     Args:
         in_moments: in exactly one moment each.
         live: in the live window of their session.
-        digested: behind a digest, and in the moments of the next build or when the session is settled.
-        queued, held, failed: in a job that is due or running, that waits for a back-off or an engine, that has failed.
-        left_out: of a moment that was deleted: memory of them is not wanted.
+        digested: covered by a digest, and waiting for the next build or for settling.
+        queued, held, failed: in a job that is due or running, that waits for a backoff or an engine, or that failed.
+        left_out: of a deleted moment: memory of them is unwanted.
         archived: no longer in the transcript, by retention.
-        retracted: kept, but no longer believed.
-        missing: nowhere. Must be 0.
+        retracted: stored, but no longer used.
+        missing: without a place. Must be 0.
         miscounted: sessions whose counters disagree with their rows. Must be 0.
-        oldest_waiting: when the oldest was said that is in no moment and not live.
-        jobs_with_nothing: that ended skipped.
+        oldest_waiting: the time of the oldest turn that is in no moment and not live.
+        jobs_with_nothing: jobs that were skipped.
     """
 
     in_moments: int = 0
@@ -100,7 +100,7 @@ class Coverage:
 
     @property
     def is_whole(self) -> bool:
-        """True when every turn is somewhere."""
+        """True if every turn has a place."""
         return not self.missing and not self.miscounted
 
 
@@ -108,7 +108,7 @@ def coverage(user: UserProfile | None = None) -> Coverage:
     """Count the turns at each place.
 
     Args:
-        user: only this person's turns; None is everybody's.
+        user: only this person's turns; None: all people's.
     """
     rows = _rows(_TOTALS_SQL, user)
     sessions, jobs = Session.objects.all(), Job.objects.filter(status=Job.Status.SKIPPED)
@@ -125,7 +125,7 @@ def coverage(user: UserProfile | None = None) -> Coverage:
 
 
 def uncovered(user: UserProfile | None = None, *, states: Sequence[str] = ("failed", "missing")) -> list[Session]:
-    """Return at most `NAMED` sessions with turns that nothing will put into moments by itself, oldest turn first."""
+    """Return up to `NAMED` sessions with turns that nothing will put into moments automatically, oldest turn first."""
     found = [pk for (pk,) in _rows(_SESSIONS_SQL, user, states=list(states), most=NAMED)]
     sessions = Session.objects.select_related("user").in_bulk(found)
     return [sessions[pk] for pk in found if pk in sessions]
@@ -133,7 +133,7 @@ def uncovered(user: UserProfile | None = None, *, states: Sequence[str] = ("fail
 
 @transaction.atomic
 def queue_again(user: UserProfile | None = None, *, requested_by: str) -> list[Job]:
-    """Ask for moments of what `uncovered` finds, whatever the thresholds say."""
+    """Queue builds for the sessions that `uncovered` finds, regardless of the thresholds."""
     return [
         Job.objects.request(MOMENTS.process, session, requested_by=requested_by, force=True)
         for session in uncovered(user)

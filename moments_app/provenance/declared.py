@@ -1,4 +1,4 @@
-"""What memory keeps of a person, declared: whose it is, what it was made of, how it leaves and comes back."""
+"""Declares the tables of a person's memory: their owner, their sources, and how they are exported and imported."""
 
 from typing import Annotated, Any, Literal
 
@@ -74,11 +74,11 @@ from sessions_app.people.provenance import Provenance, declare
 MADE_OF_OTHERS = "it is made of others, and made again"
 NO_TEXT = "it has addresses, sizes or hashes, and no text"
 OF_RETRACTION = "it is what is known of retractions"
-# Of facts in exports from before they had times.
+# Of facts in exports from before facts had times.
 UNTIMED: dict[str, object] = dict.fromkeys(("valid_from", "valid_until", "ended_at", "replaced_by", "corrected_at"))
 UNTIMED |= {"confidence": None, "worth": 0.0, "is_wrong": False}
 UNTIMED |= dict.fromkeys(("subject", "attribute", "value", "ended_by"), "")
-# Of facts in exports from before they had kinds; both are read again.
+# Of facts in exports from before facts had kinds. Both are read again from the text.
 UNKNOWN_KIND: dict[str, object] = {"kind": "", "about_kind": "", "about": None, "speaker": ""}
 # Of facts in exports from before the lines of texts were statements.
 NO_LINES: dict[str, object] = dict.fromkeys(("merged_into", "position", "consolidated_at"))

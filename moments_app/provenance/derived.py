@@ -1,8 +1,8 @@
-"""What was made of some turns of a session, known from the sources that every derived row records.
+"""Find what was derived from some turns of a session, by the sources that every derived row records.
 
-An engine that was shown a turn may have used it anywhere in its answer, and in what it wrote next with that answer in
-hand. So what one call made is derived as a whole, and with it what carries it on: the session's later moments, the
-later versions of a summary and later lines of a stream's text. The profile follows the statements.
+An engine that received a turn may have used it anywhere in its answer, and in later answers that continue it. So all
+results of one call count as derived, together with their continuations: the session's later moments, later versions of
+a summary and later lines of a stream's text. The profile is rebuilt from the remaining statements.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,14 +37,14 @@ from sessions_app.models.message import SequenceRange
 
 @dataclass(frozen=True)
 class InStreams:
-    """Some items of streams, and the rows that rest on them.
+    """Some items of streams, and the rows that depend on them.
 
     Args:
-        atoms: in the order of their table; also those that were released of others.
-        releases: that rest on one of the atoms.
-        lines: of stream texts, also former ones, from the first consolidation on that was given one of the atoms.
-        since: time of that consolidation, by stream.
-        reopened: facts that the atoms, or the turns that they rest on, had ended. They are valid again.
+        atoms: in the order of their table; includes items that were released from others.
+        releases: that depend on one of the atoms.
+        lines: of stream texts, including former ones, since the first consolidation that received one of the atoms.
+        since: the time of that consolidation, by stream.
+        reopened: facts that the atoms, or their source turns, had ended. They are valid again.
         contradictions, corrections: of the atoms.
         people: known only from the atoms.
     """
@@ -60,7 +60,7 @@ class InStreams:
 
     @property
     def streams(self) -> QuerySet[MemoryStream]:
-        """The streams that lose an atom; a candidate is no loss to its shard."""
+        """The streams that lose an atom. A candidate doesn't change its shard."""
         losing = {atom.stream_id for atom in self.atoms if not atom.is_candidate}
         return MemoryStream.objects.filter(pk__in=losing).order_by("pk")
 
@@ -71,13 +71,13 @@ class InStreams:
 
 @dataclass(frozen=True)
 class Derived(InStreams):
-    """The rows that rest on some turns.
+    """The rows that depend on some turns.
 
     Args:
-        session: whose turns.
-        turns: the turns, still believed.
+        session: the session of the turns.
+        turns: the turns, which are not retracted yet.
         moments, summaries: in the order of their tables.
-        drafts: of all turns of the session that no moment holds: they are written again.
+        drafts: of all turns of the session that are in no moment; they are drafted again.
         events: the session's partition events after the first of the turns.
         mentions: rows elsewhere that name one of the moments, or a journey that may include it.
         journeys: other moments with such a journey.
@@ -97,7 +97,7 @@ class Derived(InStreams):
     ranges: list[SequenceRange]
 
     def addresses(self) -> set[str]:
-        """Return the addresses, in contexts, of the turns and of what rests on them."""
+        """Return the addresses of the turns and of dependent rows in contexts."""
         session = f"rem://sessions/{self.session.session_id}"
         places = [*self.turns.values_list("sequence", flat=True), *(event.sequence for event in self.events)]
         own = {f"{session}/messages/{sequence}" for sequence in places} | {moment.uri for moment in self.moments}
@@ -106,12 +106,12 @@ class Derived(InStreams):
 
 
 def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) -> Derived:
-    """Return everything that was made of some turns.
+    """Return everything that was derived from some turns.
 
     Args:
-        session: whose turns.
-        turns: of the session.
-        is_whole: they are all it has; then everything that came from the session is derived, whatever it rests on.
+        session: the session of the turns.
+        turns: turns of the session.
+        is_whole: whether these are all its turns; then everything from the session counts as derived.
     """
     places = list(turns.order_by("sequence").values_list("sequence", "pk"))
     sequences, ids = [sequence for sequence, _ in places], [pk for _, pk in places]
@@ -136,7 +136,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
 
 
 def has_any(turns: SequenceRange, sequences: Sequence[int]) -> bool:
-    """Tell whether one of the sequences lies in a range."""
+    """Return whether one of the sequences is in a range."""
     return any(turns[0] <= sequence <= turns[1] for sequence in sequences)
 
 
@@ -147,9 +147,9 @@ def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[
     """Return a session's moments since the first call that had one of these turns. Each call knew the earlier moments.
 
     Args:
-        session: whose moments.
-        sequences: of the turns.
-        formations: that had one of them. They may have drafted moments of other turns.
+        session: the session of the moments.
+        sequences: sequences of the turns.
+        formations: formations that had one of them. They may have drafted moments of other turns.
     """
     own = session.moments.order_by("first_sequence").select_related("job")
     drafted_by = {job.pk for job in formations}
@@ -170,7 +170,7 @@ def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[
 
 
 def _any_tells(moments: Sequence[Moment], session: Session, sequences: Sequence[int]) -> bool:
-    """Tell whether a moment has words of some turns, beside which it was made, that its own turns don't have."""
+    """Return whether a moment has words of some turns of its call that its own turns don't have."""
     said = _stems_of(Message.objects.said_at(session, sequence__in=sequences).values_list("content", flat=True))
     return any(_tells(moment, session, sequences, said) for moment in moments)
 
@@ -178,7 +178,7 @@ def _any_tells(moments: Sequence[Moment], session: Session, sequences: Sequence[
 def _tells(moment: Moment, session: Session, sequences: Sequence[int], said: AbstractSet[str]) -> bool:
     shared = _stems_of([moment.name, moment.summary, moment.detail, *moment.topic_tags]) & said
     own = Message.objects.said_at(session, sequence__range=(moment.first_sequence, moment.last_sequence))
-    if not own.exists():  # deleted by retention: then it is what nobody says in any turn that is there
+    if not own.exists():  # own turns were deleted: look for words that occur in no existing turn
         own = Message.objects.said_at(session, sequence__gte=0)
     others = own.believed().exclude(sequence__in=sequences).values_list(STEMS, flat=True)
     return not shared <= {stem for stems in others for stem in stems or ()}
@@ -190,16 +190,16 @@ def _stems_of(texts: Iterable[str]) -> frozenset[str]:
 
 
 def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:
-    """Return the person's other moments whose journey was written when these were known."""
+    """Return the person's other moments whose journey was written when these moments were known."""
     if not moments:
         return []
-    since = min(moment.starts_at for moment in moments)  # what they are made of may have been in others before
+    since = min(moment.starts_at for moment in moments)  # earlier, their turns may have been in other moments
     telling = Moment.objects.telling_of(session.user_id, since).exclude(pk__in=[moment.pk for moment in moments])
     return list(telling.order_by("pk"))
 
 
 def _events_with_journeys(moments: Sequence[Moment], journeys: Sequence[Moment]) -> Q | None:
-    """Return the condition on partition events that tell these journeys, or one that is gone since."""
+    """Return the condition on partition events with these journeys, or with the journey of a moment deleted since."""
     if not moments:
         return None
     since = min(moment.starts_at for moment in moments)
@@ -211,12 +211,12 @@ def _events_with_journeys(moments: Sequence[Moment], journeys: Sequence[Moment])
 
 
 def _summaries(session: Session, ids: list[int], *, is_whole: bool) -> list[Summary]:
-    """Return the versions made of these turns, and those that carry them on."""
+    """Return the summary versions of these turns, and later versions based on them."""
     own = Summary.objects.for_session(session).order_by("pk")
     if is_whole:
         return list(own)
     found = set(own.filter(source_message_ids__overlap=ids).values_list("pk", flat=True))
-    for pk, base in own.values_list("pk", "base_id"):  # a base is older than what carries it on
+    for pk, base in own.values_list("pk", "base_id"):  # a base is older than the versions based on it
         if base in found:
             found.add(pk)
     return list(own.filter(pk__in=found))
@@ -226,11 +226,11 @@ def _summaries(session: Session, ids: list[int], *, is_whole: bool) -> list[Summ
 
 
 def in_streams(learned: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> InStreams:
-    """Return items with what rests on them.
+    """Return items with the rows that depend on them.
 
     Args:
         learned: the items.
-        turns: primary keys of the turns that go with them.
+        turns: primary keys of turns that are withdrawn with them.
     """
     releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))
     atoms = [*learned, *(release.atom for release in releases if release.atom)]
@@ -253,7 +253,7 @@ def _written_since(stream: int, time: datetime) -> Iterable[MemoryAtom]:
 
 
 def _known_from(atoms: Sequence[MemoryAtom]) -> list[KnownPerson]:
-    """Return the known people about whom there is no other statement."""
+    """Return the known people without any other statement about them."""
     others = MemoryAtom.objects.exclude(pk__in=[atom.pk for atom in atoms]).filter(about=OuterRef("pk"))
     people = KnownPerson.objects.filter(pk__in={atom.about_id for atom in atoms if atom.about_id})
     return list(people.exclude(Exists(others)).order_by("pk"))
@@ -270,7 +270,7 @@ def formations_of(session: Session, sequences: Sequence[int]) -> list[Job]:
 
 
 def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_whole: bool) -> list[MemoryAtom]:
-    """Return what rests on the turns, and what came of the same calls, but for what an operator has pinned."""
+    """Return the atoms from the turns, and other results of the same calls, except those that an operator pinned."""
     own = session.atoms.order_by("pk")
     if is_whole:
         return list(own)

@@ -1,7 +1,7 @@
-"""What of memory does not go with the rows that refer to a person: what agents learned from them, words, the queue.
+"""Erase a person's data that has no reference to the person's row: agents' knowledge from them, words, the queue.
 
-What a shard has from this person alone goes: their candidates, and what was released of them. Where a text was made of
-that, it goes back to what it was before, and what others said since is consolidated again.
+A shard loses what it learned only from this person: their candidates, and releases of these. If a text was derived from
+such items, its former version is restored, and what others said since is consolidated again.
 """
 
 import json
@@ -32,18 +32,18 @@ REQUESTED_BY = "erase_user"
 
 
 def forget_contexts(user: UserProfile) -> None:
-    """Let go of the parts of contexts that this process keeps, once the erasure is committed."""
+    """Drop this process's cached parts of contexts after the erasure is committed."""
     sessions = list(Session.objects.for_user(user).values_list("pk", flat=True))
     transaction.on_commit(partial(KEPT_LAYERS.forget, sessions))
 
 
 def unlink_calls(user: UserProfile) -> None:
-    """Blank what calls of engines were for; what they cost stays on record."""
+    """Blank the subjects of engine calls. Their costs stay recorded."""
     EngineCall.objects.filter(job__user=user).update(job=None, error="")
 
 
 def forget_words(user: UserProfile) -> None:
-    """Remove the words of a person's vocabulary."""
+    """Delete the words of a person's vocabulary."""
     _words(user)._raw_delete(connection.alias)
 
 
@@ -56,22 +56,22 @@ def _words(user: UserProfile) -> QuerySet[Word]:
     return Word.objects.filter(vocabulary__user=user)
 
 
-# --- what others' items say ---
+# --- items of other people ---
 
 
 def forget_in_memories(user: UserProfile) -> None:
-    """Remove what shards have from a person, and their name from the items of others that are about them."""
+    """Remove a person's items from shards, and their name from other people's items about them."""
     forget_names(user)
     forget_in_shards(user)
 
 
 def forget_names(user: UserProfile) -> None:
-    """Take a person out of `related_users` of others' items, also of those that a retraction keeps as data."""
+    """Remove a person from `related_users` of other people's items, including items stored by retractions."""
     named = Value(user.user_id, output_field=CharField(max_length=255))
     left = Func(F("related_users"), named, function="array_remove")
     MemoryAtom.objects.about(user).update(related_users=left)
     kept = RetractedItem.objects.of(MemoryAtom).filter(user__application=user.application_id)
-    # Kept as the text of a list.
+    # Stored as the text of a list.
     for item in kept.filter(data__related_users__icontains=json.dumps(user.user_id)).order_by("pk"):
         names = json.loads(item.data["related_users"])
         item.data["related_users"] = json.dumps([name for name in names if name != user.user_id])
@@ -82,7 +82,7 @@ def forget_names(user: UserProfile) -> None:
 
 
 def forget_in_shards(user: UserProfile) -> None:
-    """Remove what agents' shards have from a person, and take their texts back to before it."""
+    """Remove a person's items from agents' shards, and restore the texts from before them."""
     releases = list(Release.objects.only_from(user).values_list("pk", flat=True))
     pks = set(_in_shards(user).values_list("pk", flat=True))
     concerned = MemoryAtom.objects.filter(pk__in=pks).values("stream")
@@ -93,13 +93,13 @@ def forget_in_shards(user: UserProfile) -> None:
 
 
 def count_in_shards(user: UserProfile) -> dict[str, int]:
-    """Count what shards have from a person beside what refers to them, and what was released of it."""
+    """Count a person's items in shards that have no reference to the person, and releases of these."""
     shared = _in_shards(user).exclude(user=user).exclude(source_user=user).count()
     return {"facts and observations of shards": shared, "releases": Release.objects.only_from(user).count()}
 
 
 def _in_shards(user: UserProfile) -> MemoryAtomQuerySet:
-    """Return what shards have from a person: their candidates, and what was released of nobody else's."""
+    """Return a person's items in shards: their candidates, and releases with no other source."""
     released = MemoryAtom.objects.filter(release__in=Release.objects.only_from(user))
     return MemoryAtom.objects.in_shards_from(user) | released
 

@@ -1,4 +1,4 @@
-"""How an export names what memory refers to by primary keys: summaries by numbers, turns by sequences, atoms by ids."""
+"""Names in exports for rows that memory refers to by primary keys: summary numbers, turn sequences, atom ids."""
 
 import uuid
 from collections import defaultdict
@@ -64,7 +64,7 @@ class About(NameOf):
 
 
 class Number(Column):
-    """The place of a row in its group, counted from 1, for an export has no primary keys.
+    """The number of a row in its group, counted from 1, because an export has no primary keys.
 
     Args:
         group: the field that names the group.
@@ -82,12 +82,12 @@ class Number(Column):
 
 
 class NumberOf(Column):
-    """The number of another row of the same group, in place of its primary key.
+    """The number of another row of the same group, instead of its primary key.
 
     Args:
-        name: of the field and the column.
+        name: the name of the field and the column.
         group: the field that names the group.
-        to: table of the other row.
+        to: the table of the other row.
     """
 
     type, is_column = PositiveInt | None, False
@@ -109,7 +109,7 @@ class NumberOf(Column):
 
 
 class SourceSequences(Column):
-    """The sequences of a row's source turns in its session; those that are archived are left out."""
+    """The sequences of a row's source turns in its session. Archived turns are left out."""
 
     type, is_column = list[int], False
 
@@ -146,7 +146,7 @@ class SourceSequences(Column):
 
 
 class ServedContext(Column):
-    """A served context, as it was; null where it is no longer kept or no key opens it."""
+    """A served context; null if it is no longer stored or no key decrypts it."""
 
     type, is_column = dict[str, Any] | None, False
 
@@ -203,7 +203,7 @@ class Other(Column):
 
 
 class MomentKey(Name):
-    """The key of a moment; whoever changes the chain of a person's moments holds the person."""
+    """The key of a moment. Every change to a person's chain of moments locks the person."""
 
     def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
         UserProfile.objects.locked().get(pk=importing.user.pk)
@@ -211,7 +211,7 @@ class MomentKey(Name):
 
 
 class AtomText(Column):
-    """The text of an atom, by whose hash a stream knows whether it has it already, and its kind in older exports."""
+    """The text of an atom, whose hash identifies duplicates in a stream; and its kind in older exports."""
 
     def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
         for row in rows:
@@ -220,11 +220,11 @@ class AtomText(Column):
         return rows
 
 
-# --- what follows from rows that were restored ---
+# --- after rows are restored ---
 
 
 def put_in_chain(rows: list[Restored], importing: Importing) -> None:
-    """Make moments one chain with those that are there, and say of their turns that they hold them."""
+    """Merge restored moments into the person's chain, and link their turns to them."""
     moments = [row.row for row in rows]
     Moment.objects.relink(importing.user.pk, moments)
     turns = Message.objects.turns().for_user(importing.user)
@@ -235,20 +235,20 @@ def put_in_chain(rows: list[Restored], importing: Importing) -> None:
 
 
 def link_bases(rows: list[Restored], importing: Importing) -> None:
-    """Say of versions of summaries from which they were made; they may be of the same batch."""
+    """Link summary versions to their previous versions, which may be in the same batch."""
     for row in rows:
         row.row.base_id = importing.added[Summary].get((row.line["session_id"], row.line["base"]))
     Summary.objects.bulk_update([row.row for row in rows], ["base"])
 
 
 def note_others(rows: list[Restored], importing: Importing) -> None:
-    """Keep in mind which facts ended which, and which lines contain which items, until all are there."""
+    """Remember references between facts, and between lines and their items, until all rows exist."""
     others = {row.row.pk: {name: row.line[name] for name in ("replaced_by", "merged_into")} for row in rows}
     importing.later[MemoryAtom].update({pk: names for pk, names in others.items() if any(names.values())})
 
 
 def write_others(importing: Importing) -> None:
-    """Restore references to other items, and of items in older exports `about_kind` and the lines of texts."""
+    """Restore references to other items. For older exports, also restore `about_kind` and the lines of texts."""
     for stream_type, about in ABOUT.items():
         untold = MemoryAtom.objects.filter(user=importing.user, about_kind="", stream__stream_type=stream_type)
         untold.update(about_kind=about)
@@ -259,7 +259,7 @@ def write_others(importing: Importing) -> None:
         restore_texts(importing)
 
 
-# --- what is made again after an import ---
+# --- rebuilt after an import ---
 
 
 def _has_memory(importing: Importing) -> bool:
@@ -282,18 +282,18 @@ def derive_profile(importing: Importing) -> None:
 
 
 def count_again(importing: Importing) -> None:
-    """Ask for the words of a person to be counted."""
+    """Queue a count of a person's words."""
     if _has_memory(importing):
         Job.objects.request(CountWords.name, user_id=importing.user.pk, requested_by=REQUESTED_BY, force=True)
 
 
 def embed_memories(importing: Importing) -> None:
-    """Ask for the vectors of a person's facts and moments."""
+    """Queue embedding of a person's facts and moments."""
     if _has_memory(importing):
         ask_to_embed(REQUESTED_BY, user_id=importing.user.pk)
 
 
 def embed_turns(importing: Importing) -> None:
-    """Ask for the vectors of the turns of sessions, where turns have vectors."""
+    """Queue embedding of the turns of sessions, if turns are embedded."""
     for session in importing.sessions() if settings.EMBEDDING.turns else ():
         ask_to_embed(REQUESTED_BY, session=session)

@@ -1,4 +1,4 @@
-"""Exports of earlier releases: lines and phrases of profiles, and lines of streams' texts, become statements."""
+"""Convert exports of earlier releases: profile lines and phrases, and lines of texts, become statements."""
 
 import uuid
 from collections import defaultdict
@@ -77,7 +77,7 @@ class VersionShape(Shape):
 
 
 def restore_texts(importing: Importing) -> None:
-    """Make the lines of streams' texts statements. The versions of a text say what each line contains."""
+    """Convert the lines of streams' texts to statements. The versions of a text say what each line contains."""
     versions = defaultdict(list)
     for version in _lines(importing, "stream_versions.jsonl", VersionShape):
         if version.undone_at is None:
@@ -87,7 +87,7 @@ def restore_texts(importing: Importing) -> None:
             continue
         own = versions[stream.stream_id]
         add_lines(MemoryAtom.objects, stream, own)
-        if own:  # which of them each consolidation received is not known
+        if own:  # without versions, each consolidation's input is unknown
             given = stream.atoms.observations().filter(position=None, created_at__lte=own[-1].time)
             given.update(consolidated_at=own[0].time)
 
@@ -101,7 +101,7 @@ def _version(version: VersionShape, importing: Importing) -> FormerVersion:
 
 
 def restore_former(importing: Importing) -> None:
-    """Add what the profile of an export says and no statement does."""
+    """Add what an exported profile says but no statement does."""
     former = _read(importing)
     there = MemoryAtom.objects.of_person(importing.user).filter(content_hash__in=said_in(former))
     stream = MemoryStream.objects.ensure_of_person(importing.user, DEFAULT_AGENT)

@@ -1,4 +1,4 @@
-"""What a retraction takes and nothing makes again: retention has deleted turns that it came of."""
+"""Find what a retraction withdraws that can't be rebuilt, because retention deleted its source turns."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,11 +8,11 @@ from sessions_app.models import Message, UserProfile
 
 
 def told_of_lost(found: Derived, *, is_whole: bool) -> str:
-    """Return a sentence about what is withdrawn and not made again; blank where there is nothing such.
+    """Return a sentence about withdrawn rows that can't be rebuilt; blank if there are none.
 
     Args:
-        found: what is withdrawn.
-        is_whole: with the whole session; then nothing of its own is to be made again.
+        found: the withdrawn rows.
+        is_whole: whether the whole session is withdrawn; then nothing of it has to be rebuilt.
     """
     user = found.session.user
     atoms = 0 if is_whole else _without_turns(user, found.atoms)
@@ -24,7 +24,7 @@ def told_of_lost(found: Derived, *, is_whole: bool) -> str:
 
 
 def _without_turns(user: UserProfile, atoms: Sequence[MemoryAtom]) -> int:
-    """Return how many of some items rest on a turn that is deleted."""
+    """Return how many of some items have a deleted source turn."""
     sources = {pk for atom in atoms for pk in atom.source_message_ids}
     there = set(Message.objects.said().filter(user_id=user.pk, pk__in=sources).values_list("pk", flat=True))
     return sum(not there.issuperset(atom.source_message_ids) for atom in atoms)

@@ -1,7 +1,7 @@
-"""What was withdrawn is made again of what is still believed: by the ordinary processes, whose jobs' params say what.
+"""Rebuild withdrawn data from the remaining turns, with ordinary processes. Their jobs' params say what to rebuild.
 
-A job can fail and be tried again without bringing anything back. However many retractions there were, one job of a
-process has what it is to make again.
+A failed job can be retried without restoring withdrawn data. One job per process collects everything to rebuild,
+however many retractions there were.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,13 +24,13 @@ from sessions_app.models.message import SequenceRange
 
 @dataclass(frozen=True, eq=False)
 class Remake:
-    """A process that makes something again.
+    """A process that rebuilds data.
 
     Args:
         process: its name.
-        param: the key under which its jobs' params say what is to be made again.
-        nothing: what stands there when nothing is.
-        merge: returns what two jobs would make again, for one.
+        param: the key in its jobs' params that says what to rebuild.
+        nothing: the value if there is nothing to rebuild.
+        merge: returns what to rebuild for two jobs together.
     """
 
     process: str
@@ -39,17 +39,17 @@ class Remake:
     merge: Callable[[Any, Any], Any]
 
     def besides(self, wanted: Any, params: Mapping[str, Any]) -> Any:
-        """Return what is wanted, and what the params of a job say."""
+        """Return what to rebuild, including what the params of a job say."""
         return self.merge(params.get(self.param, self.nothing), wanted)
 
     def ask(self, session: Session, wanted: Any, *, requested_by: str) -> None:
-        """Ask for what is wanted, besides what waits to be made again already."""
+        """Queue a rebuild, merged with what already waits to be rebuilt."""
         job = Job.objects.request_again(self.process, session=session, requested_by=requested_by)
         job.params[self.param] = self.besides(wanted, job.params)
         job.save(update_fields=["params"])
 
     def call_off(self, session: Session, *, requested_by: str) -> None:
-        """Let go of what waits to be made again; a job that somebody else asked for runs without it."""
+        """Cancel a waiting rebuild. A job that was requested for other reasons runs without it."""
         job = Job.objects.take_back(self.process, session=session)
         if job and job.params.pop(self.param, None) is not None:
             job.force = job.force and job.requested_by != requested_by
@@ -57,7 +57,7 @@ class Remake:
 
 
 def united(ranges: Iterable[SequenceRange]) -> list[SequenceRange]:
-    """Return the ranges in order, without overlaps; single turns in a row are one range."""
+    """Return the ranges in order, without overlaps. Consecutive single turns become one range."""
     found: list[SequenceRange] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + (first == last):
@@ -71,24 +71,24 @@ def _ranges(waiting: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -
     return united((first, last) for first, last in (*waiting, *wanted))
 
 
-MOMENTS = Remake(BuildMoments.name, AGAIN_TO, -1, max)  # the turn up to which there are to be moments
+MOMENTS = Remake(BuildMoments.name, AGAIN_TO, -1, max)  # the last turn that moments must cover
 MEMORIES = Remake(FormMemories.name, RANGES_AGAIN, (), _ranges)
 REMAKES = (MOMENTS, MEMORIES)
 
 
 def waiting_remakes(session: Session) -> dict[str, Any]:
-    """Return the params of the jobs that have to make something again still, by process."""
+    """Return the params of jobs that still have something to rebuild, by process."""
     waiting = Job.objects.open().filter(session=session, process__in=[remake.process for remake in REMAKES])
     return {job.process: job.params for job in waiting}
 
 
 def roll_again(session: Session, *, requested_by: str) -> None:
-    """Ask for the session's next summary, made of the last that is left."""
+    """Queue the session's next summary, based on the latest remaining one."""
     Job.objects.request(RollSummary.name, session, requested_by=requested_by, due_now=True)
 
 
 def refresh(retraction: Retraction, streams: QuerySet[MemoryStream]) -> None:
-    """Ask for texts to be consolidated, words counted and vectors made, of the person and of these streams."""
+    """Queue consolidations, word counts and embedding for the person and these streams."""
     by = retraction.actor
     for stream in streams:
         consolidate_if_due(stream, requested_by=by)
@@ -104,6 +104,6 @@ def refresh(retraction: Retraction, streams: QuerySet[MemoryStream]) -> None:
 
 
 def calls_for(turns: QuerySet[Message]) -> int:
-    """Return about how many engine calls a build of these turns takes."""
+    """Return the approximate number of engine calls for a build of these turns."""
     tokens: int = turns.believed().aggregate(total=Sum("tokens"))["total"] or 0  # type: ignore[attr-defined]
     return -(-tokens // settings.MOMENT_BUILDER.max_input_tokens)

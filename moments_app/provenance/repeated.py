@@ -1,12 +1,12 @@
-"""`answers_repeating`: answers of models that repeat what is retracted.
+"""`answers_repeating`: find models' answers that repeat retracted text.
 
-A model may repeat a text from its prompt in its answer. That answer is then shown to other models, and memory is
-derived from it. The search therefore follows each answer to the next, until no further answer repeats the text.
+A model may repeat a text from its prompt in its answer. That answer is then sent to other models, and memory is derived
+from it. The search therefore follows each answer to the next, until no further answer repeats the text.
 
 An answer repeats a sentence if it has a third of its words, and one of these is in no other message of the person and
-in no answer from before the text. The model must have seen the text: earlier in the session, or in a context whose
-receipt names the text or memory derived from it. If the word is a long number, this isn't required, because the number
-can't come from anywhere else. The longest numbers are sufficient without other words of the sentence.
+in no earlier answer. The model must have seen the text: earlier in the session, or in a context whose receipt names the
+text or memory derived from it. If the word is a long number, this isn't required, because the number can't come from
+anywhere else. The longest numbers are sufficient without other words of the sentence.
 """
 
 from collections import defaultdict
@@ -26,11 +26,11 @@ from sessions_app.models import Message, UserProfile
 from sessions_app.models.message import MessageQuerySet
 
 SHARE = 1 / 3  # of a sentence's words that an answer must have to repeat it
-MOST = 0.8  # of a sentence's words: a text that has them says the same, even if other messages have them too
+MOST = 0.8  # of a sentence's words: a text that has them says the same thing, even if other messages have them too
 FEWEST = 2  # words; a shorter sentence is recognized only by a long number
 FEW = 50  # maximum number of words in the filter of the query
-DIGITS = 6  # of a number that no answer has by chance together with other words of the sentence
-MANY_DIGITS = 8  # of a number that no answer has by chance
+DIGITS = 6  # minimum digits of a number that identifies a sentence together with other words of it
+MANY_DIGITS = 8  # minimum digits of a number that identifies a sentence alone
 ANSWERS = Q(role=Message.Role.ASSISTANT) | Q(role=Message.Role.TOOL, tool_name__in=MEMORY_TOOLS)
 
 Sentence = Sequence[frozenset[str]]  # the stems that each of its words may have
@@ -42,10 +42,10 @@ EACH_STEM = Func(STEMS, function="unnest", output_field=TextField())
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer that repeats what is retracted.
+    """An answer that repeats retracted text.
 
     Args:
-        turn: with its session.
+        turn: the turn, with its session.
         problem: why it can't be retracted; blank if it can.
     """
 
@@ -60,14 +60,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Retracted:
-    """What is retracted.
+    """The retracted text.
 
     Args:
-        user: whose memory it is in.
-        texts: what it says.
+        user: the person whose memory has it.
+        texts: the texts.
         turns: primary keys of its turns.
         since: when it was first stored.
-        served: addresses of it, and of memory derived from it, in contexts.
+        served: its addresses in contexts, and those of memory derived from it.
         shown: its first sequence in each session whose live window has it.
     """
 
@@ -80,11 +80,11 @@ class Retracted:
 
 
 def answers_repeating(said: Retracted, derived: Callable[[Sequence[Message]], Iterable[str]]) -> list[Message]:
-    """Return the answers that repeat what is retracted, in the order of their table.
+    """Return the answers that repeat retracted text, in the order of their table.
 
     Args:
-        said: what is retracted.
-        derived: returns the addresses of what was derived from some answers.
+        said: the retracted text.
+        derived: returns the addresses of memory derived from some answers.
     """
     sentences = Sentences(said)
     found: dict[int, Message] = {}
@@ -114,7 +114,7 @@ def _served_in(said: Retracted, served: Collection[str]) -> dict[int, int]:
 
 
 class Sentences:
-    """The sentences that are retracted, by their *marks*: the words that only they have."""
+    """The retracted sentences, identified by their *marks*: the words that only they have."""
 
     def __init__(self, said: Retracted) -> None:
         self._said = said
@@ -140,10 +140,10 @@ class Sentences:
         return set(others.filter(~ANSWERS | before).values_list(EACH_STEM, flat=True).distinct())
 
     def repeated(self, shown: Mapping[int, int]) -> list[Message]:
-        """Return the answers that repeat one of them.
+        """Return the answers that repeat one of the sentences.
 
         Args:
-            shown: by session, the last turn before they were shown in it.
+            shown: for each session, the last turn before the model saw the text.
         """
         answers = Message.objects.said().believed().filter(ANSWERS, user=self._said.user)
         answers = answers.exclude(pk__in=self._said.turns)

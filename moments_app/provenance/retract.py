@@ -1,10 +1,10 @@
 """`retract`: withdraw some or all turns of a session, and everything derived from them.
 
 One transaction marks the turns, and withdraws everything derived from them. From then on, no engine, context or search
-gets any of it. The same transaction queues the jobs that rebuild what also had other sources. Nothing is destroyed:
-withdrawn rows are kept, and `undo` restores them.
+receives any of it. The same transaction queues the jobs that rebuild data with other sources. Nothing is destroyed:
+withdrawn rows are stored, and `undo` restores them.
 
-Answers that repeat the turns are retracted with them. Those of other sessions have retractions of their own.
+Answers that repeat the turns are retracted with them. Answers in other sessions get separate retractions.
 """
 
 import re
@@ -49,7 +49,7 @@ from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 
 ARCHIVED = "It is archived. Restore the session first."
-MOST_TURNS = 10_000  # named one by one; a whole session may have more
+MOST_TURNS = 10_000  # if they are named; a whole session may have more
 
 
 class CannotRetract(Refusal):
@@ -63,10 +63,10 @@ class TurnsAreArchived(CannotRetract):
 
 
 def sequences_of(text: str) -> list[int]:
-    """Return the sequences in a text like `3,4,7-9`, at most `MOST_TURNS`.
+    """Return the sequences in a text such as `3,4,7-9`, at most `MOST_TURNS`.
 
     Raises:
-        CannotRetract: it isn't one, or names more.
+        CannotRetract: the text is invalid or names more turns.
     """
     found: set[int] = set()
     for part in text.replace(" ", "").split(","):
@@ -85,13 +85,13 @@ class Preview:
     """The effects that a retraction would have.
 
     Args:
-        turns: that would be retracted.
-        moment_keys: of the moments that would be withdrawn.
+        turns: turns that would be retracted.
+        moment_keys: keys of the moments that would be withdrawn.
         withdrawn: number of rows that would be withdrawn, by kind.
-        engine_calls: estimated number of calls to rebuild what also had other sources.
+        engine_calls: estimated number of calls to rebuild data with other sources.
         lost: a sentence about rows with other sources that are not rebuilt; blank if there are none.
-        answers: that repeat the turns. They are among the turns, unless they can't be retracted.
-        derived: the rows themselves, of each session.
+        answers: answers that repeat the turns. They are among the turns, unless they can't be retracted.
+        derived: the rows of each session.
     """
 
     turns: int
@@ -104,10 +104,10 @@ class Preview:
 
 
 def preview(session: Session, sequences: Sequence[int] | None) -> Preview:
-    """Return what `retract` would do; nothing is changed.
+    """Return what `retract` would do, without changing anything.
 
     Raises:
-        CannotRetract: as `retract`.
+        CannotRetract: see `retract`.
     """
     answers = _answers(session, sequences)
     others = by_session(answers)
@@ -138,14 +138,14 @@ def retract(
     """Withdraw turns, answers that repeat them and everything derived from them. Queue the jobs that rebuild the rest.
 
     Args:
-        session: whose turns.
-        sequences: of the turns; None: all the session has.
+        session: the session of the turns.
+        sequences: sequences of the turns; None: all turns of the session.
         reason: why, for the record.
-        requested_by: key:…, operator:… or command.
-        leave: addresses of answers that are not retracted, though they repeat the turns.
+        requested_by: `key:…`, `operator:…` or `command`.
+        leave: addresses of repeating answers that are not retracted.
 
     Raises:
-        CannotRetract: there are no such turns, they are retracted already, or were archived.
+        CannotRetract: the turns don't exist, are already retracted, or were archived.
     """
     answers = lock_answers(by_session(_answers(session, sequences), leave), session)
     locked_person(session.user_id)
@@ -188,7 +188,7 @@ def _retract(session: Session, sequences: Sequence[int] | None, *, reason: str, 
 
 
 def lock_answers(answers: dict[Session, list[int]], *sessions: Session) -> dict[Session, list[int]]:
-    """Lock the sessions of answers, and other sessions. Return the answers that were not retracted meanwhile."""
+    """Lock the sessions of answers, and other sessions. Return the answers that were not retracted in the meantime."""
     lock_sessions([*sessions, *answers])
     left = {}
     for session, sequences in answers.items():
@@ -203,7 +203,7 @@ def lock_sessions(sessions: Iterable[Session]) -> None:
 
 
 def locked(session_id: int) -> Session:
-    """Return the session, with its person, locked and counted as changed: work begun before this writes nothing."""
+    """Return the session with its person, locked and counted as changed, so that running jobs discard their results."""
     session = Session.objects.locked().get(pk=session_id)
     session.user = locked_person(session.user_id)
     session.retraction_count += 1
@@ -212,7 +212,7 @@ def locked(session_id: int) -> Session:
 
 
 def locked_person(user_id: int) -> UserProfile:
-    """Return the person, locked and counted as changed: contexts that were kept are made again."""
+    """Return the person, locked and counted as changed, which invalidates cached contexts."""
     user = UserProfile.objects.locked().get(pk=user_id)
     user.save(update_fields=["updated_at"])
     return user
@@ -229,13 +229,13 @@ def hold_streams(*items: QuerySet[MemoryAtom]) -> None:
     telling: set[int] = set()
     for atoms in items:
         released = Release.objects.standing().filter(sources__atom__in=atoms)
-        # A separate query: with two conditions on two tables in one query, PostgreSQL would read all streams.
+        # A separate query: with conditions on two tables in one query, PostgreSQL would read all streams.
         telling.update(atoms.filter(is_candidate=False).values_list("stream_id", flat=True))
         telling.update(released.values_list("stream_id", flat=True))
     lock_rows(MemoryStream.objects.filter(pk__in=telling))
 
 
-# --- answers that repeat it ---
+# --- repeating answers ---
 
 
 def _answers(session: Session, sequences: Sequence[int] | None) -> list[Answer]:
@@ -254,7 +254,7 @@ def _answers(session: Session, sequences: Sequence[int] | None) -> list[Answer]:
 
 
 def answers_to(said: Retracted) -> list[Answer]:
-    """Return the answers that repeat what is retracted, each with why it can't be retracted itself."""
+    """Return the answers that repeat retracted text, and why some can't be retracted."""
     found = [
         Answer(turn, ARCHIVED if turn.kind == Message.Kind.ARCHIVED else "")
         for turn in answers_repeating(said, _served_of)
@@ -276,7 +276,7 @@ def _served_of(turns: Sequence[Message]) -> Iterator[str]:
 
 
 def by_session(answers: Iterable[Answer], leave: Collection[str] = ()) -> dict[Session, list[int]]:
-    """Return the sequences of the answers that are to be retracted, by session."""
+    """Return the sequences of the answers to retract, by session."""
     found: dict[Session, list[int]] = {}
     for answer in answers:
         if not answer.problem and answer.ref not in leave:
@@ -285,7 +285,7 @@ def by_session(answers: Iterable[Answer], leave: Collection[str] = ()) -> dict[S
 
 
 def found_in(answers: dict[Session, list[int]]) -> list[Derived]:
-    """Return what rests on answers, by session."""
+    """Return the rows that depend on answers, by session."""
     return [_found(session, sequences) for session, sequences in answers.items()]
 
 
@@ -293,7 +293,7 @@ def _with_own(sequences: Sequence[int] | None, answers: Iterable[int]) -> list[i
     return None if sequences is None else sorted({*sequences, *answers})
 
 
-# --- what is meant ---
+# --- the turns to retract ---
 
 
 def _found(session: Session, sequences: Sequence[int] | None) -> Derived:
@@ -307,10 +307,10 @@ def _found(session: Session, sequences: Sequence[int] | None) -> Derived:
 
 
 def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Message]:
-    """Return the turns that are meant, all of them still believed.
+    """Return the turns to retract, after checking that none is retracted yet.
 
     Raises:
-        CannotRetract: there are none, or they are not all there, or not all believed.
+        CannotRetract: no turns exist, some are missing, or some are already retracted.
     """
     turns = session.messages.turns().filter(user_id=session.user_id)
     if sequences is None:
@@ -332,7 +332,7 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
 
 
 def counts_of(parts: Iterable[Derived]) -> dict[str, int]:
-    """Return how many rows would be withdrawn with some turns of several sessions, by kind."""
+    """Return how many rows would be withdrawn with turns of several sessions, by kind."""
     counts: Counter[str] = Counter()
     for found in parts:
         counts.update(_counts(found))
@@ -362,7 +362,7 @@ def consolidations(found: InStreams) -> int:
 
 
 def calls_of(answers: Iterable[Derived]) -> int:
-    """Estimate how many engine calls it takes to rebuild what rests on answers and on other sources."""
+    """Estimate the engine calls to rebuild what depends on answers and on other sources."""
     return sum(_engine_calls(found, is_whole=False) for found in answers)
 
 
@@ -376,17 +376,17 @@ def _engine_calls(found: Derived, *, is_whole: bool) -> int:
     return calls + len(found.ranges) + bool(found.summaries)
 
 
-# --- withdrawing ---
+# --- withdrawal ---
 
 
 def _withdraw(retraction: Retraction, found: Derived) -> None:
-    """Keep what rests on the turns as it is; then take it out of its tables, and out of the rows that stay."""
+    """Store the dependent rows. Then remove them from their tables, and from the rows that stay."""
     withdraw_in_streams(retraction, found)
     _keep(retraction, [found.mentions, found.journeys, [found.session]])
     withdraw_rows(retraction, [found.moments, found.drafts, found.summaries, found.events, *_of_extras(found)])
     Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
     Moment.objects.relink(found.session.user_id, found.moments)
-    for row in found.mentions:  # keys of moments are made of their names
+    for row in found.mentions:  # keys of moments contain their names
         take_keys_out(row, {moment.key for moment in found.moments}, recent_moments_summary="")
     if any(_payload(event).get("partition_type") == "session_cleared" for event in found.events):
         found.session.status = Session.Status.ACTIVE
@@ -400,7 +400,7 @@ def _of_extras(found: Derived) -> Iterator[Sequence[Model]]:
 
 
 def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
-    """Keep items and what rests on them as they are; then take them out of streams, which are held, and their texts."""
+    """Store items and dependent rows. Then remove them from their streams, which are locked, and from the texts."""
     streams = list(found.streams)
     sources = ReleaseSource.objects.filter(release__in=found.releases).order_by("pk")
     marks = CorrectedTurn.objects.filter(correction__in=found.corrections).order_by("pk")
@@ -424,13 +424,13 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
 
 
 def _keep(retraction: Retraction, rewritten: Iterable[Iterable[Model]]) -> None:
-    """Keep rows that stay as they were before."""
+    """Store the former values of rows that stay."""
     for rows in rewritten:
         retraction.items.keep(retraction, rows, is_rewritten=True)
 
 
 def withdraw_rows(retraction: Retraction, withdrawn: Iterable[Sequence[Model]]) -> None:
-    """Keep rows as they are, all of them before the first is taken out of its table."""
+    """Store rows, and then remove all of them from their tables."""
     withdrawn = list(withdrawn)
     for rows in withdrawn:
         retraction.items.keep(retraction, rows)
@@ -451,7 +451,7 @@ def _delete(rows: Sequence[Model]) -> None:
 
 
 def recount(session: Session) -> None:
-    """Make the session's counters say what is there now."""
+    """Recompute the session's counters from its rows."""
     events = session.messages.partitions().aggregate(last=Max("sequence"))
     session.live_from_sequence = 0 if events["last"] is None else events["last"] + 1
     live = session.messages.turns().believed().filter(sequence__gte=session.live_from_sequence)
@@ -465,11 +465,11 @@ def recount(session: Session) -> None:
     )
 
 
-# --- making the rest again ---
+# --- rebuilding the rest ---
 
 
 def _make_again(retraction: Retraction, found: Derived, *, is_whole: bool) -> None:
-    """Ask for the work that makes up for what was withdrawn."""
+    """Queue the work that replaces what was withdrawn."""
     session, by = found.session, retraction.actor
     if not is_whole:
         if found.moments:
@@ -482,7 +482,7 @@ def _make_again(retraction: Retraction, found: Derived, *, is_whole: bool) -> No
 
 
 def log_event(event: str, retraction: Retraction, actor: str) -> None:
-    """Put what was done to a retraction into the event log."""
+    """Log an event of a retraction."""
     Event.objects.create(
         type=event,
         actor=actor,

@@ -1,8 +1,8 @@
-"""Retracting what somebody wrote directly: an item, or a task, goal or problem. It rests on no turn: it is a source.
+"""Retract directly written items, tasks, goals and problems. They have no source turns: they are sources themselves.
 
-What was made of it goes with it, as with turns: the texts of its stream from the first consolidation on that was given
-it, the releases that rest on it, and the links of an entity. `undo_retraction` puts all of it back. What is retracted
-is a person's, or what everybody sees in a shard.
+Dependent rows are withdrawn with them, as with turns: the texts of their stream since the first consolidation that
+received one of them, releases of them, and the links of an entity. `undo_retraction` restores all of it. The items
+belong to a person, or to a shard whose users all see them.
 """
 
 import uuid
@@ -40,16 +40,16 @@ from moments_app.provenance.retract import (
 )
 from sessions_app.models import UserProfile
 
-Owner = UserProfile | MemoryStream  # whose memory it is in: a person, or all who see a shard
+Owner = UserProfile | MemoryStream  # the owner of the memory: a person, or all users of a shard
 
 
 @dataclass(frozen=True)
 class Named:
-    """What is meant: some by their ids, or all that somebody wrote.
+    """The items to retract: by their ids, or by their writer.
 
     Args:
         atom_ids, entity_ids: public ids.
-        written_by: as an item names its writer, key:… or operator:….
+        written_by: the writer as recorded in items: `key:…` or `operator:…`.
     """
 
     atom_ids: Collection[uuid.UUID] = ()
@@ -58,17 +58,17 @@ class Named:
 
     @property
     def ids(self) -> set[uuid.UUID]:
-        """The ids of all."""
+        """All ids."""
         return {*self.atom_ids, *self.entity_ids}
 
     def atoms(self, owner: Owner) -> MemoryAtomQuerySet:
-        """Return such items; of a shard those that everybody sees."""
+        """Return the named items; for a shard, those that all its users see."""
         whose = Q(user=owner) if isinstance(owner, UserProfile) else Q(user=None, stream=owner)
         own = MemoryAtom.objects.filter(whose).written_directly().order_by("pk")
         return own.filter(written_by=self.written_by) if self.written_by else own.filter(atom_id__in=self.atom_ids)
 
     def entities(self, owner: Owner) -> EntityQuerySet:
-        """Return such tasks, goals and problems; a shard has none."""
+        """Return the named tasks, goals and problems; a shard has none."""
         own = Entity.objects.for_user(owner) if isinstance(owner, UserProfile) else Entity.objects.none()
         own = own.order_by("pk")
         return own.filter(written_by=self.written_by) if self.written_by else own.filter(entity_id__in=self.entity_ids)
@@ -79,14 +79,14 @@ class ItemsPreview:
     """The effects that a retraction of items would have.
 
     Args:
-        items: number of those that would be retracted.
+        items: number of items that would be retracted.
         turns: number of answers that would be retracted with them.
         withdrawn: number of rows that would be withdrawn, by kind.
-        engine_calls: estimated number of calls to rebuild what also had other sources.
-        answers: that repeat the items.
-        derived: the rows themselves.
-        of_answers: what rests on the answers.
-        entities: the tasks, goals and problems among them.
+        engine_calls: estimated number of calls to rebuild data with other sources.
+        answers: answers that repeat the items.
+        derived: the items with their dependent rows.
+        of_answers: the rows that depend on the answers.
+        entities: the tasks, goals and problems to retract.
     """
 
     items: int
@@ -101,7 +101,7 @@ class ItemsPreview:
 
 @dataclass(frozen=True)
 class _Found:
-    """What was written directly, with what rests on it."""
+    """Directly written items with their dependent rows."""
 
     items: list[MemoryAtom]
     entities: list[Entity]
@@ -119,10 +119,10 @@ class _Found:
 
 
 def preview_items(owner: Owner, named: Named) -> ItemsPreview:
-    """Return what `retract_items` would do; nothing is changed.
+    """Return what `retract_items` would do, without changing anything.
 
     Raises:
-        CannotRetract: as `retract_items`.
+        CannotRetract: see `retract_items`.
     """
     found = _found(owner, named)
     answers = _answers(owner, found)
@@ -151,15 +151,15 @@ def retract_items(
         owner: the person whose memory has them, or the shard.
         named: the items.
         reason: why, for the record.
-        requested_by: key:…, operator:… or command.
-        leave: addresses of answers that are not retracted, though they repeat the items.
+        requested_by: `key:…`, `operator:…` or `command`.
+        leave: addresses of repeating answers that are not retracted.
 
     Raises:
-        CannotRetract: there are no such items, or they rest on turns.
+        CannotRetract: the items don't exist, or have source turns.
     """
     answers = lock_answers(by_session(_answers(owner, _found(owner, named)), leave))
     whose = _locked(owner)
-    # A release locks them first, too: what is being released of them at this moment is found below.
+    # A release locks its candidates first too, so releases that are in progress now are found below.
     list(named.atoms(owner).candidates().select_for_update(no_key=True, of=("self",)).values_list("pk"))
     hold_streams(named.atoms(owner), *(session.atoms.all() for session in answers))
     found = _found(owner, named)
@@ -196,7 +196,7 @@ def _answers(owner: Owner, found: _Found) -> list[Answer]:
 
 
 def _locked(owner: Owner) -> dict[str, Any]:
-    """Lock the owner and count it as changed; returns the fields of a retraction that name it."""
+    """Lock the owner, count it as changed, and return the fields of a retraction that name it."""
     if isinstance(owner, UserProfile):
         return {"user": locked_person(owner.pk)}
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=owner.pk)

@@ -26,7 +26,7 @@ NEWEST_RECEIPTS = 500  # that are searched for contexts with the retracted text
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a context that still says what was retracted.
+    """A line of a context that still repeats retracted text.
 
     Args:
         question: The question that the context was for.
@@ -47,7 +47,7 @@ class StillSaid:
 
     Args:
         questions: The questions that were asked.
-        lines: What is still said, each line once.
+        lines: The repeating lines, without duplicates.
         waiting: The number of rebuilds that aren't done yet.
     """
 
@@ -57,10 +57,12 @@ class StillSaid:
 
 
 def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
-    """Ask a person's memory again what the retracted text answered. Not to be called within a transaction.
+    """Query a person's memory again with questions that the retracted text answered.
 
-    Each question is asked in the session of the retraction and in a new one. The contexts are not served: no receipt is
-    kept. The questions are those of contexts that had the text, the retracted text itself, and the person's probes.
+    Don't call it within a transaction.
+
+    Each question is asked in the session of the retraction and in a new one. The contexts are not served, so no receipt
+    is saved. The questions are those of contexts that had the text, the retracted text itself, and the person's probes.
 
     Args:
         retraction: The retraction of a person's turns or items.
@@ -80,7 +82,7 @@ def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
 
 
 def _retracted(retraction: Retraction, user: UserProfile) -> Retracted:
-    """Return what is retracted: turns of a session, or items that were written directly."""
+    """Return the retracted text: turns of a session, or directly written items."""
     served = {
         table(**{name: item.data[name]}).uri
         for table, name in ADDRESSED_BY.items()

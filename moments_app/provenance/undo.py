@@ -1,7 +1,7 @@
-"""`undo_retraction`: what a retraction named is believed again, and what it withdrew is back as it was.
+"""`undo_retraction`: restore retracted turns or items, and everything that was withdrawn with them.
 
-What was made in its place meanwhile is removed; what came in since is built, formed and rolled again on top. What
-people have changed since in streams' texts stays.
+Data that was derived instead in the meantime is removed. Newer turns are then processed again on top of the restored
+data. People's changes to streams' texts are kept.
 """
 
 from collections.abc import Sequence
@@ -58,17 +58,17 @@ from sessions_app.models.message import SequenceRange
 
 @transaction.atomic
 def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
-    """Restore the turns or items, and what was withdrawn with them. Remove what was derived instead since.
+    """Restore the turns or items, and what was withdrawn with them. Remove data that was derived in the meantime.
 
     Also undo the retractions of answers that repeated them, except those with missing rows.
 
     Args:
-        retraction: the newest that stands, of this person and of the streams it touched.
-        requested_by: key:…, operator:… or command.
+        retraction: the newest retraction in force for this person and the streams it touched.
+        requested_by: `key:…`, `operator:…` or `command`.
 
     Raises:
-        CannotRetract: it was undone already; a newer one has to be undone first; its session, some of its turns, or a
-            stream are gone.
+        CannotRetract: it was already undone; a newer one must be undone first; or its session, some of its turns, or a
+            stream were deleted.
     """
     if retraction.cause_id and not retraction.is_left:
         raise CannotRetract(f"This retraction follows from another. Undo {retraction.cause_id} instead.")
@@ -96,7 +96,7 @@ def _undo(retraction: Retraction, *, requested_by: str) -> Retraction:
 
 
 def _lock(retraction: Retraction) -> None:
-    """Lock what a retraction locks, so that no newer one can be made meanwhile."""
+    """Lock the same rows as a retraction, to prevent a newer one in the meantime."""
     if retraction.session is not None:
         retraction.session = locked(retraction.session.pk)
     elif retraction.user_id is not None:
@@ -106,11 +106,11 @@ def _lock(retraction: Retraction) -> None:
 
 
 def _refuse(retraction: Retraction) -> None:
-    """Refuse what can't be undone now.
+    """Raise an error if the retraction can't be undone now.
 
     Raises:
-        CannotPutBack: its session or some of its turns are gone.
-        CannotRetract: it was undone already; a newer one has to be undone first.
+        CannotPutBack: its session or some of its turns were deleted.
+        CannotRetract: it was already undone, or a newer one must be undone first.
     """
     if retraction.undone_at:
         raise CannotRetract("This retraction was already undone.")
@@ -138,7 +138,7 @@ def _put_back_all(retraction: Retraction, cause: Cause) -> None:
         _put_entities_back(retraction)
         refresh(retraction, _streams_of(retraction))
         return
-    assert retraction.session is not None  # or it was refused
+    assert retraction.session is not None  # otherwise it was refused
     _put_back(retraction, retraction.session, cause)
 
 
@@ -172,11 +172,11 @@ def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
 
 @dataclass(frozen=True)
 class Remade:
-    """The moments that were built over the turns of a retraction since.
+    """The moments that were built over a retraction's turns in the meantime.
 
     Args:
         built_to: sequence up to which there were moments; −1: none.
-        moments: that were removed.
+        moments: moments that were removed.
     """
 
     built_to: int
@@ -184,7 +184,7 @@ class Remade:
 
 
 def _remove_moments(retraction: Retraction, session: Session, sequences: Sequence[int]) -> Remade:
-    """Remove the moments that stand where others are put back, and those that were built without the turns."""
+    """Remove moments that restored ones replace, and moments that were built without the turns."""
     built_to = session.built_to
     rebuilt = moments_on(session, sequences, formations_of(session, sequences))
     firsts = [moment.first_sequence for moment in rebuilt]
@@ -202,9 +202,9 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
     withdrawn = retraction.items.withdrawn(Moment)
     there = Moment.objects.for_user(session.user)
     taken = list(there.values_list("key", flat=True))
-    for item in withdrawn.filter(data__key__in=taken):  # by another session's, since
+    for item in withdrawn.filter(data__key__in=taken):  # taken by a moment of another session in the meantime
         starts_at = parse_datetime(item.data["starts_at"])
-        assert starts_at is not None  # as it was stored
+        assert starts_at is not None  # it was stored with a value
         item.data["key"] = moment_key(item.data["name"], starts_at, set(there.values_list("key", flat=True)))
         item.save(update_fields=["data"])
     withdrawn.put_back(Moment)
@@ -219,7 +219,7 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
 
 
 def _put_drafts_back(retraction: Retraction, session: Session) -> None:
-    """Restore the drafts whose turns no moment holds. They replace the drafts made since."""
+    """Restore the drafts whose turns no moment holds. They replace newer drafts."""
     EpisodeDraft.objects.filter(session=session).delete()
     retraction.items.put_back(EpisodeDraft)
     session.save(update_fields=["last_moment_message_idx"])
@@ -227,7 +227,7 @@ def _put_drafts_back(retraction: Retraction, session: Session) -> None:
 
 
 def _put_events_back(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:
-    """Put back the session's partition events, in place of those made since, and what named the moments."""
+    """Restore the session's partition events, which replace later ones, and other rows that named the moments."""
     first = 0 if retraction.sequences is None else sequences[0]
     session.messages.partitions().filter(sequence__gte=first).delete()
     retraction.items.put_back(Message, Job, Event)
@@ -237,7 +237,7 @@ def _put_events_back(retraction: Retraction, session: Session, sequences: Sequen
 
 
 def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
-    """Put back the summaries, in place of those made since; tells whether there were any."""
+    """Restore the summaries, which replace later ones. Return whether there were any."""
     since = Summary.objects.for_session(session).filter(created_at__gte=retraction.created_at)
     removed, _ = Summary.objects.filter(pk__in=list(since.values_list("pk", flat=True))).delete()
     return bool(retraction.items.put_back(Summary)) or bool(removed)
@@ -247,7 +247,7 @@ def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
 
 
 def _put_entities_back(retraction: Retraction) -> None:
-    """Put back the entities, and their links but for those to what is gone since."""
+    """Restore the entities, and their links except those to deleted entities."""
     retraction.items.put_back(Entity)
     there = Entity.objects.for_user(retraction.user).values("pk")
     for link in retraction.items.of(EntityLink):
@@ -261,7 +261,7 @@ def _put_entities_back(retraction: Retraction) -> None:
 
 
 def _remove_formed(retraction: Retraction, session: Session, cause: Cause) -> list[MemoryAtom]:
-    """Remove what was formed since and is replaced by restored items. Return it, and what it had ended."""
+    """Remove newer items that restored items replace. Return them, and the facts that they had ended."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
     since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))
     ended = ended_by(since)
@@ -276,12 +276,12 @@ def _streams_of(retraction: Retraction) -> MemoryStreamQuerySet:
 
 
 def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[MemoryAtom] = ()) -> None:
-    """Restore statements, and with them the lines of texts. They replace what was consolidated since.
+    """Restore statements, including the lines of texts. They replace newer consolidations.
 
     Args:
-        retraction: that is undone.
-        cause: of the changes.
-        removed: what was formed since and is gone, and what that had ended.
+        retraction: the retraction to undo.
+        cause: the cause of the changes.
+        removed: newer statements that were removed, and those that they had ended.
     """
     items, streams = retraction.items, _streams_of(retraction)
     for stream in streams.select_for_update(no_key=True):
@@ -325,7 +325,7 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
 
 
 def _forget_lost_lines(retraction: Retraction) -> None:
-    """Blank references to statements that are gone since. What was absorbed by a line that is gone waits."""
+    """Blank references to deleted statements. Items that a deleted line had absorbed wait again."""
     items = list(retraction.items.of(MemoryAtom))
     names = ("merged_into", "replaced_by")
     named = {item.data[name] for item in items for name in names if item.data.get(name)}
@@ -361,17 +361,17 @@ def _put_people_back(retraction: Retraction) -> None:
     items.put_back(KnownPerson)
 
 
-# --- what comes on top ---
+# --- what else is derived ---
 
 
 def _missed(session: Session, sequences: Sequence[int], was: dict[str, Any]) -> list[SequenceRange]:
-    """Return those of the turns that formations have passed over since."""
+    """Return the turns that formations have passed over since the retraction."""
     formed = -1 if was["last_formation_sequence"] is None else was["last_formation_sequence"]
     return [(sequence, sequence) for sequence in sequences if formed < sequence <= session.formed_to]
 
 
 def _ask_for(retraction: Retraction, session: Session, wanted: dict[Remake, Any]) -> None:
-    """Ask for what is to be made of the turns and of what came in since, and for what waited before the retraction."""
+    """Queue the processing of the restored and newer turns, and of work that waited before the retraction."""
     for remake, its in wanted.items():
         whole = remake.besides(its, retraction.waiting.get(remake.process, {}))
         if whole > session.built_to if remake is MOMENTS else whole:

@@ -1,4 +1,4 @@
-"""How retractions reach the tables of extras, which the core doesn't know by name."""
+"""The interface by which retractions reach the tables of extras, which the core doesn't know by name."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -22,20 +22,20 @@ class Withdrawal(ABC):
 
     @abstractmethod
     def derived(self, session: Session, turns: Sequence[int], *, is_whole: bool) -> Sequence[Model]:
-        """Return the rows that rest on some turns.
+        """Return the rows that depend on some turns.
 
         Args:
             session: The session of the turns.
             turns: The primary keys of the turns.
-            is_whole: They are all that the session has.
+            is_whole: Whether these are all turns of the session.
         """
 
     def parts(self, rows: Sequence[Model]) -> Sequence[Model]:
-        """Return rows of another table that leave with these rows, and before them."""
+        """Return rows of another table that must be removed together with these rows, and before them."""
         return ()
 
     def questions(self, retraction: Retraction) -> Iterable[str]:
-        """Return questions to ask after the retraction, to check that the text isn't said again."""
+        """Return questions to ask after the retraction, to check that the text isn't repeated."""
         return ()
 
     @abstractmethod
@@ -47,7 +47,7 @@ _REGISTERED: list[Withdrawal] = []
 
 
 def register_withdrawal(withdrawal: Withdrawal) -> None:
-    """Let retractions reach a table of an extra."""
+    """Register a table of an extra for retractions."""
     _REGISTERED.append(withdrawal)
 
 

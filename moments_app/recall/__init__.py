@@ -1,1 +1,1 @@
-"""Getting memory back: what is read for a context, how it is fitted into a budget, and how it is written down."""
+"""Search a person's memory, and rank what is found."""

@@ -1,4 +1,4 @@
-"""Counting how often recall returns a fact, so that an operator sees which facts are of use."""
+"""Count how often recall returns a fact, to show operators which facts are useful."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from django.utils import timezone
 from sessions_app.write_behind import WriteBehind
 
 _ATOMS = "rem://atoms/"
-# Locked in order, so that two processes never wait for each other.
+# Lock the rows in order, to prevent deadlocks between processes.
 _COUNT_SQL = """
 WITH accessed AS (SELECT unnest(%s::uuid[]) AS atom_id, unnest(%s::timestamptz[]) AS at),
 counted AS (SELECT atom_id, count(*) AS times, max(at) AS latest FROM accessed GROUP BY atom_id),
@@ -22,7 +22,7 @@ FROM locked WHERE atom.id = locked.id
 
 
 def note(refs: Iterable[str]) -> None:
-    """Note the facts among some addresses as returned just now; return at once."""
+    """Count one access of each fact among some addresses. The count is written later, without delaying the caller."""
     for ref in refs:
         if ref.startswith(_ATOMS):
             waiting.note((ref.removeprefix(_ATOMS), timezone.now().isoformat()))

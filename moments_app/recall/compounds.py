@@ -1,7 +1,7 @@
-"""Words within words, in languages that write compounds as one: who asks of a Termin means the Zahnarzttermin as well.
+"""Find parts of compound words, in languages that write compounds as one word: "Termin" also finds "Zahnarzttermin".
 
-No list of words is needed: what a person said tells which words there are. A word that nothing has is taken for a part
-of longer ones, or for a longer one of which parts are known.
+There is no word list: the words in the person's texts are the known words. A word that occurs in no text is taken for a
+part of longer known words, or for a compound of shorter ones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,22 +9,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from sessions_app import lexemes
 
 COMPOUNDING = ("da", "de", "fi", "hu", "nl", "no", "sv")
-LAST, FIRST = 4, 5  # letters that the last part of a compound has at least, which says what it is; and the first one
-REST = 3  # letters that are left for another part, at least
+LAST, FIRST = 4, 5  # minimum letters of a compound's last part, which carries the meaning, and of its first part
+REST = 3  # minimum letters of the rest of the compound
 
 
 def patterns(stems: Iterable[str]) -> list[str]:
-    """Return what compounds that begin or end with one of these stems are LIKE; more than those, by their lengths.
+    """Return LIKE patterns of compounds that begin or end with one of these stems.
+
+    They also match words that are too short.
 
     Args:
-        stems: that words are indexed under, with the marks of their languages.
+        stems: stems as they are indexed, prefixed with their language.
     """
     found = _of_compounding(stems)
     return [like for language, bare in found for like in (f"{language}:{bare}%", f"{language}:%{bare}")]
 
 
 def parts(stems: Iterable[str]) -> list[str]:
-    """Return the stems that the first or the last part of some words may have, if these are compounds."""
+    """Return the stems that could be the first or last parts of these stems, if they are compounds."""
     found: list[str] = []
     for language, bare in _of_compounding(stems):
         found += [f"{language}:{bare[:end]}" for end in range(FIRST, len(bare) - REST + 1)]
@@ -33,11 +35,11 @@ def parts(stems: Iterable[str]) -> list[str]:
 
 
 def shared(by_language: Mapping[str, Iterable[str]], stems: Iterable[str]) -> dict[str, int]:
-    """Return which of known stems are parts of some others, or have them as parts; each with the letters of the part.
+    """Return the known stems that contain a searched stem or are part of one, with the number of letters of the part.
 
     Args:
-        by_language: stems that texts are indexed under.
-        stems: of a word that none of the texts has.
+        by_language: the stems of indexed texts, by language.
+        stems: the stems of a word that occurs in no text.
     """
     found: dict[str, int] = {}
     for language, asked in _of_compounding(stems):
@@ -48,7 +50,7 @@ def shared(by_language: Mapping[str, Iterable[str]], stems: Iterable[str]) -> di
 
 
 def _part(one: str, other: str) -> int:
-    """Return the letters of the part where the longer of two stems of a language is a compound of the other; else 0."""
+    """Return the number of letters of the shorter stem if the longer one is a compound of it; else 0."""
     part, whole = sorted((one, other), key=len)
     is_first = len(part) >= FIRST and whole.startswith(part)
     is_last = len(part) >= LAST and whole.endswith(part)

@@ -1,9 +1,9 @@
-"""`count_words`: how often each word stands in a person's memory, or in a shard's, is counted again.
+"""`count_words`: recount how often each word occurs in the memory of a person or a shard.
 
-Recall weighs the words of a query by these counts, and finds in them what a mistyped word may have meant. A sweep asks
-for it where a session has grown by a quarter, and so does whoever adds facts; it does its work only when all of that
-memory has grown by a tenth since the last count. So each text is read some ten times in all, however
-much there is.
+Recall uses the counts to weigh the words of a query, and to guess what a mistyped word means. A sweep queues the
+process when a session has grown by a quarter, and code that adds facts queues it too. The process only counts if the
+whole memory has grown by a tenth since the last count. So each text is read about ten times in all, however large
+memory grows.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from moments_app.models import Job, Vocabulary
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session
 
-GROWTH = 0.1  # of all memory: less is not counted again
-SWEEP = 500  # people a run
+GROWTH = 0.1  # of all memory; after less growth, words are not recounted
+SWEEP = 500  # people per run
 
-# What recall can find, as it finds it: see the conditions in the migrations.
+# The same texts that recall can find. The conditions match those of the search functions in the migrations.
 _TEXTS_SQL = """
 WITH texts AS MATERIALIZED (
     SELECT 'fact' AS kind, search_vector AS words FROM moments_app_memoryatom
@@ -57,14 +57,14 @@ WHERE (word.facts, word.moments, word.turns) IS DISTINCT FROM (excluded.facts, e
 
 @dataclass(frozen=True)
 class CountInput(ProcessInput):
-    """The owner of the words that are counted, by primary key: a person, or a shard."""
+    """The primary key of the person or the shard whose words are counted."""
 
     user: int | None
     stream: int | None
 
 
 class CountWords(Process[CountInput, None]):
-    """Counts the words of a person's memory, or of a shard's."""
+    """Counts the words in the memory of a person or a shard."""
 
     name = "count_words"
     makes = "new words in searches"
@@ -73,7 +73,7 @@ class CountWords(Process[CountInput, None]):
     sweep_timing = Timing(minutes=1)
 
     def claim(self, job: Job) -> CountInput | Skipped:
-        """Look whether there is enough that is new."""
+        """Skip the count if memory has hardly changed."""
         input = CountInput(None, job.user_id, job.stream_id if job.user_id is None else None)
         known = Vocabulary.objects.filter(user_id=input.user, stream_id=input.stream).first()
         before = known.fact_count + known.moment_count + known.turn_count if known else 0
@@ -86,17 +86,17 @@ class CountWords(Process[CountInput, None]):
         return input
 
     def think(self, input: CountInput, engine: None, progress: Progress) -> None:
-        """There is nobody to ask."""
+        """Do nothing: this process has no engine."""
 
     def commit(self, job: Job, input: CountInput, answer: None) -> None:
-        """Count, and complete the job."""
+        """Count the words, and complete the job."""
         words = count(input).words.count()
         if not job.is_claimed():
             raise ClaimLost
         job.complete({"words": words})
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Ask for a count of the words of those whose sessions have grown."""
+        """Queue a count for each person whose sessions have grown."""
         people = list(Session.objects.grown().order_by("user_id").values_list("user_id", flat=True).distinct()[:SWEEP])
         for user_id in () if dry_run else people:
             Job.objects.request(self.name, user_id=user_id, requested_by=self.name)
@@ -104,7 +104,7 @@ class CountWords(Process[CountInput, None]):
 
 
 def count(input: CountInput) -> Vocabulary:
-    """Count the words, in the caller's transaction."""
+    """Count the words in the caller's transaction."""
     insert_unless_there(Vocabulary(user_id=input.user, stream_id=input.stream))
     vocabulary = Vocabulary.objects.select_for_update().get(user_id=input.user, stream_id=input.stream)
     _count_from_now(input.user)
@@ -114,6 +114,6 @@ def count(input: CountInput) -> Vocabulary:
 
 
 def _count_from_now(user_id: int | None) -> None:
-    """Have the sessions of a person grow again before the words are counted again."""
+    """Record the current size of the person's sessions, so that only further growth queues the next count."""
     grown = Session.objects.filter(user_id=user_id, message_count__gt=F("counted_message_count"))
     grown.update(counted_message_count=F("message_count"))

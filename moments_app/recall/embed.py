@@ -1,7 +1,7 @@
-"""`embed`: texts that have no vector of the model in use get one, a batch a run.
+"""`embed`: create vectors for texts that have none from the model in use, one batch per run.
 
-A job is about a session's turns, about a person's facts and moments, or about a shard's facts. What fails to embed is
-found by its words all the same; a sweep tries failed jobs again.
+A job covers a session's turns, a person's facts and moments, or a shard's facts. Texts without a vector are still found
+by their words. A sweep retries failed jobs.
 """
 
 import json
@@ -57,13 +57,13 @@ from sessions_app.models import Message, Session, UserProfile
 if TYPE_CHECKING:
     from moments_app.engines.embeddings import Embedder
 
-SWEEP = 500  # failed jobs a run, and refused texts of a kind
-REFUSALS = 5  # sentences of the endpoint about the texts of a kind
+SWEEP = 500  # failed jobs per run, and rejected texts of each kind
+REFUSALS = 5  # distinct messages of the endpoint about the texts of each kind
 HAS_VECTOR = ExpressionWrapper(Q(vector__isnull=False), output_field=BooleanField())
-COUNTED = 10_000  # texts of a kind
-TURNS_OF_ROUND = 2.0  # embedded together as people talk
-MEMORY_CALLS = 2.0  # a session, for its moments and its facts
-MEMORY_SHARE = 0.4  # of a session's tokens, that moments and facts made of it have
+COUNTED = 10_000  # texts of each kind; larger numbers are estimated
+TURNS_OF_ROUND = 2.0  # embedded together during a conversation
+MEMORY_CALLS = 2.0  # per session, for its moments and facts
+MEMORY_SHARE = 0.4  # tokens of moments and facts, as a share of the session's tokens
 SPOKEN = (Message.Role.USER, Message.Role.ASSISTANT)
 
 
@@ -72,11 +72,11 @@ class EmbedInput(ProcessInput):
     """The input of a run.
 
     Args:
-        model: in use at the claim.
-        texts: a batch.
-        session: of the texts, where they are turns.
-        last_sequence: of the session's turns that this run takes care of.
-        is_cut: more is waiting than one batch takes.
+        model: the model in use when the job was claimed.
+        texts: the batch.
+        session: the session, if the texts are turns.
+        last_sequence: the last turn of the session that this run covers.
+        is_cut: whether more texts are waiting than fit into the batch.
     """
 
     model: EmbeddingModel
@@ -87,7 +87,7 @@ class EmbedInput(ProcessInput):
 
 
 class Embed(Process[EmbedInput, Vectors]):
-    """Gives a batch of texts their vectors."""
+    """Creates the vectors of a batch of texts."""
 
     name = "embed"
     makes = "new texts in searches by meaning"
@@ -96,14 +96,14 @@ class Embed(Process[EmbedInput, Vectors]):
     sweep_timing = Timing(minutes=10)
 
     def caller(self, job: Job) -> Caller | None:
-        """Return the endpoint of the settings, for the model in use."""
+        """Return the configured endpoint, for the model in use."""
         if not settings.EMBEDDING.is_on:
             return None
         model = EmbeddingModel.objects.in_use()
         return embedding_model(model.recipe)
 
     def workload(self, *, everything: bool) -> Workload | None:
-        """Reckon with a call for each round as it is held, or for a batch of turns that wait; and two for memories."""
+        """Estimate the calls: one per round for all turns, or one per batch for waiting turns; and two for memories."""
         conf = settings.EMBEDDING
         if not conf.is_on:
             return None
@@ -114,20 +114,20 @@ class Embed(Process[EmbedInput, Vectors]):
         return Workload(embedder_name(conf.model), Sum(calls + memories), tokens, 0, 0, purpose=EMBEDDING)
 
     def claim(self, job: Job) -> EmbedInput | Skipped:
-        """Read texts that have no vector, a batch for each call that may be under way."""
+        """Read texts that have no vector: one batch for each call that can run in parallel."""
         caller = self.caller(job)
         if caller is None:
             return Skipped("no embeddings provider is set")
         model = EmbeddingModel.objects.in_use()
-        # Where it isn't sure that the endpoint answers, one call asks.
+        # If the endpoint may be down, try it with a single call.
         size = settings.EMBEDDING.batch_size * (engines.CALLS_AT_ONCE if Circuit.objects.is_sound(caller) else 1)
         return _turns_of(job.session, model, size) if job.session else _memories_of(job, model, size)
 
     def think(self, input: EmbedInput, engine: "Embedder", progress: Progress) -> Vectors:
-        """Call the endpoint; what it answers is kept even where it doesn't answer all.
+        """Call the endpoint. If some calls fail, save the vectors of the others before raising the error.
 
         Raises:
-            EngineError: it doesn't.
+            EngineError: some of the calls failed.
         """
         progress(0, len(input.texts))
         answered = vectors_side_by_side(input.texts, engine, progress)
@@ -140,8 +140,8 @@ class Embed(Process[EmbedInput, Vectors]):
         """Write the vectors and complete the job.
 
         Raises:
-            ClaimLost: the job was taken over or cancelled, or the session is gone.
-            Moved: these turns were taken care of meanwhile.
+            ClaimLost: another worker took over the job, the job was canceled, or the session was deleted.
+            Moved: another job embedded these turns in the meantime.
         """
         is_more = input.is_cut
         if input.session:
@@ -149,7 +149,7 @@ class Embed(Process[EmbedInput, Vectors]):
             if session.embedded_to != input.session.embedded_to:
                 raise Moved("Another job already embedded these turns.")
             Session.objects.filter(pk=session.pk).update(embedded_sequence=input.last_sequence)
-            is_more |= session.last_sequence > input.last_sequence  # an append asked while this job was open
+            is_more |= session.last_sequence > input.last_sequence  # turns were appended while this job was open
         refused = sum(isinstance(vector, str) for _text, vector in answer)
         written = write(input.model, answer)
         if input.session is None and not job.is_claimed():
@@ -160,15 +160,12 @@ class Embed(Process[EmbedInput, Vectors]):
             Job.objects.request(self.name, requested_by=f"job:{job.job_id}", **about)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
-        """Tell whether turns are embedded, as their round has ended."""
+        """Return whether turns are embedded and these messages end a round."""
         conf = settings.EMBEDDING
         return conf.is_on and conf.turns and end_of_round(messages) is not None
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Try again what failed to be embedded.
-
-        Refused texts are sent again when they are due.
-        """
+        """Restart failed jobs, and resend rejected texts that are due."""
         again = ask_refused_again(f"sweep:{self.name}", dry_run=dry_run)
         for job in Job.objects.filter(process=self.name, status=Job.Status.FAILED).order_by("-id")[:SWEEP]:
             again += dry_run or _restarted(job)
@@ -178,13 +175,13 @@ class Embed(Process[EmbedInput, Vectors]):
 def _restarted(job: Job) -> bool:
     try:
         job.restart()
-    except CannotChange:  # another job about the same is open, and does its work
+    except CannotChange:  # another open job does the same work
         return False
     return True
 
 
 def ask_refused_again(requested_by: str, *, dry_run: bool = False) -> int:
-    """Ask for jobs about refused texts that are to be sent once more; return how many."""
+    """Queue jobs for rejected texts that are due to be sent again. Return the number of jobs."""
     model = EmbeddingModel.objects.active().first() if settings.EMBEDDING.is_on else None
     about = _subjects_of_refused(model) if model else []
     for subject in () if dry_run else about:
@@ -193,14 +190,14 @@ def ask_refused_again(requested_by: str, *, dry_run: bool = False) -> int:
 
 
 def _subjects_of_refused(model: EmbeddingModel) -> list[dict[str, Any]]:
-    """Return what jobs are about that send refused texts once more, some at a time."""
+    """Return the sessions, people and shards that have rejected texts to send again. Read a limited number of texts."""
     due = {kind: _due_again(kind, model)[:SWEEP] for kind in KINDS}
     sessions = {turn.session_id: {"session": turn.session} for turn in due["turn"].prefetch_related("session")}
     memories = [whose_memories(source) for source in [*due["fact"].select_related("stream"), *due["moment"]]]
     return [*sessions.values(), *({str(about): about for about in memories}.values())]
 
 
-# --- what has no vector ---
+# --- texts without a vector ---
 
 
 def kinds() -> list[str]:
@@ -209,7 +206,7 @@ def kinds() -> list[str]:
 
 
 def batches(kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
-    """Yield the texts of a kind without a vector by primary key, as many as calls take at a time.
+    """Yield texts of a kind without a vector, ordered by primary key, in batches for parallel calls.
 
     Each text is yielded once, whether or not it gets a vector.
     """
@@ -221,35 +218,39 @@ def batches(kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
 
 
 def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
-    """Return the sources of a kind that have no vector of a model, by primary key; refused ones when they are due."""
+    """Return rows of a kind without a vector of the model, by primary key.
+
+    Include rejected rows only when they are due.
+    """
     settled = Q(vector__isnull=False) | Q(ask_again_at__gt=timezone.now())
     there = KINDS[kind].objects.filter(settled, model=model, **_of_source(kind))
     return _SOURCES[kind]().filter(~Exists(there)).order_by("pk")
 
 
 def _due_again(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
-    """Return the sources of a kind that were refused and are to be sent once more; by the index of refused ones."""
+    """Return rejected rows of a kind that are due to be sent again. Uses the index of rejected vectors."""
     return _SOURCES[kind]().filter(Exists(KINDS[kind].objects.due_again(model).filter(**_of_source(kind))))
 
 
 def _of_source(kind: str) -> dict[str, OuterRef]:
-    """Return the condition on vectors of a kind that they are those of a source, in a subquery.
+    """Return the filter that matches vectors to the source row of an outer query.
 
-    Of a turn by its person too, for where turns are distributed a person's rows are together. A fact may be nobody's.
+    For turns it includes the person, because distributed tables keep a person's rows together. A fact may have no
+    person.
     """
     return {"source_id": OuterRef("pk")} | ({"user_id": OuterRef("user_id")} if kind == "turn" else {})
 
 
 @dataclass(frozen=True)
 class Filled:
-    """Progress of a model with a kind of text.
+    """The progress of a model for one kind of text.
 
     Args:
         kind: a key of `KINDS`.
-        vectors: texts that have one.
-        refused: texts that the endpoint refused when it was asked last.
-        texts: that can have one.
-        is_exact: counted; else vectors and texts are what the database's planner reckons.
+        vectors: the number of texts that have a vector.
+        refused: the number of texts that the endpoint rejected on the latest attempt.
+        texts: the number of texts that can have a vector.
+        is_exact: whether the rows were counted. If not, `vectors` and `texts` are estimates of the query planner.
     """
 
     kind: str
@@ -260,19 +261,19 @@ class Filled:
 
     @property
     def waiting(self) -> int:
-        """Texts that nobody asked the endpoint about yet."""
+        """Number of texts that were not sent to the endpoint yet."""
         return max(0, self.texts - self.vectors - self.refused)
 
 
 def filled(model: EmbeddingModel) -> list[Filled]:
-    """Tell how far a model is; large numbers are not counted, which would take seconds."""
+    """Return the progress of a model. Large numbers are estimated, because counting would take seconds."""
     refused = EmbeddingModel.objects.filter(pk=model.pk).refused_by_kind()
     return [_filled(kind, model, refused[kind]) for kind in kinds()]
 
 
 def _filled(kind: str, model: EmbeddingModel, refused: int) -> Filled:
     own = KINDS[kind].objects.filter(model=model)
-    if kind == "turn":  # archived ones keep their vectors, and are no source any more
+    if kind == "turn":  # archived turns keep their vectors but are no longer sources
         own = own.filter(source__kind=Message.Kind.TURN, user_id=F("source__user_id"))
     rows = own.filter(vector__isnull=False), _SOURCES[kind]()
     vectors, texts = (json.loads(some.explain(format="json"))[0]["Plan"]["Plan Rows"] for some in rows)
@@ -283,7 +284,7 @@ def _filled(kind: str, model: EmbeddingModel, refused: int) -> Filled:
 
 
 def refusals(model: EmbeddingModel) -> list[str]:
-    """Return what the endpoint said of the texts that it refused last: its errors' kinds, nothing of the texts."""
+    """Return the errors with which the endpoint rejected texts. They contain only the kinds of errors, no text."""
     said = [kind.objects.refused(model).exclude(refusal="").values_list("refusal") for kind in KINDS.values()]
     return sorted({words for rows in said for (words,) in rows.distinct()[:REFUSALS]})
 
@@ -305,7 +306,7 @@ _SOURCES: dict[str, Callable[[], QuerySet[Any]]] = {"fact": _facts, "moment": _m
 
 
 def texts_of(sources: Sequence[Any]) -> list[Text]:
-    """Return what of facts, moments or turns is embedded; of turns not what the platform itself put there."""
+    """Return the text to embed for each fact, moment or turn. Text that the platform added to a turn is left out."""
     turns = [source for source in sources if isinstance(source, Message)]
     others = [source for source in sources if not isinstance(source, Message)]
     return [text for text in map(_text_of, [*others, *drop_platform_text(turns)]) if text]
@@ -326,7 +327,7 @@ def _text_of(source: Any) -> Text | None:
 
 
 def _turns_of(session: Session, model: EmbeddingModel, size: int) -> EmbedInput | Skipped:
-    """Read turns after the last one taken care of; what has a vector already is passed over."""
+    """Read the turns after the last processed one, and rejected turns that are due. Skip turns that have a vector."""
     own = {"session": session, "user_id": session.user_id}
     after = without_vector("turn", model).filter(**own, sequence__gt=session.embedded_to)
     waiting = list(after.order_by("sequence")[: size + 1])
@@ -353,7 +354,7 @@ def _memories_of(job: Job, model: EmbeddingModel, size: int) -> EmbedInput | Ski
 
 
 def keep_answered(model: EmbeddingModel, made: Vectors) -> None:
-    """Keep the vectors of texts whose job goes on with others."""
+    """Save the received vectors of texts whose job continues with others."""
     if made:
         with transaction.atomic():
             UserProfile.objects.hold({text.user_id for text, _vector in made if text.user_id is not None})
@@ -362,15 +363,15 @@ def keep_answered(model: EmbeddingModel, made: Vectors) -> None:
 
 @transaction.atomic
 def write(model: EmbeddingModel, made: Vectors) -> int:
-    """Keep the vectors of texts that are still there and still the same, and note which ones are refused.
+    """Write the vectors and rejections of texts that still exist unchanged.
 
     Returns:
-        How many texts that are.
+        The number of these texts.
     """
     by_owner: dict[tuple[str, int | None], dict[int, tuple[Text, list[float] | str]]] = defaultdict(dict)
     for text, vector in made:
         by_owner[text.kind, text.user_id][text.pk] = (text, vector)
-    # In an order in which nobody waits for each other.
+    # Write in a fixed order, to prevent deadlocks.
     owners = sorted(by_owner, key=lambda owner: (owner[0], owner[1] or 0))
     return sum(_write_of(*owner, model, by_owner[owner]) for owner in owners)
 
@@ -378,9 +379,9 @@ def write(model: EmbeddingModel, made: Vectors) -> int:
 def _write_of(
     kind: str, user_id: int | None, model: EmbeddingModel, made: dict[int, tuple[Text, list[float] | str]]
 ) -> int:
-    """Write what is made of a person's texts of a kind, or of a kind's texts of nobody, by their primary keys.
+    """Write the results for one person's texts of a kind, or for texts of that kind without a person.
 
-    Of one person at a time: where turns are distributed, those of several are not locked by one statement.
+    Each call covers one person, because one statement can't lock rows of several people in a distributed table.
     """
     there = _SOURCES[kind]().filter(user_id=user_id, pk__in=made).select_for_update(no_key=True, of=("self",))
     now = texts_of(list(there.order_by("pk")))
@@ -389,12 +390,12 @@ def _write_of(
 
 
 def _keep(own: QuerySet[Any], model: EmbeddingModel, made: Vectors) -> int:
-    """Write the rows of texts, whose sources are locked; no refusal takes the place of a vector.
+    """Write the vectors and rejections of locked rows. A rejection never replaces a vector.
 
     Args:
-        own: those that their owner has of the model.
-        model: that made the vectors.
-        made: of texts of one kind and owner.
+        own: the owner's existing vectors of the model.
+        model: the model that created the vectors.
+        made: the results for texts of one kind and owner.
     """
     there = own.filter(source_id__in=[text.pk for text, _vector in made])
     known = {

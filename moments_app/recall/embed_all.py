@@ -1,7 +1,7 @@
-"""`embed_all`: every text gets a vector of the embedded model, and then searches use it.
+"""`embed_all`: embed every text with the embedded model, then activate the model for searches.
 
-It runs when a site first has an embedded model, and when the model or its recipe changes. Such vectors cost nothing, so
-no command is needed. One job does all of the site, a minute at a time, and continues where it was.
+It runs when a site first has an embedded model, and when the model or its recipe changes. These vectors cost nothing,
+so no command is needed. One job covers the whole site, runs for a minute at a time, and continues where it stopped.
 """
 
 import time
@@ -18,18 +18,18 @@ from moments_app.recall import embed
 from moments_app.recall.vectors import vectors_side_by_side
 from sessions_app.clock import database_now
 
-SECONDS = 60.0  # per run; then other jobs have their turn
+SECONDS = 60.0  # per run; then other jobs get a turn
 
 
 @dataclass(frozen=True)
 class EmbedAllInput(ProcessInput):
-    """The model that every text has a vector of."""
+    """The model that has embedded every text."""
 
     model: EmbeddingModel
 
 
 class EmbedAll(Process[EmbedAllInput, None]):
-    """Fills the embedded model, then activates it."""
+    """Embeds all texts with the embedded model, then activates the model."""
 
     name = "embed_all"
     makes = "older texts in searches by meaning"
@@ -38,16 +38,16 @@ class EmbedAll(Process[EmbedAllInput, None]):
     sweep_timing = Timing(minutes=10)
 
     def caller(self, job: Job) -> Caller | None:
-        """Return the embedded server, if its model is to be filled."""
+        """Return the embedded server if some texts lack a vector of its model."""
         model = unfilled()
         return embedding_model(model.recipe) if model else None
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
-        """Make the missing vectors for a while.
+        """Create missing vectors for up to `SECONDS`.
 
         Raises:
-            EngineError: the server doesn't answer.
-            Waits: there are more texts.
+            EngineError: the server failed.
+            Waits: more texts are left.
         """
         model, caller = unfilled(), self.caller(job)
         if model is None or caller is None:
@@ -68,15 +68,15 @@ class EmbedAll(Process[EmbedAllInput, None]):
         return None
 
     def claim(self, job: Job) -> EmbedAllInput | Skipped:
-        """Read which model was filled."""
+        """Read which model is complete."""
         model = unfilled()
         return EmbedAllInput(None, model) if model else Skipped("the model is filled")
 
     def think(self, input: EmbedAllInput, engine: None, progress: Progress) -> None:
-        """Do nothing: `prepare` has asked the server."""
+        """Do nothing: `prepare` has called the server."""
 
     def commit(self, job: Job, input: EmbedAllInput, answer: None) -> None:
-        """Switch searches to the model, and complete the job."""
+        """Activate the model for searches, and complete the job."""
         if not job.is_claimed():
             raise ClaimLost
         EmbeddingModel.objects.filter(pk=input.model.pk).update(is_filled=True)
@@ -84,7 +84,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
         job.complete({"model": str(input.model)})
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Queue the job if the embedded model isn't filled."""
+        """Queue the job if some texts lack a vector of the embedded model."""
         if not unfilled():
             return Asked(0)
         if not dry_run:
@@ -93,6 +93,6 @@ class EmbedAll(Process[EmbedAllInput, None]):
 
 
 def unfilled() -> EmbeddingModel | None:
-    """Return the model of the embedded server while texts lack a vector of it."""
+    """Return the embedded server's model if some texts lack a vector of it."""
     model = EmbeddingModel.objects.in_use() if settings.EMBEDDING.is_embedded else None
     return None if model is None or model.is_filled else model

@@ -1,4 +1,4 @@
-"""Making one order out of several: pure functions over scores."""
+"""Merge several rankings into one, with pure functions over scores."""
 
 import math
 from collections import defaultdict
@@ -9,36 +9,36 @@ from typing import TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-# A place in a conversation: primary key of the session, sequence of the turn.
+# The place of a turn: the primary key of its session, and its sequence.
 Place = tuple[int, int]
 
-# A distance between turns, and the share of a turn's score that the turn after it and the turn before it get at that
-# distance. An answer often has no word of the question; docs/benchmarks.md has the measurements.
+# For each distance: the share of a turn's score that the turn after it gets, and the share for the turn before it. An
+# answer often has no word of the question; docs/benchmarks.md has the measurements.
 SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
-CANDIDATES = 150  # best results of each search, which are ranked
-NEAR_PART = 0.5  # of the shares, for similarity: the vectors of neighbors are alike as it is
-SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores that its turns get
+CANDIDATES = 150  # best results of each search that are ranked
+NEAR_PART = 0.5  # factor of the shares for similarity; the vectors of adjacent turns are already similar
+SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores that is added to each of its turns
 
 
 def word_scores(shares: Mapping[K, float], worth: float) -> dict[K, float]:
-    """Return scores that grow with how rare the matched words are, and with how much of the query they make up.
+    """Return scores that grow with the rarity of the matched words and with their share of the query.
 
-    A text that has all of the query's rare words outweighs every similarity. Where the texts have few of them, because
-    the query is worded differently, similarity decides.
+    A text with all of the query's rare words outranks any similarity. If texts have few of these words, because they
+    are worded differently, similarity decides.
 
     Args:
-        shares: Of the worth of all words of the query, by text.
+        shares: The share of the query's total word weight that each text matches.
         worth: The sum of the inverse document frequencies of the query's words.
     """
     return {key: worth * share**2 for key, share in shares.items()}
 
 
 def near_scores(similarity: Mapping[K, float], *, unembedded: Collection[K] = ()) -> dict[K, float]:
-    """Return how far each text is above the least similar of the best `CANDIDATES`, in standard deviations of these.
+    """Return how far each text is above the least similar of the best `CANDIDATES`, in standard deviations.
 
     Args:
         similarity: The cosines of the texts that were found by meaning.
-        unembedded: Texts without a vector so far. They get the mean, because nothing is known about their meaning.
+        unembedded: Texts without a vector so far. They get the mean, because their meaning is unknown.
     """
     if not similarity:
         return {}
@@ -52,10 +52,10 @@ def near_scores(similarity: Mapping[K, float], *, unembedded: Collection[K] = ()
 
 
 def turn_scores(words: Mapping[Place, float], near: Mapping[Place, float]) -> dict[Place, float]:
-    """Return the scores of turns and of the turns around them, from both searches and from their sessions.
+    """Return the scores of turns and their neighbors, from both searches and from their sessions.
 
-    A session at most doubles the score of a turn, so it adds nothing where nothing was found. Some of the places may
-    lie beyond the end of their session.
+    A session at most doubles a turn's score, so a turn without a score gets none from its session. Some of the places
+    may lie beyond the end of their session.
     """
     sessions: dict[int, dict[int, float]] = defaultdict(dict)
     for place in {**words, **near}:

@@ -1,4 +1,4 @@
-"""`index_archived`: add rows for turns that an earlier release archived without them, so searches find them.
+"""`index_archived`: index turns that an earlier release archived without index rows, so that searches find them.
 
 Each job handles one person. It reads each archive and writes its rows in a separate transaction, so a killed job
 continues with the next archive.
@@ -31,9 +31,9 @@ from sessions_app.retention.restore import CannotRestore, put_back
 
 BATCH = 500  # turns indexed at a time
 PEOPLE = 10_000  # per sweep
-BUSY_PAUSE = timedelta(minutes=1)  # while another process changes the archives of a session
+BUSY_PAUSE = timedelta(minutes=1)  # pause while another process changes the archives of a session
 
-# Two aggregates instead of a subquery for each session, which is not allowed where turns are distributed.
+# Uses two aggregates, because distributed tables don't allow a subquery for each session.
 _WITHOUT_ROWS_SQL = """
 SELECT user_id, session_id FROM (
     SELECT user_id, session_id, sum(turn_count) AS turns FROM sessions_app_archive
@@ -69,7 +69,7 @@ class IndexArchived(Process[ArchivedInput, None]):
 
         Raises:
             Waits: another process is changing the archives of a session.
-            ClaimLost: the job was taken over or cancelled.
+            ClaimLost: another worker took over the job, or the job was canceled.
             ArchiveError: a file is missing or damaged.
         """
         sessions = [session for _user, session in without_rows(job.user_id)]
@@ -82,7 +82,7 @@ class IndexArchived(Process[ArchivedInput, None]):
         return None
 
     def claim(self, job: Job) -> ArchivedInput:
-        """Count the sessions that are left."""
+        """Count the remaining sessions."""
         return ArchivedInput(None, sum(1 for _ in without_rows(job.user_id)))
 
     def think(self, input: ArchivedInput, engine: None, progress: Progress) -> None:
@@ -104,7 +104,7 @@ class IndexArchived(Process[ArchivedInput, None]):
 
 
 def without_rows(user_pk: int | None) -> Iterator[tuple[int, int]]:
-    """Yield the primary keys of person and session for each session that has archived turns without rows.
+    """Yield the primary keys of the person and the session for each session that has archived turns without rows.
 
     Args:
         user_pk: the person's primary key; None: all people.
@@ -126,10 +126,10 @@ def _add_rows(job: Job, archive: Archive) -> None:
         with transaction.atomic():
             put_back(current)
             _index(current)
-    except CannotRestore as error:  # a later message has the external_id of one of them
+    except CannotRestore as error:  # a later message has the external_id of one of these turns
         logger.warning("archived turns can't be found", archive=current.name, reason=str(error))
         return
-    if not current.block_sequences:  # its file is a single block
+    if not current.block_sequences:  # the archive's file is a single block
         current.block_sequences, current.block_offsets = [current.first_sequence], [0]
         current.save(update_fields=["block_sequences", "block_offsets"])
     if not job.is_claimed():
@@ -148,7 +148,7 @@ def _archived_in(archive: Archive) -> MessageQuerySet:
 
 
 def _of(archive: Archive) -> MessageQuerySet:
-    """Return the messages of an archive's session and month, in its range."""
+    """Return the messages in the archive's range of its session and month."""
     month = datetime.combine(archive.month, time(), tzinfo=UTC)
     following = (month + timedelta(days=31)).replace(day=1)
     sequences = (archive.first_sequence, archive.last_sequence)

@@ -1,9 +1,9 @@
 """`index_words`: index texts in the background whose words are missing or outdated.
 
-These are texts that an older version indexed, texts that a large append left for later, and rows that the
-application didn't write, such as those of a restore or of a statement by hand. Until a text is indexed again, searches
-find it by its former words. A batch is a short transaction that skips rows in use, so a run can be stopped, and two may
-run at the same time. Words that changed are counted again.
+These are texts that an older version indexed, texts that a large append left for later, and rows that the application
+didn't write, for example rows of a restore or a manual statement. Until a text is indexed again, searches find it by
+its former words. Each batch is a short transaction that skips locked rows, so a run can be stopped, and two runs can
+overlap. Changed words are then recounted.
 """
 
 import time
@@ -38,11 +38,11 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Indexed:
-    """What a run did.
+    """The result of a run.
 
     Args:
-        rows: that were indexed again; with `dry_run` those that wait.
-        is_done: none is left.
+        rows: the number of indexed rows; with `dry_run`, the number of waiting rows.
+        is_done: whether no row is left.
     """
 
     rows: int
@@ -53,11 +53,11 @@ class Indexed:
 
 
 def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> Indexed:
-    """Index texts whose words are not as this version makes them.
+    """Index texts whose words were not indexed by this version.
 
     Args:
-        dry_run: only count.
-        seconds: after which a run ends, with a batch; None: when all is done.
+        dry_run: only count the rows.
+        seconds: the time after which the run stops, at the end of a batch; None: run until no row is left.
     """
     if dry_run:
         waiting = sum(SearchedQuerySet(table).unindexed().count() for table in tables())
@@ -81,18 +81,18 @@ def tables() -> Iterator[type[Searched]]:
 
 
 def _batches(table: type[Searched]) -> Iterator[int]:
-    """Index all rows, found by the index of such rows, a person's together; yield how many at a time."""
+    """Index all outdated rows, person by person, and yield the size of each batch. Uses the index of outdated rows."""
     sizes = [Func(F(name), function="octet_length", output_field=IntegerField()) for name in table.SEARCHED]
     rows: Any = SearchedQuerySet(table).unindexed().values_list("user_id", "pk", *sizes)
     passed = 0
     while found := _of_batch(list(rows[passed : passed + BATCH])):
         indexed = index_rows(table, found)
-        passed += len(found) - indexed  # those in use
+        passed += len(found) - indexed  # skip the locked rows
         yield indexed
 
 
 def _of_batch(found: Sequence[tuple[Any, ...]]) -> list[tuple[int | None, int]]:
-    """Return person and primary key of the first rows, up to `BATCH_BYTES` of text, but at least one row."""
+    """Return the person and the primary key of the first rows, up to `BATCH_BYTES` of text, but at least one row."""
     batch: list[tuple[int | None, int]] = []
     size = 0
     for user_id, pk, *sizes in found:
@@ -105,7 +105,7 @@ def _of_batch(found: Sequence[tuple[Any, ...]]) -> list[tuple[int | None, int]]:
 
 @transaction.atomic
 def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -> int:
-    """Index rows whose words are outdated, except for rows in use.
+    """Index rows whose words are outdated. Skip locked rows.
 
     Args:
         table: the model of the rows.
@@ -119,25 +119,25 @@ def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -
     rows: list[Any] = []
     for user_id, theirs in groupby(
         found, itemgetter(0)
-    ):  # where turns are distributed, rows can only be locked per person
+    ):  # distributed tables can only lock the rows of one person at a time
         own = waiting.filter(user_id=user_id, pk__in=[pk for _user_id, pk in theirs])
         rows += own.select_for_update(skip_locked=True, no_key=True)
     if rows:
         sql = _WRITE_SQL.format(table=table._meta.db_table)
         with connection.cursor() as cursor:
             cursor.execute(sql, [lexemes.VERSION, [row.pk for row in rows], [_words(row) for row in rows]])
-        if table is not StoredItem:  # no count includes items
+        if table is not StoredItem:  # items are not counted
             _ask_for_counts(rows)
     return len(rows)
 
 
 def _words(row: Any) -> str | None:
-    """Return the words; where the text was taken away, those by which the row is still found."""
+    """Return the row's search vector if the row has text. Without text, return None, so the row keeps its words."""
     return row.search_vector if any(getattr(row, name) for name in row.SEARCHED) else None
 
 
 def _ask_for_counts(rows: Sequence[Any]) -> None:
-    """Ask for counts for all owners of these texts, in runs that begin after this transaction."""
+    """Queue counts for the owners of these rows. The counts start after this transaction."""
     for user_id in dict.fromkeys(row.user_id for row in rows if row.user_id):
         Job.objects.request_again(CountWords.name, user_id=user_id, requested_by=NAME)
     for stream in MemoryStream.objects.filter(pk__in={row.stream_id for row in rows if not row.user_id}):

@@ -1,6 +1,6 @@
-"""What a word of a query that nothing has may have meant, among the words that a person may find.
+"""Guess the meaning of query words that occur in no text, from the known words that the person may search.
 
-It may be mistyped, or a part of what was said, or the longer word for it (`compounds`).
+Such a word may be mistyped, part of a known compound, or a compound of known words (see `compounds`).
 """
 
 from collections import defaultdict
@@ -15,12 +15,12 @@ from moments_app.recall.terms import Term, counts_by_kind
 from sessions_app import lexemes
 
 LOOKED_UP = 16  # maximum words of a query that are checked for typos and compounds
-MEANT_FACTOR = 0.7  # of the weight a word has that may have been meant
-MEANT = 3  # words at most that a mistyped one may stand for
-LONGER = 8  # compounds, or parts of one, that a word may stand for
-NEWEST = 300  # turns that are looked through for what a mistyped word may have meant, where so much is not counted
+MEANT_FACTOR = 0.7  # weight of a guessed word, relative to a word of the query
+MEANT = 3  # maximum known words for a mistyped one
+LONGER = 8  # maximum compounds, or parts of a compound, for a word
+NEWEST = 300  # newest turns that are searched for similar words while most turns are not counted
 
-# Conditions are in the order in which they leave out most for their cost. OFFSET computes `bare` once per row.
+# The cheapest and most selective conditions come first. OFFSET computes `bare` once per row.
 _NEAR_SQL = """
 SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint
 FROM (SELECT *, split_part(stem, ':', -1) AS bare FROM ({known}) known OFFSET 0) known
@@ -40,7 +40,7 @@ SELECT stem, 0, 0, 1 FROM (
 
 
 def meant_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[int], is_counted: bool) -> list[Term]:
-    """Return the words that unknown words among `terms` may stand for, with at most one statement.
+    """Return the known words that unknown words among `terms` may stand for, with at most one statement.
 
     Args:
         terms: the words of a query.
@@ -61,7 +61,7 @@ def _may_be_mistyped(word: str) -> bool:
 
 
 def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
-    """Return the stems that may be near those of some words, and compounds and parts of them, with their counts."""
+    """Return the known stems that may be near the unknown words, or compounds or parts of them, with their counts."""
     stems = list(dict.fromkeys(stem for term in unknown for stem in term.all_stems))
     shared = pieces(lexemes.marked(stem)[1] for stem in stems)
     wanted: dict[str, Any] = {
@@ -77,10 +77,9 @@ def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, An
 
 
 def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
-    """Return the known words nearest to those that nothing has, then compounds that they are in, and their parts.
+    """Return the known words nearest to each unknown word, then the compounds that contain it, and its parts.
 
-    What a word may be indexed under is compared with known words of the same language. A word that was not counted, but
-    has just been said, is known.
+    Only words of the same language are compared. A word of the newest turns is known even if it is not counted yet.
     """
     said_stems = {stem for term in said if term.is_known for stem in term.stems}
     by_language: dict[str, list[str]] = defaultdict(list)
@@ -96,14 +95,14 @@ def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Se
 
 
 def _longer(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the compounds that have the word as a part, or the parts of it; those that share most with it first."""
+    """Return the compounds that contain the word, and the parts of the word. Sort by the number of shared letters."""
     shared = compounds.shared(by_language, term.all_stems)
     return sorted(shared, key=lambda stem: (-shared[stem], -sum(known[stem]), stem))[:LONGER]
 
 
 def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the words of the same language that differ least; of equally near ones the most frequent."""
-    from rapidfuzz import process  # most commands search for nothing
+    """Return the words of the same language with the fewest edits, most frequent first."""
+    from rapidfuzz import process  # imported here because most commands never search
     from rapidfuzz.distance import OSA
 
     near: dict[str, float] = {}

@@ -19,7 +19,7 @@ def tolerated_edits(word: str) -> int:
 
 
 def pieces(words: Iterable[str]) -> Mapping[str, set[str]]:
-    """Return the pieces of some words, by the SQL expression of the part of `bare` to compare them with."""
+    """Return the pieces of some words. Each key is the SQL expression over `bare` to compare with its pieces."""
     found: dict[str, set[str]] = defaultdict(set)
     for word in words:
         for part, piece in _of_two_edits(word) if tolerated_edits(word) == MOST_EDITS else _of_one_edit(word):
@@ -28,7 +28,7 @@ def pieces(words: Iterable[str]) -> Mapping[str, set[str]]:
 
 
 def _of_one_edit(word: str) -> Iterator[tuple[str, str]]:
-    """Yield both halves. An edit leaves one of them as it is, unless it swaps the letters where they meet."""
+    """Yield both halves. An edit leaves one of them unchanged, unless it swaps the letters where they meet."""
     half = len(word) // 2
     yield _start(word, min(half, END))
     yield _end(word, min(len(word) - half, END))

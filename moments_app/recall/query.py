@@ -1,7 +1,7 @@
-"""The query that memory is searched for on behalf of a message: the message itself, or what a quick engine makes of it.
+"""Get the query to search memory with for a message: the message itself, or a query that a fast engine writes.
 
-Engine and embeddings endpoint are asked before the request's transaction begins, each within a few seconds; when they
-fail, the message itself and its words do.
+The engine and the embeddings endpoint are called before the request's transaction starts, each with a timeout of a few
+seconds. If a call fails, the message itself is the query, or the search uses words only.
 """
 
 from dataclasses import dataclass, field
@@ -27,16 +27,16 @@ from sessions_app.models import Message, UserProfile
 from sessions_app.row_security import acting_for
 
 RETRIEVAL = ("query", "auto", "off")
-TURNS = 10  # latest turns that the engine is shown
-TURN_TOKENS = 300  # of a turn that the engine is shown
-SECONDS = 2.0  # for the engine to make a query; after that the message itself is the query
+TURNS = 10  # latest turns that are sent to the engine
+TURN_TOKENS = 300  # maximum tokens of each of these turns
+SECONDS = 2.0  # timeout of the engine; after that, the message itself is the query
 
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class EngineInput:
-    """The latest turns that the engine reads, oldest first, and the prompt it reads them by."""
+    """The engine's input: the latest turns, oldest first, and the prompt."""
 
     turns: list[Turn] = field(default_factory=list)
     prompt: PromptVersion | None = None
@@ -45,14 +45,14 @@ class EngineInput:
 def recall_request_for(
     user_id: str | None, session_id: str, message: str, *, application: int, retrieval: str
 ) -> RecallRequest | None:
-    """Return what to search memory for; None: nothing.
+    """Return the search to run for a message, or None to search nothing.
 
     Args:
-        user_id: whose memory it is; None for nobody.
-        session_id: the session that the message is about to be answered in.
+        user_id: the person whose memory is searched; None for an unknown person.
+        session_id: the session that the message belongs to.
         message: the message.
-        application: primary key of the one that names the person.
-        retrieval: `query`: the message is the query; `auto`: an engine makes one; `off`: nothing is searched.
+        application: primary key of the application that names the person.
+        retrieval: `query`: the message is the query; `auto`: an engine writes one; `off`: nothing is searched.
     """
     if retrieval == "off" or not message.strip():
         return None
@@ -63,15 +63,15 @@ def recall_request_for(
 
 
 def _query(user_id: str | None, application: int, session_id: str, message: str) -> str:
-    """Return the query that the engine makes of the message; the message itself when it makes none."""
+    """Return the query that the engine writes for the message, or the message itself if the engine writes none."""
     caller = language_model(settings.ENGINE.model_for_speed, timeout=SECONDS)
-    with unlimited():  # circuits and calls are the site's
+    with unlimited():  # circuits and calls are global
         is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up()
     with acting_for(user_id, application=application) as user:
         read = _engine_input(user, session_id) if user else EngineInput()
     if not read.turns or read.prompt is None or is_refused:
         return message
-    connection.close()  # none is held while the engine thinks
+    connection.close()  # to hold no connection while the engine works
     prompt = read.prompt
 
     def record(call: CallRecord) -> None:

@@ -1,4 +1,4 @@
-"""The vector of a query, when texts are embedded: got from the endpoint in a short time, before any transaction."""
+"""Get the vector of a query from the endpoint, with a short timeout and before any transaction."""
 
 import hashlib
 from dataclasses import replace
@@ -15,10 +15,10 @@ from moments_app.recall.request import RecallRequest, Vector
 from sessions_app.limited_operators import unlimited
 from sessions_app.rows import columns, first
 
-SECONDS = 2.0  # for the endpoint to embed a query; after that the search is by words alone
-KEPT_SECONDS = 300  # an application asks for the context and then searches for the same
+SECONDS = 2.0  # timeout of the endpoint; after that, the search uses words only
+KEPT_SECONDS = 300  # an application often requests the context and then searches for the same text
 
-# With the model, whether a circuit of it is open, or has counted failures of queries.
+# Reads the model, and whether one of its circuits is open or has counted failures of queries.
 _ACTIVE_SQL = """
 SELECT {columns}, EXISTS (
     SELECT FROM moments_app_circuit circuit
@@ -31,13 +31,13 @@ logger = structlog.get_logger(__name__)
 
 
 def with_vector(request: RecallRequest) -> RecallRequest:
-    """Return the request with the vector of its text; without one, *degraded*, when none can be had.
+    """Return the request with the vector of its text, or unchanged (`degraded`) if no vector is available.
 
-    Call it outside any transaction: it waits for the endpoint, at most `SECONDS`.
+    Call it outside any transaction: it waits for the endpoint for up to `SECONDS`.
     """
     if request.mode == "text" or not settings.EMBEDDING.is_on:
         return request
-    with unlimited():  # models, circuits and calls are the site's
+    with unlimited():  # models, circuits and calls are global
         found = first(EmbeddingModel, _ACTIVE_SQL.format(columns=columns(EmbeddingModel, "model")), [embedder_name("")])
         if found is None or not found[0].is_served:
             return request
@@ -61,10 +61,10 @@ def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[flo
         return None
 
     def record(call: CallRecord) -> None:
-        if has_failed or call.error_kind or not caller.is_free:  # otherwise it changes nothing
+        if has_failed or call.error_kind or not caller.is_free:  # any other call changes nothing
             record_call(call)
 
-    connection.close()  # none is held while the endpoint thinks
+    connection.close()  # to hold no connection while the endpoint works
     try:
         [numbers] = caller.open(record).embed([text], is_query=True)
     except EngineError as error:

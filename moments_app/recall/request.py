@@ -1,4 +1,4 @@
-"""What memory is searched for."""
+"""The request for a search of memory."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from sessions_app.models import UserProfile
 
-# Words by which a question asks of what was, in the languages that most questions come in.
+# Words with which a question asks about the past, in the most common languages.
 _PAST = re.compile(
     r"\b(?:used to|before|previous(?:ly)?|former(?:ly)?|earlier|ago|back (?:then|when)|at (?:the|that) time|once|until|"
     r"in the past|history|no longer|any ?more|did|was|were|had|"
@@ -20,7 +20,7 @@ _PAST = re.compile(
     r"december|(?:19|20)\d\d)|früher|vorher|damals|zuvor|avant|autrefois|antes|prima)\b",
     re.IGNORECASE,
 )
-# Words by which a question addresses the assistant. Verbs alone do in Spanish, Italian and Portuguese.
+# Words with which a question addresses the assistant. In Spanish, Italian and Portuguese, a verb alone is enough.
 _ADDRESSED = re.compile(
     r"\b(?i:you|yours?|du|dich|dir|dein\w*|tu|te|toi|ton|vous|votre|tú|usted|voi|você|hai|jij|jou\w*|"
     r"\w{2,}[aei]ste|ты|тебе|тебя|вы|вам|вас)\b|\b(?i:t['’](?:as|es|avais)\b)|(?<=\w[ ])(?:Sie|Ihnen|Ihr\w*)\b|[你您]"
@@ -33,7 +33,7 @@ MODES = ("hybrid", "semantic", "text")
 
 @dataclass(frozen=True)
 class Vector:
-    """A query's vector, and the model that made it: primary key and width."""
+    """A query's vector, with the primary key and the width of the model that created it."""
 
     model: int
     dimensions: int
@@ -41,7 +41,7 @@ class Vector:
 
     @cached_property
     def text(self) -> str:
-        """The numbers as a `halfvec`. Five digits tell one half-precision number from the next."""
+        """The numbers as a `halfvec`. Five digits are enough to distinguish half-precision numbers."""
         form = f"{len(self.numbers)}e"
         return f"[{','.join([f'{number:.5g}' for number in unpack(form, pack(form, *self.numbers))])}]"
 
@@ -52,14 +52,14 @@ class RecallRequest:
 
     Args:
         text: the query.
-        kinds: of memory, some of `KINDS`.
-        since: only what was said at this time or later.
+        kinds: the kinds of memory to search, from `KINDS`.
+        since: only messages from this time or later.
         mode: search by words (`text`), by meaning (`semantic`), or by both (`hybrid`).
-        vector: of the text; without one the search is by words alone.
-        as_of: only what was said by this time, and only facts that were known to be valid then; None: now.
+        vector: the vector of the text; without one, the search uses words only.
+        as_of: only messages up to this time, and only facts that were known to be valid then; None: now.
         relevances: the reranker's scores by `rem://` address; results that have one are ordered by it.
-        until: only what was said before this time.
-        about: only facts about the user, by `SELF`, or about the known person with this key; blank: about anybody.
+        until: only messages before this time.
+        about: only facts about the user (`SELF`) or about the known person with this key; blank: about anyone.
     """
 
     text: str
@@ -83,22 +83,22 @@ class RecallRequest:
 
     @property
     def asks_of_past(self) -> bool:
-        """It asks what held before, as far as its words tell."""
+        """Whether the query seems to ask about the past."""
         return self.as_of is not None or bool(_PAST.search(self.text))
 
     @property
     def asks_of_assistant(self) -> bool:
-        """It addresses the assistant, as far as its words tell, as in "What did you suggest?"."""
+        """Whether the query seems to address the assistant, as in "What did you suggest?"."""
         return bool(_ADDRESSED.search(self.text))
 
     @property
     def degraded(self) -> bool:
-        """Meaning was asked for and can't be had."""
+        """Whether the request asked for a search by meaning, but has no vector."""
         return self.mode != "text" and self.vector is None
 
     @property
     def used_mode(self) -> str:
-        """The mode that memory is searched in."""
+        """The mode that is used for the search."""
         return "text" if self.degraded else self.mode
 
     @property
@@ -107,6 +107,6 @@ class RecallRequest:
         return self.vector if self.mode != "text" else None
 
     def by_mode(self) -> "list[RecallRequest]":
-        """Return the request as one of its own for each search that it takes."""
+        """Return a separate request for each search."""
         modes = ("text", "semantic") if self.used_mode == "hybrid" else (self.used_mode,)
         return [replace(self, mode=mode) for mode in modes]

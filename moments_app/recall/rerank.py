@@ -1,4 +1,4 @@
-"""Ask the reranker of the settings to reorder the best results of a search, before the request's transaction."""
+"""Call the configured reranker to reorder the best results of a search, before the request's transaction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ def with_relevances(
     Don't call it within a transaction: it waits for the reranker for up to `SECONDS`.
 
     Args:
-        user_id: the person whose memory is searched; None for nobody.
+        user_id: the person whose memory is searched; None for an unknown person.
         application: primary key of the application that names the person.
         agent_id: see `recall`.
         session_id: search as the agent of this session.
@@ -45,17 +45,17 @@ def with_relevances(
         found = recall(user, agent_id, request, most=MOST) if user else []
     if len(found) < 2:
         return request
-    with unlimited():  # circuits and calls belong to the site
+    with unlimited():  # circuits and calls are global
         return replace(request, relevances=_relevances(request.text, found))
 
 
 def _relevances(query: str, found: Sequence[Result]) -> Mapping[str, float]:
-    from moments_app.engines.rerank import Reranker, reranker_name  # with a client of HTTP, if there is a reranker
+    from moments_app.engines.rerank import Reranker, reranker_name  # imports an HTTP client, if there is a reranker
 
     conf = settings.RERANK
     if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.used_up():
         return {}
-    connection.close()  # none is held while the reranker works
+    connection.close()  # to hold no connection while the reranker works
     reranker = Reranker(
         base_url=conf.base_url,
         api_key=conf.api_key.get_secret_value(),

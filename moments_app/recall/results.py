@@ -1,4 +1,4 @@
-"""The results of a search, read from the tables of what was found."""
+"""Read the results of a search from their tables."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,10 @@ from sessions_app.models.message import ids_at_places, spoken
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
 from sessions_app.rows import array_of, array_of_texts, microseconds_of, time_of
 
-CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
+CONTENT_CHARS = 2_000  # of a result's text; its address leads to the full text
 
-# The text of an archived turn is read from its file afterwards. A turn with platform text in it is read whole, since
-# that text is taken out; one that has nothing else is not found.
+# The text of an archived turn is read from its file afterwards. A turn with platform text is read in full, because that
+# text is removed later. A turn with nothing but platform text is no result.
 _CONTENT = """CASE WHEN message.kind = 'archived' THEN NULL
     WHEN own.places IS NULL THEN left(message.content, %(chars)s) ELSE message.content END"""
 _TURN_SQL = f"""
@@ -50,12 +50,13 @@ FROM (
     OFFSET 0
 ) turn JOIN sessions_app_session session ON session.id = turn.session_id
 """  # noqa: S608 (constants)
-# What was known at a time to hold then; of what is asked for now, what never held is left out. As `MemoryAtom.as_of`.
+# With `as_of`: facts that were known at that time to be valid. Without: all facts that were ever true. See
+# `MemoryAtom.as_of`.
 _AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong ELSE
         atom.formed_at <= %(as_of)s AND COALESCE(atom.corrected_at <= %(as_of)s, true)
         AND COALESCE(atom.valid_from <= %(as_of)s, true)
         AND NOT COALESCE(atom.valid_until <= %(as_of)s AND atom.ended_at <= %(as_of)s, false) END"""
-# By primary keys and by the indexes of a turn's place; the person's own, and facts that are everybody's.
+# Uses the primary keys and the indexes of a turn's place. Reads the person's own rows and the facts of shards.
 _READ_SQL = {
     "fact": f"""
 SELECT 'fact', atom.id, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
@@ -80,28 +81,28 @@ WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
 }
 
 
-# The address of what was found, before it is read: its kind, and the place of a turn; else the primary key and 0.
+# The address of a hit before it is read: the kind, then the place of a turn, or the primary key and 0.
 Key = tuple[str, Place]
 
 
 class Result(NamedTuple):
-    """One thing that was found.
+    """One result of a search.
 
     Args:
         kind: one of `KINDS`.
         ref: its `rem://` address.
-        content: its text, or the beginning.
-        session_id: the session it came from; None if it is gone or belongs to another person.
-        sequence: of a turn; of a moment the first it covers; None for a fact.
-        time: when it was said.
-        role: of the turn; blank if it is not a turn.
-        pk: primary key; of a turn that of its session.
+        content: its text, or the beginning of it.
+        session_id: the session it came from; None if it was deleted or belongs to another person.
+        sequence: the sequence of a turn, or of the first turn of a moment; None for a fact.
+        time: the time of the message or statement.
+        role: the role of the turn; blank if it is not a turn.
+        pk: the primary key; for a turn, that of its session.
         valid_from: when a fact became valid, if that is known.
-        valid_until: when it ended, or when the plan is due; None if no end is known.
+        valid_until: when the fact ended, or when the plan is due; None if no end is known.
         planned: the day of a plan; blank if it is not a plan, or was ended otherwise.
-        score: its score among all results, of all kinds; results are in this order.
-        ranks: its place in each search that found it, from 1; empty for a turn that was found through its neighbors.
-        scores: what each of these searches gave it: BM25 by words, the cosine by meaning.
+        score: its score among results of all kinds; results are ordered by it.
+        ranks: its rank in each search that found it, from 1; empty for a turn that was found through its neighbors.
+        scores: its score in each of these searches: BM25 by words, the cosine by meaning.
     """
 
     kind: str
@@ -121,18 +122,18 @@ class Result(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """True if it held until a time that has passed; of a plan, if its day has."""
+        """Whether the fact has ended, or the day of the plan has passed."""
         return self.valid_until is not None and self.valid_until <= timezone.now()
 
     def weighed(self, score: float, ranks: Mapping[str, int], scores: Mapping[str, float]) -> "Result":
-        """Return the result with what the searches say of it."""
+        """Return the result with its scores and ranks."""
         return Result(*self[:-3], score, ranks, scores)
 
     def is_relevant(self, least: float) -> bool:
-        """Tell whether it has to do with the query: a word in common, a meaning near enough, or a neighbour like that.
+        """Return whether it matches the query: by a word, by a similar meaning, or as the neighbor of a match.
 
         Args:
-            least: cosine of what is near enough.
+            least: the minimum cosine of a similar meaning.
         """
         return "text" in self.ranks or self.scores.get("semantic", least) >= least
 
@@ -140,9 +141,9 @@ class Result(NamedTuple):
 def read_found(
     user: UserProfile, since: datetime | None, as_of: datetime | None, keys: Sequence[Key]
 ) -> dict[Key, Result]:
-    """Return what is there of some keys, still without what the searches say of it.
+    """Return the existing rows of some keys, without scores and ranks.
 
-    One statement, planned again each time, so it reads only the kinds that were found.
+    Runs one statement, which is planned again each time, so it reads only the kinds that were found.
     """
     if not keys:
         return {}
@@ -167,7 +168,7 @@ def read_found(
 
 @cache
 def _reading(kinds: AbstractSet[str]) -> str:
-    """Return the statement that reads some kinds, on one line: psycopg remembers none of more than 4,096 characters."""
+    """Return the statement that reads some kinds, on one line: psycopg caches no statement over 4,096 characters."""
     return " ".join(" UNION ALL ".join(_READ_SQL[kind] for kind in KINDS if kind in kinds).split())
 
 
@@ -183,7 +184,7 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
 
 def _found(row: Sequence[Any], zone: tzinfo) -> tuple[Key, Result]:
     kind, _, ref, content, session_id, sequence, time, role, platform_places, name, *times, is_plan, marks = row
-    if platform_places:  # what memory itself had said is no result
+    if platform_places:  # memory's own text is not part of a result
         content = text_without(text_lines(content), platform_places)
     place = _place(row)
     content = spoken(name, content)[:CONTENT_CHARS]
@@ -196,5 +197,5 @@ def _found(row: Sequence[Any], zone: tzinfo) -> tuple[Key, Result]:
 
 
 def _place(row: Sequence[Any]) -> Place:
-    """Return a turn's place; of anything else the primary key and 0."""
+    """Return a turn's place; for other kinds, the primary key and 0."""
     return row[1], row[5] if row[0] == "turn" else 0

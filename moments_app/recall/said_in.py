@@ -1,4 +1,4 @@
-"""`said_in`: what was said in a span of time, whether or not it has the words of the query."""
+"""`said_in`: find what was said in a span of time, whether or not it contains the words of the query."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -13,8 +13,8 @@ from moments_app.recall.words import query_words
 from sessions_app.models import UserProfile
 
 MOST_SCANNED = 5_000  # newest turns of a span from which a sample is taken
-# A long span has more turns than a context takes, so each of its parts gives some. By the indexes of a person's newest
-# turns, moments and facts.
+# A long span has more turns than fit into a context, so turns are sampled from each of its parts. Uses the indexes of a
+# person's newest turns, moments and facts.
 _SCAN_SQL = """
 (SELECT 'moment' AS kind, id, 0::bigint AS sequence FROM moments_app_moment
  WHERE user_id = %(user)s AND ends_at >= %(since)s AND ends_at < %(until)s
@@ -39,14 +39,14 @@ UNION ALL
 def recall_with_span(
     user: UserProfile, agent_id: str, request: RecallRequest, *, most: int
 ) -> tuple[list[Result], Span | None]:
-    """Return the best of what a person may find, and the span that the query names.
+    """Return the best results that a person may see, and the span that the query names.
 
-    What was said in the span comes first: all results, or half of them if the query asks for other things too. A
-    request with a span of its own, or about one person, has none.
+    Results from the span come first. They fill the whole list, or half of it if the query also asks for something else.
+    If the request has a span of its own, or is about one person, no span is returned.
 
     Args:
         user, agent_id, request: as in `recall`.
-        most: the number of results, at most.
+        most: the maximum number of results.
     """
     found = recall(user, agent_id, request, most=most)
     has_own = request.since or request.until or request.about
@@ -60,16 +60,16 @@ def recall_with_span(
 
 
 def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span, *, most: int) -> list[Result]:
-    """Return what was said in a span: first what has the other words of the query, then moments, facts and turns.
+    """Return results from a span: first those with the other words of the query, then moments, facts and turns.
 
     A constant number of statements.
 
     Args:
         user: the person.
         agent_id: the agent whose shards are searched.
-        request: the search; its kinds hold.
+        request: the search; only results of its kinds are returned.
         span: the span.
-        most: the number of results of each kind, at most.
+        most: the maximum number of results of each kind.
     """
     scores: dict[Key, float] = {}
     if not span.is_all:

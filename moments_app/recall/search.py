@@ -1,9 +1,8 @@
-"""`recall`: the facts, moments and turns of a person's memory that answer a query.
+"""`recall`: find the facts, moments and turns in a person's memory that answer a query.
 
-Each kind is searched by words and by meaning, and both scores are fused over all hits, whatever their kind: so a fact
-stands before a turn only where it is worth more. What has nothing to do with the query is left out, and what says the
-same is there once. Filters hold within the searches, so that a small person among millions of rows gets as many results
-as a large one.
+Each kind is searched by words and by meaning. The scores are fused over all hits of all kinds, so a fact precedes a
+turn only if it has a higher score. Irrelevant results and duplicates are left out. Filters apply inside the searches,
+so a person with few of the table's rows gets as many results as a person with many.
 """
 
 from collections import Counter
@@ -27,15 +26,15 @@ from moments_app.turns.words import is_assistants, is_named
 from sessions_app.models import UserProfile
 from sessions_app.rows import array_of, array_of_texts
 
-MATCH_COUNT = 5  # results, unless a search says how many
-MOST_ABOUT = 10_000  # hits among which those about one person are found
-SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
-READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
-SURE = 10  # of the best are read whatever they are worth
-NEAR_ENOUGH = 0.5  # of the cosine of the nearest: what is farther and has no word in common is left out
-ENDED_FACTOR = 0.5  # of the score of a fact that holds no longer, where nothing asks of what was
-SPEAKER_FACTOR = 2.0  # of the score of a turn whose speaker the query names
-ASSISTANT_FACTOR = 0.5  # of the score of an assistant's turn, where the query doesn't address the assistant
+MATCH_COUNT = 5  # default number of results
+MOST_ABOUT = 10_000  # hits that are searched for those about one person
+SPARE = 10  # extra results to read, because some places lie beyond a session's end or have only platform text
+READ_AHEAD = 60  # minimum number to read; speakers and duplicates are only known after reading
+SURE = 10  # best results that are read whatever their score
+NEAR_ENOUGH = 0.5  # of the best cosine; results below it without a matching word are left out
+ENDED_FACTOR = 0.5  # factor for a fact that has ended, unless the query asks about the past
+SPEAKER_FACTOR = 2.0  # factor for a turn whose speaker the query names
+ASSISTANT_FACTOR = 0.5  # factor for an assistant's turn, unless the query addresses the assistant
 
 _TABLES = {"fact": "moments_app_memoryatom", "moment": "moments_app_moment", "turn": "sessions_app_message"}
 _VECTORS = {
@@ -61,9 +60,9 @@ WHERE found IN (SELECT atom.id FROM moments_app_knownperson person JOIN moments_
     ON atom.about_id = person.id AND atom.user_id = person.user_id
     WHERE person.user_id = %(user)s AND person.key = %(about)s)
 """
-# What was found; of turns the place too, which decides on their neighbours, and whether it has its vector already.
-# Turns are read by themselves: under row security a join is not planned where they are distributed. And all is found
-# before it is handed on: the functions can't ask nodes for anything while these are told what was found.
+# Returns the hits. For turns it adds the place, because neighbors share scores, and whether a vector is missing. Turns
+# are read in a subquery, because row security prevents planning this join on distributed tables. The hits are
+# materialized first: the search functions can't query nodes while rows are being sent to these nodes.
 _SEARCH_SQL = """
 WITH found AS MATERIALIZED (SELECT * FROM ({searches}) found ORDER BY search, kind, place)
 SELECT found.search, found.kind, found.found, found.score, message.session_id, message.sequence,
@@ -79,12 +78,12 @@ ORDER BY found.search, found.kind, found.place
 
 @dataclass
 class Hits:
-    """What the searches found, each search's best of a kind first.
+    """The hits of the searches. Each search lists the best hits of a kind first.
 
     Args:
         text: scores by words.
         semantic: cosines by meaning.
-        weights: of all words of the query, by kind: most that a text of that kind could score.
+        weights: the maximum score by words for a text of each kind.
         unembedded: turns that have no vector yet.
     """
 
@@ -95,11 +94,11 @@ class Hits:
 
     @property
     def shares(self) -> dict[Key, float]:
-        """The scores by words as shares of what the words weigh."""
+        """The scores by words as shares of the maximum score."""
         return {key: score / (self.weights[key[0]] or 1.0) for key, score in self.text.items()}
 
     def update(self, others: "Hits") -> None:
-        """Take in what other searches found."""
+        """Add the hits of other searches."""
         self.text |= others.text
         self.semantic |= others.semantic
         self.weights |= others.weights
@@ -109,13 +108,13 @@ class Hits:
 def recall(
     user: UserProfile, agent_id: str, request: RecallRequest, *, most: int | None = None, least_share: float = 0.0
 ) -> list[Result]:
-    """Return the best of what a person may find, best first; a constant number of statements.
+    """Return the best results that a person may see, best first, with a constant number of statements.
 
     Args:
-        user: whose memory it is.
-        agent_id: whose shards are seen; blank: only those of every agent.
-        request: what to search for.
-        most: results; None is `MATCH_COUNT`.
+        user: the person whose memory is searched.
+        agent_id: the agent whose shards are searched; blank: only shards that every agent uses.
+        request: the search.
+        most: the maximum number of results; None: `MATCH_COUNT`.
         least_share: see `rank`.
     """
     most = most or MATCH_COUNT
@@ -126,12 +125,12 @@ def recall(
 
 
 def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: int) -> Hits:
-    """Return the hits of all searches; at most one statement.
+    """Return the hits of all searches, with at most one statement.
 
-    A search gives more hits than the `most` results wanted. The `words` were looked up with the request's vector.
+    A search returns more hits than the `most` wanted results. The `words` were looked up with the request's vector.
     """
     depth = MOST_ABOUT if request.about else max(CANDIDATES, most + SPARE)
-    # Each search leaves out what was said later, which would take the places of earlier hits.
+    # Each search excludes later messages, which would otherwise displace earlier hits.
     end = min(filter(None, (request.as_of, request.until)), default=None)
     then, limits = ("_then", "%(depth)s, %(end)s") if end else ("", "%(depth)s")
     parameters: dict[str, Any] = {
@@ -187,19 +186,19 @@ def _parameters(lookup: Lookup) -> dict[str, Any]:
 
 
 def _about(request: RecallRequest) -> str:
-    """Return the condition on the person whom facts are about; blank if there is none."""
+    """Return the SQL condition on the person whom facts are about; blank if there is none."""
     if not request.about:
         return ""
     return _ABOUT_USER_SQL if request.about == SELF else _ABOUT_OTHER_SQL
 
 
 def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]:
-    """Return the scores of the best hits of all kinds, and of the turns around them, best first.
+    """Return the scores of the best hits of all kinds and of neighboring turns, best first.
 
     Args:
         hits: The hits of all searches.
         most: The number of wanted results. Some more are returned.
-        least_share: The share of the best score that all but the first `SURE` must have.
+        least_share: The minimum share of the best score. The first `SURE` hits are exempt.
     """
     words = word_scores(hits.shares, max(hits.weights.values(), default=0.0))
     near = near_scores(hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
@@ -211,7 +210,7 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
         if key[0] != "turn"
     ]
     wanted = max(most + SPARE, READ_AHEAD)
-    best = nlargest(wanted, found, key=itemgetter(0, 1))  # of equal ones the newer
+    best = nlargest(wanted, found, key=itemgetter(0, 1))  # newer first if scores are equal
     worthwhile = least_share * best[0][0] if best else 0.0
     told = best[:SURE] + [one for one in best[SURE:] if one[0] >= worthwhile]
     return {(kind, place): score for score, place, kind in told}
@@ -224,7 +223,7 @@ def _turns_of(scores: Mapping[Key, float]) -> dict[Place, float]:
 def read_results(
     user: UserProfile, request: RecallRequest, hits: Hits, ranking: Mapping[Key, float], most: int
 ) -> list[Result]:
-    """Return the best `most` results, read from their tables; one statement."""
+    """Return the best `most` results, read from their tables with one statement."""
     read = read_found(user, request.since, request.as_of, list(ranking))
     ranks, scores = _ranks_and_scores(hits, read)
     named = frozenset(words_of(request.text))
@@ -242,7 +241,7 @@ def read_results(
 
 
 def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Result]:
-    """Return the results with those that the reranker knows in its order; these trade their places and scores."""
+    """Return the results in a new order: those that the reranker scored swap places and scores among themselves."""
     places = [place for place, result in enumerate(results) if result.ref in relevances]
     known = sorted((results[place] for place in places), key=lambda result: relevances[result.ref], reverse=True)
     reranked = list(results)
@@ -252,9 +251,9 @@ def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Re
 
 
 def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> float:
-    """Return what the score of a result is multiplied by: people tell best about themselves, and what holds, now.
+    """Return the factor for a result's score. A named speaker's turns gain; ended facts and assistants' turns lose.
 
-    Much that is asked is near an assistant's reply. One with only words in common keeps its score.
+    An assistant's reply is similar to many queries. A reply that was found by words only keeps its score.
     """
     if found.score <= 0:
         return 1.0
@@ -267,9 +266,9 @@ def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> f
 
 
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:
-    """Leave out results that only repeat a better one. A turn replaces what was derived from it.
+    """Leave out results that only repeat a better one. A turn replaces statements that were derived from it.
 
-    A statement that is no longer valid stays, because its turn doesn't say so. It hides no valid statement.
+    A statement that is no longer valid stays, because its turn doesn't mention that. It hides no valid statement.
     """
     once: dict[str, Result] = {}
     for result in results:
@@ -279,7 +278,7 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
         return found
     kept: list[Result] = []
     words: dict[int, frozenset[str]] = {}  # of valid results, by position
-    derived: dict[int, frozenset[str]] = {}  # of those that are not turns
+    derived: dict[int, frozenset[str]] = {}  # of results that are not turns, by position
     for result in found:
         own = frozenset(words_of(f"{result.role} {result.content}"))  # statements begin with "User:" or a name
         if result.kind != "turn" and not result.is_over:
@@ -298,14 +297,14 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
 
 
 def _text_of(result: Result) -> str:
-    """Return the text of a result, whatever its case and spaces."""
+    """Return the text of a result with case folded and whitespace collapsed."""
     return " ".join(result.content.casefold().split())
 
 
 def _ranks_and_scores(
     hits: Hits, read: Container[Key]
 ) -> tuple[dict[Key, dict[str, int]], dict[Key, dict[str, float]]]:
-    """Return the place of each that was read in each search, within its kind, and the score that the search gave it."""
+    """Return each result's rank within its kind and its score, for each search."""
     ranks: dict[Key, dict[str, int]] = {}
     scores: dict[Key, dict[str, float]] = {}
     for search, found in (("text", hits.text), ("semantic", hits.semantic)):

@@ -1,4 +1,4 @@
-"""`search_items`: the stored items that have words of a query, best first. `list_namespaces`: where items are."""
+"""`search_items`: find stored items by the words of a query. `list_namespaces`: list the namespaces of items."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from sessions_app.models import UserProfile
 from sessions_app.rows import array_of, array_of_texts
 
 ANY = "*"  # stands for any label when namespaces are listed
-BEST = 500  # most items that a search finds
+BEST = 500  # maximum items that a search finds
 
 _SQL = """
 SELECT found, score FROM search_moments_app_storeditem(%s, %s, %s, %s, %s, %s, %s, %s, %s)
@@ -61,8 +61,8 @@ def search_items(
         return dict(cursor.fetchall())
 
 
-# Reads one item of each namespace: the next step skips the others. A namespace with `depth` labels stands for all those
-# that start with it.
+# Reads one item of each namespace and skips to the next namespace. A namespace with `depth` labels stands for all that
+# start with it.
 _NAMESPACES_SQL = """
 WITH RECURSIVE item AS NOT MATERIALIZED (
     SELECT user_id, application_id, namespace FROM moments_app_storeditem
@@ -96,12 +96,12 @@ def list_namespaces(
     """Return the distinct namespaces of items in order, as they are stored.
 
     Args:
-        user, application: whose items; see `search_items`.
+        user, application: the owners of the items; see `search_items`.
         prefix, suffix: the first and the last labels of each namespace; `*` stands for any label.
         max_depth: the number of labels to which longer namespaces are cut.
         most: the maximum number of namespaces.
     """
-    is_cut = not suffix and len(prefix) <= max_depth  # else labels behind the cut matter
+    is_cut = not suffix and len(prefix) <= max_depth  # otherwise labels after the cut matter
     depth = max_depth if is_cut else LABELS_MAX
     start, end = range_of(prefix[: prefix.index(ANY)] if ANY in prefix else prefix)
     values = {

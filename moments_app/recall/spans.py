@@ -1,6 +1,6 @@
-"""Times in a query: "yesterday" or "on 17 November" becomes a span of days where the person is.
+"""Find times in a query: "yesterday" or "on 17 November" becomes a span of days in the person's time zone.
 
-What is still to come is no span, and "today" is none in "What should I cook today?".
+A future time is no span, and neither is "today" in "What should I cook today?".
 """
 
 import re
@@ -13,9 +13,9 @@ from moments_app.engines.numbers import in_digits, plain
 from moments_app.engines.times import Time
 from sessions_app import lexemes
 
-LONGEST = 300  # characters of a query; longer texts mention times but don't ask about them
+LONGEST = 300  # maximum characters of a query; longer texts mention times but don't ask about them
 _KINDS = (times.RELATIVE, times.ABSOLUTE, times.ASKED)
-_WEEK = timedelta(days=7, hours=1)  # with the hour that the clock may be put back
+_WEEK = timedelta(days=7, hours=1)  # plus an hour, in case the clocks are set back
 _PARTS = {
     "morning": (time(0), time(12)),
     "afternoon": (time(12), time(18)),
@@ -30,10 +30,10 @@ class Span:
     """A span of time that a query names, and the other words of the query.
 
     Args:
-        since: where it begins, aware.
-        until: where it ends; this moment is no part of it.
-        rest: the words of the query beside it.
-        is_all: the query asks for nothing else.
+        since: the start, with a time zone.
+        until: the end, exclusive.
+        rest: the other words of the query.
+        is_all: whether the query asks for nothing else.
     """
 
     since: datetime
@@ -42,7 +42,7 @@ class Span:
     is_all: bool = True
 
     def has(self, moment: datetime) -> bool:
-        """Tell whether a time lies in the span."""
+        """Return whether a time lies in the span."""
         return self.since <= moment < self.until
 
 
@@ -51,7 +51,7 @@ def span_in(text: str, now: datetime) -> Span | None:
 
     Args:
         text: the query.
-        now: the time where the person is.
+        now: the time in the person's time zone.
     """
     if len(text) > LONGEST:
         return None
@@ -76,7 +76,10 @@ Bounds = tuple[datetime, datetime]
 def _first(
     digits: str, languages: Iterable[str], now: datetime, shortest: int = 0
 ) -> tuple[Bounds, tuple[int, int]] | None:
-    """Return the leftmost past time and its place; of those that begin at one place, the longest and latest."""
+    """Return the leftmost past time and its place.
+
+    If several start at the same place, return the longest, then the latest.
+    """
     found = [
         (bounds, (one.start, one.end))
         for one in times.times_in(digits, languages, _KINDS, now.date())
@@ -86,7 +89,7 @@ def _first(
 
 
 def _bounds(named: Time, zone: tzinfo | None) -> Bounds:
-    """Return when a time begins and ends where the person is."""
+    """Return when a time begins and ends in the person's time zone."""
     if named.name in _PARTS:
         first, last = _PARTS[named.name]
         return _at(named.first, first, zone), _at(named.first, last, zone)
@@ -100,7 +103,7 @@ def _at(day: date, clock: time, zone: tzinfo | None) -> datetime:
 
 
 def _asks_nothing_else(rest: str, languages: Collection[str]) -> bool:
-    """Tell whether the words beside a time only ask what was said."""
+    """Return whether the words around a time only ask what was said."""
     known = {*languages, lexemes.DEFAULT}
     asking = times.any_of(word for language in known for word in times.words_for("asking", language))
     stop = frozenset(plain(word) for language in known for word in lexemes.stop_words(language))

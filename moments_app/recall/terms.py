@@ -1,4 +1,4 @@
-"""The words of a query, with how rare each is, and how texts are searched by them: pure functions over counts."""
+"""The words of a query, their rarity, and the search parameters derived from them: pure functions over counts."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -6,29 +6,29 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-MOST_TERMS = 32  # the rarest words of a long query say what it is about
+MOST_TERMS = 32  # maximum words of a query; the rarest words carry the meaning of a long query
 MOST_STEMS = 128  # per index search; for several hundred, PostgreSQL reads the whole table instead
-MOST_READ = 2_000  # texts ranked for one kind; more common words only add to the rank of what rarer ones find
-COUNTED = ("fact", "moment", "turn")  # in the order in which statements give the counts
-UNCOUNTED = 0.5  # of the turns that were counted: when more are not, rarity is counted in what a search finds
+MOST_READ = 2_000  # texts ranked for one kind; more common words only affect the rank of texts that rarer words find
+COUNTED = ("fact", "moment", "turn")  # the order of the counts in query results
+UNCOUNTED = 0.5  # of the counted turns; if more are uncounted, rarity is computed from the texts that a search finds
 
 
 def counts_by_kind(numbers: Sequence[Any]) -> dict[str, int]:
-    """Return counts in the order of `COUNTED` by their kind."""
+    """Return the counts by kind. They are given in the order of `COUNTED`."""
     return {kind: int(count or 0) for kind, count in zip(COUNTED, numbers, strict=True)}
 
 
 @dataclass(frozen=True)
 class Term:
-    """A word to look for.
+    """A word to search for.
 
     Args:
-        word: as it was said, or as it is known.
-        stems: what it is indexed under, as far as that is known; else what it may be.
-        counts: texts that have it, by kind.
-        factor: of its weight; less than 1 when it may have been meant, but wasn't said, or says little.
-        said: the word that nothing has, by which it may have been meant; blank: it was said itself.
-        others: what it may be indexed under in what was not counted yet.
+        word: the word as it was written, or the known word that may be meant.
+        stems: the stems that it is indexed under, if known; otherwise its likely stems.
+        counts: the number of texts that contain it, by kind.
+        factor: the factor of its weight: less than 1 for a guessed word or for one with little meaning.
+        said: the unknown word of the query that this known word was guessed for; blank: the query contains the word.
+        others: stems that it may have in texts that are not counted yet.
     """
 
     word: str
@@ -40,32 +40,35 @@ class Term:
 
     @property
     def all_stems(self) -> tuple[str, ...]:
-        """Everything that it is looked for under."""
+        """All stems to search for."""
         return self.stems + self.others
 
     @property
     def query(self) -> str:
-        """The word as a `tsquery`; the others are ranked together, for each that is ranked by itself costs."""
+        """The word as a `tsquery`.
+
+        The other stems are ranked together, because each separately ranked stem is expensive.
+        """
         together = ["|".join(f"'{stem}'" for stem in self.others)] if self.others else []
         return " | ".join([*(f"'{stem}'" for stem in self.stems), *together])
 
     @property
     def is_known(self) -> bool:
-        """Something has it, as far as was counted."""
+        """Whether a counted text contains it."""
         return any(self.counts.values())
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """What one kind of memory is searched for: the arguments of a `recall_…` function.
+    """The search parameters for one kind of memory: the arguments of a `recall_…` function.
 
     Args:
-        rare: stems any of which makes a text a candidate.
-        joint: stems that a candidate has all of.
-        with_newest: the newest texts are candidates too, as no word is rare.
+        rare: stems; a text with any of them is a candidate.
+        joint: stems; a text with all of them is a candidate.
+        with_newest: whether the newest texts are candidates too, because no word is rare.
         queries, weights: every word, with its weight.
-        average: words in a text; None: unknown, and how rare a word is must be counted in what is found.
-        worth: the score of a text that has every word once; an estimate where rarity is not known yet.
+        average: the average number of words in a text; None: unknown, so rarity is computed from the texts found.
+        worth: the score of a text that has every word once; an estimate if rarity is unknown.
     """
 
     rare: list[str]
@@ -79,13 +82,13 @@ class Lookup:
 
 @dataclass(frozen=True)
 class QueryWords:
-    """The words of a query, in what a person may find.
+    """The words of a query, with their statistics in the texts that a person may search.
 
     Args:
-        shards: primary keys of the streams that are everybody's and seen here.
-        sizes: number and summed length of texts, by kind, as they were counted.
-        terms: in no order.
-        uncounted: turns that came in since, about.
+        shards: primary keys of the shards that are searched.
+        sizes: the number of texts and their total length in words, by kind, at the last count.
+        terms: the words, in no particular order.
+        uncounted: the approximate number of turns since the last count.
         vector: the query's vector, adjusted for comparison. Blank if the query has no vector.
     """
 
@@ -96,12 +99,12 @@ class QueryWords:
     vector: str = ""
 
     def lookup(self, kind: str) -> Lookup:
-        """Return how texts of a kind are searched."""
+        """Return the search parameters for a kind of text."""
         counted = self._counted(kind)
         if counted is None:
             return self._uncounted(kind)
         total, length = self.sizes[counted]
-        # Words that no count knows may be new, so they are looked for; but they must not crowd out the known ones.
+        # Words without a count may be new, so they are searched, but they must not displace words with a count.
         rarest = sorted(self.terms, key=lambda term: (not term.counts[counted], term.counts[counted], term.word))
         terms = sorted(rarest[:MOST_TERMS], key=lambda term: term.counts[counted])
         read = accumulate(term.counts[counted] for term in terms)
@@ -119,9 +122,9 @@ class QueryWords:
         )
 
     def _counted(self, kind: str) -> str | None:
-        """Return the kind whose counts tell how rare a word is in texts of a kind; None where none does.
+        """Return the kind whose counts are used to estimate rarity in texts of a kind; None if there is none.
 
-        That is the kind itself, or as long as it has no texts the kind with the most.
+        That is the kind itself. While the kind has no texts, it is the kind with the most texts.
         """
         counted = kind if self.sizes[kind][0] else max(COUNTED, key=lambda other: self.sizes[other])
         total, _ = self.sizes[counted]
@@ -129,11 +132,11 @@ class QueryWords:
 
     @property
     def are_turns_counted(self) -> bool:
-        """Most turns are counted."""
+        """Whether most turns are counted."""
         return self._counted("turn") is not None
 
     def _uncounted(self, kind: str) -> Lookup:
-        """Return how texts are searched when more of them are new than were counted."""
+        """Return the search parameters when too many turns are uncounted."""
         terms = sorted(self.terms, key=lambda term: (term.counts[kind], -term.factor))[:MOST_TERMS]
         return Lookup(
             rare=_stems(terms),
@@ -147,7 +150,7 @@ class QueryWords:
 
 
 def rarity(count: int, total: int) -> float:
-    """Return BM25's inverse document frequency of a word that `count` of `total` texts have; never negative."""
+    """Return BM25's inverse document frequency of a word that `count` of `total` texts contain; never negative."""
     total = max(total, count)
     return math.log(1 + (total - count + 0.5) / (count + 0.5))
 
@@ -162,9 +165,10 @@ def _stems(terms: Iterable[Term]) -> list[str]:
 
 
 def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
-    """Return as many of the rarest common words as it takes for the texts with all of them to be few.
+    """Return just enough of the rarest common words that few texts contain all of them.
 
-    None where even all of them leave many: the index would read each word's whole list for texts picked at random.
+    Return none if even the texts with all of them are many: the index would read each word's whole list and return
+    arbitrary texts.
     """
     share, stems = 1.0, []
     for term in common:

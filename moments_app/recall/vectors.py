@@ -1,8 +1,8 @@
-"""Asking the embeddings endpoint for vectors: batches of texts, several calls under way at a time.
+"""Request vectors from the embeddings endpoint, in batches and with several calls in parallel.
 
-An endpoint takes some tenths of a second for a batch, in which a job would only wait. No further call begins once one
-has found the endpoint unable, and what the others were answered is kept: nothing is asked for twice. What is known of
-calls is put on record by the thread that asked for them all, which has the database's connection.
+An endpoint takes some tenths of a second for a batch, so parallel calls save time. After one call fails, no further
+call starts. The vectors of the other calls are kept, so no text is sent twice. The calling thread records all calls,
+because it has the database connection.
 """
 
 import threading
@@ -28,14 +28,14 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Text:
-    """Something to embed.
+    """A text to embed.
 
     Args:
         kind: a key of `KINDS`.
-        pk: of the fact, moment or turn.
+        pk: primary key of the fact, moment or turn.
         user_id: primary key of its person; None for a shard's fact.
-        said_at: when.
-        text: what is embedded.
+        said_at: the time of the message or statement.
+        text: the text to embed.
     """
 
     kind: str
@@ -45,18 +45,18 @@ class Text:
     text: str
 
 
-# Texts with their vectors; of one that the endpoint refuses by itself, in what words.
+# Texts, each with its vector, or with the endpoint's error if the endpoint rejects this text.
 Vectors = list[tuple[Text, list[float] | str]]
 
 
 @dataclass
 class Answered:
-    """What came of asking for the vectors of some texts.
+    """The result of requesting vectors for some texts.
 
     Args:
-        made: of those that were answered.
+        made: the texts with a vector or a rejection.
         left: the other texts.
-        error: why there are others; of several the one that says to wait longest.
+        error: why some texts are left; of several errors, the one with the longest wait.
     """
 
     made: Vectors = field(default_factory=list)
@@ -67,12 +67,12 @@ class Answered:
 def vectors_side_by_side(
     texts: Sequence[Text], embedder: "Embedder", progress: Callable[[int, int], object] = lambda done, total: None
 ) -> Answered:
-    """Return the vectors of texts, `EMBEDDING__BATCH_SIZE` in a call, several calls at a time.
+    """Return the vectors of texts. Sends `EMBEDDING__BATCH_SIZE` texts per call, and several calls in parallel.
 
     Args:
-        texts: in any number.
-        embedder: is asked.
-        progress: told the texts that are done, and all.
+        texts: any number of texts.
+        embedder: the engine to call.
+        progress: called with the number of finished texts and the total.
     """
     size = settings.EMBEDDING.batch_size
     batches = deque(texts[start : start + size] for start in range(0, len(texts), size))
@@ -88,7 +88,7 @@ def vectors_side_by_side(
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What became of a batch: its vectors or an error, and the calls that it took."""
+    """The result of a batch: its vectors or an error, and its calls."""
 
     batch: Sequence[Text]
     result: Vectors | Exception
@@ -96,9 +96,9 @@ class _Outcome:
 
 
 class _Asking:
-    """Threads that ask for one batch after another, until none is left or a call has failed.
+    """Threads that send one batch after another, until none is left or a call fails.
 
-    They are daemons: a worker that has to end doesn't wait for the endpoint.
+    They are daemon threads, so a worker can exit without waiting for the endpoint.
     """
 
     def __init__(self, batches: "deque[Sequence[Text]]", embedder: "Embedder") -> None:
@@ -108,13 +108,13 @@ class _Asking:
         self._running = 0
 
     def begin(self, number: int) -> None:
-        """Start so many threads."""
+        """Start the threads."""
         self._running = number
         for _ in range(number):
             threading.Thread(target=self._work, name="embedding", daemon=True).start()
 
     def outcomes(self) -> Iterator[_Outcome]:
-        """Yield what became of each batch that was asked for; no further one is, once this is left."""
+        """Yield the result of each batch. When the caller stops reading, no further batch starts."""
         try:
             while self._running:
                 if (outcome := self._outcomes.get()) is None:
@@ -129,7 +129,7 @@ class _Asking:
             while not self._has_failed.is_set():
                 self._outcomes.put(self._asked(self._batches.popleft()))
         except IndexError:
-            pass  # another thread took the last one
+            pass  # another thread took the last batch
         finally:
             self._outcomes.put(None)
 
@@ -143,13 +143,13 @@ class _Asking:
 
 
 def _take_in(answered: Answered, outcome: _Outcome, embedder: "Embedder") -> None:
-    """Put the calls for a batch on record, and take its vectors.
+    """Record the calls of a batch, and add its vectors.
 
     Raises:
-        Exception: what went wrong, where it was nothing about the endpoint.
+        Exception: an error that is not the endpoint's.
     """
     for call in outcome.calls:
-        # One that fails beside another tells nothing more of the endpoint.
+        # A failure in parallel with another gives no new information about the endpoint.
         embedder.record(replace(call, is_beside=answered.error is not None and bool(call.error_kind)))
     if isinstance(outcome.result, list):
         answered.made += outcome.result
@@ -162,10 +162,10 @@ def _take_in(answered: Answered, outcome: _Outcome, embedder: "Embedder") -> Non
 
 
 def vectors_of(texts: Sequence[Text], embedder: "Embedder") -> Vectors:
-    """Return the vectors of texts. A batch that is refused is halved, so that one bad text costs no good one.
+    """Return the vectors of texts. A rejected batch is halved, so that one bad text does not affect the others.
 
     Raises:
-        EngineError: when the endpoint gave no valid answer.
+        EngineError: the endpoint gave no valid answer.
     """
     if not texts:
         return []
@@ -176,7 +176,7 @@ def vectors_of(texts: Sequence[Text], embedder: "Embedder") -> Vectors:
             raise
         if len(texts) == 1:
             if not _takes_texts(embedder):
-                raise  # then it is not about this one
+                raise  # the endpoint rejects every text
             logger.warning("text refused by the embeddings endpoint", kind=texts[0].kind, pk=texts[0].pk)
             return [(texts[0], str(error))]
     middle = len(texts) // 2
@@ -184,7 +184,7 @@ def vectors_of(texts: Sequence[Text], embedder: "Embedder") -> Vectors:
 
 
 def _takes_texts(embedder: "Embedder") -> bool:
-    """Ask whether the endpoint takes a text that nobody could object to."""
+    """Return whether the endpoint accepts a harmless text."""
     try:
         embedder.embed([HARMLESS])
     except EngineError as error:

@@ -1,4 +1,4 @@
-"""Look up the words of a query in what a person may find, and adjust the query's vector to what the person said."""
+"""Look up a query's words in the texts that a person may search, and adjust the query's vector."""
 
 import json
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from sessions_app import lexemes
 from sessions_app.models import UserProfile
 from sessions_app.rows import array_of_texts
 
-LIKELIEST = 2  # stems of a word that nothing has, which are ranked each by itself
-SAMPLE = 200  # turns that tell what all have in common
+LIKELIEST = 2  # stems of an unknown word that are ranked separately
+SAMPLE = 200  # turns whose mean vector is subtracted
 
-# The person's own words and those of the shards; both by unique indexes. What is counted is seen by row security. The
-# sessions that have grown since by `session_grown`, which has no others.
+# Reads the counts of the person's and the shards' words, by unique indexes. Row security hides other vocabularies.
+# Reads the sessions that have grown since the count by the partial index `session_grown`.
 _WORDS_SQL = """
 WITH shard AS MATERIALIZED (
     SELECT id FROM moments_app_memorystream
@@ -42,8 +42,8 @@ SELECT
     (SELECT sum(message_count - counted_message_count) FROM sessions_app_session
      WHERE user_id = %(user)s AND message_count > counted_message_count * 1.25)
 """
-# What a person's turns have in common, such as names and tone, tells none of them from the others. So half of the mean
-# of their vectors is subtracted from the query's vector. Only its direction matters. This reads an index by person.
+# The common part of a person's turns, such as names and tone, doesn't distinguish them. So half of the mean of their
+# vectors is subtracted from the query's vector. Only its direction matters. This reads an index by person.
 _DISTINCT_SQL = """
 SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s)::text FROM (
     SELECT vector FROM moments_app_turnembedding
@@ -53,13 +53,13 @@ SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s
 
 
 def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | None = None) -> QueryWords:
-    """Return the statistics of up to `MOST_WORDS` words of a query, with at most two messages to the database.
+    """Return the statistics of up to `MOST_WORDS` words of a query, with at most two round trips to the database.
 
     Args:
         user: the person whose memory is searched.
-        agent_id: the agent whose shards are searched; blank: only those of every agent.
+        agent_id: the agent whose shards are searched; blank: only shards that every agent uses.
         text: the query.
-        vector: of the query, if memory is searched by meaning.
+        vector: the query's vector, if memory is searched by meaning.
     """
     asked = lexemes.words_of_query(text, MOST_WORDS)
     stems = [stem for word in asked for stem in word.stems]
@@ -67,7 +67,7 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
     parameters: dict[str, Any] = {**whose, "stems": array_of_texts(stems)}
     distinct = ""
     with connection.cursor() as cursor:
-        if vector:  # in the same message
+        if vector:  # sent together, to save a round trip
             parameters |= {"query": vector.text, "model": vector.model, "sample": SAMPLE}
             cursor.execute(_DISTINCT_SQL + _WORDS_SQL, parameters)
             cursor.set_result(-2)
@@ -85,9 +85,9 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
 
 
 def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_counted: bool) -> Term:
-    """A word with what is known of it. A text may have several of its stems, so the commonest tells.
+    """Return a word with its statistics. A text may have several of its stems, so the highest count is used.
 
-    Stems that nothing was counted under are left out when nearly everything was counted.
+    Stems without a count are left out when nearly all texts are counted.
     """
     known = sorted((stem for stem in word.stems if stem in counts), key=lambda stem: -sum(counts[stem].values()))
     together = {kind: max((counts[stem][kind] for stem in known), default=0) for kind in COUNTED}

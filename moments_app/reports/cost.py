@@ -1,7 +1,7 @@
-"""What calls of models cost: for one person by month and purpose; for all by day, purpose, application, person, prompt.
+"""The cost of model calls: for one person by month and purpose; for all by day, purpose, application, person, prompt.
 
-Figures are of the calls that are on record: those of the last `JOBS__KEEP_DAYS` days. What is for all is bounded by
-days, what is for one person by a number of jobs.
+The figures cover recorded calls: those of the last `JOBS__KEEP_DAYS` days. Figures for all people are limited by days,
+those for one person by a number of jobs.
 """
 
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ from django.utils import timezone
 from moments_app.models import EngineCall, Job, Summary
 from sessions_app.models import Message, UserProfile
 
-JOBS = 20_000  # of a person, the newest
+JOBS = 20_000  # newest of a person
 DAYS = 30
-DEAREST = 20  # people who are named
-SUMMARIES = 1_000  # the newest, which are timed
+DEAREST = 20  # named people
+SUMMARIES = 1_000  # newest, whose times are computed
 SLOWEST = 5
 
 
 @dataclass(frozen=True)
 class Used:
-    """What some calls used.
+    """The usage of some calls.
 
     Args:
-        calls, failed: how many.
-        tokens_in, tokens_out: given to models and answered by them.
-        usd: of the calls whose price is known.
-        unpriced: calls that were answered and have no price.
+        calls, failed: numbers of calls.
+        tokens_in, tokens_out: of requests and answers.
+        usd: the cost of the calls whose price is known.
+        unpriced: successful calls without a price.
     """
 
     calls: int = 0
@@ -51,12 +51,12 @@ def _figures(used: Used) -> tuple[Any, ...]:
 
 
 def in_all(rows: Sequence[tuple[Any, ...]]) -> Used:
-    """Return what rows used together; each has its `Used` last."""
+    """Return the total usage of rows. The last element of each is its `Used`."""
     return sum((row[-1] for row in rows), Used())
 
 
 def _summed(calls: QuerySet[EngineCall], *by: str) -> list[tuple[Any, ...]]:
-    """Return what calls used, by the values of some columns: those, and a `Used`."""
+    """Return the usage of calls by the values of some columns: these values, and a `Used`."""
     sums = {
         "n_calls": Count("pk"),
         "n_failed": Count("pk", filter=Q(ok=False)),
@@ -74,11 +74,11 @@ def _summed(calls: QuerySet[EngineCall], *by: str) -> list[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class PersonCost:
-    """What the calls for one person used.
+    """The usage of calls for one person.
 
     Args:
-        months: (first of the month, purpose, used), the latest month first.
-        left_out: the jobs that were asked for up to this time are not counted; None: all are.
+        months: (first of the month, purpose, used), latest month first.
+        left_out: jobs that were requested up to this time are not counted; None: all are counted.
     """
 
     months: list[tuple[datetime, str, Used]]
@@ -86,16 +86,16 @@ class PersonCost:
 
     @property
     def whole(self) -> Used:
-        """All of it."""
+        """The total."""
         return in_all(self.months)
 
 
 def cost_of_person(user: UserProfile, calls: QuerySet[EngineCall]) -> PersonCost:
-    """Sum what a person's newest jobs used.
+    """Sum the usage of a person's newest jobs.
 
     Args:
         user: the person.
-        calls: as far as the operator may see them.
+        calls: the calls that the operator may see.
     """
     jobs = Job.objects.for_user(user).order_by("-queued_at", "-id")
     by_month = calls.filter(job__in=jobs.values("pk")[:JOBS]).annotate(month=TruncMonth("created_at"))
@@ -110,13 +110,13 @@ def cost_of_person(user: UserProfile, calls: QuerySet[EngineCall]) -> PersonCost
 
 @dataclass(frozen=True)
 class SummaryTimes:
-    """How long the newest summaries took.
+    """The durations of the newest summaries.
 
     Args:
-        number: of them.
-        mean: seconds; None where there are none.
+        number: the number of summaries.
+        mean: seconds; None if there are none.
         slowest: (primary key, name, seconds) of the slowest.
-        stuck: those that are being made and nobody works on.
+        stuck: the number of unfinished summaries without a job.
     """
 
     number: int
@@ -127,16 +127,16 @@ class SummaryTimes:
 
 @dataclass(frozen=True)
 class SiteCost:
-    """What all calls of the last `DAYS` days used.
+    """The usage of all calls in the last `DAYS` days.
 
     Args:
-        made_at: when it was counted.
-        days: (day, purpose, used), the latest day first.
-        said: (day, tokens) of the turns that came, as far as they are there still.
+        made_at: when it was computed.
+        days: (day, purpose, used), latest day first.
+        said: (day, tokens) of new turns that still exist.
         applications: (primary key and name of the application, used).
         people: (primary key, name, used) of the `DEAREST`.
         prompts: (primary key and address of the prompt, number of the version, used).
-        summaries: their times.
+        summaries: their durations.
     """
 
     made_at: datetime
@@ -149,12 +149,12 @@ class SiteCost:
 
     @property
     def whole(self) -> Used:
-        """All of it."""
+        """The total."""
         return in_all(self.days)
 
     @property
     def by_day(self) -> list[tuple[date, int, Used]]:
-        """The tokens said and what was used, of each day on which something was, the latest first."""
+        """The tokens of turns and the usage of each day with either, latest first."""
         used: dict[date, Used] = dict.fromkeys(self.said, Used())
         for day, _, its in self.days:
             used[day] = used.get(day, Used()) + its
@@ -162,7 +162,7 @@ class SiteCost:
 
     @property
     def purposes(self) -> list[tuple[str, Used]]:
-        """What was used for each purpose, the dearest first."""
+        """The usage for each purpose, most expensive first."""
         used: dict[str, Used] = {}
         for _, purpose, its in self.days:
             used[purpose] = used.get(purpose, Used()) + its
@@ -170,17 +170,17 @@ class SiteCost:
 
     @property
     def tokens_said(self) -> int:
-        """The tokens of all turns that came."""
+        """The tokens of all new turns."""
         return sum(self.said.values())
 
     @property
     def sent_for_said(self) -> float | None:
-        """The tokens that models were given for each token that was said; None where nothing was."""
+        """The input tokens of models per token of new turns; None without new turns."""
         return self.whole.tokens_in / self.tokens_said if self.tokens_said else None
 
 
 def site_cost() -> SiteCost:
-    """Count what was used in the last `DAYS` days."""
+    """Compute the usage of the last `DAYS` days."""
     now = timezone.now()
     since = now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=DAYS - 1)
     calls = EngineCall.objects.filter(created_at__gte=since)
@@ -213,7 +213,7 @@ def _said(since: datetime) -> dict[date, int]:
 
 
 def _by_application(calls: QuerySet[EngineCall]) -> list[tuple[int | None, str, Used]]:
-    """Sum by the application of the person or shard that a job is about; other calls are the site's."""
+    """Sum by the application of the job's person or shard; other calls are global."""
     whose = calls.annotate(
         whose=Coalesce("job__user__application", "job__stream__application"),
         whose_name=Coalesce("job__user__application__name", "job__stream__application__name"),
@@ -224,7 +224,7 @@ def _by_application(calls: QuerySet[EngineCall]) -> list[tuple[int | None, str, 
 
 
 def _dearest(rows: list[tuple[Any, ...]]) -> list[Any]:
-    """Order by cost, then by tokens, the most first."""
+    """Order by cost, then by tokens, highest first."""
     return sorted(rows, key=lambda row: (-row[-1].usd, -row[-1].tokens_in, str(row[0])))
 
 

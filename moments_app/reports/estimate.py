@@ -1,8 +1,8 @@
-"""`estimate`: how many calls, tokens and how much money memory would take, before it is begun.
+"""`estimate`: estimate the calls, tokens and cost of memory before it is built.
 
-Each process says how its calls and tokens are reckoned from the counters of sessions; one query reckons them all. The
-length of an answer is the average of the latest calls of its purpose, and before there are any a usual number. Queries
-that are made for contexts are told as often as they were asked for so far.
+Each process estimates its calls and tokens from the counters of sessions, and one query computes them all. The length
+of an answer is the average of the latest calls of its purpose, or a typical number if there are none. Queries for
+contexts are estimated from their frequency so far.
 """
 
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
 LATEST_CALLS = 1_000
-QUERY_TOKENS = 500  # of a call beside the turns that it is given
+QUERY_TOKENS = 500  # of a call in addition to its turns
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one purpose would take.
+    """The estimate for one purpose.
 
     Args:
-        purpose: as it is recorded with each call.
-        engine: that would be called.
-        calls: of the engine.
-        input_tokens, output_tokens: given and answered in all.
-        usd: None when the price of the model is not known.
+        purpose: as recorded with each call.
+        engine: the engine that would be called.
+        calls: the number of calls.
+        input_tokens, output_tokens: total tokens of requests and answers.
+        usd: None if the price of the model is unknown.
     """
 
     purpose: str
@@ -45,11 +45,11 @@ class Estimate:
 
 
 def estimate(user: UserProfile | None = None, *, everything: bool = False) -> list[Estimate]:
-    """Reckon what it would take to settle all sessions.
+    """Estimate the effort of settling all sessions.
 
     Args:
-        user: only this person's sessions; None is everybody's.
-        everything: as if all were said once more, round by round; else only what waits.
+        user: only this person's sessions; None: all people's.
+        everything: estimate as if all conversations happened again, round by round; otherwise only waiting work.
     """
     workloads = _workloads(everything=everything)
     sums = {f"{purpose}_calls": workload.calls for purpose, workload in workloads.items()}
@@ -72,7 +72,7 @@ def _workloads(*, everything: bool) -> dict[str, Workload]:
 
 
 def _queries(*, everything: bool) -> Workload | None:
-    """Return the queries for contexts that turns would come with; None where none was ever asked for."""
+    """Return the queries for contexts that turns would come with; None if there never were any."""
     asked = EngineCall.objects.made().filter(purpose=PromptResource.Purpose.RECALL_QUERY).count()
     turns = Session.objects.aggregate(all=Sum("message_count"))["all"]
     if not asked or not turns:

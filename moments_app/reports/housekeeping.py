@@ -1,8 +1,7 @@
 """`housekeeping`: delete old records of work that nothing refers to, and end plans whose day is over.
 
 The records are jobs that failed or only updated indexes, model calls, and daily usage. Jobs that created something
-stay, because a moment names its job. Lines served long ago are deleted, because clients hardly repeat
-them.
+stay, because a moment names its job. Lines served long ago are deleted, because clients hardly repeat them.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,13 +28,13 @@ from moments_app.streams.timeline import end_past_plans
 from sessions_app.models import DailyUsage, Event
 
 BATCH = 1_000
-# What extras delete once it is old: its name, and a function that returns the rows.
+# Old rows of extras to delete: a name, and a function that returns the rows.
 OF_EXTRAS: dict[str, Callable[[], QuerySet[Any]]] = {}
 
 
 @dataclass(frozen=True)
 class Tidied:
-    """How many of each were deleted, and how many plans ended."""
+    """The number of deleted rows by kind, and of ended plans."""
 
     jobs: int = 0
     engine_calls: int = 0
@@ -54,10 +53,10 @@ class Tidied:
 
 
 def housekeeping(*, dry_run: bool = False) -> Tidied:
-    """Delete old records of work that nothing leads to, and end plans whose day is over.
+    """Delete old records of work that nothing refers to, and end plans whose day is over.
 
-    Delete work that ended more than `JOBS__KEEP_DAYS` ago, lines that were not served for `KEPT`, the record of who
-    read whom after `READING_DAYS`, and what extras declare.
+    Delete work that ended more than `JOBS__KEEP_DAYS` ago, lines that were not served for `KEPT`, access logs older
+    than `READING_DAYS`, and rows that extras declare.
 
     Args:
         dry_run: only count.
@@ -87,7 +86,7 @@ def _old(before: datetime) -> Iterator[QuerySet[Any]]:
 
 
 def _delete(rows: QuerySet[Any]) -> int:
-    """Delete rows in batches, each a transaction of its own; return how many."""
+    """Delete rows in batches, each in a separate transaction, and return their number."""
     deleted = 0
     while batch := list(rows.values_list("pk", flat=True)[:BATCH]):
         rows.filter(pk__in=batch).delete()
@@ -97,7 +96,7 @@ def _delete(rows: QuerySet[Any]) -> int:
 
 @dataclass(frozen=True)
 class Pruned:
-    """How many receipts were deleted."""
+    """The number of deleted receipts."""
 
     receipts: int
 

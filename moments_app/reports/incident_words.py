@@ -1,4 +1,4 @@
-"""`describe`: an incident in words: its cause, the evidence, a remedy, and what is missing from memory."""
+"""`describe`: describe an incident: its cause, the evidence, a remedy, and what is missing from memory."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ MEND = {kind: mend for kind, (_, mend) in KINDS.items() if mend}
 
 
 def describe(incident: "Incident") -> None:
-    """Put an incident with its jobs, circuits and calls into words."""
+    """Describe an incident with its jobs, circuits and calls."""
     if incident.is_of_people:
         words = _of_people(incident)
     elif incident.kind == "other":
@@ -119,7 +119,7 @@ def _of_engine(incident: "Incident") -> Words:
 
 
 def _share(bad: Sequence["Call"], good: Sequence["Call"]) -> str:
-    """Return how many of the recent calls failed, with one that was answered."""
+    """Return how many of the recent calls failed, and name one that succeeded."""
     recently = timezone.now() - RECENTLY
     failed, answered = (sum(call.at >= recently for call in calls) for calls in (bad, good))
     number = failed + answered
@@ -129,7 +129,7 @@ def _share(bad: Sequence["Call"], good: Sequence["Call"]) -> str:
 
 
 def _tested(failed: Sequence["Call"], answered: Sequence["Call"]) -> str:
-    """Name a call that was answered, if possible with the same prompt as those that failed."""
+    """Return a sentence about a successful call, if possible with the same prompt as the failed ones."""
     prompts = {(call.purpose, call.version) for call in failed}
     same = next((call for call in answered if (call.purpose, call.version) in prompts), None)
     call, what = (same, "The same prompt") if same else (answered[0], "A call")
@@ -137,7 +137,7 @@ def _tested(failed: Sequence["Call"], answered: Sequence["Call"]) -> str:
 
 
 def _remedy_of_engine(kind: str, incident: "Incident") -> str:
-    """Suggest to retry all jobs only if the engine has answered since."""
+    """Suggest retrying all jobs only if the engine has answered since."""
     bad, good = incident.failed_calls, incident.answered_calls
     if not incident.failed:
         return "Nothing to do now: the jobs are retried automatically."

@@ -1,8 +1,8 @@
 """`incidents`: unfinished work, grouped by what distinguishes its calls from calls that succeed.
 
 Failed and waiting jobs belong to one incident if they share a person, a version of a prompt, an engine or a place in
-the code. The calls decide which of these it is: if the engine answers others in the meantime, the engine is not the
-cause. An incident lasts until its work is done.
+the code. The calls decide which of these it is: if other calls to the engine succeed in the meantime, the engine is not
+the cause. An incident lasts until its work is done.
 """
 
 from bisect import bisect_left
@@ -24,15 +24,15 @@ from moments_app.models.circuit import is_one_endpoint
 from moments_app.models.job import JobQuerySet
 from moments_app.reports.incident_words import describe
 
-FAILED_READ, ANSWERED_READ = 500, 1_500  # the newest calls, which are compared
+FAILED_READ, ANSWERED_READ = 500, 1_500  # newest calls that are compared
 JOBS_READ = 20_000  # groups of jobs, by failure and person; if there are more, the numbers are minimums
 WITHIN = timedelta(days=1)  # in which calls are read
-LONE_FAILURES = 3  # calls about a person that fail, with answers to others in between, before they are the cause
-APART = 3  # people with an incident of their own; more of them share one
+LONE_FAILURES = 3  # failed calls that make a person the cause, if calls about others succeed in between
+APART = 3  # people with separate incidents; if there are more, they share one
 NAMED = 3  # people whom an incident names
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 
-Parts = tuple[str, ...]  # the kind of a cause, and which of its kind it is
+Parts = tuple[str, ...]  # the kind of a cause, and its value
 Row = dict[str, Any]
 
 
@@ -53,15 +53,15 @@ class Call(NamedTuple):
 
 @dataclass
 class Incident:
-    """One cause, and the work that is not done because of it.
+    """One cause, and the unfinished work because of it.
 
     Args:
         parts: identify the cause.
         since: when the first job failed, or had to wait.
-        lone: people who are the cause of what fails, by engine. Their jobs belong to no other incident.
+        lone: people who are the cause of failures, by engine. Their jobs belong to no other incident.
         by_process, by_failure, by_person: number of jobs: by process and status, by failure, by primary key.
-        circuits: open ones that belong to it.
-        failed_calls, answered_calls: its calls, and those that they are compared with; newest first.
+        circuits: open circuits that belong to it.
+        failed_calls, answered_calls: its calls, and successful ones to compare them with; newest first.
         cause, evidence, remedy, loss: what `describe` writes.
     """
 
@@ -82,7 +82,7 @@ class Incident:
 
     @property
     def key(self) -> str:
-        """The name of the cause in forms, and in what is muted."""
+        """The name of the cause in forms, and in the list of muted causes."""
         return ":".join(self.parts)
 
     @property
@@ -95,7 +95,7 @@ class Incident:
 
     @property
     def failures(self) -> list[FailureGroup]:
-        """The failures that it consists of, the one with most jobs first."""
+        """The failures that it consists of, the one with the most jobs first."""
         return [failure for failure, _ in self.by_failure.most_common()]
 
     @property
@@ -104,7 +104,7 @@ class Incident:
 
     @property
     def is_muted(self) -> bool:
-        """True if an operator muted it for all its failures. An open circuit that holds everybody can't be muted."""
+        """True if an operator muted it for all its failures. An open circuit that holds all jobs can't be muted."""
         if not self.by_failure or any(circuit.holds_all for circuit in self.circuits):
             return False
         return all(self.key in failure.muted_causes for failure in self.by_failure)
@@ -125,7 +125,7 @@ class Incident:
 
     @property
     def people(self) -> int:
-        """Number of people whose work is not done."""
+        """Number of people with unfinished work."""
         return len(self.by_person)
 
     @property
@@ -168,7 +168,7 @@ def incidents(circuits: Sequence[Circuit] | None = None) -> list[Incident]:
 
 
 def incidents_of(failure: FailureGroup, circuits: Sequence[Circuit] | None = None) -> list[Incident]:
-    """Return the incidents that a failure belongs to, itself or by the circuit that it opened; most jobs first."""
+    """Return the incidents of a failure, directly or by the circuit that it opened; most jobs first."""
     cause = failure.engine, failure.kind
     ours = [
         incident
@@ -190,7 +190,7 @@ class _Grouping:
         self._found: dict[Parts, Incident] = {}
 
     def incidents(self) -> list[Incident]:
-        """Return all incidents, in words."""
+        """Return all incidents, with their descriptions."""
         for row in self._rows:
             group = self._groups[row["failure"]]
             incident = self._at(self._parts(group.engine, group.kind, row["user"], group.place), row["since"])
@@ -212,7 +212,7 @@ class _Grouping:
         return list(self._found.values())
 
     def _lone_people(self) -> dict[str, set[int]]:
-        """Return the people whose calls fail while the engine answers others, by engine."""
+        """Return the people whose calls fail while other people's calls to the same engine succeed, by engine."""
         has_failed: dict[tuple[str, int], bool] = {}  # whether one of their jobs has used up its attempts
         for row in self._rows:
             key = self._groups[row["failure"]].engine, row["user"]
@@ -246,7 +246,7 @@ class _Grouping:
         return "engine", about, engine
 
     def _add_calls(self, incident: Incident) -> None:
-        """Add the calls that the incident consists of, and those that were answered."""
+        """Add the calls that the incident consists of, and those that succeeded."""
         calls, engines = self._calls, incident.engines
         if incident.is_of_people:
             [(person, _)] = incident.by_person.most_common(1)
@@ -288,7 +288,7 @@ class _Calls:
                 self._answered_at[call.engine].append(call.at)
 
     def is_lone(self, engine: str, person: int, *, at_least: int) -> bool:
-        """Return whether calls about a person fail, and the engine answers others in between."""
+        """Return whether calls about a person fail while calls about others succeed in between."""
         streak, answered = self._streaks.get((engine, person), []), self._answered_at[engine]
         if len(streak) < at_least:
             return False
@@ -296,7 +296,7 @@ class _Calls:
         return first < len(answered) and answered[first] <= streak[0].at
 
     def streak(self, person: int, engines: Iterable[str]) -> list[Call]:
-        """Return the failed calls about a person since the last that was answered."""
+        """Return the failed calls about a person since the last successful one."""
         calls = (call for engine in engines for call in self._streaks.get((engine, person), ()))
         return sorted(calls, key=attrgetter("at"), reverse=True)
 
@@ -309,14 +309,14 @@ class _Calls:
 
 def _person_of(circuit: Circuit) -> int:
     """Return the only person whose jobs a circuit holds; 0 if there is none."""
-    return 0 if circuit.holds_all or not circuit.failing else max(circuit.failing[0], 0)  # a shard's is negative
+    return 0 if circuit.holds_all or not circuit.failing else max(circuit.failing[0], 0)  # a shard's key is negative
 
 
 # --- reading ---
 
 
 def _newest_calls(engines: set[str]) -> list[Call]:
-    """Return the newest calls of engines that failed and that were answered, newest first."""
+    """Return the newest failed and successful calls of engines, newest first."""
     calls = EngineCall.objects.filter(engine__in=engines, created_at__gte=timezone.now() - WITHIN)
     fields = ("engine", "ok", "error_kind", "job__user", "job__user__user_id", "purpose")
     prompt = ("prompt_version", "prompt_version__resource__uri", "prompt_version__number")
@@ -326,7 +326,7 @@ def _newest_calls(engines: set[str]) -> list[Call]:
 
 
 def _last_answers(people: set[int]) -> dict[tuple[str, int], datetime]:
-    """Return when calls about people were answered last, by engine and person."""
+    """Return the times of the last successful calls about people, by engine and person."""
     calls = EngineCall.objects.filter(job__user__in=people, ok=True, created_at__gte=timezone.now() - WITHIN)
     last: Any = calls.order_by().values("engine", "job__user").annotate(at=Max("created_at"))
     return {(row["engine"], row["job__user"]): row["at"] for row in last}

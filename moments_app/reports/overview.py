@@ -1,7 +1,7 @@
-"""`overview`: the figures an operator sees first: is there work that needs somebody, and what was done lately.
+"""`overview`: the figures that operators see first: work that needs attention, and recent work.
 
-Each is bounded by an index or by a number of rows; what is an estimate says so. Nothing here reads a transcript as a
-whole: turns and tokens come from the sessions' counters, counts by day from indexes over the days asked for.
+Each figure is limited by an index or by a number of rows, and estimates are labeled. Nothing here reads whole
+transcripts: turns and tokens come from the sessions' counters, and daily counts from indexes over the requested days.
 """
 
 from collections import Counter
@@ -28,8 +28,8 @@ from sessions_app.models.session import LIVE
 DAYS = 30
 WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
 SUMMED = ("calls", "tokens_in", "tokens_out", "usd", "unpriced_calls")
-FEW_ROWS = 10_000  # are counted in a few milliseconds
-# The rows are counted only where the database reckons with few.
+FEW_ROWS = 10_000  # can be counted in a few milliseconds
+# Rows are only counted if the database's estimate is low.
 _ESTIMATE_SQL = """
 SELECT CASE WHEN reltuples > %s THEN reltuples::bigint ELSE (SELECT count(*) FROM {table}) END
 FROM pg_class WHERE oid = %s::regclass
@@ -41,7 +41,7 @@ FROM moments_app_job JOIN unnest(%s::text[], %s::integer[]) AS lane_of (process,
 WHERE status = 'completed' AND finished_at >= %s
 GROUP BY GROUPING SETS ((lane, day), (lane)) ORDER BY lane, day
 """
-BUILDS_OF_MOMENTS = 1_000  # the newest moments, whose builds are timed
+BUILDS_OF_MOMENTS = 1_000  # newest moments whose builds are timed
 
 
 # --- now ---
@@ -53,7 +53,7 @@ class Backlog:
 
     Args:
         due: the number of due jobs.
-        oldest_due: the time since which the oldest of them has waited.
+        oldest_due: since when the oldest of them has been waiting.
         later: jobs that wait for a backoff, an engine or another day.
         running, stuck: jobs in progress; those of them without a recent heartbeat.
         failed: jobs that have used up their attempts.
@@ -77,12 +77,12 @@ class Backlog:
 
     @property
     def is_silent(self) -> bool:
-        """True if no worker gave a sign lately."""
+        """True if no worker has sent a heartbeat recently."""
         return self.worker_seen_at is None or timezone.now() - self.worker_seen_at > WORKER_SILENT
 
 
 def work() -> Backlog:
-    """Return what waits, runs and failed, as of now."""
+    """Return the waiting, running and failed work, as of now."""
     now = timezone.now()
     queued, running = Q(status=Job.Status.QUEUED), Q(status=Job.Status.PROCESSING)
     due = queued & Q(circuit=None, run_after__lte=now)
@@ -118,10 +118,10 @@ def _last_scheduled_run() -> datetime | None:
 
 @dataclass
 class Day:
-    """The work done on one day, UTC: what came and what was made on it, whenever it was said.
+    """The work of one day, UTC: turns that arrived and rows that were created on it.
 
     Args:
-        contexts, context_tokens: contexts that were served, and their tokens.
+        contexts, context_tokens: served contexts and their tokens.
         transcript_tokens: tokens of the whole transcripts of these contexts' sessions.
     """
 
@@ -141,18 +141,18 @@ class Day:
 
     @property
     def failed(self) -> int:
-        """Calls that failed."""
+        """Failed calls."""
         return self.failures.total()
 
     @property
     def tokens(self) -> int:
-        """Given to models and answered by them."""
+        """The tokens of requests to models and of their answers."""
         return self.tokens_in + self.tokens_out
 
 
 @dataclass(frozen=True)
 class Builds:
-    """The seconds from a threshold to the moments it made, of the latest builds."""
+    """The seconds from a reached threshold to the resulting moments, for the latest builds."""
 
     number: int
     median: float
@@ -164,7 +164,7 @@ class Waits:
     """How long the completed jobs of a lane waited for a worker after they were due.
 
     Args:
-        number: of jobs in the last `DAYS`.
+        number: number of jobs in the last `DAYS`.
         p95: seconds within which 95 % of them started.
         p95_by_day: the same for each day on which any ended.
     """
@@ -176,15 +176,15 @@ class Waits:
 
 @dataclass(frozen=True)
 class Activity:
-    """The work done lately, and how much there is.
+    """Recent work, and the totals.
 
     Args:
         made_at: when it was counted.
-        days: the last `DAYS`, today's last.
+        days: the last `DAYS`, today last.
         sessions, turns, tokens, live_turns, live_tokens: of all sessions, by their counters.
-        moments: an estimate of the database's own.
-        builds: None when there are none to time.
-        waits: by lane, those of lanes whose jobs ended.
+        moments: an estimate by the database.
+        builds: None if there are none to time.
+        waits: by lane, for lanes with completed jobs.
     """
 
     made_at: datetime
@@ -204,7 +204,7 @@ class Activity:
 
     @property
     def whole(self) -> Day:
-        """All days in one."""
+        """The totals of all days."""
         whole = Day(self.days[0].date)
         for day in self.days:
             _add(whole, vars(day))
@@ -212,12 +212,12 @@ class Activity:
 
     @property
     def compacted(self) -> float | None:
-        """Share of all tokens that are out of the live windows: a model gets memory in their place."""
+        """Share of all tokens outside the live windows, for which a model receives memory instead."""
         return 1 - self.live_tokens / self.tokens if self.tokens else None
 
 
 def activity() -> Activity:
-    """Count what was done in the last `DAYS` days, and how much there is."""
+    """Count the work of the last `DAYS` days, and the totals."""
     now = timezone.now()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     since = midnight - timedelta(days=DAYS - 1)
@@ -232,7 +232,7 @@ def activity() -> Activity:
     )
     contexts = (_contexts_by_day(name, since) for name in ("contexts", "context_tokens", "transcript_tokens"))
     for name, day, number in sessions.union(turns, moments, *contexts, all=True):
-        if day in days:  # the next day may have begun meanwhile
+        if day in days:  # the next day may have begun in the meantime
             setattr(days[day], name, number)
     _count_calls(days, since)
     return Activity(
@@ -246,7 +246,7 @@ def activity() -> Activity:
 
 
 def _by_day(name: str, rows: QuerySet[Any], since: datetime, made: str) -> QuerySet[Any]:
-    """Return the number of rows that were made on each day, with their name; `made` is the column that says when."""
+    """Return the number of rows created on each day, with their name. `made` is the column with the time."""
     days = rows.filter(**{f"{made}__gte": since}).annotate(day=TruncDate(made), what=Value(name)).order_by()
     counts: QuerySet[Any] = days.values("what", "day").annotate(number=Count("pk"))
     return counts.values_list("what", "day", "number")
@@ -268,13 +268,13 @@ def _count_calls(days: dict[date, Day], since: datetime) -> None:
         unpriced_calls=Count("pk", filter=Q(ok=True, cost_usd=None)),
     )
     for day, kind, *figures in sums.values_list("day", "error_kind", *SUMMED):
-        if day in days:  # the next day may have begun meanwhile
+        if day in days:  # the next day may have begun in the meantime
             _add(days[day], dict(zip(SUMMED, figures, strict=True)))
             days[day].failures.update({kind: figures[0]} if kind else {})
 
 
 def _waits(since: datetime) -> dict[Lane, Waits]:
-    """Return the waits of jobs that ended since then, by lane."""
+    """Return the waits of jobs that ended since a time, by lane."""
     lanes = {process.name: process.lane for process in processes()} | {TASK: Lane.SCHEDULED}
     with connection.cursor() as cursor:
         cursor.execute(_WAITS_SQL, [list(lanes), list(lanes.values()), since])
@@ -303,7 +303,7 @@ def _counters() -> dict[str, int]:
 
 
 def _builds() -> Builds | None:
-    """Time the builds behind the newest moments: however many jobs there are, a bounded number of rows is read."""
+    """Time the builds of the newest moments. The number of rows is limited, however many jobs there are."""
     newest = Moment.objects.filter(job__isnull=False).order_by("-id").values("job")[:BUILDS_OF_MOMENTS]
     by_threshold = Job.objects.filter(pk__in=newest, force=False, status=Job.Status.COMPLETED)
     return _timed(by_threshold.values_list(F("finished_at") - F("queued_at"), flat=True))
@@ -318,9 +318,10 @@ def _timed(took: Iterable[timedelta]) -> Builds | None:
 
 
 def estimated_rows(model: type[Model]) -> int:
-    """Return how many rows a table has, as the database reckons.
+    """Return the number of a table's rows, estimated by the database.
 
-    They are counted while they are few, for a reckoning lags behind, and for operators who see some of them alone.
+    Small tables are counted, because the estimate lags behind. For operators with limited access, rows are always
+    counted.
     """
     if scope_key():
         return model._default_manager.count()

@@ -1,4 +1,4 @@
-"""`provider_states` and `lane_states`: how the engines that are asked stand, and the lanes of work that ask them."""
+"""`provider_states` and `lane_states`: the state of the engines in use, and of the lanes whose work calls them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ MOST = 20
 
 @dataclass(frozen=True)
 class ProviderState:
-    """An engine that is asked.
+    """The state of an engine.
 
     Args:
-        engine: as its calls are recorded.
-        circuits: of its kinds of work that are open, each with `held`.
-        last: its last call; None: none is on record.
+        engine: its name in recorded calls.
+        circuits: open circuits of its kinds of work, each with `held`.
+        last: its last call; None: none is recorded.
     """
 
     engine: str
@@ -30,7 +30,7 @@ class ProviderState:
 
     @property
     def state(self) -> str:
-        """A word for how it stands."""
+        """A word for its state."""
         if self.circuits:
             return "open"
         if self.last is None:
@@ -40,7 +40,7 @@ class ProviderState:
 
 @dataclass(frozen=True)
 class LaneState:
-    """A lane of work: jobs that are due, run, wait and have failed, and since when the first of those due waits."""
+    """A lane of work: its due, running, waiting and failed jobs, and since when the oldest due job has been waiting."""
 
     name: str
     due: int
@@ -51,7 +51,7 @@ class LaneState:
 
 
 def provider_states() -> list[ProviderState]:
-    """Return the engines of the settings, and those that are left alone; two statements."""
+    """Return the configured engines, and those with open circuits, using two statements."""
     is_open: dict[str, list[Any]] = {}
     for circuit in Circuit.objects.open().with_held().order_by("engine", "work")[:MOST]:
         is_open.setdefault(circuit.engine, []).append(circuit)
@@ -68,13 +68,13 @@ def _configured() -> set[str]:
 
 
 def _last_calls(names: Iterable[str]) -> Iterable[EngineCall]:
-    """Return the newest call of each engine, by the index of those."""
+    """Return the newest call of each engine. Uses an index."""
     each = [EngineCall.objects.filter(engine=name).order_by("-created_at", "-id")[:1] for name in names]
     return each[0].union(*each[1:], all=True) if each else ()
 
 
 def lane_states() -> list[LaneState]:
-    """Return the lanes, the most urgent first; one statement."""
+    """Return the lanes, most urgent first, using one statement."""
     groups = waiting(Job.objects.all())
     return [_lane(lane.name.lower(), [group for group in groups if group.lane == lane.name.lower()]) for lane in Lane]
 

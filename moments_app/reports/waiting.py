@@ -1,4 +1,4 @@
-"""`waiting`: the jobs that are open or have failed, in groups: how they stand, what holds them, and since when."""
+"""`waiting`: open and failed jobs in groups: their status, what holds them, and since when."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,14 +16,14 @@ GROUPED = ("status", "process", "waits_for")
 
 @dataclass(frozen=True)
 class Group:
-    """Jobs alike.
+    """Jobs in the same state.
 
     Args:
-        status: of the jobs.
-        process: whose runs they are.
-        waits_for: `due` for a worker, or one of `Job.Held`; blank when they run or have failed.
-        number: of them.
-        since: when the first of them began to wait.
+        status: the status of the jobs.
+        process: their process.
+        waits_for: `due` for a worker, or one of `Job.Held`; blank if they are running or failed.
+        number: their number.
+        since: when the first of them started to wait.
     """
 
     status: str
@@ -34,12 +34,12 @@ class Group:
 
     @property
     def lane(self) -> str:
-        """The lane of the process; blank where this release has no such process."""
+        """The lane of the process; blank if this release has no such process."""
         return _lanes().get(self.process, "")
 
 
 def waiting(among: JobQuerySet) -> list[Group]:
-    """Count the jobs that are open or have failed, by one statement that reads these alone."""
+    """Count open and failed jobs, using one statement that reads only these."""
     queued = Job.Status.QUEUED
     waits_for = Case(
         When(status=queued, circuit__isnull=False, then=Value(Job.Held.CIRCUIT)),

@@ -1,6 +1,6 @@
-"""A checkpoint: the live window of a session becomes a short context, left as a partition event.
+"""Checkpoints: the live window of a session is replaced by a short context in a partition event.
 
-The next load begins with it. A digest of an active session asks the engine for the context and for lessons. A settling
+The next load starts with it. A digest of an active session calls the engine for the context and for lessons. Settling
 leaves the last checkpoint, and derives it from what the engine has just written: episodes, open tasks and problems, and
 the last round.
 """
@@ -41,14 +41,14 @@ MOST_OPEN = 5
 
 @dataclass(frozen=True)
 class DigestInput(ProcessInput):
-    """What a checkpoint is made of.
+    """The input of a checkpoint.
 
     Args:
-        session: as it was at the claim.
-        request: what the engine gets.
-        turns: sequences of those that the checkpoint stands for.
-        source_ids: of the messages that are shown.
-        said_at: when the last of them was said.
+        session: the session at the time of the claim.
+        request: the engine's input.
+        turns: sequences of the turns that the checkpoint replaces.
+        source_ids: primary keys of the messages that the engine receives.
+        said_at: the time of the last of them.
     """
 
     prompt_version: PromptVersion
@@ -59,7 +59,7 @@ class DigestInput(ProcessInput):
     said_at: datetime
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with other instructions."""
+        """Return the same input with another prompt."""
         return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
 
 
@@ -82,7 +82,7 @@ class Digested:
 
 
 def digester() -> Caller:
-    """Return who writes digests."""
+    """Return the engine that writes digests."""
     return language_model(settings.ENGINE.model)
 
 
@@ -95,10 +95,10 @@ def live_turns(session: Session) -> MessageQuerySet:
 
 
 def digest_input(session: Session, end: int) -> DigestInput | Skipped:
-    """Read the live turns before the sequence `end`: those that no write has covered, and what is said of the others.
+    """Read live turns before the sequence `end`: those that no write has covered, and what is known about the others.
 
     Raises:
-        CannotRun: when the prompt resource has no active version.
+        CannotRun: the prompt resource has no active version.
     """
     before = live_turns(session).believed().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
     if not before.exists():
@@ -117,11 +117,11 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
 
 
 def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:
-    """Return what is known of the turns of a person's sessions that a digest is not shown.
+    """Return what is known about those turns of a person's sessions that a digest doesn't receive.
 
     Args:
         user: primary key of the person.
-        sessions: each with its latest partition event.
+        sessions: the sessions, each with its latest partition event.
     """
     live_from = {one.pk: one.live_from_sequence for one, _ in sessions if one.built_to >= one.live_from_sequence}
     said: dict[int, list[str]] = {pk: [] for pk in live_from}
@@ -155,23 +155,23 @@ def open_in_each(user: int, sessions: Sequence[Session]) -> dict[int, list[Memor
 
 
 def digest_prompt(session: Session) -> PromptVersion:
-    """Return the instructions that digests of a session follow now.
+    """Return the active prompt for digests of a session.
 
     Raises:
-        CannotRun: when the prompt resource has no active version.
+        CannotRun: the prompt resource has no active version.
     """
     return prompt_in_force(SESSION_DIGEST_URI, session)
 
 
 def input_of(session: Session, shown: Sequence[Message], end: int, known: str, prompt: PromptVersion) -> DigestInput:
-    """Return what a checkpoint is made of.
+    """Return the input of a checkpoint.
 
     Args:
-        session: whose it is.
+        session: the session.
         shown: the live turns before `end` that no moment holds, as engines read them.
-        end: sequence.
-        known: what is known of the other turns.
-        prompt: in force.
+        end: the sequence.
+        known: what is known about the other turns.
+        prompt: the active prompt.
     """
     most = settings.MOMENT_BUILDER.max_input_tokens
     request = DigestRequest(
@@ -197,7 +197,7 @@ def digest(input: DigestInput, engine: Engine) -> Digested:
     """Call the engine until all turns are digested. Without turns, the digest is the known text.
 
     Raises:
-        EngineError: when it gave no valid answer.
+        EngineError: the engine gave no valid answer.
     """
     context, lessons = input.request.context, list[str]()
     for turns in _calls(input.request.turns):
@@ -208,7 +208,7 @@ def digest(input: DigestInput, engine: Engine) -> Digested:
 
 
 def _calls(turns: Sequence[Turn]) -> list[list[Turn]]:
-    """Cut turns into what one call gets."""
+    """Split turns into the input of one call each."""
     return [[turns[place] for place in part] for part in split_turns(turns)]
 
 
@@ -218,10 +218,10 @@ def derived(
     """Return the checkpoint of a session whose turns have just been written into memory.
 
     Args:
-        input: of the checkpoint.
-        episodes: of the live turns, in order.
+        input: the input of the checkpoint.
+        episodes: the episodes of the live turns, in order.
         opened: open tasks and problems, in order.
-        lessons: learned from the turns.
+        lessons: the lessons from the turns.
         engine: name of the engine that wrote them.
     """
     end = [f"Open: {text}" for text in opened[-MOST_OPEN:]] + _last_round(input.request.turns)
@@ -238,7 +238,7 @@ def derived(
 
 
 def _last_round(turns: Sequence[Turn]) -> list[str]:
-    """Return what was said last: the person's last turn and what follows, without orders to the reader."""
+    """Return the last round, from the person's last turn on, without instructions to the reader."""
     spoken = [turn for turn in turns if turn.role != "tool" and turn.content.strip()]
     start = max((place for place, turn in enumerate(spoken) if turn.role == "user"), default=len(spoken) - 1)
     words, characters = QUOTED
@@ -253,29 +253,29 @@ def _last_round(turns: Sequence[Turn]) -> list[str]:
 def leave_digest(
     job: Job, session: Session, input: DigestInput, digested: Digested, *, cleared: bool = False
 ) -> dict[str, Any]:
-    """Write what a digest leaves behind, in the caller's transaction.
+    """Write the results of a digest, in the caller's transaction.
 
     Args:
-        job: of the digest or the settling.
-        session: locked.
-        input: of the digest.
-        digested: from it.
-        cleared: the session has gone quiet, and nothing of it is live.
+        job: the job of the digest or the settling.
+        session: the locked session.
+        input: the input of the digest.
+        digested: the result of the digest.
+        cleared: whether the session has gone quiet, so that no turn of it is live.
 
     Returns:
-        What the job's result says of it.
+        The data for the job's result.
     """
     leave_event(session, digested.context, digested.lessons, input.turns, cleared=cleared)
     return learn(job, input, digested)
 
 
 def learn(job: Job, input: DigestInput, digested: Digested) -> dict[str, Any]:
-    """Add the lessons of a digest to the streams that take them; return what the job's result says of the digest."""
+    """Add the lessons of a digest to the streams of lessons. Return the data for the job's result."""
     return result_of(input, digested) | {"lessons": _learn(job, input, digested)}
 
 
 def result_of(input: DigestInput, digested: Digested) -> dict[str, Any]:
-    """Return what a job's result says about a checkpoint."""
+    """Return the data about a checkpoint for a job's result."""
     return {
         "first_sequence": input.turns.start,
         "last_sequence": input.turns.stop - 1,
@@ -285,7 +285,7 @@ def result_of(input: DigestInput, digested: Digested) -> dict[str, Any]:
 
 
 def leave_event(session: Session, context: str, lessons: Sequence[str], turns: range, *, cleared: bool) -> None:
-    """Leave the partition event of a checkpoint, and begin the live window behind it."""
+    """Write the partition event of a checkpoint, and start the live window after it."""
     last = turns.stop - 1
     PartitionEvent.of_digest(context, lessons, turns, session=session, cleared=cleared).leave(last)
     session.begin_live_window(last + 1)
@@ -293,7 +293,7 @@ def leave_event(session: Session, context: str, lessons: Sequence[str], turns: r
 
 
 def _learn(job: Job, input: DigestInput, digested: Digested) -> int:
-    """Add the lessons to the streams that take them; return how many were new to any."""
+    """Add the lessons to the streams of lessons. Return how many were new in at least one."""
     if not digested.lessons:
         return 0
     added = set()

@@ -1,6 +1,6 @@
-"""`digest_session`: the live window of a session becomes a checkpoint, and the session goes on.
+"""`digest_session`: replace the live window of a session with a checkpoint, so that the session can continue.
 
-Turns that came in meanwhile stay live, and so do the newest where the job's params say how many.
+Turns that arrived in the meantime stay live, and so do the newest turns if the job's params say how many.
 """
 
 from django.conf import settings
@@ -25,8 +25,8 @@ from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session
 from sessions_app.models.session import FEWEST_TURNS, UNBUILT
 
-PROMPT_TOKENS = 850  # of a call beside the turns
-LOOK_BACK = 200  # turns in which a call is looked for whose result would otherwise stay alone
+PROMPT_TOKENS = 850  # of a call in addition to the turns
+LOOK_BACK = 200  # turns in which to look for the call of a result that would otherwise stay alone
 
 
 class DigestSession(Process[DigestInput, Digested]):
@@ -41,7 +41,7 @@ class DigestSession(Process[DigestInput, Digested]):
         return digester()
 
     def claim(self, job: Job) -> DigestInput | Skipped:
-        """Read the live window but for its newest turns; how many stay is the job's parameter `keep`, 0 by default."""
+        """Read the live window except its newest turns. The job's parameter `keep` is their number, 0 by default."""
         session = session_of(job)
         keep = int(job.params.get("keep", 0))
         if not job.force and session.live_count < keep + FEWEST_TURNS:
@@ -53,11 +53,11 @@ class DigestSession(Process[DigestInput, Digested]):
         return digest(input, engine)
 
     def commit(self, job: Job, input: DigestInput, answer: Digested) -> None:
-        """Leave the partition event and the lessons, and complete the job.
+        """Write the partition event and the lessons, and complete the job.
 
         Raises:
-            ClaimLost: the job was taken over, or the session is gone.
-            Moved: another boundary was left meanwhile.
+            ClaimLost: the job was taken over, or the session was deleted.
+            Moved: another job left a boundary in the meantime.
         """
         session = locked_session(job)
         if session.live_from_sequence != input.session.live_from_sequence:
@@ -83,7 +83,7 @@ class DigestSession(Process[DigestInput, Digested]):
 
 
 def _boundary(session: Session, keep: int) -> int:
-    """Return the sequence of the first turn that stays live: no call is left without its result."""
+    """Return the sequence of the first turn that stays live. No call is separated from its result."""
     newest = live_turns(session).order_by("-sequence")[: keep + LOOK_BACK]
     turns = list(newest)[::-1]
     boundary = pair_safe_boundary(turns, max(len(turns) - keep, 0))

@@ -22,26 +22,26 @@ from moments_app.turns.split import split_turns
 from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session, UserProfile
 
-# Of one transaction: an append to one of the sessions waits for it.
+# Per transaction: appends to these sessions wait for it.
 MOST_SESSIONS = 25
 MOST_TURNS = 500
-SESSIONS_OF_A_CALL = 8  # of a model: its answer has to come within ENGINE__TIMEOUT_SECONDS
+SESSIONS_OF_A_CALL = 8  # of a model, whose answer must arrive within ENGINE__TIMEOUT_SECONDS
 
 
 @dataclass
 class Quiet:
-    """A session to be settled.
+    """A session to settle.
 
     Args:
-        job: of its settling.
-        session: as it was at the claim.
-        turns: that no moment holds or no formation has seen, oldest first.
-        read: the same turns as engines read them, by sequence; blank where only platform text is left.
-        last_sequence: of the turns that this run takes.
+        job: the job that settles it.
+        session: the session at the time of the claim.
+        turns: the turns that no moment holds or no formation has seen, oldest first.
+        read: the same turns as engines read them, by sequence; blank if a turn has only platform text.
+        last_sequence: the last turn of this run.
         before: the moments before its turns.
-        build: of the turns that no moment holds.
-        formation: of the turns that no formation has seen.
-        digest: what the checkpoint of the live turns is derived from; None where more turns follow.
+        build: the build of the turns that no moment holds.
+        formation: the formation of the turns that no formation has seen.
+        digest: the input of the checkpoint of the live turns; None if more turns follow.
         opened: open tasks and problems that formations found in the live turns.
     """
 
@@ -58,12 +58,12 @@ class Quiet:
 
     @property
     def is_whole(self) -> bool:
-        """True when this run takes all turns that are left."""
+        """True if this run includes all remaining turns."""
         return self.last_sequence == self.session.last_sequence
 
     @property
     def unbuilt(self) -> list[Message]:
-        """The turns that no moment holds and that engines are shown."""
+        """The turns that no moment holds and that engines receive."""
         return [turn for turn in self._said if turn.sequence > self.session.built_to]
 
     @property
@@ -82,7 +82,7 @@ class Quiet:
         return [turn for turn in self.turns if turn.role != Message.Role.SYSTEM]
 
     def shown(self, turns: Sequence[Message]) -> list[Message]:
-        """Return turns as engines read them, without those that have nothing else than platform text."""
+        """Return turns as engines read them, without those that have only platform text."""
         return [left for turn in turns if (left := self.read[turn.sequence]) is turn or left.content]
 
     @property
@@ -97,8 +97,8 @@ class SettleInput(ProcessInput):
     """The input of a settling.
 
     Args:
-        user: whose sessions they are.
-        sessions: that of the job first, the others in the order in which their jobs are due.
+        user: the person of the sessions.
+        sessions: first the job's session, then the others in the order in which their jobs are due.
         corrections: the state of the person's corrections before anything was read.
         prompts: by the purpose of the call.
     """
@@ -113,11 +113,11 @@ class SettleInput(ProcessInput):
 
 
 def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
-    """Return the session of a job and others of its person that are due; None where its own is not idle.
+    """Return a job's session and other due sessions of its person; None if the job's own session is not idle.
 
     Args:
-        job: of a settling.
-        most: number of sessions.
+        job: a job that settles a session.
+        most: maximum number of sessions.
     """
     assert job.user_id is not None
     user = UserProfile.objects.get(pk=job.user_id)
@@ -135,14 +135,14 @@ def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
 
 
 def _jobs(job: Job, most: int) -> dict[int, Job]:
-    """Return the jobs that are due for the same person and have not failed, the given one first, by session."""
+    """Return the due jobs of the same person that have not failed, the given one first, by session."""
     due = Job.objects.due().filter(process=job.process, user=job.user_id, session__isnull=False, attempts=0)
     others = due.exclude(pk=job.pk).order_by("run_after", "id")[: most - 1]
     return {one.session_id: one for one in [job, *others] if one.session_id is not None}
 
 
 def _fitting(user: UserProfile, jobs: Mapping[int, Job]) -> list[tuple[Job, Session]]:
-    """Return the idle sessions of these jobs, as many as one call takes, and at least the first."""
+    """Return the idle sessions of these jobs: as many as fit into one call, and at least the first."""
     idle = Session.objects.for_user(user).idle().in_bulk(jobs)
     found: list[tuple[Job, Session]] = []
     turns, tokens = MOST_TURNS, float(settings.MOMENT_BUILDER.max_input_tokens)
@@ -234,8 +234,8 @@ def _digest(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
     """Set the input of the checkpoint of each session that is settled completely.
 
     Args:
-        sessions: to be settled.
-        prompt: of the moments that the checkpoint is derived from.
+        sessions: sessions to settle.
+        prompt: the prompt of the moments that the checkpoint is derived from.
     """
     whole = [one for one in sessions if one.is_whole]
     boundaries = Message.objects.for_user(sessions[0].session.user).partitions()

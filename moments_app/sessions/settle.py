@@ -5,8 +5,9 @@ covered become moments and memories. A checkpoint derived from them replaces the
 from the checkpoint. All of this is one transaction. A session with more turns than one call accepts is settled in
 parts; the job of each part queues the next.
 
-An engine in this process gets one session after the other, each with the moments of the earlier ones. A model gets all
-sessions in one call, or one session if calls are not combined. If another session fails, its own job settles it.
+An engine in this process receives one session after the other, each with the moments of the earlier ones. A model
+receives all sessions in one call, or one session if calls are not combined. If another session fails, its own job
+settles it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +69,7 @@ from sessions_app.models.session import UNBUILT
 
 SETTLED = "session_settled"  # in the event log
 PROMPT_TOKENS = 1_050  # of a shared call in addition to the turns: prompts and known items
-TURN_TOKENS = 10.0  # of each turn in a request besides its text
+TURN_TOKENS = 10.0  # of each turn in a request in addition to its text
 CLEARED = (
     "last_moment_message_idx",
     "built_message_count",
@@ -85,7 +86,7 @@ CLEARED = (
 
 @dataclass
 class Thought:
-    """What engines made of a session.
+    """The results of the engines for a session.
 
     Args:
         quiet: the session.
@@ -101,7 +102,7 @@ class Thought:
 
 
 class Settle(Process[SettleInput, Sequence[Thought]]):
-    """Brings quiet sessions up to date, and clears them."""
+    """Writes quiet sessions into memory, and clears them."""
 
     name = "settle"
     makes = "memory of quiet sessions"
@@ -114,7 +115,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         """Wait while the circuit of a stream's own model is open.
 
         Raises:
-            Waits: it is.
+            Waits: the circuit is open.
         """
         own = closed_model(job) if settings.MEMORY_FORMATION.enabled else None
         circuit = Circuit.objects.open_of(own) if own else None
@@ -132,7 +133,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         """Call the engine, in one call if possible. Return the results of the sessions before the first one that fails.
 
         Raises:
-            EngineError: it had no answer for the first of them.
+            EngineError: the first session failed.
         """
         told, sessions = _asked_at_once(input.sessions, engine)
         thoughts: list[Thought] = []
@@ -151,7 +152,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         """Write all sessions and complete their jobs. If that fails, do this only for the session of this job.
 
         Raises:
-            ClaimLost: the job was taken over, or the person or the session is gone.
+            ClaimLost: the job was taken over, or the person or the session was deleted.
             Moved: the session or an earlier moment has changed since the claim.
         """
         if len(answer) > 1:
@@ -172,7 +173,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         if is_formed and everything:
             calls += Sum(calls_before_settling())
         shown = tokens_of(turns)
-        if not is_formed:  # builds are asked about longer sessions
+        if not is_formed:  # builds call the engine for longer sessions
             shown = Least(shown, float(settings.MOMENT_BUILDER.max_input_tokens))
         shown += turns * TURN_TOKENS
         engine = engine_name(settings.ENGINE.model)
@@ -183,11 +184,11 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
 
 
 def _asked_at_once(sessions: Sequence[Quiet], engine: Engine) -> tuple[Engine, Sequence[Quiet]]:
-    """Ask the model for all sessions in one call. If that fails, ask it for the first session only.
+    """Call the model for all sessions in one call. If that fails, call it for the first session only.
 
     Returns:
-        The engine that has the answers, and the sessions that it has them for; the engine as it was where each request
-        is to be made by itself.
+        An engine with the answers, and the sessions that it has them for. If requests are made separately, the
+        unchanged engine.
     """
     if not settings.ENGINE.combines_calls:
         return engine, sessions
@@ -205,10 +206,10 @@ def _asked_at_once(sessions: Sequence[Quiet], engine: Engine) -> tuple[Engine, S
 
 
 class _SoFar:
-    """Collects the results of earlier sessions, which later sessions are shown.
+    """Collects the results of earlier sessions, which later sessions receive.
 
     Args:
-        carries: whether the engine is shown these results. If not, the answers came in one call.
+        carries: whether the engine receives these results. If not, the answers came from one call.
     """
 
     def __init__(self, *, carries: bool) -> None:
@@ -216,7 +217,7 @@ class _SoFar:
         self._moments: list[Told] = []
 
     def think(self, one: Quiet, engine: Engine) -> Thought:
-        """Have the engine answer for a session.
+        """Call the engine for a session.
 
         Raises:
             EngineError: it gave no valid answer.
@@ -243,7 +244,7 @@ class _SoFar:
 
 
 def _told(one: Quiet, built: Built) -> list[Told]:
-    """Return the moments that a session's turns will be, as the builds after it are shown them."""
+    """Return a session's unsaved moments as later builds receive them."""
     new = []
     for segment in built.segments:
         held = range(segment.first_sequence, segment.last_sequence + 1)
@@ -263,7 +264,7 @@ def _episodes(thought: Thought) -> list[Episode]:
 
 
 def _opened(thought: Thought) -> list[str]:
-    """Return the tasks and problems that are open at the end of the live turns, in order, each once."""
+    """Return the tasks and problems that are open at the end of the live turns, in order, without duplicates."""
     shown, items = thought.quiet.formation, thought.formed.candidates if thought.formed else []
     sure = [item.draft for item in items if item.draft.confidence >= SURE]
     ended = {shown.known[number] for draft in sure for number in draft.ends} if shown else set()
@@ -293,10 +294,10 @@ def _store(job: Job, input: SettleInput, thoughts: Sequence[Thought]) -> None:
 
 
 def _locked(job: Job, user: int, sessions: Sequence[Quiet]) -> Mapping[int, Session]:
-    """Lock the sessions and claim the jobs, in the order in which others do.
+    """Lock the sessions and claim the jobs, in the common lock order.
 
     Raises:
-        ClaimLost: the session is gone, or a job is taken, cancelled or gone.
+        ClaimLost: the session was deleted, or a job was taken, canceled or deleted.
         Moved: a session has changed.
     """
     claimed = {one.session.pk: one.session for one in sessions}
@@ -334,13 +335,13 @@ def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> Results:
         return {}
     stored = store_each([Division(one.quiet.job, input, built) for one, input, built in builds])
     Moment.objects.relink(user.pk, list(chain.from_iterable(stored)))
-    user.save(update_fields=["updated_at"])  # contexts that were kept are built again
+    user.save(update_fields=["updated_at"])  # invalidates cached contexts
     each = zip(builds, stored, strict=True)
     return {one.quiet.job: division.result_of(input, built, moments) for (one, input, built), moments in each}
 
 
 def _store_atoms(job: Job, thoughts: Sequence[Thought]) -> Results:
-    """Add what was formed, and end what it ends."""
+    """Add the formed items, and end the facts that they end."""
     results: Results = {}
     formed = [
         (one.quiet.job, one.quiet.formation, one.formed) for one in thoughts if one.quiet.formation and one.formed
@@ -362,7 +363,7 @@ FormedBy = tuple[Job, FormationInput, Formed, list[MemoryAtom]]
 
 
 def _end_named(group: Sequence[FormedBy], ended: dict[Job, list[MemoryAtom]]) -> list[MemoryAtom]:
-    """End the facts that the new items of sessions end. Note them by job, and return all."""
+    """End the facts that the new items of sessions end. Record them by job, and return all."""
     ended |= {by: end_named(by, input, made, atoms) for by, input, made, atoms in group}
     return list(chain.from_iterable(ended.values()))
 
@@ -396,7 +397,7 @@ def _leave_digests(thoughts: Sequence[Thought]) -> Results:
 
 
 def _update_sessions(sessions: Mapping[int, Session], thoughts: Sequence[Thought]) -> None:
-    """Move the counters of sessions; those of which all turns were taken are cleared."""
+    """Update the counters of sessions. Clear sessions whose turns were all processed."""
     whole = [sessions[one.quiet.session.pk] for one in thoughts if one.quiet.is_whole]
     for session in whole:
         _clear(session)
@@ -412,7 +413,7 @@ def _update_sessions(sessions: Mapping[int, Session], thoughts: Sequence[Thought
 
 
 def _clear(session: Session) -> None:
-    """Note that everything of a session is remembered, and that nothing is live."""
+    """Record that all turns of a session are in memory and that none is live."""
     session.built_to = session.last_sequence
     session.built_message_count, session.built_total_tokens = session.message_count, session.total_tokens
     if settings.MEMORY_FORMATION.enabled:
@@ -424,7 +425,7 @@ def _clear(session: Session) -> None:
 
 
 def _tell(thoughts: Sequence[Thought], results: Results) -> None:
-    """Say in the event log what was done."""
+    """Log events of the results."""
     events = []
     for one in (thought.quiet for thought in thoughts):
         result = results[one.job]

@@ -1,7 +1,8 @@
-"""`compact_sessions`: asks for the digest of busy sessions and the settling of quiet ones.
+"""`compact_sessions`: queue the digests of busy sessions and the settling of quiet ones.
 
-Sessions are taken in batches, oldest activity first, each batch by one query that passes over what another run has
-locked: two runs, on one host or many, never take the same session, and ten thousand cost no more memory than a hundred.
+Sessions are read in batches, oldest activity first. Each batch is one query that skips rows that another run has
+locked. So two runs, on any hosts, never take the same session, and ten thousand sessions need no more memory than a
+hundred.
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ BATCH = 100
 
 @dataclass(frozen=True)
 class Compacted:
-    """The numbers of sessions to be digested and to be settled."""
+    """The numbers of sessions to digest and to settle."""
 
     digested: int = 0
     settled: int = 0
@@ -33,7 +34,7 @@ class Compacted:
 
 
 def compact_sessions(*, dry_run: bool = False) -> Compacted:
-    """Ask for the digest of busy sessions and the settling of quiet ones.
+    """Queue the digests of busy sessions and the settling of quiet ones.
 
     Args:
         dry_run: only count.
@@ -56,7 +57,7 @@ def _ask(due: SessionQuerySet, process: str, params: dict[str, Any]) -> int:
 
 
 def _batches(due: SessionQuerySet) -> Iterator[list[Session]]:
-    """Yield batches of sessions, each locked until the next is asked for."""
+    """Yield batches of sessions, each locked until the next one is read."""
     beyond = Q()
     while True:
         with transaction.atomic():

@@ -1,8 +1,9 @@
 """`add_atoms`: add items to a stream. They come from a formation, a digest, a client or an operator.
 
-The database refuses what the stream has already. Turns don't add again what they said first and what ended or was
-corrected since. A fact ends what it contradicts (`timeline.py`). A consolidation is requested when enough items wait.
-What a shard gets from a person is a candidate: only that person sees it, and no consolidation takes it.
+The database rejects items that the stream already has. Turns don't add an item again if they already stated it and it
+has ended or was corrected since. A fact ends earlier facts that it contradicts (`timeline.py`). A consolidation is
+queued when enough items wait. Items that a shard learns from a person are candidates: only that person sees them, and
+no consolidation receives them.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,15 +19,15 @@ from sessions_app.models import UserProfile
 
 
 def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by: str) -> list[MemoryAtom]:
-    """Add what is new, in the caller's transaction.
+    """Add new items, in the caller's transaction.
 
     Args:
-        stream: of the atoms.
-        atoms: not saved yet; all of the stream, or all candidates of one person.
+        stream: the stream of the atoms.
+        atoms: unsaved atoms: all for the stream itself, or all candidates of one person.
         requested_by: for the jobs that become due.
 
     Returns:
-        Those that were added.
+        The added atoms.
     """
     return add_to_each([(stream, atoms)], requested_by=requested_by)
 
@@ -37,27 +38,27 @@ def add_to_each(
     requested_by: str,
     end: Callable[[], Sequence[MemoryAtom]] = tuple,
 ) -> list[MemoryAtom]:
-    """Add what is new to several streams, by as many statements as one takes.
+    """Add new items to several streams, with a constant number of statements.
 
     Args:
-        items: of each stream what `add_atoms` takes.
+        items: for each stream, the atoms as in `add_atoms`.
         requested_by: for the jobs that become due.
-        end: ends facts by the new ones that are now stored, and returns them.
+        end: ends facts because of the stored new ones, and returns them.
 
     Returns:
-        Those that were added.
+        The added atoms.
     """
     unsaid = _unsaid([atom for _, atoms in items for atom in atoms])
     people = {atom.user_id for atom in unsaid if atom.user_id and not atom.is_candidate}
-    lock_rows(UserProfile.objects.filter(pk__in=people))  # before their streams, as corrections lock them
-    # Before their atoms, as consolidations lock them. Candidates leave a shard as it is.
+    lock_rows(UserProfile.objects.filter(pk__in=people))  # before their streams, in the lock order of corrections
+    # Before their atoms, in the lock order of consolidations. Candidates don't change a shard.
     lock_rows(MemoryStream.objects.filter(pk__in={atom.stream_id for atom in unsaid if not atom.is_candidate}))
     for atom in unsaid:
         atom.describe()
     link_people(unsaid)
     added = insert_those_missing(unsaid, named_by="atom_id")
     if added:
-        # The person's contexts know of a new candidate, and nobody else's has it.
+        # A new candidate is in the person's contexts, and in no others.
         known = [atom for atom in added if not atom.is_candidate]
         grown = {atom.stream_id for atom in known}
         touch([*known, *settle(added, Cause(requested_by)), *end()])
@@ -72,14 +73,14 @@ def belonging_to(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
     """Return the owner columns of an atom that was learned from a person.
 
     Args:
-        stream: the person's own, or a shard: there it is a candidate.
+        stream: a stream of the person, or a shard, in which the atom is a candidate.
         person: their time zone applies to the days of plans.
     """
     return {"user": person, "is_candidate": stream.is_shard, "source_user": person if stream.is_shard else None}
 
 
 def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
-    """Return the atoms without candidates for what a shard says to everybody already, and what is over since."""
+    """Return the atoms without candidates that their shard already contains for everyone, and without ended ones."""
     said = _said_to_everybody([atom for atom in atoms if atom.is_candidate])
     corrected = _corrected_turns(atoms)
     left = [atom for atom in atoms if (atom.stream_id, atom.content_hash) not in said]
@@ -88,7 +89,7 @@ def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
 
 
 def _said_to_everybody(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
-    """Return the texts of candidates that their shards say to everybody, each with its shard."""
+    """Return the texts of candidates that their shards already contain for everyone, with their shards."""
     if not candidates:
         return set()
     shared = MemoryAtom.objects.active().filter(
@@ -100,7 +101,7 @@ def _said_to_everybody(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]
 
 
 def _over_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
-    """Return the atoms that the same turns said before, and that ended since; by one statement."""
+    """Return the atoms that the same turns stated before and that have ended since. Uses one statement."""
     sourced = [atom for atom in atoms if atom.source_message_ids and atom.user_id is not None]
     if not sourced:
         return []
@@ -123,13 +124,13 @@ def _over_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
 
 
 def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
-    """Return what was corrected since in the sessions that the atoms come from."""
+    """Return later corrections in the sessions that the atoms come from."""
     sessions = {atom.source_session_id for atom in atoms if atom.source_session_id}
     return list(CorrectedTurn.objects.filter(session__in=sessions).select_related("correction").order_by("pk"))
 
 
 def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
-    """Return whether an atom says what was corrected or withdrawn since in its turns."""
+    """Return whether an atom states what was later corrected or withdrawn in its turns."""
     read = atom.content
     for turn in turns:
         if turn.is_of(atom):
@@ -138,25 +139,25 @@ def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
 
 
 def note_growth(atom: MemoryAtom, *, requested_by: str) -> None:
-    """Note that an item came or changed by hand, and ask for what makes it found well."""
+    """Record that an item was added or changed manually, and queue the jobs that index it."""
     touch([atom, *settle([atom], Cause(requested_by))])
     have_found(atom, requested_by=requested_by)
 
 
 def have_found(atom: MemoryAtom, *, requested_by: str) -> None:
-    """Ask for the words to be counted and the vectors made of those whose memory an item is in."""
+    """Queue the word count and the embedding for the owner of an item's memory."""
     about = whose_memories(atom)
     Job.objects.request("count_words", requested_by=requested_by, **about)
     ask_to_embed(requested_by, **about)
 
 
 def consolidate_if_due(stream: MemoryStream, *, requested_by: str) -> None:
-    """Ask for a consolidation when enough observations are new."""
+    """Queue a consolidation if enough observations are new."""
     if is_due(stream):
         Job.objects.request("consolidate", stream=stream, requested_by=requested_by)
 
 
 def is_due(stream: MemoryStream) -> bool:
-    """Tell whether enough observations are new in a stream that consolidates at all."""
+    """Return whether a stream is consolidated and has enough new observations."""
     trigger = max(stream.consolidation_trigger, 1)
     return bool(stream.consolidation_prompt) and len(stream.atoms.fresh().values("pk")[:trigger]) == trigger

@@ -1,7 +1,7 @@
-"""`add_statements`: what another system remembered of people, as facts of their own streams.
+"""`add_statements`: import another system's facts about people into their streams.
 
-A fact keeps its times, and says by `written_by` where it came from, by which all of it can be retracted. What a stream
-has already is not added again, whatever became of it since: what somebody corrected or ended stays so.
+A fact keeps its times. Its `written_by` names its origin, by which all imported facts can be retracted. Facts that a
+stream already has are not added again, even if they were corrected or ended since.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ Key = tuple[str, datetime | None]
 
 
 def add_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement]) -> int:
-    """Add what is new, in the caller's transaction, which holds the people; return how much that is."""
+    """Add new facts in the caller's transaction, which has locked the people. Return their number."""
     of_streams: dict[tuple[str, str], list[Statement]] = defaultdict(list)
     for one in statements:
         of_streams[(one.user_id, one.agent_id or DEFAULT_AGENT)].append(one)
@@ -37,7 +37,7 @@ def _add(person: UserProfile, agent_id: str, said: Sequence[Statement]) -> int:
 
 
 def _atom(stream: MemoryStream, person: UserProfile, said: Statement) -> MemoryAtom:
-    """Return a fact as it was remembered there: over, or holding still."""
+    """Return a current or ended fact with the other system's times."""
     atom = MemoryAtom(
         stream=stream,
         user=person,
@@ -55,7 +55,7 @@ def _atom(stream: MemoryStream, person: UserProfile, said: Statement) -> MemoryA
 
 
 def _unknown(stream: MemoryStream, atoms: Iterable[MemoryAtom]) -> list[MemoryAtom]:
-    """Return what the stream never had: what an import brought as over may well be said to hold at another time."""
+    """Return facts that the stream never had. An imported fact that has ended may be valid again at another time."""
     new = {_key(atom): atom for atom in reversed(list(atoms))}
     same = stream.atoms.filter(user=stream.user_id, position=None, content_hash__in={digest for digest, _ in new})
     known: set[Key] = set()

@@ -1,9 +1,9 @@
-"""`consolidate`: the observations that wait in a stream are taken into its text, line by line.
+"""`consolidate`: merge a stream's waiting observations into its text, line by line.
 
-Each line names the observations that it carries, and exactly those are absorbed. What no line carries waits on, and so
-does what a line carried that is no longer in the text: see `lines`. It doesn't ask for the next consolidation once
-more, so an engine that loses things is not asked without end. What arrives meanwhile stays, and a failed call changes
-nothing. A consolidation can be undone.
+Each line names the observations that it carries, and exactly those are absorbed. Observations that no line carries keep
+waiting, and so do those of lines that are no longer in the text: see `lines`. These don't trigger the next
+consolidation, so an engine that drops observations is not called endlessly. Observations that arrive during a call
+stay, and a failed call changes nothing. A consolidation can be undone.
 """
 
 from collections.abc import Sequence
@@ -47,9 +47,9 @@ from moments_app.streams.lines import ALWAYS, ConsolidatedText, Line, Piece, con
 from moments_app.streams.texts import CannotUndo, let_wait, next_time, reason_of, set_lines, undo
 from sessions_app.lock_rows import lock_rows
 
-MAX_OBSERVATIONS = 200  # in one call; what is more stays for the next
-MAX_AGAIN = 40  # of them that an earlier call had and no line carries: there may be room now, but seldom is
-PROMPT_TOKENS = 1_150  # of a call: prompt, the text so far, observations
+MAX_OBSERVATIONS = 200  # in one call; the rest waits for the next
+MAX_AGAIN = 40  # that an earlier call had and no line carries; they seldom fit later
+PROMPT_TOKENS = 1_150  # of one call: for the prompt, the current text and the observations
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class ConsolidationInput(ProcessInput):
     """The input of a consolidation.
 
     Args:
-        stream: as it was at the claim.
-        request: what the engine gets.
+        stream: the stream at the time of the claim.
+        request: the engine's input.
         fixed: lines that were written by hand.
         lines: the other lines of the text.
-        observations: that wait.
+        observations: the waiting observations.
     """
 
     prompt_version: PromptVersion
@@ -77,27 +77,27 @@ class ConsolidationInput(ProcessInput):
         return {pk for piece in self.observations for pk in piece.carries}
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with other instructions."""
+        """Return the same input with another prompt."""
         return replace(self, prompt_version=version, request=replace(self.request, rules=version.content))
 
 
 @dataclass(frozen=True)
 class Consolidated:
-    """The text that the engine's answer makes."""
+    """The text that results from the engine's answer."""
 
     text: ConsolidatedText
     engine: str
 
 
 class Consolidate(Process[ConsolidationInput, Consolidated]):
-    """Takes the observations of a stream into its text."""
+    """Merges the observations of a stream into its text."""
 
     name = "consolidate"
     makes = "new facts in the text that contexts show"
     prompt_purpose = PromptResource.Purpose.STREAM_CONSOLIDATION
 
     def caller(self, job: Job) -> Caller:
-        """Return who writes; the stream may have a model of its own."""
+        """Return the engine to call. The stream may have its own model."""
         return language_model(stream_of(job).consolidation_model or settings.ENGINE.model)
 
     def alike(self, job: Job) -> JobQuerySet:
@@ -105,7 +105,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         return super().alike(job).filter(stream__consolidation_model=stream_of(job).consolidation_model)
 
     def workload(self, *, everything: bool) -> Workload:
-        """Reckon with as many formations as fill a person's stream, each of as many turns as make one due."""
+        """Estimate the formations that fill a person's stream, each with the number of turns that makes one due."""
         turns = turns_that(F("message_count") - F("formed_message_count"), everything=everything)
         formations = USER_DEFAULTS.consolidation_trigger / USER_DEFAULTS.observation_max
         calls = Sum(Cast(turns, FloatField())) / (settings.MEMORY_FORMATION.message_interval * formations)
@@ -143,11 +143,11 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         return Consolidated(text, engine.name)
 
     def commit(self, job: Job, input: ConsolidationInput, answer: Consolidated) -> None:
-        """Write the lines, and merge into them what they carry.
+        """Write the lines, and merge the observations that they carry.
 
         Raises:
-            ClaimLost: the job was taken over, or the stream is gone.
-            Moved: the text was edited, or an observation withdrawn or erased, while the engine was thinking.
+            ClaimLost: the job was taken over, or the stream was deleted.
+            Moved: the text was edited, or an observation was withdrawn or erased, while the engine was thinking.
         """
         stream, shown = _still_there(job, input)
         time = next_time(stream)
@@ -185,7 +185,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
 
 
 def _observations(stream: MemoryStream) -> list[Piece]:
-    """Return what is new, and the latest of what earlier calls had; oldest first."""
+    """Return new observations, and the latest of those in earlier calls, oldest first."""
     new = list(stream.atoms.fresh().in_order()[:MAX_OBSERVATIONS])
     again = stream.atoms.waiting().exclude(consolidated_at=None).newest_first()
     found = [*new, *again[: min(MAX_AGAIN, MAX_OBSERVATIONS - len(new))]]
@@ -196,7 +196,7 @@ def _observations(stream: MemoryStream) -> list[Piece]:
 
 
 def _pieces(stream: MemoryStream, lines: Sequence[MemoryAtom]) -> list[Piece]:
-    """Return the lines as an engine gets them."""
+    """Return the lines as pieces for an engine."""
     times = dict(stream.atoms.filter(merged_into__in=lines).values_list("pk", "formed_at"))
     newest = [max((times[pk] for pk in line.carries), default=ALWAYS) for line in lines]
     return [
@@ -209,7 +209,7 @@ def _pieces(stream: MemoryStream, lines: Sequence[MemoryAtom]) -> list[Piece]:
 
 
 def _still_there(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, MemoryAtomQuerySet]:
-    """Return the stream, locked, and the observations that the engine was shown; refuse what moved."""
+    """Return the locked stream and the observations that the engine received. Raise `Moved` if they have changed."""
     stream = MemoryStream.objects.select_for_update(no_key=True).filter(pk=input.stream.pk).first()
     if stream is None or not job.is_claimed():
         raise ClaimLost
@@ -240,7 +240,7 @@ def _merge(lines: Sequence[Line], rows: Sequence[MemoryAtom], cause: Cause) -> N
 
 
 def _let_go(stream: MemoryStream, input: ConsolidationInput, text: ConsolidatedText, cause: Cause) -> int:
-    """Make wait again what lines carried that are no longer in the text; return how much."""
+    """Return items to the waiting ones if their line is no longer in the text. Return their number."""
     gone = stream.atoms.filter(pk__in={pk for piece in input.lines for pk in piece.carries} - text.carried)
     let_wait(gone.filter(state=MemoryAtom.State.ABSORBED).newest_first(), cause)
     return gone.active().count()

@@ -1,6 +1,6 @@
-"""`curate`: an operator takes an item out of memory, takes it back in, or moves it to another stream.
+"""`curate`: evict an item from memory, restore it, or move it to another stream, for operators.
 
-Nothing is deleted: what memory said has to be found again, with where it came from. A change holds from the next search
+Nothing is deleted, so that former contexts and their sources can be explained. A change applies from the next search
 and the next context on.
 """
 
@@ -19,7 +19,7 @@ from sessions_app.refusals import Refusal
 
 
 class CannotCurate(Refusal):
-    """The item can't be taken out, taken in or moved; the message says why."""
+    """The item can't be evicted, restored or moved. The message says why."""
 
 
 _WHY_NOT = {
@@ -36,11 +36,11 @@ def evict(atom: MemoryAtom, *, requested_by: str) -> None:
     """Remove an item from every context and search, or a line from its stream's text. No line may contain the item.
 
     Args:
-        atom: which.
-        requested_by: operator:….
+        atom: the item.
+        requested_by: `operator:…`.
 
     Raises:
-        CannotCurate: it isn't in memory by itself; says why.
+        CannotCurate: it is not a separate item in memory.
     """
     found = _locked(atom, [MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED, MemoryAtom.State.LINE])
     if is_carried(found):
@@ -49,7 +49,10 @@ def evict(atom: MemoryAtom, *, requested_by: str) -> None:
 
 
 def take_out(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
-    """Remove items from every context and search, in the caller's transaction. What they had ended is valid again."""
+    """Remove items from every context and search, in the caller's transaction.
+
+    Facts that they had ended are valid again.
+    """
     ended = ended_by(atoms)
     MemoryAtom.objects.filter(pk__in=[atom.pk for atom in atoms]).evict(cause)
     begin_again(ended, cause)
@@ -61,8 +64,8 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
     """Restore an evicted item.
 
     Args:
-        atom: which.
-        requested_by: operator:….
+        atom: the item.
+        requested_by: `operator:…`.
 
     Raises:
         CannotCurate: it isn't evicted, or its stream already has the same item.
@@ -77,16 +80,16 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
 
 @transaction.atomic
 def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
-    """Move an item to another stream of the same person; a shard's item to another shard.
+    """Move an item to another stream of the same person. Move a shard's item to another shard.
 
     Args:
-        atom: which.
+        atom: the item.
         stream: the destination.
-        requested_by: operator:….
+        requested_by: `operator:…`.
 
     Raises:
-        CannotCurate: the stream is another person's, is where the item is, or has the same; or the item is not in
-            memory.
+        CannotCurate: the stream belongs to another person, already has the item, or has an equal one; or the item is
+            not in memory.
     """
     if stream.pk == atom.stream_id:
         raise CannotCurate("The item is already in this stream.")
@@ -101,9 +104,9 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
 
 
 def _locked(atom: MemoryAtom, states: Sequence[MemoryAtom.State], *streams: int) -> MemoryAtom:
-    """Return the item as it is now, with its stream.
+    """Return the current item, with its stream.
 
-    The person, the streams and then the item are locked, in the order in which erasure and consolidation do it.
+    The person, the streams and then the item are locked, in the lock order of erasure and consolidation.
     """
     lock_rows(UserProfile.objects.filter(pk__in=[atom.user_id] if atom.user_id else []))
     locked = MemoryStream.objects.select_for_update(no_key=True).filter(pk__in=[atom.stream_id, *streams])
@@ -127,6 +130,6 @@ def _set(atom: MemoryAtom, action: StatementChange.Action, cause: Cause, **field
 
 
 def _note_arrival(atom: MemoryAtom, requested_by: str) -> None:
-    """Ask for what an item that came makes due; what is over the buffer now goes at the next formation, not here."""
+    """Queue the jobs that a new item makes due. Items over the buffer are evicted at the next formation."""
     note_growth(atom, requested_by=requested_by)
     consolidate_if_due(atom.stream, requested_by=requested_by)

@@ -1,6 +1,6 @@
-"""Store texts that an operator or the application writes into a profile or pins to a stream as pinned statements.
+"""Store texts that an operator or the application writes into a profile, or pins to a stream, as pinned statements.
 
-A new time zone changes the days on which statements were made, and when plans end.
+A new time zone changes the days of statements, and when plans end.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,9 +33,9 @@ def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) 
     """Replace the texts that were written into a profile. The caller has locked it.
 
     Args:
-        profile: of the person, with its new time zone.
+        profile: the profile of the person, with its new time zone.
         edits: fields of the profile, with the text of `summary` or the phrases of lists.
-        actor: key:… or operator:….
+        actor: `key:…` or `operator:…`.
     """
     for field in edits.keys() & ATTRIBUTES.keys():
         texts = [edits[field]] if field == "summary" else [text.strip() for text in edits[field]]
@@ -51,9 +51,9 @@ def pin_text(stream: MemoryStream, text: str, *, actor: str) -> None:
     """Replace the pinned text of a stream.
 
     Args:
-        stream: of a person, or a shard.
+        stream: a stream of a person, or a shard.
         text: blank: none.
-        actor: key:… or operator:….
+        actor: `key:…` or `operator:…`.
     """
     lock_rows(UserProfile.objects.filter(pk__in=[stream.user_id] if stream.user_id else []))
     lock_rows(MemoryStream.objects.filter(pk=stream.pk))
@@ -62,7 +62,7 @@ def pin_text(stream: MemoryStream, text: str, *, actor: str) -> None:
 
 
 def own_texts(profile: UserProfile) -> dict[str, Any]:
-    """Return what was written into a profile, by field."""
+    """Return the texts that were written into a profile, by field."""
     rows = _written(user=profile.pk).of_profile().values_list("attribute", "content", "value")
     texts = [content for attribute, content, _ in rows if attribute == SUMMARY]
     phrases = {
@@ -78,7 +78,7 @@ def _written(**where: Any) -> MemoryAtomQuerySet:
 
 
 def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: str) -> None:
-    """Make these the statements of an attribute: add the new ones, pin all, and end the others."""
+    """Replace the statements of an attribute: add the new ones, pin all, and end the others."""
     where = {"stream": stream} if attribute == PINNED_TEXT else {"user": stream.user_id}
     wanted = {content_hash(sentence): sentence for sentence in (profile_sentence(attribute, text) for text in texts)}
     present = {atom.content_hash: atom for atom in _written(attribute=attribute, **where)}
@@ -100,11 +100,11 @@ def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: st
     added = {atom.content_hash for atom in add_atoms(stream, new, requested_by=actor)}
     kept = [atom.pk for digest, atom in present.items() if digest in wanted]
     for digest, sentence in wanted.items():
-        if digest in present and present[digest].content != sentence:  # other marks or capitals, the same words
+        if digest in present and present[digest].content != sentence:  # punctuation or capitals differ
             present[digest].content = sentence
             present[digest].describe().save_edit(cause)
     for atom in new:
-        if atom.content_hash not in added:  # the stream says so already
+        if atom.content_hash not in added:  # the stream already has it
             same = MemoryAtom.objects.like(atom)
             kept += same.values_list("pk", flat=True)
             if attribute != SUMMARY:

@@ -61,13 +61,13 @@ from sessions_app.models.session import FEWEST_TURNS
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
-SWEEP = 500  # sessions a run
-PROMPT_TOKENS = 1_450  # of a call beside the turns: prompt, streams, what they have already
+SWEEP = 500  # sessions per run
+PROMPT_TOKENS = 1_450  # of a call in addition to the turns: prompt, streams, their known items
 RANGES_AGAIN = "again"  # in a job's params: ranges of turns, [first, last], whose memories were withdrawn
 
 
 class FormMemories(Process[FormationInput, Formed]):
-    """Forms what waits in a session into the streams that it feeds."""
+    """Forms the waiting turns of a session into the streams that it feeds."""
 
     name = "form_memories"
     makes = "facts from new messages"
@@ -75,15 +75,21 @@ class FormMemories(Process[FormationInput, Formed]):
     sweep_timing = Timing(minutes=10)
 
     def caller(self, job: Job) -> Caller:
-        """Return the model for all streams; or that of a stream which is left alone now, for then the job waits."""
+        """Return the model for all streams.
+
+        If the circuit of a stream's own model is open, return that one, so that the job waits.
+        """
         return closed_model(job) or language_model(settings.ENGINE.model)
 
     def alike(self, job: Job) -> JobQuerySet:
-        """Return all formations; where a stream's own model is left alone, the job itself: others may not need it."""
+        """Return all formations.
+
+        If the circuit of a stream's own model is open, return only this job: others may not need it.
+        """
         return Job.objects.filter(pk=job.pk) if closed_model(job) else super().alike(job)
 
     def claim(self, job: Job) -> FormationInput | Skipped:
-        """Read the turns that no formation has seen and the streams that they may go into."""
+        """Read the turns that no formation has seen, and the streams that they may go into."""
         session = session_of(job)
         if not job.force and not is_due(session):
             return Skipped("not due: neither interval is reached")
@@ -115,16 +121,16 @@ class FormMemories(Process[FormationInput, Formed]):
         return write(input, engine, progress)
 
     def commit(self, job: Job, input: FormationInput, answer: Formed) -> None:
-        """Add the atoms, evict what is over a buffer, and complete the job.
+        """Add the atoms, evict items over the buffer limits, and complete the job.
 
         Raises:
-            ClaimLost: the job was taken over, or the session is gone.
-            Moved: another formation has taken these turns.
+            ClaimLost: the job was taken over, or the session was deleted.
+            Moved: another formation has processed these turns.
         """
         session = locked_session(job)
         if session.formed_to != input.session.formed_to:
             raise Moved("Another job already extracted facts from these turns.")
-        # A correction holds the person: what was said is known as corrected from here on, or is formed before it.
+        # A correction locks the person too: these turns are formed either before it, or with the correction known.
         UserProfile.objects.locked().get(pk=session.user_id)
         atoms = atoms_of(job, input, answer)
         lessons = lessons_of(job, input, answer)
@@ -143,7 +149,7 @@ class FormMemories(Process[FormationInput, Formed]):
         _follow_up(job, session, input)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
-        """Tell whether an interval is reached."""
+        """Return whether an interval is reached."""
         return is_due(session)
 
     def rewind(self, job: Job) -> bool:
@@ -152,13 +158,13 @@ class FormMemories(Process[FormationInput, Formed]):
         if (last := formed.order_by("-id").first()) is None:
             return False
         result = last.result.get(FORMED, last.result)
-        # What came of it would be shown to the engine as known already.
+        # Otherwise the engine would receive its results as known.
         take_out(list(MemoryAtom.objects.filter(job=last)), Cause(f"job:{job.job_id}"))
         job.params = {RANGES_AGAIN: [[result["first_sequence"], result["last_sequence"]]]}
         return True
 
     def workload(self, *, everything: bool) -> Workload | None:
-        if settling_combines():  # then its calls are counted with those of settlings
+        if settling_combines():  # settlings then estimate its calls
             return None
         unformed = Cast(turns_that(UNFORMED, everything=everything), FloatField())
         calls = Sum(Ceil(unformed / MAX_TURNS))
@@ -166,7 +172,7 @@ class FormMemories(Process[FormationInput, Formed]):
         return Workload(engine, calls, Sum(tokens_of(unformed)), usual_answer=1_900, prompt_tokens=PROMPT_TOKENS)
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Ask for the formation of sessions that have gone cold with turns waiting, but those that settling forms."""
+        """Queue formations for cold sessions with waiting turns, except those that settling handles."""
         cold = list(_cold()[:SWEEP]) if settings.MEMORY_FORMATION.enabled else []
         for session in () if dry_run else cold:
             Job.objects.request(self.name, session, requested_by=self.name, force=True)
@@ -174,7 +180,7 @@ class FormMemories(Process[FormationInput, Formed]):
 
 
 def is_due(session: Session) -> bool:
-    """Tell whether a formation would start by itself: enough turns or weighted tokens since the last one."""
+    """Return whether a formation starts automatically: enough turns or weighted tokens since the last one."""
     conf = settings.MEMORY_FORMATION
     turns = session.message_count - session.formed_message_count
     if not conf.enabled or turns < FEWEST_TURNS:
@@ -186,7 +192,7 @@ def is_due(session: Session) -> bool:
 
 
 def _cold() -> QuerySet[Session]:
-    """Return sessions that have gone cold; where one call does for all of a settling, not those it comes to soon."""
+    """Return cold sessions. If settling combines its calls, exclude the sessions that it handles soon."""
     cold = Session.objects.cold()
     if not (settings.ENGINE.uses_model and settings.ENGINE.combines_calls):
         return cold
@@ -202,7 +208,7 @@ def _unformed(session: Session) -> QuerySet[Message]:
 
 
 def _of_one_call(turns: Sequence[Message]) -> Sequence[Message]:
-    """Return the first turns, as many as one run takes."""
+    """Return the first turns, as many as one run accepts."""
     parts = split_turns(turns[:MAX_TURNS])
     return turns[: parts[0].stop] if parts else ()
 
@@ -214,9 +220,9 @@ def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
 def _episodes(
     session: Session, turns: Sequence[Message], shown: Sequence[Message], corrections: CorrectionState
 ) -> BuildInput | None:
-    """Return the new turns that no moment holds and no draft covers, to be drafted by the call that forms them.
+    """Return the new turns without a moment or draft, to draft them in the same call that forms them.
 
-    An engine without a model reads turns at no cost, so its builds read them again, whole.
+    An engine without a model reads turns at no cost, so its builds read them again in full.
     """
     if not (settling_combines() and settings.MOMENT_BUILDER.enabled):
         return None
@@ -244,10 +250,10 @@ class Again:
     """Turns whose memories were withdrawn, to be formed again.
 
     Args:
-        turns: of this run.
-        is_cut: it takes only a part of their range.
+        turns: the turns of this run.
+        is_cut: whether only a part of their range is included.
         rest: ranges of later runs.
-        unreadable: ranges of turns before those, or among them, that are archived and can't be read.
+        unreadable: ranges of archived turns, before or among those, that can't be read.
     """
 
     turns: Sequence[Message]
@@ -257,10 +263,10 @@ class Again:
 
 
 def _again(session: Session, ranges: Sequence[Sequence[int]]) -> Again | None:
-    """Return the first turns of some ranges that can be read and have something to form; None where none has.
+    """Return the first readable turns of some ranges that have content to form; None if there are none.
 
     Raises:
-        ArchiveError: what is left of them is archived, and can't be read.
+        ArchiveError: the remaining turns are archived and can't be read.
     """
     unreadable: list[SequenceRange] = []
     waiting = deque((first, last) for first, last in ranges)
@@ -283,10 +289,12 @@ def _again(session: Session, ranges: Sequence[Sequence[int]]) -> Again | None:
 
 
 def _store_drafts(job: Job, session: Session, input: FormationInput, built: Built) -> None:
-    """Store the episodes for a later build, unless a fact was corrected meanwhile: then the build asks again.
+    """Store the episodes for a later build.
+
+    If a fact was corrected in the meantime, the build calls the engine instead.
 
     Raises:
-        Moved: moments of these turns were built or deleted meanwhile.
+        Moved: moments of these turns were built or deleted in the meantime.
     """
     assert input.episodes is not None
     if session.built_to != input.session.built_to or not input.episodes.known.holds():
@@ -296,7 +304,7 @@ def _store_drafts(job: Job, session: Session, input: FormationInput, built: Buil
 
 
 def _follow_up(job: Job, session: Session, input: FormationInput) -> None:
-    """Ask for the next formation when this one took only a part, or when enough came in meanwhile."""
+    """Queue the next formation if this one was partial, or if enough turns arrived in the meantime."""
     rest = [*(input.again or ()), *input.unreadable]
     if rest or input.is_cut or is_due(session):
         params = {RANGES_AGAIN: rest} if rest else {}

@@ -1,6 +1,6 @@
-"""Formation: what an engine is shown of turns and streams, what it answers, and the atoms that come of it.
+"""Formation: the engine's input from turns and streams, its answer, and the resulting atoms.
 
-The process that forms what waits in a session and the settling of many sessions share this.
+The process that forms a session's waiting turns and the settling of many sessions share this code.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
 from sessions_app.tokens import weighted
 
-MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
+MAX_TURNS = 200  # of one run; further turns are formed by a follow-up
 FORMED = "memories_formed"  # in the event log
 UNFORMED = F("message_count") - F("formed_message_count")
 # Kinds of statements that are valid from the day that they name.
@@ -50,18 +50,18 @@ class FormationInput(ProcessInput):
     """The input of a formation.
 
     Args:
-        session: with its counters at the claim.
-        streams: by the label that the engine knows them by.
+        session: the session, with its counters at the claim.
+        streams: by their labels in the engine's input.
         own_name: the name under which the user speaks; blank if the turns have no names.
-        request: what the engine gets.
-        messages: shown to the engine, by sequence.
-        last_sequence: of the turns that this run forms.
+        request: the engine's input.
+        messages: the messages that the engine receives, by sequence.
+        last_sequence: the last turn that this run forms.
         known: the person's current statements, by their numbers in the prompt.
-        episodes: of those turns that no moment holds and no draft covers, drafted by the same call; None: of none.
-        is_cut: more turns are waiting than one run accepts.
+        episodes: the turns without a moment or draft, to be drafted by the same call; None: none.
+        is_cut: whether more turns are waiting than one run accepts.
         again: ranges of turns whose memories were withdrawn, to be formed again after this run; None: this run is about
-            turns that no formation has seen.
-        unreadable: ranges of archived turns that were to be formed by this run, too.
+            new turns.
+        unreadable: ranges of archived turns that this run should have formed too.
     """
 
     prompt_version: PromptVersion
@@ -121,10 +121,10 @@ def calls_before_settling() -> Combinable:
 
 
 def formation_prompt(session: Session) -> PromptVersion:
-    """Return the instructions that formations of a session follow now.
+    """Return the active prompt for formations of a session.
 
     Raises:
-        CannotRun: when the prompt resource has no active version.
+        CannotRun: the prompt resource has no active version.
     """
     return prompt_in_force(MEMORY_EXTRACTION_URI, session)
 
@@ -140,12 +140,12 @@ def formation_input(
     """Return the input of a formation.
 
     Args:
-        session: of the turns.
-        turns: that are formed by it.
-        shown: those of them that have something to show, as engines read them.
-        streams: that the session feeds, by label.
-        prompt: in force.
-        known: what the streams have.
+        session: the session of the turns.
+        turns: the turns to form.
+        shown: those with content, as engines read them.
+        streams: the streams that the session feeds, by label.
+        prompt: the active prompt.
+        known: the existing items of the streams.
     """
     own = own_name(session, shown)
     return FormationInput(
@@ -161,7 +161,7 @@ def formation_input(
 
 
 def labelled(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
-    """Return streams by label: a shard of one agent beside one of every agent by the same name has its agent's, too."""
+    """Return streams by label. If two have the same label, that of the second also names its agent."""
     labelled: dict[str, MemoryStream] = {}
     for stream in streams:
         label = (
@@ -204,7 +204,7 @@ def _dated(atom: MemoryAtom) -> str:
 
 
 def closed_model(job: Job) -> Caller | None:
-    """Return the first of the streams' own models that is left alone now; None where none is."""
+    """Return the first of the streams' own models whose circuit is open; None if there is none."""
     own = MemoryStream.objects.seen_by(session_of(job)).extracting().exclude(extraction_model="")
     callers = [language_model(model) for model in sorted({stream.own_model for stream in own} - {""})]
     return next((caller for caller in callers if Circuit.objects.open_of(caller)), None)
@@ -227,7 +227,7 @@ def _drafted(episodes: BuildInput, engine: Engine) -> Built | None:
     """Return the drafts of episodes; None if the answer is invalid. A build then calls the engine for their turns.
 
     Raises:
-        EngineError: the engine could not be asked.
+        EngineError: the engine could not be called.
     """
     try:
         return divide(episodes, engine, no_progress)
@@ -241,9 +241,9 @@ def parts_of(formation: FormationInput | None, build: BuildInput | None, number:
     """Return the requests about a session that can share a call.
 
     Args:
-        formation: of its statements.
-        build: of its moments.
-        number: of the session in the call.
+        formation: the formation of its statements.
+        build: the build of its moments.
+        number: the number of the session in the call.
     """
     parts = []
     if build and (only := only_request(build)):
@@ -256,7 +256,7 @@ def parts_of(formation: FormationInput | None, build: BuildInput | None, number:
 
 
 def form(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
-    """Call the engine, once for each model that streams are to be formed by, and sort its items."""
+    """Call the engine, once for each model of the streams, and sort its items."""
     dropped: Counter[str] = Counter()
     candidates: list[Candidate] = []
     lessons: list[Candidate] = []
@@ -276,7 +276,7 @@ def form(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
 
 
 def by_model(input: FormationInput) -> dict[str, list[StreamSection]]:
-    """Return the sections by the model that forms them, blank for the one that is set for all; that one comes first."""
+    """Return the sections by their model. The default model has a blank name and comes first."""
     groups: dict[str, list[StreamSection]] = {}
     for section in sorted(input.request.sections, key=lambda section: bool(input.streams[section.label].own_model)):
         groups.setdefault(input.streams[section.label].own_model, []).append(section)
@@ -284,7 +284,7 @@ def by_model(input: FormationInput) -> dict[str, list[StreamSection]]:
 
 
 def _candidates(entry: Any, labels: Collection[str], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
-    """Return the good items of one stream's entry, if the stream was asked for; lessons have a label of their own."""
+    """Return the valid items of one stream's entry, if the stream was requested. Lessons have a separate label."""
     label = str(entry.get("stream")) if isinstance(entry, dict) else ""
     stream = input.streams.get(label) if label in labels else None
     if stream is None:
@@ -333,9 +333,9 @@ def _candidate(
 
 
 def atoms_of(job: Job, input: FormationInput, formed: Formed) -> list[MemoryAtom]:
-    """Return an atom for each of the good items, to be added to the streams of the claim.
+    """Return an atom for each valid item, to add to the streams of the claim.
 
-    Their own may be those of another claim, whose transaction made them and was rolled back: a trial's.
+    In a trial, the items' own streams may be those of another claim whose transaction was rolled back.
     """
     return [_atom(item, input.streams[item.label], job, input) for item in formed.candidates]
 
@@ -343,7 +343,7 @@ def atoms_of(job: Job, input: FormationInput, formed: Formed) -> list[MemoryAtom
 def by_stream(
     input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]
 ) -> list[tuple[MemoryStream, list[MemoryAtom]]]:
-    """Return the atoms of a formation with the stream that takes them."""
+    """Return the atoms of a formation with their streams."""
     both = list(zip(formed.candidates, atoms, strict=True))
     return [(stream, [atom for item, atom in both if item.label == label]) for label, stream in input.streams.items()]
 
@@ -408,7 +408,7 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
 
 
 def _other_person(draft: DraftAtom, input: FormationInput) -> str:
-    """Return the name of the other person whom an engine says an item is about; blank if the item doesn't have it."""
+    """Return the name of the other person that the engine gives for an item; blank if the item doesn't contain it."""
     session, name = input.session, draft.other_person
     no_others = (session.user.user_id, input.own_name, session.agent_id or "", "Assistant")
     if name not in draft.text or name.casefold() in map(str.casefold, no_others):
@@ -417,12 +417,12 @@ def _other_person(draft: DraftAtom, input: FormationInput) -> str:
 
 
 def _said_at(sources: Sequence[Message]) -> datetime:
-    """Return the time of the last of the turns that an item comes from."""
+    """Return the time of the last source turn of an item."""
     return max(sources, key=lambda message: message.sequence).created_at
 
 
 def end_named(job: Job, input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
-    """End the statements that the engine says the new items end, if they were made before; return them."""
+    """End the statements that the engine says the new items end, if they are older. Return them."""
     cause = Cause(f"job:{job.job_id}")
     ended: list[MemoryAtom] = []
     for atom, item in zip(atoms, formed.candidates, strict=True):
@@ -445,6 +445,6 @@ def count_from(session: Session, last_sequence: int) -> None:
 
 
 def _speaker(sources: Sequence[Message]) -> str:
-    """Return who said the last of the turns that an item comes from: their name, or else their role."""
+    """Return the speaker of the last source turn of an item: their name, or else their role."""
     last = max(sources, key=lambda message: message.sequence)
     return (last.name or last.role)[:255]

@@ -1,4 +1,4 @@
-"""Converts the profile lines and phrases of earlier releases to statements."""
+"""Convert the profile lines and phrases of earlier releases to statements."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -11,10 +11,10 @@ from moments_app.engines.statements import kind_of, since_in, statement_of, wort
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
 from moments_app.turns.text_lines import ITEM, lines_of
 
-FEW = 3  # words that say little without the heading of their list
-BY_UPGRADE = "import:profile"  # who ended a line, where that is not known
+FEW = 3  # words; shorter lines mean little without the heading of their list
+BY_UPGRADE = "import:profile"  # the `ended_by` of a line if unknown
 _DAY = re.compile(r" \((\d{4}-\d\d-\d\d)\)$")
-_BY_HAND = ("key", "operator")  # so begin the actors of lines that no engine wrote
+_BY_HAND = ("key", "operator")  # prefixes of the actors of lines that no engine wrote
 
 Columns = dict[str, Any]
 
@@ -24,13 +24,13 @@ class FormerLine:
     """A line of a profile.
 
     Args:
-        text, heading: as it stood there.
+        text, heading: from the profile.
         sources: primary keys of its turns.
-        actor: who wrote it; of an export only the kind.
-        is_pinned: an operator wrote it over a line of an engine.
-        engine: that wrote it; blank for people.
-        created_at: when it came.
-        ended_at, ended_by: when and by whom it was taken out; None: it stands.
+        actor: the writer; in an export only the kind.
+        is_pinned: whether an operator wrote it over an engine's line.
+        engine: the engine that wrote it; blank for people.
+        created_at: when it was added.
+        ended_at, ended_by: when and by whom it was removed; None: it is current.
     """
 
     text: str
@@ -55,10 +55,10 @@ class FormerProfile:
 
     Args:
         summary: its text.
-        lines: as they were kept, in their order.
+        lines: its stored lines, in their order.
         interests, preferred_topics: phrases.
-        sources: primary keys of the turns that say a phrase, by its attribute and the phrase in small letters.
-        updated_at: when it was changed last.
+        sources: primary keys of a phrase's turns, by its attribute and the lowercase phrase.
+        updated_at: when it was last changed.
     """
 
     summary: str
@@ -70,19 +70,19 @@ class FormerProfile:
 
 
 def said_in(profile: FormerProfile) -> list[str]:
-    """Return the hashes of all that a profile says, by which statements that say it are found."""
+    """Return the hashes of everything that a profile says, to find statements that say the same thing."""
     return [columns["content_hash"] for columns in statements_of(profile, ())]
 
 
 def statements_of(
     profile: FormerProfile, known: Collection[str], holding: Collection[str] | None = None
 ) -> list[Columns]:
-    """Return the columns of the statements that a profile's lines and phrases become.
+    """Return the columns of the statements that replace a profile's lines and phrases.
 
     Args:
-        profile: of a person.
-        known: hashes of what statements say, or said until they ended.
-        holding: those of what statements still say; None: all. What was written by hand stays if it is not among them.
+        profile: a person's profile.
+        known: hashes of current and ended statements.
+        holding: hashes of current statements; None: all. Text that people wrote stays if it is not among them.
     """
     current_hashes = known if holding is None else holding
     lines = _with_text(profile)
@@ -101,7 +101,7 @@ def statements_of(
 
 
 def _with_text(profile: FormerProfile) -> list[FormerLine]:
-    """Return the lines, and those of the text that none of them says."""
+    """Return the lines, and those of the text that no line repeats."""
     texts = {line.text for line in profile.lines}
     missing = [line for line in lines_of(profile.summary) if line.text not in texts]
     return [*profile.lines, *(FormerLine(line.text, line.heading, created_at=profile.updated_at) for line in missing)]
@@ -138,7 +138,7 @@ def _of_line(line: FormerLine) -> Columns:
 
 
 def _alone(text: str, heading: str) -> str:
-    """Return a line as it stands by itself."""
+    """Return a line in a form that makes sense alone."""
     said = text.removeprefix(ITEM).strip()
     return f"{heading} {said}" if heading and len(words(_DAY.sub("", said))) <= FEW else said
 

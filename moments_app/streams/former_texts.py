@@ -1,4 +1,4 @@
-"""Converts the texts of streams in earlier releases, which had versions, to lines that are statements."""
+"""Convert the texts of streams in earlier releases, which had versions, to lines that are statements."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from sessions_app import lexemes
 
 @dataclass(frozen=True)
 class FormerVersion:
-    """A text as a consolidation left it.
+    """A text after a consolidation.
 
     Args:
         text: the text.
         lines: primary keys of the observations in each line, None for a line written by hand. Empty if not recorded.
-        engine: that wrote it.
-        time: when.
+        engine: the engine that wrote it.
+        time: when it was written.
         job: primary key of its job.
     """
 
@@ -30,14 +30,14 @@ class FormerVersion:
 
 
 def add_lines(atoms: Any, stream: Any, versions: Iterable[FormerVersion]) -> None:
-    """Add the lines of a stream's text. A line that the last version doesn't have was written by hand.
+    """Add the lines of a stream's text. A line that is not in the last version was written by hand.
 
     Args:
-        atoms: the manager of the statements, also that of a migration.
+        atoms: the manager of the statements; may be that of a migration.
         stream: the stream, which has no lines.
-        versions: in force, oldest first.
+        versions: the versions in force, oldest first.
     """
-    known: dict[str, tuple[FormerVersion, Sequence[int]]] = {}  # with the first version from which on the line stands
+    known: dict[str, tuple[FormerVersion, Sequence[int]]] = {}  # with the first version that has the line
     for version in versions:
         before, known = known, {}
         texts, lines = split_lines(version.text), version.lines or ()

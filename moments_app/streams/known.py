@@ -1,4 +1,4 @@
-"""Select the existing items that a formation may be shown. It is shown those near its turns (`engines/nearest.py`).
+"""Select the existing items for a formation, which then receives those similar to its turns (`engines/nearest.py`).
 
 From a person's own streams, these are the current statements, numbered, with lasting and new ones first. From every
 stream, these are the text and the latest other items.
@@ -12,7 +12,7 @@ from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import WRITTEN, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 
-CURRENT_ITEMS = 20  # of a stream's latest
+CURRENT_ITEMS = 20  # latest items of a stream
 CURRENT_STATEMENTS = 200  # maximum per person
 CURRENT_CHARS = 6_000
 READ = ("stream_id", "content", "worth", "formed_at")
@@ -23,7 +23,7 @@ class Known:
     """The existing items of streams.
 
     Args:
-        statements: the person's current ones, numbered. A new item names those that it ends by number.
+        statements: the person's current statements, numbered. A new item lists the numbers of those that it ends.
         current: the text and the items of a stream, by its label.
     """
 
@@ -32,11 +32,11 @@ class Known:
 
 
 def known_of_each(user: UserProfile, of_sessions: Iterable[Mapping[str, MemoryStream]]) -> list[Known]:
-    """Return what the streams of each of a person's sessions have.
+    """Return the existing items for each of a person's sessions.
 
     Args:
-        user: whose sessions they are.
-        of_sessions: the streams that each feeds, by label.
+        user: the person.
+        of_sessions: the streams that each session feeds, by label.
     """
     sessions = list(of_sessions)
     streams = {stream.pk: stream for labels in sessions for stream in labels.values()}
@@ -45,7 +45,7 @@ def known_of_each(user: UserProfile, of_sessions: Iterable[Mapping[str, MemorySt
 
 
 def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
-    """Return a stream's text and its latest items as a request has them."""
+    """Return a stream's text and its latest items, formatted for a request."""
     return "\n".join([stream.consolidated_content, *contents]).strip()[:CURRENT_CHARS]
 
 
@@ -66,7 +66,7 @@ def _current(stream: MemoryStream, atoms: Iterable[MemoryAtom], numbered: Collec
 
 
 def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> dict[int, list[MemoryAtom]]:
-    """Return the atoms that may be shown, by stream, the latest first."""
+    """Return the atoms that may be sent, by stream, latest first."""
     active = MemoryAtom.objects.active().seen_by(user).exclude(attribute__in=WRITTEN).only(*READ)
     found: dict[int, MemoryAtom] = {}
     for atoms in _may_be_shown(active, list(streams)):

@@ -34,7 +34,7 @@ def link_people(atoms: Iterable[MemoryAtom]) -> None:
     """Link new statements to the known people they are about, in the caller's transaction, which has locked the users.
 
     Args:
-        atoms: described, not saved yet. Candidates for a shard are left out.
+        atoms: described, unsaved atoms. Candidates for a shard are left out.
     """
     own = [atom for atom in atoms if atom.user_id and not atom.is_candidate and _may_name(atom)]
     for user in sorted({atom.user_id for atom in own if atom.user_id}):
@@ -100,7 +100,7 @@ def _is_about_user(atom: MemoryAtom, names: Collection[str]) -> bool:
 
 
 def _relate_users(atoms: Sequence[MemoryAtom], user: int) -> None:
-    """Set `related_users` of what other speakers say of themselves, if their key is that of a user.
+    """Set `related_users` of other speakers' statements about themselves, if their key is a user's.
 
     Of two speakers with the same name, only the first has the key that the name gives.
     """
@@ -161,7 +161,7 @@ def called_in(said: Sequence[Said], names: Collection[str]) -> tuple[list[str], 
 
     Args:
         said: the statements, in the order of `in_profile`.
-        names: of the user.
+        names: the user's names.
     """
     named = [(one, found) for one in said if (found := named_in(one, names))]
     held = [found for one, found in named if one.state != MemoryAtom.State.ENDED]
@@ -175,7 +175,7 @@ def named_in(said: Said, names: Collection[str]) -> NamedPerson | None:
 
     Args:
         said: the statement.
-        names: of the user.
+        names: the user's names.
     """
     if said.about_kind == MemoryAtom.About.PERSON:
         return NamedPerson(said.subject, "") if said.subject else None
@@ -188,10 +188,10 @@ def named_in(said: Said, names: Collection[str]) -> NamedPerson | None:
 
 
 class People:
-    """The people whom a user's memory knows, with those that are added.
+    """The people in a user's memory, including those added here.
 
     Args:
-        known: who is known.
+        known: the known people.
         add: adds a person with a key and a name.
     """
 
@@ -203,8 +203,8 @@ class People:
         """Return the person who has this name and relationship.
 
         Args:
-            named: the person.
-            adds: add the person if nobody fits. Otherwise return None, also if several do.
+            named: the named person.
+            adds: add the person if nobody matches. Otherwise return None, also if several match.
         """
         alike = [one for one in self.known if _is_called(one, named.name)]
         person = _one_of(alike, named, adds=adds)

@@ -1,7 +1,8 @@
-"""The lines of a stream's text: which observations each of them carries, and what an engine's answer makes of them.
+"""Map an engine's answer to the lines of a stream's text, and to the observations that each line carries.
 
-An observation is absorbed only when a line that remains in the text carries it. So nothing is cut: lines stand in the
-text whole, the newest first as long as they fit, and what no line carries waits on, in contexts and searches by itself.
+An observation is absorbed only if a line that remains in the text carries it. Lines are included whole, newest first,
+as long as they fit. Observations that no line carries keep waiting, and remain in contexts and searches as separate
+items.
 """
 
 from collections import Counter
@@ -12,18 +13,18 @@ from datetime import UTC, datetime
 from moments_app.engines.calls.consolidation import DraftLine, Labelled
 from moments_app.models.atom import content_hash
 
-# The time of a line of which nobody knows what it carries: it stays, for nothing would wait in its place.
+# The time of a line whose observations are unknown. It stays, because no observations would wait if it were removed.
 ALWAYS = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a text as it is.
+    """A line of the current text.
 
     Args:
-        text: as it stands.
-        carries: primary keys of the observations it says.
-        is_by_hand: somebody wrote it into the text: it stays word for word.
+        text: its text.
+        carries: primary keys of its observations.
+        is_by_hand: whether a person wrote it; it then stays unchanged.
     """
 
     text: str
@@ -33,13 +34,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Piece:
-    """Something that an engine may put into a line: a line so far, or an observation.
+    """Input for a line: a current line, or an observation.
 
     Args:
-        label: by which the answer names it.
-        text: with its date, where it is an observation.
-        carries: primary keys of observations: those of the line, or the one.
-        time: of the newest of them.
+        label: its name in the answer.
+        text: its text; for an observation with its date.
+        carries: primary keys of the line's observations, or of this observation.
+        time: the time of the newest observation.
     """
 
     label: str
@@ -49,7 +50,7 @@ class Piece:
 
     @property
     def labelled(self) -> Labelled:
-        """The piece as an engine gets it."""
+        """The piece as an engine receives it."""
         return Labelled(self.label, self.text)
 
 
@@ -58,8 +59,8 @@ class ConsolidatedText:
     """A new text of a stream.
 
     Args:
-        lines: those written by hand first, then those that the answer left, then the answer's.
-        dropped: how much of the answer was not taken, by reason.
+        lines: lines written by hand first, then remaining lines, then the answer's lines.
+        dropped: the number of rejected parts of the answer, by reason.
     """
 
     lines: list[Line]
@@ -67,7 +68,7 @@ class ConsolidatedText:
 
     @property
     def content(self) -> str:
-        """The text as it stands in the stream."""
+        """The text of the stream."""
         return "\n".join(line.text for line in self.lines)
 
     @property
@@ -78,7 +79,7 @@ class ConsolidatedText:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A line that may stand in the new text, and what it names."""
+    """A line that may become part of the new text, and the pieces that it names."""
 
     text: str
     pieces: tuple[Piece, ...]
@@ -89,7 +90,7 @@ class _Candidate:
 
     @property
     def order(self) -> tuple[datetime, int]:
-        """Rank of the line: what was said last is likeliest to hold; of equally new ones, what says more."""
+        """Rank of the line: recent lines are most likely to be valid. If times are equal, lines that carry more win."""
         return max(piece.time for piece in self.pieces), sum(len(piece.carries) for piece in self.pieces)
 
     @property
@@ -100,18 +101,18 @@ class _Candidate:
 def consolidated(
     fixed: Sequence[Line], old: Sequence[Piece], new: Sequence[Piece], drafts: Sequence[DraftLine], most: int
 ) -> ConsolidatedText:
-    """Return the text that the lines of an answer make, and those of the text so far.
+    """Return the text from an answer's lines and current lines.
 
-    A line that names nothing known is not taken: nobody could tell what it rests on. A piece is carried when each line
-    that names it fits. A line so far that isn't carried stays as it is where there is room for it, and always when it
-    isn't known what it carries.
+    A line that names no known piece is rejected, because its sources would be unknown. A piece is carried if every line
+    that names it fits. A current line that isn't carried stays if there is room for it; if its observations are
+    unknown, it always stays.
 
     Args:
         fixed: lines that were written by hand; they stay.
-        old: other lines of the text so far.
+        old: other current lines.
         new: observations.
         drafts: the engine's answer.
-        most: words of the other lines together.
+        most: maximum words of the other lines together.
     """
     pieces = {piece.label: piece for piece in [*old, *new]}
     dropped: Counter[str] = Counter()
@@ -144,7 +145,7 @@ def _candidate(draft: DraftLine, pieces: Mapping[str, Piece], dropped: Counter[s
 
 
 def _fitting(candidates: Sequence[_Candidate], most: int) -> list[_Candidate]:
-    """Return the candidates that fit, whole, in the order they are in."""
+    """Return the candidates that fit without cuts, in their current order."""
     chosen: list[int] = []
     room = most
     for number in sorted(range(len(candidates)), key=lambda n: candidates[n].order, reverse=True):
@@ -160,7 +161,7 @@ def _line(candidate: _Candidate, lost: set[str]) -> Line:
 
 
 def _united(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines, with those that say the same made one."""
+    """Return the lines, with equal lines merged."""
     found: dict[str, Line] = {}
     for line in lines:
         key = content_hash(line.text)

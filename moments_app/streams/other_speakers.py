@@ -1,7 +1,7 @@
 """Distinguish the user of a session from the other people who speak in it.
 
-The user is the speaker whose name is their `user_id` or one that facts give them. If there is none, it is the one who
-spoke first under a name.
+The user is the speaker whose name is their `user_id` or a name from facts about them. If there is none, it is the first
+speaker with a name.
 """
 
 from collections.abc import Collection, Iterable, Sequence

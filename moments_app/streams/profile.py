@@ -1,7 +1,7 @@
 """A person's profile: a view of the current statements about them. No model writes it.
 
-What an operator or the application wrote opens it, and pinned statements follow. The others stand under the heading of
-their kind: those that last longest first, then the newest, up to a limit.
+It starts with text from an operator or the application, followed by pinned statements. The others follow under the
+heading of their kind, longest-lasting first, then newest, up to a limit.
 """
 
 import re
@@ -21,13 +21,13 @@ from sessions_app.models import UserProfile
 from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, united
 
 READ = 300  # statements from which a profile is derived, in addition to what was written into it
-PROFILE_MAX = 2_000  # characters after the text that opens it
-LINES = 8  # of a heading
-STALE = timedelta(days=120)  # after which a plan has been carried out or given up
-INTERESTS = 10  # read from statements
-TOPICS = 5  # read from statements
-RECURRING = 2  # statements that name an interest
-OFTEN = 3  # statements that name a topic
+PROFILE_MAX = 2_000  # characters after the introductory text
+LINES = 8  # per heading
+STALE = timedelta(days=120)  # after which a plan counts as done or given up
+INTERESTS = 10  # derived from statements
+TOPICS = 5  # derived from statements
+RECURRING = 2  # minimum statements that name an interest
+OFTEN = 3  # minimum statements that name a topic
 _KIND = MemoryAtom.Kind
 HEADINGS = {
     _KIND.IDENTITY: "Who they are:",
@@ -49,7 +49,7 @@ _DISLIKES = re.compile(r"n't\b|\b(?:not|never|hates?|dislikes?|no longer)\b", re
 
 
 class Said(NamedTuple):
-    """A statement, as far as a profile needs it; fields as in `MemoryAtom`."""
+    """The data of a statement that a profile needs. The fields are those of `MemoryAtom`."""
 
     content: str
     kind: str
@@ -69,7 +69,7 @@ class Profile(NamedTuple):
 
 @transaction.atomic(savepoint=False)
 def rebuild_profiles(users: Collection[int]) -> None:
-    """Derive the profiles of people from their statements again, in the caller's transaction.
+    """Rebuild the profiles of people from their statements, in the caller's transaction.
 
     Args:
         users: primary keys.
@@ -91,8 +91,8 @@ def derived(said: Sequence[Said], zone: tzinfo) -> Profile:
     """Return the profile that statements give.
 
     Args:
-        said: what was written into the profile, and statements in the order of `in_profile`.
-        zone: where the person is.
+        said: texts that were written into the profile, and statements in the order of `in_profile`.
+        zone: the person's time zone.
     """
     own = [one for one in said if one.attribute not in WRITTEN]
     opening = [one.content for one in said if one.attribute == SUMMARY]
@@ -104,14 +104,14 @@ def derived(said: Sequence[Said], zone: tzinfo) -> Profile:
 
 
 def _phrases(said: Iterable[Said], attribute: str, read: Sequence[str]) -> list[str]:
-    """Return what was written into the profile, oldest first, and what is read from statements as far as it fits."""
+    """Return the phrases that were written into the profile, oldest first, and derived ones as far as they fit."""
     written = sorted((one for one in said if one.attribute == attribute), key=lambda one: one.formed_at)
     values = [one.value for one in reversed(written)][:PROFILE_LIST_MAX]
     return united(values[::-1], read[: PROFILE_LIST_MAX - len(values)])
 
 
 def _lines(own: Sequence[Said], zone: tzinfo) -> list[str]:
-    """Return the pinned statements, then the others under their headings, as many as there is room for."""
+    """Return the pinned statements, then the others under their headings, as far as they fit."""
     room = PROFILE_MAX
     pinned: list[str] = []
     pages: dict[str, list[str]] = {kind: [] for kind in HEADINGS}
@@ -140,7 +140,7 @@ def _once(own: Sequence[Said]) -> Iterator[Said]:
 
 
 def _interests(own: Iterable[Said]) -> list[str]:
-    """Return what people do that the person says they like, or names again."""
+    """Return activities that the person says they like or mentions repeatedly."""
     counts = Counter[str]()
     for one in own:
         if not _DISLIKES.search(one.content):
@@ -150,7 +150,7 @@ def _interests(own: Iterable[Said]) -> list[str]:
 
 
 def _topics(own: Iterable[Said]) -> list[str]:
-    """Return what several statements are about: words that are common in no language, and no names."""
+    """Return the topics of several statements: words that are not common in any language, and no names."""
     counts, said = Counter[str](), dict[str, str]()
     for one in own:
         named = {stem(word): word for word in _WORD.findall(without_speaker(one.content)) if word.islower()}

@@ -1,8 +1,8 @@
-"""`release`: what was learned from one person is shared with others, in words of its own; and taken back.
+"""`release`: share what was learned from one person with others, in new words; and revoke it.
 
-A candidate is its person's alone. An operator who releases it writes what others are to see, which quotes nobody, first
-to the users of the agent that it was said to, and by a second step to those of every agent. A release is signed, an
-event tells of it, and revoking it takes it out of contexts and searches at once, and out of the shard's text.
+A candidate belongs to one person. An operator who releases it writes the text for others, which quotes nobody. The
+first release is for the users of the agent that learned it; a second step extends it to the users of every agent. A
+release is signed and logged as an event. Revoking it removes it from contexts, searches and the shard's text at once.
 """
 
 import re
@@ -28,30 +28,30 @@ from sessions_app.unseen import has_unseen, without_unseen
 
 LONGEST = 4_000  # characters of a wording
 SOURCES = 50  # turns of a candidate that a wording is compared with
-PEOPLE = 100  # who said the same, at most, in one release
-IN_A_ROW = 8  # words: so many of another's make a quotation, wherever they stand
-SENTENCE = 4  # words: a sentence so long is a quotation when it stands there whole
+PEOPLE = 100  # maximum people who said the same thing in one release
+IN_A_ROW = 8  # consecutive words that make a quotation, wherever they occur
+SENTENCE = 4  # words; a whole sentence of this length is a quotation
 
-Source = tuple[Any, int | None]  # whose it is, and the candidate, while it is there; primary keys
+Source = tuple[Any, int | None]  # primary keys of the person and of the candidate, if it still exists
 
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*|\n+")
 
 
 class CannotRelease(Refusal):
-    """It can't be released, or revoked; the message says why."""
+    """It can't be released or revoked. The message says why."""
 
 
-# --- what is released, and to whom ---
+# --- content and audience of a release ---
 
 
 def agent_of(candidate: MemoryAtom) -> str:
-    """Return the agent to whose users a candidate is released first; blank where it isn't known to whom it was said."""
+    """Return the agent to whose users a candidate is released first; blank if the agent is unknown."""
     session = candidate.source_session
     return candidate.stream.agent_id or (session.agent_id if session else "")
 
 
 def source_turns(candidate: MemoryAtom) -> Sequence[Message]:
-    """Return the turns that a candidate was made of, with their texts."""
+    """Return the source turns of a candidate, with their texts."""
     turns = Message.objects.filter(pk__in=candidate.source_message_ids, user=candidate.user_id)
     found = list(turns.select_related("session", "user").in_order()[:SOURCES])
     return with_text(found[0].user, found) if found else []
@@ -66,7 +66,7 @@ def said_the_same(candidate: MemoryAtom) -> MemoryAtomQuerySet:
 
 
 def account_ages(candidate: MemoryAtom) -> list[int]:
-    """Return the ages in days of the accounts that said the same, youngest first; at most `PEOPLE` + 1.
+    """Return the ages in days of the accounts that said the same thing, youngest first; at most `PEOPLE` + 1.
 
     Test persons are left out, because an operator speaks for them.
     """
@@ -76,12 +76,12 @@ def account_ages(candidate: MemoryAtom) -> list[int]:
 
 
 def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") -> Release:
-    """Share a wording of what one user, or several who said the same, said with all users of their agent.
+    """Share something that one or several users said with all users of their agent, in new words.
 
     Args:
-        candidate: the source, which stays private; so do those that say the same.
+        candidate: the source, which stays private, as do matching candidates.
         wording: the text that others see.
-        actor: operator:…
+        actor: `operator:…`.
         note: a note for operators.
 
     Raises:
@@ -98,11 +98,11 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") 
 
 @transaction.atomic
 def decline(candidate: MemoryAtom, *, actor: str) -> None:
-    """Keep a candidate, and those of others who said the same, private. They no longer wait for a decision.
+    """Keep a candidate and matching candidates of others private. They no longer wait for a decision.
 
     Args:
         candidate: the item, which does not change otherwise.
-        actor: operator:…
+        actor: `operator:…`.
 
     Raises:
         CannotRelease: the candidate is no longer in memory.
@@ -116,7 +116,7 @@ def decline(candidate: MemoryAtom, *, actor: str) -> None:
 
 @transaction.atomic
 def extend(narrower: Release, *, actor: str) -> Release:
-    """Let the users of every agent see what was released to those of one.
+    """Share a release for one agent with the users of every agent.
 
     Raises:
         CannotRelease: The release was revoked, or every agent's users see it already.
@@ -130,10 +130,10 @@ def extend(narrower: Release, *, actor: str) -> Release:
 
 
 def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Release:
-    """Release the same in other words, in place of a release.
+    """Replace a release with another wording.
 
     Raises:
-        CannotRelease: it was revoked; the wording quotes a source, or is there already.
+        CannotRelease: it was revoked; or the wording quotes a source or exists already.
     """
     sources = [source.atom for source in former.sources.select_related("atom__stream") if source.atom]
     wording = checked(wording, sources)
@@ -146,12 +146,12 @@ def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Rele
 
 @transaction.atomic
 def revoke(release: Release, *, actor: str) -> Release:
-    """Take a release back: nobody's context or search has it any more, nor has the text of its shard.
+    """Revoke a release: remove it from all contexts and searches, and from the text of its shard.
 
-    What every agent's users see of it goes as well.
+    The extension to every agent's users is revoked as well.
 
     Raises:
-        CannotRelease: it was revoked already.
+        CannotRelease: it was already revoked.
     """
     found = _standing(release)
     take_release_back(found, actor)
@@ -162,10 +162,10 @@ def revoke(release: Release, *, actor: str) -> Release:
 
 
 def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
-    """Return a wording as it is released.
+    """Return a wording in its final form.
 
     Raises:
-        CannotRelease: it is blank, too long, has characters that nobody sees, or quotes a source.
+        CannotRelease: it is blank, too long, has invisible characters, or quotes a source.
     """
     wording = " ".join(wording.replace("\0", "").split())
     if not wording or len(wording) > LONGEST:
@@ -203,9 +203,9 @@ def _sentences(text: str) -> list[str]:
 
 
 def shard_for(shard: MemoryStream, agent_id: str) -> MemoryStream:
-    """Return the shard of the same name of an agent, or of every agent; made where it isn't there.
+    """Return the shard with the same name of an agent, or of every agent. Create it if it doesn't exist.
 
-    It has the settings of the other, but takes nothing in by itself.
+    It has the settings of the other shard, but learns nothing from conversations.
     """
     if shard.agent_id == agent_id:
         return shard
@@ -238,7 +238,7 @@ def _sources(release: Release) -> list[Source]:
 
 
 def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
-    """Lock and return the current candidate and those that say the same.
+    """Lock and return the current candidate and matching ones.
 
     Lock their people against erasure, and their sessions against retractions.
 
@@ -257,7 +257,7 @@ def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
 
 
 def _review(candidates: Sequence[MemoryAtom]) -> None:
-    """Note that they were decided on, here and where every agent's shard has the same of the same people."""
+    """Record the decision on candidates, also on matching ones of the same people in every agent's shard."""
     same = (
         MemoryAtom.objects.active()
         .candidates()
@@ -270,7 +270,7 @@ def _review(candidates: Sequence[MemoryAtom]) -> None:
     MemoryAtom.objects.filter(pk__in=[*same.values_list("pk", flat=True)]).update(reviewed_at=timezone.now())
 
 
-# --- taking back ---
+# --- revoking ---
 
 
 def _standing(release: Release) -> Release:

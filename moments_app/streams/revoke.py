@@ -1,6 +1,6 @@
 """Revoke a release.
 
-The release disappears from every context and search. The consolidations that may have used it are taken back.
+The release disappears from every context and search. The consolidations that may have used it are undone.
 """
 
 from django.utils import timezone
@@ -11,11 +11,11 @@ from sessions_app.models import Event
 
 
 def take_release_back(release: Release, actor: str) -> None:
-    """Take a release back that is locked and stands, and what every agent's users see of it.
+    """Revoke a locked release that is in force, and its extension to every agent's users.
 
     Args:
-        release: with its stream and item.
-        actor: who takes it back.
+        release: the release, with its stream and item.
+        actor: who revokes it.
     """
     for wider in release.wider.standing().select_related("stream", "atom"):
         take_release_back(wider, actor)
@@ -27,7 +27,7 @@ def take_release_back(release: Release, actor: str) -> None:
 
 
 def _withdraw(stream: MemoryStream, atom: MemoryAtom, cause: Cause) -> None:
-    """Take an item out of memory, and out of the text."""
+    """Remove an item from memory and from the text."""
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
     time = MemoryAtom.objects.get(pk=atom.pk).consolidated_at
     if time:
@@ -40,7 +40,7 @@ def _withdraw(stream: MemoryStream, atom: MemoryAtom, cause: Cause) -> None:
 
 
 def log_release(event: str, release: Release, actor: str) -> None:
-    """Tell the log, without a word of what was said."""
+    """Log an event of a release, without any of its text."""
     people = release.sources.values("user").distinct().count()
     payload = {"release_id": str(release.release_id), "stream_id": str(release.stream.stream_id), "people": people}
     Event.objects.create(type=event, actor=actor, application_id=release.stream.application_id, payload=payload)

@@ -1,4 +1,4 @@
-"""What says the same as a fact, and how it reads when that is corrected, ended or withdrawn."""
+"""Find what says the same thing as a fact, and reword it when the fact is corrected, ended or withdrawn."""
 
 import re
 from collections.abc import Iterator, Sequence, Set
@@ -13,18 +13,18 @@ from moments_app.models.correction import reading
 from moments_app.turns.words import plain_words
 from sessions_app import lexemes
 
-SAME = 0.7  # of a fact's words that a sentence has that says the same
+SAME = 0.7  # minimum share of a fact's words in a sentence that says the same thing
 LEAST_WORDS = 2  # minimum for matching one of several sentences by some of its words; shorter ones need all
 _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|(?=\n)|$)\s*")
-# A sentence as it stands in a list, behind its mark and its day, or before its day.
+# A sentence in a list, after its mark and its day, or before its day.
 _FRAMED = re.compile(
     r"(?P<mark>(?:- )?(?:\[\d{4}-\d\d-\d\d\] )?).*?(?P<end>(?P<day> \(\d{4}-\d\d-\d\d\))?\s*)", re.DOTALL
 )
 _NO_NAMES = (HOME, WORK, AGE, RELATIONSHIP)
-_WRITERS = frozenset("user assist".split())  # stems of those who speak
+_WRITERS = frozenset("user assist".split())  # stems for speakers
 _NAME = re.compile(r"\b(?:[A-Z]|[^\W_]*\d[^\W_]*[^\W\d_])[\w'’-]*|\b[^\W\d_]+\d\w*")
-_PARTICULAR = re.compile(r"[A-Z\d]")  # a name or a number begins so
+_PARTICULAR = re.compile(r"[A-Z\d]")  # the start of a name or a number
 _STANDS_FOR_SOMEBODY = re.compile(r"\b(?:I|me|my|we|us|our|he|his|she|her|they|their)\b", re.IGNORECASE)
 
 
@@ -52,7 +52,7 @@ class Rewording:
 
     @cached_property
     def words(self) -> list[tuple[str, str]]:
-        """The words that were replaced, and those in their place; none where it is another sentence altogether."""
+        """The replaced words with their replacements; none if the whole sentence is different."""
         old, new = _WORD.findall(self.before), _WORD.findall(self.after)
         matcher = SequenceMatcher(None, old, new, autojunk=False)
         changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
@@ -62,16 +62,16 @@ class Rewording:
 
     @property
     def is_name(self) -> bool:
-        """True if what was replaced names somebody: then it stands for them in every sentence."""
+        """True if a name was replaced, which then applies to every sentence."""
         said = statement_of(self.before)
         return bool(said) and said is not None and said.attribute not in _NO_NAMES
 
     def of(self, text: str) -> str:
-        """Return a text in which what says the same reads as corrected; what doesn't stays as it is."""
+        """Return a text after rewording the sentences that say the same thing."""
         return "".join(self._sentence(sentence) for sentence in _SENTENCE.findall(text)).strip() if text else text
 
     def wrong_in(self, text: str) -> list[tuple[str, str]]:
-        """Return the words of a text that are wrong, and those in their place."""
+        """Return the wrong words of a text with their replacements."""
         return list(dict.fromkeys(pair for part in self.parts for pair in part._wrong_in(text)))
 
     def _wrong_in(self, text: str) -> list[tuple[str, str]]:
@@ -80,7 +80,7 @@ class Rewording:
         return [(sentence, self.after) for sentence in sentences_of(text) if self.says_same(sentence)]
 
     def names_in(self, text: str) -> list[tuple[str, str]]:
-        """Return the names and numbers that are wrong and stand in a text, in whatever sentence."""
+        """Return the wrong names and numbers that occur anywhere in a text."""
         words = dict.fromkeys(pair for part in self.parts for pair in part.words)
         return [(old, new) for old, new in words if _PARTICULAR.match(old) and reading(text, old, new) != text]
 
@@ -91,7 +91,7 @@ class Rewording:
     def _is_said_in(self, text: str) -> bool:
         if self._differs_in_marks(text):
             return False
-        # In the languages of the fact, as that of a short sentence is guessed, and a word more changes the guess.
+        # Uses the languages of the fact. A short sentence's language is a guess, which one more word can change.
         languages = lexemes.likely_languages(self.fact or self.before)
         own = lexemes.stems_in(self.before, languages) - _WRITERS
         if self.fact and len(own) < LEAST_WORDS:
@@ -104,7 +104,7 @@ class Rewording:
         return is_alike and not self._is_of_another(text, languages)
 
     def _is_of_another(self, sentence: str, languages: tuple[str, ...]) -> bool:
-        """Tell whether a sentence names somebody else: "Ottokar lives in Oslo" is not "Marla lives in Oslo"."""
+        """Return whether a sentence is about someone else: "Ottokar lives in Oslo" is not "Marla lives in Oslo"."""
         if _STANDS_FOR_SOMEBODY.search(sentence):
             return False
         told, names = _names(self.fact or self.before, languages), _names(sentence, languages)
@@ -126,12 +126,12 @@ class Rewording:
         if not (same or self.is_name):
             return sentence
         for old, new in self.words:
-            if reading(sentence, new, "") == sentence:  # it doesn't say so already
+            if reading(sentence, new, "") == sentence:  # the replacement isn't there yet
                 sentence = reading(sentence, old, new)
         return sentence
 
     def _in_place_of(self, sentence: str) -> str:
-        """Return the text in the place of a sentence, with the mark and the day that this has in a list."""
+        """Return the replacement of a sentence, with the sentence's list mark and day."""
         framed = _FRAMED.fullmatch(sentence)
         if not framed or not self.after:
             return ""
@@ -155,10 +155,10 @@ def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]
 
 
 def _names(text: str, languages: tuple[str, ...]) -> Set[str]:
-    """Return the stems of what looks like a name, or like a mark of something; of no word that begins sentences."""
+    """Return the stems of words that look like names or have marks, except for the first words of sentences."""
     return lexemes.stems_in(" ".join(_NAME.findall(text)), languages) - _WRITERS
 
 
 def without(texts: Sequence[str], rewording: Rewording) -> list[str]:
-    """Return short texts as they read when it is corrected, without those of which nothing is left."""
+    """Return short texts after rewording, without empty ones."""
     return [left for text in texts if (left := rewording.of(text))]

@@ -1,4 +1,4 @@
-"""The text of a stream, whose lines are statements: writing lines, and taking back what consolidations made of them."""
+"""The text of a stream, whose lines are statements: write lines, and undo consolidations."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -18,7 +18,7 @@ from sessions_app.lock_rows import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
-CONSOLIDATION = "consolidation:"  # what the reason of changes by a consolidation starts with; its time follows
+CONSOLIDATION = "consolidation:"  # start of the reason of changes by a consolidation; its time follows
 
 
 class CannotUndo(Refusal):
@@ -37,12 +37,12 @@ def is_carried(atom: MemoryAtom) -> bool:
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a text that say something."""
+    """Return the lines of a text that aren't blank."""
     return [line for line in re.split(r"\r?\n", text) if line.strip()]
 
 
 def line_key(text: str) -> str:
-    """Return what lines of one text have in common only if they say the same. A rule such as --- has no words."""
+    """Return a key that is equal for lines of a text that say the same thing. A rule such as --- has no words."""
     return content_hash(text) if words_of(text) else text.strip()
 
 
@@ -51,9 +51,9 @@ def write_text(stream: MemoryStream, text: str, *, actor: str) -> None:
     """Replace the text of a stream. A line that only changes its marks or spaces stays the same statement.
 
     Args:
-        stream: of a person, or a shard.
+        stream: a stream of a person, or a shard.
         text: blank: none.
-        actor: key:… or operator:….
+        actor: `key:…` or `operator:…`.
     """
     lock_rows(UserProfile.objects.filter(pk__in=[stream.user_id] if stream.user_id else []))
     lock_rows(MemoryStream.objects.filter(pk=stream.pk))
@@ -62,13 +62,13 @@ def write_text(stream: MemoryStream, text: str, *, actor: str) -> None:
 
 
 def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **columns: Any) -> list[MemoryAtom]:
-    """Make these the lines of a locked stream's text, in this order, and return them.
+    """Replace the lines of a locked stream's text, and return the new lines in order.
 
     Args:
         stream: the stream.
-        texts: of the lines.
-        cause: of the changes.
-        columns: of the lines that are new.
+        texts: the texts of the lines.
+        cause: the cause of the changes.
+        columns: column values for new lines.
     """
     there = list(stream.atoms.lines())
     old = {line_key(line.content): line for line in there}
@@ -90,7 +90,7 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
 
 
 def let_wait(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
-    """Make absorbed observations wait again, unless the same was said again since: then that one waits."""
+    """Return absorbed observations to the waiting ones, unless a newer equal one is waiting."""
     for atom in absorbed:
         is_again = MemoryAtom.objects.like(atom).exists()
         state = {} if is_again else {"state": MemoryAtom.State.ACTIVE}
@@ -98,7 +98,7 @@ def let_wait(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
 
 
 def take_out_lines(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
-    """Take the lines out of texts that contain one of the items, before it ends. What they contain waits again."""
+    """Remove lines that contain one of the items, before the item ends. Their other items wait again."""
     merged = {atom.merged_into_id: atom.stream_id for atom in atoms if atom.merged_into_id}
     lock_rows(MemoryStream.objects.filter(pk__in={*merged.values()}))
     lines = MemoryAtom.objects.filter(pk__in=merged, state=MemoryAtom.State.LINE)
@@ -111,13 +111,13 @@ def take_out_lines(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
 
 
 def next_time(stream: MemoryStream) -> datetime:
-    """Return the time of the next consolidation of a locked stream: after the last one, whatever clocks say."""
+    """Return the time of the next consolidation of a locked stream, which is always after the last one."""
     last = last_time(stream)
     return timezone.now() if last is None else max(timezone.now(), last + timedelta(microseconds=1))
 
 
 def last_time(stream: MemoryStream) -> datetime | None:
-    """Return when the stream was consolidated last, of the consolidations that were not taken back."""
+    """Return when the stream was last consolidated, ignoring consolidations that were undone."""
     last: datetime | None = stream.atoms.aggregate(last=Max("consolidated_at"))["last"]
     return last
 
@@ -132,8 +132,8 @@ def undo(stream: MemoryStream, *, requested_by: str) -> None:
     """Undo the last consolidation: restore the lines before it, and return absorbed items to the waiting ones.
 
     Args:
-        stream: whose text.
-        requested_by: key:…, operator:… or job:….
+        stream: the stream of the text.
+        requested_by: `key:…`, `operator:…` or `job:…`.
 
     Raises:
         CannotUndo: there is none.
@@ -146,7 +146,7 @@ def undo(stream: MemoryStream, *, requested_by: str) -> None:
 
 
 def first_given(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
-    """Return when a consolidation was first given one of the atoms, by stream. Every line since may be made of it."""
+    """Return when a consolidation first received one of the atoms, by stream. Later lines may be derived from it."""
     first: dict[int, datetime] = {}
     for atom in atoms:
         if atom.consolidated_at:
@@ -160,28 +160,28 @@ def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
     written = atoms.written_since(time)
     changed = _changes_since(stream, time).values("statement")
     given = Q(consolidated_at__gte=time) | Q(merged_into__in=written) | Q(pk__in=changed)
-    if written.filter(state=MemoryAtom.State.LINE, parts=None).exists():  # nobody recorded what they contain
+    if written.filter(state=MemoryAtom.State.LINE, parts=None).exists():  # their contents weren't recorded
         given |= Q(state=MemoryAtom.State.ABSORBED, merged_into=None)
     return atoms.filter(given).exclude(pk__in=written).order_by("pk")
 
 
 def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
-    """Take back the consolidations of a locked stream since a time, as if they had not been.
+    """Undo the consolidations of a locked stream since a time.
 
-    The lines that they wrote are deleted. The lines that they removed are back, and contain what they did. What no line
-    contains waits again. What people wrote or removed stays as it is.
+    The lines that they wrote are deleted. The lines that they removed are restored with their contents. Observations
+    that no line contains wait again. Lines that people wrote are kept, and lines that they removed stay removed.
 
     Args:
         stream: the stream.
-        time: of the first of them.
-        cause: of the changes.
+        time: the time of the first of them.
+        cause: the cause of the changes.
     """
     atoms = list(changed_since(stream.pk, time).select_for_update(no_key=True))
     before: dict[int, dict[str, Any]] = {}
     for change in _changes_since(stream.pk, time).newest_first():
         before[change.statement_id] = before.get(change.statement_id, {}) | change.columns
     MemoryAtom.objects.filter(stream=stream).written_since(time).delete()
-    # A line isn't restored if a part of it ended since, or if the text says the same.
+    # A line isn't restored if a part of it ended since, or if the text says the same thing.
     over = {before.get(atom.pk, {}).get("merged_into_id", atom.merged_into_id) for atom in atoms if not _holds(atom)}
     said = {line_key(line.content) for line in stream.atoms.lines()}
     for atom in atoms:
@@ -201,12 +201,12 @@ def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
 
 
 def _holds(atom: MemoryAtom) -> bool:
-    """Return whether an item is in memory, by itself or in a line."""
+    """Return whether an item is in memory, as a separate item or in a line."""
     return atom.state in (MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED)
 
 
 def _split(atom: MemoryAtom, before: Mapping[str, Any], lines: Collection[int], cause: Cause) -> None:
-    """Have an item wait again, or be absorbed again by the line that contained it."""
+    """Return an item to the waiting ones, or to the line that contained it."""
     state, line = before.get("state", atom.state), before.get("merged_into_id", atom.merged_into_id)
     may_merge = _holds(atom) and not atom.is_pinned
     if may_merge and state == MemoryAtom.State.ABSORBED and line in lines:

@@ -1,7 +1,7 @@
-"""What somebody changed in a text or a list, applied to another state of it.
+"""Apply a person's changes to a text or a list to another version of it.
 
-A text goes back to how it was before something was made of a retracted turn; what people wrote into it since is theirs
-and stays. It is compared sentence by sentence, so that what they left alone goes back with the rest.
+After a retraction, a text returns to its version from before the retracted turn. People's later changes to it are kept.
+Texts are compared sentence by sentence, so that sentences they did not change are restored as well.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 def merged(base: Sequence[str], before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Return `base` without what was taken out between `before` and `after`, and with what was put in."""
+    """Return `base` without the parts removed between `before` and `after`, and with the parts added."""
     remaining = [item for item in base if item in after or item not in before]
     return remaining + [item for item in after if item not in before and item not in remaining]
 

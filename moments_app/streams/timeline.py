@@ -1,9 +1,9 @@
-"""`settle`: what was said of somebody's attribute, in time, decides what holds.
+"""`settle`: decide which facts about an attribute are valid, by the times of the statements.
 
-"Nora lives in Oslo" holds until "Nora moved to Bergen" was said. Nothing is overwritten: what is over says until when
-it held, and what replaced it. A timeline is decided anew from all that is there, by what was said when, so it comes to
-the same in whatever order facts arrive, and when a retraction takes one out or an undo puts it back. What an operator,
-the application or a model ended stays as they decided.
+"Nora lives in Oslo" is valid until "Nora moved to Bergen" was said. Nothing is overwritten: an ended fact has its end
+time and its replacement. A timeline is always recomputed from all its facts, by their times. So the result is the same
+whatever order facts arrive in, and after a retraction removes a fact or an undo restores it. Facts that an operator,
+the application or a model ended stay that way.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,26 +27,26 @@ from sessions_app.lock_rows import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
-SURE = 0.7  # confidence of what ends another fact without anybody being asked
-BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # before who ended it: an engine, or an operator who was asked
+SURE = 0.7  # minimum confidence of a fact that ends another without asking an operator
+BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes for who ended a fact: an engine, or an operator's answer
 UNCERTAIN = "there may be several, or it is about someone else"
 UNSURE = "the speaker was not sure"
 ZONE = "timezone"  # why the end of a plan changed
 
 
 class CannotDecide(Refusal):
-    """The question can't be answered so; the message says why."""
+    """This answer is not possible. The message says why."""
 
     code = "cannot_decide"
 
 
 class Timeline(NamedTuple):
-    """The statements that give an attribute of somebody a value.
+    """The statements that give an attribute of a subject a value.
 
     Args:
-        subjects: the names by which the statements call them; none of a known person.
+        subjects: the names by which the statements call them; empty for a known person.
         attribute: the attribute.
-        about: the primary key of the known person: two who have the same name have two timelines.
+        about: the primary key of the known person: two with the same name have two timelines.
     """
 
     subjects: frozenset[str]
@@ -64,10 +64,10 @@ class End:
     """How a fact ended.
 
     Args:
-        until: when it held last.
-        at: when that was said.
-        by: the fact that says so.
-        is_wrong: it never held.
+        until: the end of its validity.
+        at: the time of the statement that ended it.
+        by: the fact that ended it.
+        is_wrong: whether it was never true.
     """
 
     until: datetime
@@ -77,11 +77,11 @@ class End:
 
 
 def settle(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
-    """Decide the timelines that these facts are in, in the caller's transaction, which then calls `touch`.
+    """Recompute the timelines of these facts, in the caller's transaction. The caller then calls `touch`.
 
     Args:
-        atoms: of people; those without an attribute have no timeline.
-        cause: of the changes that follow.
+        atoms: atoms of people; atoms without an attribute have no timeline.
+        cause: the cause of the changes.
 
     Returns:
         The facts that ended, or are valid again.
@@ -101,11 +101,11 @@ def settle(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
 
 
 def _timeline_of(atom: MemoryAtom, names: frozenset[str]) -> Timeline:
-    """Return the timeline that a fact is in.
+    """Return the timeline of a fact.
 
     Args:
         atom: the fact.
-        names: of the user whose memory it is in.
+        names: the names of the user whose memory it is in.
     """
     is_of_user = atom.subject in names and atom.about_kind != MemoryAtom.About.PERSON
     if atom.about_id and not is_of_user:
@@ -114,7 +114,7 @@ def _timeline_of(atom: MemoryAtom, names: frozenset[str]) -> Timeline:
 
 
 def end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None:
-    """Note that a fact ended."""
+    """Record that a fact ended."""
     take_out_lines([atom], cause)
     MemoryAtom.objects.filter(pk=atom.pk).change(
         StatementChange.Action.SUPERSEDED,
@@ -130,7 +130,7 @@ def end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None
 
 
 def end_by(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
-    """End a fact by one that an engine named for that, or leave it to an operator; tell whether it ended."""
+    """End a fact by one that an engine named for that, or ask an operator. Return whether it ended."""
     if later.confidence is not None and later.confidence < SURE:
         contradict(fact, later, UNSURE)
         return False
@@ -139,7 +139,7 @@ def end_by(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
 
 
 def end_past_plans() -> int:
-    """End the plans whose day is over; return how many. They keep their sentences."""
+    """End the plans whose day is over, and return their number. Their text stays."""
     people = {plan.user_id for plan in MemoryAtom.objects.past_plans().only("user_id")}
     return sum([_end_past_plans_of(user) for user in people])
 
@@ -165,8 +165,8 @@ def count_again(plans: MemoryAtomQuerySet, cause: Cause) -> None:
     """Recompute when plans end, in the person's current time zone.
 
     Args:
-        plans: of a person, who is locked. Their streams are locked next, as in corrections and additions.
-        cause: of the changes.
+        plans: plans of a person, who is locked. Their streams are locked next, as in corrections and additions.
+        cause: the cause of the changes.
     """
     lock_rows(MemoryStream.objects.filter(atoms__in=plans))
     changed = [plan for plan in plans.select_related("user") if plan.valid_until != plan.planned_until]
@@ -180,15 +180,15 @@ def count_again(plans: MemoryAtomQuerySet, cause: Cause) -> None:
 
 @transaction.atomic
 def decide(question: Contradiction, decision: str, *, requested_by: str) -> None:
-    """Answer whether a fact ended another; blank takes the answer back.
+    """Answer whether a fact ended another. A blank decision removes the answer.
 
     Args:
-        question: as it is.
+        question: the question.
         decision: one of `Contradiction.Decision`, or blank.
-        requested_by: operator:….
+        requested_by: `operator:…`.
 
     Raises:
-        CannotDecide: it was answered already, or one of the facts holds no longer.
+        CannotDecide: it was already answered, or one of the facts is no longer valid.
     """
     lock_rows(UserProfile.objects.filter(pk=question.user_id))
     locked = Contradiction.objects.select_for_update(of=("self",)).select_related("earlier", "later")
@@ -216,11 +216,11 @@ def _end_at(fact: MemoryAtom, later: MemoryAtom) -> End:
 
 
 def ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[MemoryAtom]:
-    """Return the facts that ended because of others, or of what some turns say; what somebody decided is left out.
+    """Return facts that ended because of other facts or turns. Facts that people ended are left out.
 
     Args:
-        atoms: that are to go.
-        turns: primary keys of those that are to go.
+        atoms: facts that will be removed.
+        turns: primary keys of turns that will be removed.
     """
     users = {atom.user_id for atom in atoms if atom.user_id}
     by_them = Q(replaced_by__in=[atom.pk for atom in atoms]) | Q(end_message_ids__overlap=list(turns))
@@ -230,7 +230,7 @@ def ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[Mem
 
 
 def begin_again(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
-    """Let facts that had ended hold again; of those said twice in a stream the later one does."""
+    """Make ended facts valid again. If a stream has an equal newer fact, only that one is valid."""
     for atom in atoms:
         _begin_again(atom, cause)
 
@@ -262,8 +262,8 @@ def touch(atoms: Iterable[MemoryAtom]) -> None:
 
 
 def contradict(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
-    """Leave it to an operator whether a fact ended another; tell whether it is a new question."""
-    assert earlier.user_id is not None  # facts of people alone end each other
+    """Ask an operator whether a fact ended another. Return whether the question is new."""
+    assert earlier.user_id is not None  # only facts of people end each other
     asked = Contradiction(user_id=earlier.user_id, earlier=earlier, later=later, reason=reason)
     return insert_unless_there(asked)
 
@@ -274,7 +274,7 @@ def _has_timeline(atom: MemoryAtom) -> bool:
 
 
 def _settle(facts: Sequence[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
-    """Decide a timeline; return the facts that ended, or hold again."""
+    """Decide a timeline. Return the facts that ended, or are valid again."""
     changed = []
     said = [(fact, statement) for fact in facts if (statement := statement_of(fact.content))]
     for place, (fact, statement) in enumerate(said):
@@ -295,7 +295,7 @@ def _end_of(
     statement: Statement,
     later: Sequence[tuple[MemoryAtom, Statement]],
 ) -> End | None:
-    """Return how a fact ended, by the first of what was said later that says so."""
+    """Return how a fact ended, by the first later statement that ends it."""
     for other, its in later:
         ends = its.ends(statement)
         is_sure = other.confidence is None or other.confidence >= SURE

@@ -1,8 +1,8 @@
-"""Cutting what an engine says to so many words."""
+"""Cut an engine's text to a number of words."""
 
 
 def cut_words(text: str, most: int) -> str:
-    """Return at most so many words, cut at a sentence where there is one, else at a word."""
+    """Return at most `most` words, cut at the end of a sentence if possible, otherwise at a word."""
     text = " ".join(text.split())
     parts = text.split(" ")
     if len(parts) <= most:
@@ -13,7 +13,7 @@ def cut_words(text: str, most: int) -> str:
 
 
 def cut_lines(text: str, most: int) -> str:
-    """Return at most so many words, cut at a line or sentence; line breaks stay."""
+    """Return at most `most` words, cut at a line or sentence. Line breaks stay."""
     kept: list[str] = []
     left = most
     for line in text.split("\n"):

@@ -1,7 +1,7 @@
-"""`roll_summary`: the summary of a session's latest window takes in the turns since the last one.
+"""`roll_summary`: update the summary of a session's latest window with the turns since the last version.
 
 When a round ends and enough turns are new, `begin` adds the next version as `processing`, together with its job. The
-engine gets the previous text and the new turns only, so each version costs the same, however long the session is.
+engine receives only the previous text and the new turns, so each version costs the same, however long the session is.
 """
 
 import time
@@ -44,10 +44,11 @@ from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
 # If no context was requested since the last summary, the next is due after this many turns. `UNREAD_TURNS` is for a
-# language model, whose calls cost money. `FREE_TURNS` is for the extractive engine: no turn is between two windows.
+# language model, whose calls cost money. `FREE_TURNS` is for the extractive engine; with it, consecutive windows leave
+# no gap.
 UNREAD_TURNS, FREE_TURNS = 48, WINDOW
-PROMPT_TOKENS = 550  # of a call beside the turns: prompt, the text and facts so far
-FIRST_END = 5  # sequence of the first round's end at which a summary is made
+PROMPT_TOKENS = 550  # of a call in addition to the turns: prompt, current text and facts
+FIRST_END = 5  # sequence of the first end of a round at which a summary is written
 LOOK_BACK = 50  # turns searched for the end of the last round
 
 logger = structlog.get_logger(__name__)
@@ -58,10 +59,10 @@ class SummaryInput(ProcessInput):
     """The input of a run.
 
     Args:
-        summary: the version to be written, `processing`.
-        request: what the engine gets.
-        source_ids: of the messages that it is made of, those of the base that still lie in the window included.
-        unreadable: ranges of archived turns that it should be made of, too.
+        summary: the version to write, which is `processing`.
+        request: the engine's input.
+        source_ids: primary keys of its source messages, including those of the base that are still in the window.
+        unreadable: ranges of archived turns that it should have covered too.
     """
 
     prompt_version: PromptVersion
@@ -71,13 +72,13 @@ class SummaryInput(ProcessInput):
     unreadable: list[SequenceRange]
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with other instructions."""
+        """Return the same input with another prompt."""
         return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
 
 
 @dataclass(frozen=True)
 class Rolled:
-    """The engine's answer, and how long it took."""
+    """The engine's answer and its duration."""
 
     answer: SummaryAnswer
     engine: str
@@ -96,10 +97,10 @@ class RollSummary(Process[SummaryInput, Rolled]):
         return language_model(settings.ENGINE.model_for_speed)
 
     def claim(self, job: Job) -> SummaryInput | Skipped:
-        """Read the new turns, also those that are archived, and the summary that they are taken into.
+        """Read the new turns, including archived ones, and the previous summary.
 
         Raises:
-            ArchiveError: some are archived, and can't be read; the last attempt goes on without them.
+            ArchiveError: some are archived and can't be read; the last attempt continues without them.
         """
         session = session_of(job)
         summary = _version_to_write(session) or _version_begun_meanwhile(session)
@@ -136,16 +137,16 @@ class RollSummary(Process[SummaryInput, Rolled]):
         return Rolled(answer, engine.name, round((time.monotonic() - started) * 1000))
 
     def commit(self, job: Job, input: SummaryInput, answer: Rolled) -> None:
-        """Complete the version and the job, and begin the next one when rounds ended meanwhile.
+        """Complete the version and the job, and begin the next version if rounds ended in the meantime.
 
         Raises:
-            ClaimLost: the job was taken over, or the session is gone.
-            Moved: the version was given up meanwhile.
+            ClaimLost: the job was taken over, or the session was deleted.
+            Moved: the version was given up in the meantime.
         """
         session = locked_session(job)
         summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=input.summary.pk).first()
         if summary is None:
-            raise Moved("The version that was to be written has been given up.")
+            raise Moved("The version to write was given up.")
         summary.text = answer.answer.summary_text.strip()
         summary.facts = _facts(answer.answer, summary)
         summary.source_message_ids = input.source_ids
@@ -168,13 +169,13 @@ class RollSummary(Process[SummaryInput, Rolled]):
         return _begin_each(due, requested_by="append")
 
     def failed(self, job: Job, error: str) -> None:
-        """Mark the version that this run was to write; the next attempt begins another, over the newest window."""
+        """Mark this run's version as failed. The next attempt begins another one, over the newest window."""
         if job.session:
             for summary in Summary.objects.for_session(job.session).processing():
                 summary.fail(error)
 
     def recover(self) -> int:
-        """Give up versions that nobody is working on, and begin new ones."""
+        """Give up versions without a job, and begin new ones."""
         stuck = list(Summary.objects.stuck().select_related("session"))
         for summary in stuck:
             summary.fail("No job was working on the summary.")
@@ -186,7 +187,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         return bool(latest and Summary.objects.filter(pk=latest.pk).update(status=Summary.Status.FAILED))
 
     def workload(self, *, everything: bool) -> Workload:
-        """Reckon with those of a conversation as it is held; settling what waits rolls none."""
+        """Estimate the summaries of conversations. Settling writes none."""
         conf = settings.ROLLING_SUMMARY
         is_due = Q(message_count__gt=FIRST_END) if everything and conf.enabled else Q(pk=None)
         turns = Cast(F("message_count"), FloatField())
@@ -203,14 +204,14 @@ class RollSummary(Process[SummaryInput, Rolled]):
         )
 
 
-# --- when one is due ---
+# --- when a summary is due ---
 
 
 def begin(session: Session, end: int | None, *, requested_by: str) -> Job | None:
-    """Ask for the next version, in the caller's transaction; None when none is due or one is being made.
+    """Queue the next version, in the caller's transaction. Return None if none is due or one is in progress.
 
     Args:
-        session: whose round ended.
+        session: the session whose round ended.
         end: sequence of the turn that ended it; None: none did.
         requested_by: for the job.
     """
@@ -219,7 +220,7 @@ def begin(session: Session, end: int | None, *, requested_by: str) -> Job | None
 
 
 def _begin_each(ends: Mapping[Session, int], *, requested_by: str) -> list[Job]:
-    """Ask for the next versions of sessions, of each that has none being made; no query for none."""
+    """Queue the next versions for sessions that have none in progress. Without sessions, run no query."""
     begun = Summary.objects.begin_each(ends) if ends else []
     return Job.objects.request_each(RollSummary.name, begun, requested_by=requested_by, due_now=True)
 
@@ -228,9 +229,9 @@ def is_due(session: Session, end: int, *, may_be_read: bool = True) -> bool:
     """Return True if the end of a round makes a summary due.
 
     Args:
-        session: whose round ended.
+        session: the session whose round ended.
         end: sequence of the turn that ended it.
-        may_be_read: a context may have been requested since the session's last summary.
+        may_be_read: whether a context may have been requested since the session's last summary.
     """
     conf = settings.ROLLING_SUMMARY
     since = end - session.summarised_to
@@ -254,19 +255,19 @@ def _calls_model() -> bool:
 
 
 def _by_reading(read: Combinable, unread: Combinable) -> Case:
-    """Return one of two figures of a session, by whether contexts of it are requested."""
+    """Return one of two figures of a session, depending on whether contexts of it are requested."""
     receipts = ContextReceipt.objects.filter(session=OuterRef("pk"))
     is_read = Exists(receipts) if settings.MEMORY_CONTEXT.receipt_days else Q(pk__isnull=False)
     return Case(When(is_read, then=read), default=unread, output_field=FloatField())
 
 
 def _may_be_read(session: Session, added: Sequence[Message]) -> bool:
-    """Tell whether there was a turn that no summary covers before these were added, for a context to end with."""
+    """Return whether a turn before the added ones is in no summary, so that a requested context could end with it."""
     return added[0].sequence > session.summarised_to + 1 or not settings.MEMORY_CONTEXT.receipt_days
 
 
 def _is_read(session: Session) -> bool:
-    """Tell whether a context was asked for since the last summary, or may have been: who asks will ask again."""
+    """Return whether a context was requested, or may have been, since the last summary: more will then follow."""
     if not settings.MEMORY_CONTEXT.receipt_days:
         return True
     return ContextReceipt.objects.for_session(session).filter(after_sequence__gt=session.summarised_to).exists()
@@ -276,7 +277,7 @@ def _is_read(session: Session) -> bool:
 
 
 def _version_to_write(session: Session) -> Summary | None:
-    """Return the version that waits to be written; after a failure a new one, over the newest window."""
+    """Return the version that waits to be written. After a failure, begin a new one over the newest window."""
     waiting = Summary.objects.for_session(session).processing().select_related("base")
     if (summary := waiting.first()) is None:
         latest = Summary.objects.latest_completed(session)
@@ -289,13 +290,13 @@ def _version_to_write(session: Session) -> Summary | None:
 
 
 def _version_begun_meanwhile(session: Session) -> Summary | None:
-    """Return the version to be written, with the session locked: an append that begins one relies on an open job."""
+    """Return the version to write, with the session locked: an append that begins one relies on an open job."""
     locked = Session.objects.locked().filter(pk=session.pk).first()
     return _version_to_write(locked) if locked else None
 
 
 def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], list[SequenceRange]]:
-    """Return the turns of the window behind the base, as an engine is shown them, and ranges that can't be read."""
+    """Return the window's turns after the base, as an engine receives them, and ranges that can't be read."""
     base = summary.base
     first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
     within = Message.objects.said_at(session, sequence__range=(first, summary.end_sequence)).believed()
@@ -305,7 +306,7 @@ def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], li
 
 
 def _last_end_of_round(session: Session) -> int | None:
-    """Return the turn that ended the last round; of turns that are archived, where no other is left that did."""
+    """Return the turn that ended the last round. Search archived turns only if no other turn ended one."""
     newest = session.messages.believed().filter(user_id=session.user_id).order_by("-sequence")
     if (end := end_of_round(newest.turns()[:LOOK_BACK])) is not None:
         return end
@@ -319,13 +320,13 @@ def _facts_in_window(base: Summary | None, start: int) -> list[Fact]:
 
 
 def _still_in_window(session: Session, base: Summary | None, start: int) -> list[int]:
-    """Return the ids of the turns that the base was made of and that the window has not left behind."""
+    """Return the ids of the base's source turns that are still in the window."""
     if base is None:
         return []
     turns = session.messages.turns().filter(user_id=session.user_id, pk__in=base.source_message_ids)
     there = list(turns.values_list("pk", "sequence", "retracted_at"))
     still = [pk for pk, sequence, retracted_at in there if sequence >= start and retracted_at is None]
-    # Of those that are archived only the ids are known: the last ones, for ids of a session grow with its sequence.
+    # Only the ids of archived turns are known. The last ones are used, because ids grow with a session's sequence.
     archived = sorted(set(base.source_message_ids) - {pk for pk, _sequence, _retracted_at in there})
     slid_out = max(len(archived) - max(session.kept_from_sequence - start, 0), 0)
     return sorted(still + archived[slid_out:])
@@ -335,7 +336,7 @@ def _still_in_window(session: Session, base: Summary | None, start: int) -> list
 
 
 def _facts(answer: SummaryAnswer, summary: Summary) -> list[dict[str, object]]:
-    """Return the facts as stored: indexes within the window alone, and no fact without one."""
+    """Return the facts to store, with indexes limited to the window. Drop facts without an index."""
     window_range = range(summary.start_sequence, summary.end_sequence + 1)
     facts: list[dict[str, object]] = []
     for fact in answer.facts:
@@ -367,6 +368,6 @@ def _complete(job: Job, summary: Summary, input: SummaryInput) -> None:
 
 
 def _end_after(session: Session, summary: Summary) -> int | None:
-    """Return the end of the last round, if it came after this version's."""
+    """Return the end of the last round if it came after this version's."""
     end = _last_end_of_round(session) if session.last_sequence > summary.end_sequence else None
     return end if end is not None and end > summary.end_sequence else None

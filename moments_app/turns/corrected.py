@@ -1,4 +1,4 @@
-"""Turns that say what was corrected since, as engines read them: nothing wrong is made of them again."""
+"""Apply later corrections to turns for engines, so that nothing wrong is derived from them again."""
 
 import copy
 from collections import defaultdict
@@ -9,7 +9,7 @@ from sessions_app.models import Message
 
 
 def as_corrected(turns: Sequence[Message]) -> list[Message]:
-    """Return turns with the right words in the place of the wrong ones; one statement. The turns themselves stay."""
+    """Return turns with wrong words replaced, using one statement. The turns themselves stay unchanged."""
     marks: dict[tuple[int, int], list[CorrectedTurn]] = defaultdict(list)
     for mark in CorrectedTurn.objects.filter(
         user__in={turn.user_id for turn in turns},
@@ -30,16 +30,16 @@ def _read(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
 
 
 def with_marks(content: str, marks: Iterable[tuple[str, str]]) -> str:
-    """Return the text of a turn as it was said, with what was corrected in it since.
+    """Return the text of a turn with its later corrections added as marks.
 
     Args:
-        content: as it was said.
-        marks: the words that were wrong, and those in their place, oldest first; blank: none.
+        content: the original text.
+        marks: the wrong words with their replacements, oldest first; blank: none.
     """
     told: dict[str, str] = {}
     for wrong, right in marks:
         said = next((said for said, now in told.items() if now and now.casefold() == wrong.casefold()), wrong)
-        told[said] = right  # a later correction of what an earlier one put there
+        told[said] = right  # a later correction of an earlier replacement
     for wrong, right in told.items():
         if not right:
             content += " (withdrawn since)"

@@ -1,4 +1,4 @@
-"""A message as an engine is shown it."""
+"""Convert messages to the input of an engine."""
 
 import json
 from datetime import tzinfo
@@ -9,17 +9,17 @@ from sessions_app.models import Message
 from sessions_app.shorten import shorten_middle
 from sessions_app.tokens import estimate_tokens
 
-TOOL_MAX_CHARS = 4_000  # of a tool's result, and of what it was asked
+TOOL_MAX_CHARS = 4_000  # of a tool's result, and of its arguments
 
 
 def engine_turn(message: Message, max_tokens: int, zone: tzinfo, *, index: int = 0) -> Turn:
-    """Return a message as an engine is shown it: whole, unless it is a long tool result or larger than `max_tokens`.
+    """Return a message as input for an engine. Cut it if it is a long tool result or larger than `max_tokens`.
 
     Args:
         message: a user, assistant or tool turn.
-        max_tokens: most of its text.
-        zone: where the person is: what they call yesterday is a day there.
-        index: by which the engine is to name it.
+        max_tokens: maximum tokens of its text.
+        zone: the person's time zone, which determines the day of "yesterday".
+        index: the turn's index in the input.
     """
     text, calls = _text(message, max_tokens), tool_calls(message.payload)
     shown_calls = shorten_middle(json.dumps(calls, ensure_ascii=False), TOOL_MAX_CHARS) if calls else ""

@@ -1,8 +1,8 @@
-"""Platform text: what this platform itself put into a conversation. Memory must not feed on itself.
+"""Platform text: text that this platform itself put into a conversation. Memory must not feed on itself.
 
-It is known by what was served, not by how it looks: when a turn arrives, its lines are compared with those served about
-the person until then (`served_text` says how), and which of them are the platform's is noted beside the turn. So what a
-person said before it was ever served stays theirs, and so does what they say about a context.
+It is recognized by what was served, not by its form. When a turn arrives, its lines are compared with those served to
+the person before (see `served_text`), and the platform's lines are recorded. So what a person said before it was ever
+served stays theirs, and so does what they say about a context.
 """
 
 import copy
@@ -37,7 +37,7 @@ COMPARED = (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL)  # sys
 def compare_lines(messages: Iterable[NewMessage]) -> None:
     """Hash the lines of messages that may repeat served text: several lines, or one with a date in memory's format.
 
-    The lines are kept in the message's `notes`. `note_platform_text` compares them within the transaction.
+    The lines are stored in the message's `notes`. `note_platform_text` compares them within the transaction.
     """
     for new in messages:
         if new.role in COMPARED and (text := _text(new)):
@@ -58,14 +58,14 @@ def note_platform_text(session: Session, messages: Iterable[Message]) -> None:
 
 
 def _text(turn: Message | NewMessage) -> str:
-    """Return what engines are shown of a turn: of a tool's result without text, its payload."""
+    """Return the text of a turn as engines receive it: for a tool's result without text, its payload."""
     if turn.role == Message.Role.TOOL and not turn.content and turn.payload is not None:
-        return json.dumps(turn.payload, sort_keys=True)  # the database has no order of its own
+        return json.dumps(turn.payload, sort_keys=True)  # the database doesn't keep the order of keys
     return turn.content
 
 
 def _served(session: Session, hashes: set[int]) -> dict[int, bool]:
-    """Return the hashes that were served about the person of a session, and whether each only quotes."""
+    """Return the hashes that were served to the person of a session, and whether each only quotes."""
     waiting = served_lines.not_written_yet(session.user_id)
     with connection.cursor() as cursor:
         cursor.execute(_SERVED_SQL, [session.user_id, array_of(hashes)])
@@ -88,16 +88,16 @@ def _own_text(turn: Message, lines: Sequence[TextLine], places: list[int]) -> Ow
 
 
 def drop_platform_text(turns: Sequence[Message]) -> list[Message]:
-    """Return turns as engines read them: corrected, without platform text, and without those that have nothing else.
+    """Return turns as engines read them: corrected, without platform text, and without turns that have no other text.
 
-    Two statements.
+    Uses two statements.
     """
     both = zip(turns, blank_platform_text(turns), strict=True)
     return [left for turn, left in both if left is turn or left.content]
 
 
 def blank_platform_text(turns: Sequence[Message]) -> list[Message]:
-    """Return turns corrected and without platform text; those that have nothing else stay, blank."""
+    """Return corrected turns without platform text. Turns that have no other text stay, blank."""
     if not turns:
         return []
     places = {(own.session_id, own.sequence): own.places for own in _of(turns)}
@@ -120,11 +120,11 @@ def _without(turn: Message, places: Mapping[tuple[int, int], list[int] | None]) 
     left, own = copy.copy(turn), places.get(at)
     left.content = "" if is_result or own is None else text_without(text_lines(_text(turn)), own)
     if turn.role == Message.Role.TOOL:
-        left.payload = None  # else it would be shown in place of the text
+        left.payload = None  # otherwise it would be shown instead of the text
     return left
 
 
 def is_only_platform_text() -> Exists:
-    """Return the condition on messages that they are nothing but platform text."""
+    """Return the condition that a message has only platform text."""
     at = {"user_id": OuterRef("user_id"), "session_id": OuterRef("session_id"), "sequence": OuterRef("sequence")}
     return Exists(OwnText.objects.filter(**at, places__isnull=True))

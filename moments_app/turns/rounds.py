@@ -1,4 +1,4 @@
-"""Rounds of a conversation: what a person says, and what the assistant does and says until its turn is over."""
+"""Rounds of a conversation: a person's message, and the assistant's actions and answer until its turn is over."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from sessions_app.models import Message
 
 
 def ends_round(turn: Message) -> bool:
-    """Tell whether an assistant has had its say: a call of tools ends no round, its result is still to come."""
+    """Return whether an assistant's turn ends a round. A tool call doesn't, because its result follows."""
     return turn.role == Message.Role.ASSISTANT and not tool_calls(turn.payload)
 
 

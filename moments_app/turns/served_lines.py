@@ -1,7 +1,7 @@
-"""Hashes of the lines that were served about people, written behind the request, to know the lines when they come back.
+"""Hashes of the lines that were served to people, to recognize the lines later. They are written in the background.
 
-A process knows what it has not written yet all the same; another one knows it some hundredths of a second later. What
-it wrote a while ago it does not write with the next context, which shares most of its lines.
+A process also knows its own unwritten lines. Other processes see them some hundredths of a second later. A process
+doesn't rewrite its recent lines with the next context, which shares most of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,10 +19,10 @@ from sessions_app.process_cache import ProcessCache
 from sessions_app.rows import array_of
 from sessions_app.write_behind import WriteBehind
 
-TRUSTED_SECONDS = 600  # for which what this process wrote about a person is taken to be there
+TRUSTED_SECONDS = 600  # during which a process trusts that the lines it wrote still exist
 MOST_PEOPLE, MOST_LINES = 300, 1_000  # people, and lines of each
 
-# What is there and fresh is not touched; the rest in one order, so that two processes never wait for each other.
+# Leaves recent rows unchanged, and writes the others in a fixed order, to prevent deadlocks.
 _WRITE_SQL = """
 INSERT INTO moments_app_servedline (user_id, hash, is_quote, served_on)
 SELECT * FROM unnest(%(users)s::bigint[], %(hashes)s::bigint[], %(quotes)s::boolean[]) AS line (user_id, hash, is_quote)
@@ -52,13 +52,13 @@ class ServedTexts:
 
 
 class WrittenLines:
-    """The lines that this process knows to be written, by person, and of each whether it only quotes."""
+    """The lines that this process knows to be written, by person, and whether each only quotes."""
 
     def __init__(self) -> None:
         self._people: ProcessCache[int, dict[int, bool]] = ProcessCache(MOST_PEOPLE, seconds=TRUSTED_SECONDS)
 
     def have(self, one: ServedTexts) -> bool:
-        """Return True if all that was served is written, as far as this process knows."""
+        """Return True if all served lines are written, as far as this process knows."""
         return not self.others(one.user, one.hashes)
 
     def others(self, user: int, lines: Mapping[int, bool]) -> dict[int, bool]:
@@ -67,7 +67,7 @@ class WrittenLines:
         return {line: is_quote for line, is_quote in lines.items() if line not in known or known[line] > is_quote}
 
     def add(self, by_user: Mapping[int, Mapping[int, bool]]) -> None:
-        """Note lines as written."""
+        """Record lines as written."""
         for user, lines in by_user.items():
             known = self._people.get(user)
             if known is None or len(known) + len(lines) > MOST_LINES:
@@ -76,7 +76,7 @@ class WrittenLines:
             known.update({line: known.get(line, True) and is_quote for line, is_quote in lines.items()})
 
     def forget(self) -> None:
-        """Know nothing, as a process that has just begun."""
+        """Forget all lines, as in a new process."""
         self._people.clear()
 
 
@@ -84,10 +84,10 @@ written = WrittenLines()
 
 
 def note(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], query: str = "") -> None:
-    """Note texts as served; return at once.
+    """Record texts as served, in the background.
 
     Args:
-        user: whose memory they are.
+        user: the person whose memory they are.
         texts, quoted, query: see `served_hashes`.
     """
     one = ServedTexts(user.pk, texts, quoted, query)
@@ -96,7 +96,7 @@ def note(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], query: 
 
 
 def not_written_yet(user_pk: int) -> dict[int, bool]:
-    """Return the hashes of lines that this process has served about a person and still has to write."""
+    """Return the hashes of lines that this process has served to a person and not yet written."""
     known: dict[int, bool] = {}
     for one in waiting.waiting():
         if one.user == user_pk:
@@ -110,7 +110,7 @@ def _add(known: dict[int, bool], one: ServedTexts) -> None:
 
 
 def write(batch: Sequence[ServedTexts]) -> None:
-    """Keep the lines of what was served about people who are there, in a transaction."""
+    """Store the lines served to existing people, in a transaction."""
     there = UserProfile.objects.hold({one.user for one in batch})
     by_user: dict[int, dict[int, bool]] = {}
     for one in batch:
@@ -128,7 +128,7 @@ def write(batch: Sequence[ServedTexts]) -> None:
 
 
 def keep(user_pk: int, texts: Iterable[str]) -> None:
-    """Keep what the platform leaves for a model to read, in the caller's transaction."""
+    """Store the platform's own text for a model, in the caller's transaction."""
     write([ServedTexts(user_pk, list(texts), ())])
 
 

@@ -1,9 +1,9 @@
-"""Text as memory serves it and as it comes back: its lines, in whatever format, and which of them were served.
+"""Recognize the lines of text that memory served when they come back, in any format.
 
-A line is known by a hash of its words alone: the same memory served as XML, as Markdown or as JSON has the same lines.
-That a line was served does not make it the platform's text wherever it stands: people say again what they said before,
-and memory quotes them. It is the platform's text where it stands as only the platform writes it: with the date or in
-the element of a served line, under a served heading, or among other lines that the platform wrote.
+A line is identified by a hash of its words, so the same memory served as XML, Markdown or JSON has the same lines. A
+served line is not always the platform's text, because people repeat what they said before, and memory quotes them. It
+is the platform's text if it has a form that only the platform writes: with the date or the element of a served line,
+under a served heading, or among other lines of the platform.
 """
 
 import html
@@ -22,12 +22,12 @@ from moments_app.turns.words import plain_words
 
 # The tools whose results are memory.
 MEMORY_TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")
-LONG = 20  # bytes: two people hardly write a line as long as this alike by chance
+LONG = 20  # bytes; two people hardly ever write the same line of this length
 KNOWN = 50_000  # lines
-NESTED = 3  # levels of JSON within JSON that are read: a tool's result quotes the answer of another
+NESTED = 3  # levels of nested JSON that are read, because a tool's result may quote the answer of another
 
-_TAG = re.compile(r"^\s*</?[A-Z][A-Za-z]*\b[^<>]*>|</[A-Z][A-Za-z]*>\s*$")  # an element of ours, at a line's ends
-# A line of memory within an element, or with its date: what nobody writes who only says something again.
+_TAG = re.compile(r"^\s*</?[A-Z][A-Za-z]*\b[^<>]*>|</[A-Z][A-Za-z]*>\s*$")  # one of our elements, at an end of a line
+# A line of memory in an element, or with its date; people don't write this form when they repeat something.
 _MARK = re.compile(
     r"^\s*<(?:Turn|MemoryShard)\b[^<>]*>"
     r"|[(\[]\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d)?[)\]]"
@@ -37,16 +37,16 @@ _MARK = re.compile(
 _NAME = re.compile(r"^\W*(?:(?:user|assistant|tool|system)\b[^:\n]{0,80}|\*\*[^*\n]{1,100}\*\*\s*):")
 _NUMBER = re.compile(r"^\s*\d+[.)]\s")
 _ADDRESS = re.compile(r"rem://\S+")
-_IDENTIFIER = re.compile(r"[!-~]*")  # ASCII without a space: no words, but a name, a time, a number
+_IDENTIFIER = re.compile(r"[!-~]*")  # ASCII without a space: a name, a time or a number, but no words
 
 
 @dataclass(eq=False)
 class TextLine:
-    """One line of a text.
+    """A line of a text.
 
     Args:
-        text: as it stands in the text.
-        is_neutral: it says nothing by itself: an identifier in JSON.
+        text: its text.
+        is_neutral: whether it means nothing alone, as an identifier in JSON.
     """
 
     text: str
@@ -54,23 +54,23 @@ class TextLine:
 
     @cached_property
     def is_marked(self) -> bool:
-        """The line is written as memory writes its lines."""
+        """Whether the line has the form of memory's lines."""
         return ("-" in self.text or "<" in self.text) and _MARK.search(self.text) is not None
 
     @cached_property
     def is_frame(self) -> bool:
-        """The line is a heading, tags alone, or an address."""
+        """Whether the line is a heading, only tags, or an address."""
         head = self.text.lstrip()[:1]
         return head == "#" or (head == "<" and not _TAG.sub("", self.text).strip()) or self.is_address
 
     @property
     def is_address(self) -> bool:
-        """The line is the address of something remembered."""
+        """Whether the line is the address of a memory."""
         return "rem://" in self.text and _ADDRESS.fullmatch(self.text.strip()) is not None
 
     @cached_property
     def words(self) -> str:
-        """The words of the line, without marks, escapes, date and speaker; of tags alone the words of the tags."""
+        """The words of the line, without marks, escapes, date and speaker. If it has only tags, the tags' words."""
         text = _TAG.sub(" ", self.text) if "<" in self.text else self.text
         return _words(_MARK.sub("", text) if self.is_marked else text) or _words(self.text)
 
@@ -95,17 +95,17 @@ def _words(text: str) -> str:
 
 
 def text_lines(text: str) -> list[TextLine]:
-    """Return the lines of a text; of JSON, the lines of the strings in it."""
+    """Return the lines of a text; for JSON, the lines of its strings."""
     return [TextLine(line, is_neutral) for line, is_neutral in _lines(text, NESTED)]
 
 
 def _lines(text: str, depth: int) -> list[tuple[str, bool]]:
-    """Return the lines of a text, each with whether it is neutral."""
+    """Return the lines of a text, and whether each is neutral."""
     if depth and text.lstrip()[:1] in ("{", "["):
         try:
             strings = list(_strings(json.loads(text)))
         except (ValueError, RecursionError):
-            pass  # it only begins like JSON
+            pass  # it only starts like JSON
         else:
             return [line for string in strings for line in _lines_within(string, depth - 1)]
     return [(line, False) for line in text.splitlines()]
@@ -126,24 +126,24 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def served_hashes(texts: Iterable[str], quoted: Iterable[str] = (), query: str = "") -> dict[int, bool]:
-    """Return the hashes of the lines of texts that are served, and for each whether it only quotes.
+    """Return the hashes of the lines of served texts, and whether each only quotes.
 
     Args:
-        texts: that are served.
-        quoted: what they quote, word for word, of what was said.
-        query: the message they are served for: not memory, so none of its lines is among the hashes.
+        texts: the served texts.
+        quoted: the messages that they quote, word for word.
+        query: the message for which they are served. It is not memory, so its lines are excluded.
     """
     of_query, quotes = _hashes([query]), _hashes(quoted)
     return {line: line in quotes for line in _hashes(texts) - of_query}
 
 
 def _hashes(texts: Iterable[str]) -> set[int]:
-    """Return the hashes of the lines of texts; a context shares most of its lines with the ones before."""
+    """Return the hashes of the lines of texts. A context shares most of its lines with previous ones."""
     hashes = {_hash(*pair) for text in texts for pair in _lines(text, NESTED)}
     return {found for found in hashes if found is not None}
 
 
-# By Python's own hash of a line, so that no text is kept.
+# Keyed by Python's hash of a line, so that no text is cached.
 @cached(LRUCache(KNOWN), key=lambda *pair: hash(pair), lock=Lock())
 def _hash(text: str, is_neutral: bool) -> int | None:
     """Return the hash of a line; None for a blank one."""
@@ -152,18 +152,18 @@ def _hash(text: str, is_neutral: bool) -> int | None:
 
 
 def may_be_platform_text(lines: Sequence[TextLine]) -> bool:
-    """Tell whether any line would be the platform's if all were served: one plain line alone never is."""
+    """Return whether any line would be platform text if all were served. A single plain line never is."""
     if len(lines) == 1 and not (lines[0].is_marked or lines[0].is_frame):
         return False
     return _is_platform_text(lines, lambda _: True)
 
 
 def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> list[int]:
-    """Return the places of the lines that are the platform's, with blank ones between them.
+    """Return the places of the platform's lines, including blank lines between them.
 
     Args:
-        lines: of a text.
-        served: hashes of lines that were served before, and for each whether it only quotes.
+        lines: the lines of a text.
+        served: hashes of previously served lines, and whether each only quotes.
     """
     runs: list[list[int]] = [[]]  # of lines that were served
     for place, line in enumerate(lines):
@@ -172,13 +172,13 @@ def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> li
         elif runs[-1]:
             runs.append([])
     own = [run for run in runs if _is_platform_text([lines[n] for n in run], lambda line: not served[line.hash])]
-    # Behind the message that a context is for, it has tags alone.
+    # After the query, a context has only tags.
     frames = [run for run in runs if own and all(lines[n].is_blank or lines[n].is_frame for n in run)]
     return sorted({place for run in own + frames for place in run})
 
 
 def _is_platform_text(run: Sequence[TextLine], is_memory: Callable[[TextLine], bool]) -> bool:
-    """Tell whether lines that were all served, and follow each other, stand there as the platform writes them."""
+    """Return whether consecutive served lines have the form in which the platform writes them."""
     is_framed = has_words = False
     plain = 0  # long lines of memory
     for line in run:
@@ -194,6 +194,6 @@ def _is_platform_text(run: Sequence[TextLine], is_memory: Callable[[TextLine], b
 
 
 def text_without(lines: Sequence[TextLine], places: Iterable[int]) -> str:
-    """Return the text that is left without the lines at these places."""
+    """Return the text without the lines at these places."""
     gone = set(places)
     return "\n".join(line.text for place, line in enumerate(lines) if place not in gone and not line.is_neutral).strip()

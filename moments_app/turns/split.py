@@ -1,4 +1,4 @@
-"""Cuts consecutive turns into what one call of an engine takes."""
+"""Split consecutive turns into the input of one engine call each."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,13 @@ def split_turns(turns: Sequence[Message] | Sequence[Turn]) -> list[range]:
 
 
 def split(sizes: Sequence[int], limit: int, glued: Sequence[bool]) -> list[range]:
-    """Cut consecutive turns into parts of at most `limit` tokens.
+    """Split consecutive turns into parts of at most `limit` tokens.
 
     Args:
-        sizes: tokens of each turn; a larger one makes a part of its own.
-        limit: most tokens of a part.
-        glued: whether a turn belongs with the one before it, as a tool result does; no cut is made there unless the
-            turns that belong together are larger than a part.
+        sizes: tokens of each turn; a larger turn is a part of its own.
+        limit: maximum tokens of a part.
+        glued: whether a turn belongs to the previous one, as a tool result does. Such turns are only split if together
+            they exceed a part.
     """
     parts: list[range] = []
     start = 0

@@ -1,4 +1,4 @@
-"""A text taken apart into lines: a list's items, under their heading, and the sentences of what is no list."""
+"""Split a text into lines: the items of lists with their headings, and the sentences of other text."""
 
 import re
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ class Line:
     """A line of a text.
 
     Args:
-        text: as it stands there.
-        heading: that it stands under; blank for none.
+        text: its text.
+        heading: its heading; blank for none.
     """
 
     text: str
@@ -23,7 +23,7 @@ class Line:
 
 
 def lines_of(text: str) -> list[Line]:
-    """Take a text apart."""
+    """Split a text into lines."""
     lines: list[Line] = []
     heading = ""
     rows = [row.rstrip() for row in text.split("\n") if row.strip()]

@@ -1,4 +1,4 @@
-"""Tool calls and their results: they belong together, so no boundary is drawn between them.
+"""Tool calls and their results belong together, so no boundary separates them.
 
 Pure functions over turns, so that every rule can be tested without a database.
 """
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class PairedTurn(Protocol):
-    """A turn, as far as the rules about tool calls need it."""
+    """The data of a turn that the rules for tool calls need."""
 
     @property
     def role(self) -> str: ...
@@ -35,7 +35,7 @@ def pair_safe_boundary(turns: Sequence[PairedTurn], boundary: int) -> int:
 
 
 def _calls(turns: Sequence[PairedTurn]) -> dict[int, int]:
-    """Return for each tool turn the index of its call: by `tool_call_id`, else the nearest assistant turn before it."""
+    """Return for each tool turn the index of its call: by `tool_call_id`, otherwise the previous assistant turn."""
     by_id: dict[str, int] = {}
     found: dict[int, int] = {}
     nearest = 0
@@ -49,7 +49,7 @@ def _calls(turns: Sequence[PairedTurn]) -> dict[int, int]:
 
 
 def _before_open_calls(turns: Sequence[PairedTurn], boundary: int) -> int:
-    """Move a boundary at the very end before the first call there whose results may still come."""
+    """Move a boundary at the very end before the first call whose results may still come."""
     if boundary < len(turns):
         return boundary
     answered: set[str] = set()

@@ -1,6 +1,6 @@
-"""The transcript's pages that need nothing of memory; `moments_app.operator.admin` shows sessions and turns.
+"""The admin pages of the transcript's own tables. `moments_app.operator.admin` shows sessions and turns.
 
-They are pages of the platform's own site. A project that has only the apps keeps its admin as it is (`hosted.py`).
+They belong to the platform's own site. In a host project (`hosted.py`), the admin site stays unchanged.
 """
 
 from django.apps import apps

@@ -1,4 +1,4 @@
-"""Who did something, by name: the log and jobs know a key by its prefix alone."""
+"""Names of actors for the admin. Jobs and the event log store only a key's prefix."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ from sessions_app.models import ApiKey
 
 
 def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str, *, name: str = "key_name") -> Any:
-    """Add the names of the keys that a column of actors names, for operators who may see keys.
+    """Annotate rows with the name of the key in their actor column, if the operator may see keys.
 
     Args:
-        request: of the operator.
-        rows: to be shown.
-        column: of the actors.
-        name: that the names are added under.
+        request: The operator's request.
+        rows: The rows to show.
+        column: The column with the actor.
+        name: The name of the annotation.
     """
     if not may_see(request, ApiKey):
         return rows.annotate(**{name: Value("")})
@@ -29,7 +29,7 @@ def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str, *, na
 
 
 def name_of(request: HttpRequest, actor: str) -> str:
-    """Write an actor with the name of its key, for operators who may see keys; one query where it is one."""
+    """Return an actor for display, with the name of its key if the operator may see keys. One query for a key."""
     if not actor.startswith(KEY) or not may_see(request, ApiKey):
         return actor
     return named_actor(
@@ -38,7 +38,7 @@ def name_of(request: HttpRequest, actor: str) -> str:
 
 
 class AskedForAdmin(ReadOnlyAdmin):
-    """A base of admin classes whose rows somebody asked for: `by` names who it was."""
+    """A base of admin classes for rows that an actor requested. `by` names the actor."""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")
@@ -46,5 +46,4 @@ class AskedForAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Requested by", ordering="requested_by")
     def by(self, row: Any) -> str:
-        """Name who asked for it."""
         return named_actor(row.requested_by, row.key_name)

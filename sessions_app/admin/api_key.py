@@ -1,4 +1,4 @@
-"""Keys: made here, shown once, revoked, never edited."""
+"""API keys in the admin. A key is created here, shown once, and revoked, but never edited."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ SCOPES = {
 
 
 class StateFilter(admin.SimpleListFilter):
-    """Keys that still open anything, and those that do not."""
+    """Filters keys by whether they are still valid."""
 
     title = "state"
     parameter_name = "state"
@@ -47,7 +47,7 @@ class StateFilter(admin.SimpleListFilter):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(PageAdmin):
-    """Who may call the API."""
+    """API keys."""
 
     list_display = ("name", "state", "shown_prefix", "acts_for", "scope", "made_at", "expiry", "last_use")
     list_filter = (StateFilter, "scope")
@@ -84,20 +84,20 @@ class ApiKeyAdmin(PageAdmin):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        # Whichever button is pressed, the page with the key comes next.
+        # Each of Django's save buttons leads to the page with the key, so the form has only one.
         alone = {"show_save_and_continue": False, "show_save_and_add_another": False}
         answer: HttpResponse = super().add_view(request, form_url, (extra_context or {}) | alone)
         return answer
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        # What a key may do is settled when it is made. Revoking still needs the right to change.
+        # A key's permissions are fixed when it is created. Revoking it still needs the permission to change it.
         return obj is None and super().has_change_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
-        """Issue the key; `response_add` shows its text, this once."""
+        """Issue the key. `response_add` shows its text once."""
         chosen = form.cleaned_data.get("application")
         key, text = ApiKey.objects.issue(
             obj.name,
@@ -110,7 +110,7 @@ class ApiKeyAdmin(PageAdmin):
         request.issued_text = text  # type: ignore[attr-defined]
 
     def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
-        """Show the page with the key. No redirect: a message would keep the text in a cookie."""
+        """Show the page with the key. A redirect would need a message, which would store the text in a cookie."""
         page = MadeApiKey(admin=self, row=obj)
         page.setup(request)
         return page.page()
@@ -121,7 +121,7 @@ class ApiKeyAdmin(PageAdmin):
         button="Revoke these keys",
     )
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        """End the keys at once."""
+        """Revoke the keys."""
         RevokeApiKey.change_each(self, request, queryset)
 
     @display(description="State", label={"active": "success", "expired": "warning", "revoked": "danger"})  # type: ignore[untyped-decorator]

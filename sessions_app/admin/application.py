@@ -1,4 +1,4 @@
-"""The list of applications, and the form that makes or names one."""
+"""The list of applications, and the form that creates or renames one."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def _number_of(rows: QuerySet[Any]) -> Subquery:
 
 @admin.register(Application)
 class ApplicationAdmin(PageAdmin):
-    """Tenants; one is made here, or by `manage.py create_application`, and never deleted."""
+    """Tenants. They are created here or by `manage.py create_application`, and never deleted."""
 
     list_display = ("name", "people", "keys", "made_at")
     search_fields = search_prefixes = ("name",)
@@ -32,7 +32,7 @@ class ApplicationAdmin(PageAdmin):
         return queryset.annotate(people=_number_of(UserProfile.objects.all()), keys=_number_of(keys))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # its people would go with it: they are erased one by one
+        return False  # deleting it would delete its people, who must be erased one by one
 
     @admin.display(description="People", empty_value="0")
     def people(self, application: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Applications in the admin: seen where there are several, and by nobody else.
+"""Applications in the admin, which shows them only if there is more than one.
 
-Lists then have a column and a filter; each list says by `applications` how its rows lead there.
+Lists then have a column and a filter. `applications` of a list has the lookups from its rows to their application.
 """
 
 from collections.abc import Sequence
@@ -22,20 +22,20 @@ KEPT_SECONDS = 60
 
 
 def are_several() -> bool:
-    """Return True if there is more than one application; every page asks, so a process may be a minute late.
+    """Return whether there is more than one application. Cached for a minute, because every page needs it.
 
-    Operators who are limited to some don't see whether there are others; they are limited because there are.
+    True for operators who are limited to some applications, because they may not know whether others exist.
     """
     return bool(scope_key()) or bool(cache.get_or_set(SEVERAL, Application.objects.are_several, KEPT_SECONDS))
 
 
 def are_shown(request: HttpRequest) -> bool:
-    """Return True if the sidebar leads to applications: an installation with one sees nothing of it."""
+    """Return whether the sidebar shows applications. With a single application, it doesn't."""
     return request.user.has_perm("sessions_app.view_application") and are_several()
 
 
 def of_application(lookups: Sequence[str], application: int) -> Q:
-    """Return the condition that rows belong to an application, by whichever of the lookups leads to one."""
+    """Return the condition that rows belong to an application through any of the lookups."""
     found = Q()
     for lookup in lookups:
         found |= Q(**{lookup: application})
@@ -43,7 +43,7 @@ def of_application(lookups: Sequence[str], application: int) -> Q:
 
 
 def named(rows: Any, lookups: Sequence[str]) -> Any:
-    """Add the names of the applications that rows belong to."""
+    """Annotate rows with the names of their applications."""
     names: list[Combinable] = [F(f"{lookup}__name") for lookup in lookups]
     return rows.annotate(**{NAMED: Coalesce(*names) if len(names) > 1 else names[0]})
 

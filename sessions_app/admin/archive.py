@@ -1,4 +1,4 @@
-"""Archives, to see what went where."""
+"""Archives in the admin."""
 
 from django.contrib import admin
 
@@ -8,7 +8,7 @@ from sessions_app.models import Archive
 
 @admin.register(Archive)
 class ArchiveAdmin(ReadOnlyAdmin):
-    """A session's turns of one month, in a file."""
+    """The archived turns of one session and month, stored in a file."""
 
     list_display = ("name", "session", "user", "month", "turns", "turn_count", "byte_count")
     tells_of_people = False

@@ -1,4 +1,4 @@
-"""Actions on the ticked rows of a list that ask once more before they change anything."""
+"""Actions of lists that ask for confirmation before they change the selected rows."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -10,16 +10,16 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 Action = Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None]
-ROWS = 20  # named on the page; of more only the number is told
-AGAIN = ("action", "select_across", ACTION_CHECKBOX_NAME)  # what the list sends
+ROWS = 20  # the number of rows that the page lists; it only counts the others
+AGAIN = ("action", "select_across", ACTION_CHECKBOX_NAME)  # the form fields to send again
 
 
 def asks_first(warning: str, *, button: str) -> Callable[[Action], Action]:
-    """Return a decorator for an action that can't be taken back, or reaches many: a page asks, as for one row.
+    """Return a decorator that shows a confirmation page before an action that can't be undone or affects many rows.
 
     Args:
-        warning: what follows from it, for the page.
-        button: what the button there says.
+        warning: What the action will do, for the page.
+        button: The label of the page's button.
     """
 
     def decorate(action: Action) -> Action:

@@ -1,4 +1,4 @@
-"""Lists of the operator: what all of them have in common, and their filters and searches."""
+"""The base of the operators' lists, with their filters and searches."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, time
@@ -30,12 +30,12 @@ from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.several_servers import read_for_page
 
 FOUND = 1_000
-# In an address: what a list is narrowed down to a person by.
+# The query parameters that limit a list to one person.
 NAMES_SOMEBODY = {"q", "user_id", "user__id__exact", "session__id__exact"}
 
 
 class LinesField(SimpleArrayField):
-    """A list, an item a line: items may have commas."""
+    """A list with one item per line, because items may contain commas."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         widget = UnfoldAdminTextareaWidget(attrs={"rows": 6})
@@ -48,27 +48,27 @@ class LinesField(SimpleArrayField):
 
 
 def add_views(model: type[Model], *views: type[OperatorView]) -> None:
-    """Add pages and actions of an extra to the list of a model."""
+    """Add an extra's pages and actions to a model's list."""
     shown_by = type(cast(PageAdmin, admin.site.get_model_admin(model)))
     shown_by.views = (*shown_by.views, *views)
 
 
 class PageAdmin(ModelAdmin):  # type: ignore[misc]
-    """Lists that stay quick with a million rows: no second count, no query a row.
+    """A list that stays fast with a million rows: it counts only once, and makes no query per row.
 
     Attributes:
-        views: the pages and actions that stand beside the list.
-        change_page: takes the place of Django's form as a row's page.
-        form_page: what stands before and after that form.
-        when_empty: the sentence of a list that has nothing yet.
-        search_prefixes: a search finds rows of which one of these fields begins with the term.
-        open_lookups: what addresses may narrow the list down by, beside its filters.
-        tells_of_people: the list says more of people than their names.
-        applications: the lookups from a row to its application, of which one leads there; none: it is the site's.
+        views: The pages and actions of the list.
+        change_page: The page of a row, instead of Django's form.
+        form_page: Supplies the templates before and after that form.
+        when_empty: The sentence that an empty list shows.
+        search_prefixes: A search finds rows where one of these fields starts with the term.
+        open_lookups: Lookups that URLs may filter by, in addition to the list's filters.
+        tells_of_people: Whether the list shows more about people than their names.
+        applications: The lookups from a row to its application, one of which applies. Empty for site-wide rows.
     """
 
     show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER  # a count a choice, each over the whole table
+    show_facets = admin.ShowFacets.NEVER  # each choice would count rows of the whole table
     list_per_page = 50
     compressed_fields = False
     formfield_overrides: ClassVar = {ArrayField: {"form_class": LinesField}}
@@ -88,7 +88,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         self.change_form_outer_after_template = self.form_page.after
 
     def get_urls(self) -> list[URLPattern]:
-        """Put the addresses of the views before Django's, of which one takes any text for a key."""
+        """Put the URLs of the views before Django's, because one of those matches any text as a key."""
         return [*map(self._pattern, self.views), *super().get_urls()]
 
     def _pattern(self, view: type[OperatorView]) -> URLPattern:
@@ -100,20 +100,19 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Find rows by how their names begin, where the list says by which."""
+        """Find rows by prefix, if the list has `search_prefixes`."""
         if self.search_prefixes:
             return prefix_search(queryset, search_term, *self.search_prefixes), False
         found: tuple[QuerySet[Any], bool] = super().get_search_results(request, queryset, search_term)
         return found
 
-    # --- applications, where there are several ---
+    # --- applications, if there are several ---
 
     def of_application(self, application: int) -> Q:
-        """Return the condition that rows belong to an application."""
         return of_application(self.applications, application)
 
     def with_application(self, rows: Any) -> Any:
-        """Add the name of each row's application."""
+        """Annotate rows with the names of their applications."""
         return named(rows, self.applications)
 
     def get_queryset(self, request: HttpRequest) -> Any:
@@ -136,13 +135,13 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         return lookup in self.open_lookups or super().lookup_allowed(lookup, value, request)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Name the list after what it lists; Django's own name is an order: select one to change."""
+        """Use the model's name as the title. Django's title would be "Select … to change"."""
         if request.method == "POST" and not self.get_actions(request):
             raise PermissionDenied  # Django would say that no action was chosen
         return read_for_page(request, lambda: self._listed(request, extra_context))
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Drop NUL characters, which the database refuses to search for, and a search over the limit."""
+        """Remove NUL characters, which the database rejects, and a search that is too long."""
         asked = request.GET.copy()
         for name, texts in asked.lists():
             asked.setlist(name, [text.replace("\0", "") for text in texts])
@@ -166,7 +165,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         if self.get_object(request, unquote(object_id)) is None:
-            raise PermissionDenied  # not a way to the start page, as Django has it
+            raise PermissionDenied  # Django would redirect to the start page
         response: HttpResponse = super().history_view(request, object_id, extra_context)
         return self._noted(request, response, "history")
 
@@ -177,7 +176,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         return self._noted(request, response, "delete")
 
     def _noted(self, request: HttpRequest, response: HttpResponse, page: str) -> HttpResponse:
-        """Note whom one of Django's pages about a row tells of."""
+        """Log that the operator read one of Django's pages about a row."""
         row = getattr(response, "context_data", {}).get("object")
         if row is not None:
             note_reading(request, f"{self.opts.verbose_name}: {page}", people_of(row))
@@ -186,7 +185,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponseBase:
-        """Show the row's own page where it has one, else Django's form."""
+        """Show the row's own page if there is one, or Django's form."""
         row = self.get_object(request, unquote(object_id)) if self.change_page else None
         if self.change_page and row is not None:
             return self.change_page.as_view(admin=self, row=row)(request)
@@ -200,7 +199,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """Show the form, with what its page has around it."""
+        """Show the form with its surrounding templates."""
         row = self.get_object(request, object_id) if object_id else None
         context = (extra_context or {}) | (self._around(request, row) if row else {})
         response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
@@ -214,7 +213,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
 
 
 class ReadOnlyAdmin(PageAdmin):
-    """Rows that are looked at and never edited by hand."""
+    """Rows that can be viewed but not edited."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -227,7 +226,7 @@ class ReadOnlyAdmin(PageAdmin):
 
 
 class LogAdmin(ReadOnlyAdmin):
-    """Rows that only grow in number, newest first: pages of them are turned, neither counted nor sorted otherwise."""
+    """An append-only table, newest rows first. Its pages are neither counted nor sortable."""
 
     paginator = InfinitePaginator
     sortable_by = ()
@@ -235,7 +234,7 @@ class LogAdmin(ReadOnlyAdmin):
 
 
 class NewestValuesFilter(admin.AllValuesFieldListFilter):
-    """Offers the values that the newest thousand rows have: all there are would take a scan of the table."""
+    """Offers the values of the newest thousand rows, because finding all values would scan the table."""
 
     ROWS = 1_000
 
@@ -247,18 +246,18 @@ class NewestValuesFilter(admin.AllValuesFieldListFilter):
         self.lookup_choices: Any = sorted({value for value in newest[: self.ROWS] if value})
 
     def rows(self, model: Any) -> QuerySet[Any]:
-        """Return the rows whose values are offered."""
+        """Return the rows whose values the filter offers."""
         rows: QuerySet[Any] = model._default_manager.all()
         return rows
 
 
 def one_line(at: datetime | None) -> str:
-    """Write a time for a column of a list, in one line."""
+    """Format a time in one line, for a column."""
     return format_html('<span class="rem-op-time">{}</span>', date_format(at, "Y-m-d H:i:s")) if at else "–"
 
 
 class DaysFilter(RangeDateFilter):  # type: ignore[misc]
-    """Rows from one day to another, both included: a range of an index."""
+    """Filters rows by a range of days, both included. Uses an index."""
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         first, last = (self._day(end) for end in ("from", "to"))
@@ -269,18 +268,18 @@ class DaysFilter(RangeDateFilter):  # type: ignore[misc]
         return queryset
 
     def _day(self, end: str) -> date | None:
-        """Return the day that was chosen; None where it is nothing, or no day."""
+        """Return the chosen day, or None if the text is blank or not a date."""
         day: date | None = parse_date_str(str(self.used_parameters.get(f"{self.parameter_name}_{end}", "")))
         return day
 
 
 def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[Any]:
-    """Find rows of which one field begins with the term, as an index serves it.
+    """Return rows where one of the fields starts with the term. Uses one index per field.
 
     Args:
-        queryset: to search in.
-        term: as the operator typed it; blank finds everything.
-        fields: names as in `filter`.
+        queryset: The rows to search.
+        term: The operator's search term. Blank returns all rows.
+        fields: Field names, as in `filter`.
     """
     term = term.strip().replace("\0", "")
     if not term:
@@ -289,9 +288,9 @@ def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[
 
 
 def found_by(queryset: QuerySet[Any], *ways: QuerySet[Any]) -> QuerySet[Any]:
-    """Find rows by several ways, the newest `FOUND` by each.
+    """Return the rows that any of several queries finds, the newest `FOUND` of each.
 
-    One condition with OR over several tables would read all rows; each way by itself has an index.
+    A single OR condition across tables would read all rows. Each separate query uses an index.
     """
     first, *others = (way.order_by("-pk").values("pk")[:FOUND] for way in ways)
     return queryset.filter(pk__in=first.union(*others, all=True) if others else first)

@@ -24,7 +24,7 @@ HELP = {
 
 @admin.register(DailyLimit)
 class DailyLimitAdmin(PageAdmin):
-    """Limits that replace those of the settings for one key or application."""
+    """Limits that replace the default limits in the settings for one key or application."""
 
     list_display = ("name", "of", *(f"most_{name}" for name in UNITS))
     applications = ("application", "key__application")
@@ -37,7 +37,7 @@ class DailyLimitAdmin(PageAdmin):
     when_empty = "No key or application has its own limits. The settings DAILY_LIMITS__… apply to all of them."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DailyLimit]:
-        """Leave out the limits of keys if the operator may not see keys."""
+        """Exclude the limits of keys if the operator may not see keys."""
         limits: QuerySet[DailyLimit] = super().get_queryset(request)
         return limits if may_see(request, ApiKey) else limits.filter(key=None)
 
@@ -79,5 +79,5 @@ class DailyLimitAdmin(PageAdmin):
 
 
 def _shown(most: Any) -> str:
-    """Write an amount for a column: what the settings say is a dash."""
+    """Format an amount for a column. A dash means the default in the settings."""
     return "–" if most is None else intcomma(most) if most else "no limit"

@@ -1,4 +1,4 @@
-"""The log of what happened, in lines to read, with links to what they name."""
+"""The event log in the admin, with links to the rows that it names."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ FOUND_BY_NAME = 50
 
 
 class ReadingsFilter(admin.SimpleListFilter):
-    """Leaves out who read whom, unless that is asked for: it would crowd out all else."""
+    """Hides the access log unless the operator asks for it, because it would crowd out all other events."""
 
     title = "access log"
     parameter_name = "readings"
@@ -31,7 +31,7 @@ class ReadingsFilter(admin.SimpleListFilter):
         return [("with", "Included"), ("alone", "Only the access log")]
 
     def choices(self, changelist: Any) -> Iterator[Any]:
-        """Call the first choice what it is."""
+        """Rename the first choice."""
         first, *others = super().choices(changelist)
         yield {**first, "display": "Left out"}
         yield from others
@@ -58,7 +58,7 @@ class EventAdmin(LogAdmin):
     fields = readonly_fields = ("happened_at", "what", "who", "person", "session", "payload_text")
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """Join the names of those that are still there: an event knows them by number alone."""
+        """Add the names of people and sessions that still exist. An event stores only their primary keys."""
         queryset: QuerySet[Event] = super().get_queryset(request)
         named: QuerySet[Any] = with_key_names(request, queryset, "actor")
         return named.annotate(
@@ -71,7 +71,7 @@ class EventAdmin(LogAdmin):
         return super().of_application(application) | Q(user_pk__in=people.values("pk"))
 
     def with_application(self, rows: Any) -> Any:
-        """Add the name of the person's application, else the event's own."""
+        """Annotate events with the name of the person's application, or of the event's own."""
         person = UserProfile.objects.filter(pk=OuterRef("user_pk"))
         return rows.annotate(**{NAMED: Coalesce(Subquery(person.values("application__name")), "application__name")})
 
@@ -119,12 +119,12 @@ class EventAdmin(LogAdmin):
 
 
 def in_short(payload: Mapping[str, Any]) -> str:
-    """Write what an event carries in a line; of a list how many, of a few the names."""
+    """Format a payload in one line. Longer lists are only counted."""
     return " · ".join(f"{name.replace('_', ' ')}: {_value(value)}" for name, value in payload.items())
 
 
 def in_words(value: Any) -> str:
-    """Write a value of an event's payload as it is read, not as a program has it."""
+    """Format a value of a payload as plain English."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, list):

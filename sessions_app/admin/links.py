@@ -1,4 +1,4 @@
-"""Addresses of the admin's pages, and links and chips in the cells of lists."""
+"""URLs of the admin's pages, and links and chips for the cells of lists."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,29 +14,29 @@ GIST = 140  # characters
 
 
 def page_url(model: Model | type[Model], page: str, *arguments: Any, **query: Any) -> str:
-    """Return the address of a page beside a model's list, by the end of its name."""
+    """Return the URL of a page of a model's list, by the `name` of its view."""
     name = f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}"
     return reverse(name, args=arguments, query=query or None)
 
 
 def change_url(row: Model) -> str:
-    """Return the address of a row's page."""
+    """Return the URL of a row's page."""
     return page_url(row, "change", row.pk)
 
 
 def list_url(model: type[Model], **query: Any) -> str:
-    """Return the address of a model's list, filtered."""
+    """Return the URL of a model's list, filtered."""
     return page_url(model, "changelist", **query)
 
 
 def turn_url(session_pk: int, sequence: int) -> str:
-    """Return the address of a turn in its session's transcript."""
+    """Return the URL of a turn in its session's transcript."""
     session = reverse("admin:sessions_app_session_change", args=[session_pk])
     return f"{session}?at={sequence}#turn-{sequence}"
 
 
 def link_to(row: Model | None, text: str = "") -> SafeString | str:
-    """Link a row's page by its name, or by what is given; return a dash where there is no row."""
+    """Link to a row's page by its name or the given text. Without a row, return a dash."""
     if row is None:
         return "–"
     return format_html('<a class="rem-link rem-name-cell" href="{}">{}</a>', change_url(row), text or row)
@@ -49,7 +49,7 @@ def chips(tags: Sequence[str]) -> SafeString:
 
 
 def titled(name: str, text: str) -> SafeString:
-    """Show a row's name, and under it how its text begins."""
+    """Show a row's name, with the start of its text below it."""
     if not text.strip():
         return format_html("{}", name)
     gist = Truncator(" ".join(text.split())).chars(GIST)

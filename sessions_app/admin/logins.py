@@ -1,8 +1,8 @@
-"""Logins of operators and their groups, in the look of the other pages."""
+"""Operators' logins and groups, styled like the other pages."""
 
 from typing import Any, cast
 
-# Whoever imports this first: they have registered what is withdrawn below.
+# Imported first, because these modules register the admin classes that are unregistered below.
 import django_otp.plugins.otp_static.admin
 import django_otp.plugins.otp_totp.admin  # noqa: F401
 from django import forms
@@ -36,15 +36,15 @@ from sessions_app.admin.views.staff import (
 )
 from sessions_app.models import LoginLimit
 
-for model in (User, Group, TOTPDevice, StaticDevice):  # the keys of second factors are nobody's to look at
+for model in (User, Group, TOTPDevice, StaticDevice):  # no operator may see the keys of second factors
     admin.site.unregister(model)
 
 
 class LimitForm(forms.models.BaseInlineFormSet):  # type: ignore[type-arg]
-    """The applications that a login is limited to."""
+    """The formset of the applications that a login is limited to."""
 
     def clean(self) -> None:
-        """Refuse to limit a superuser, who could lift the limit."""
+        """Reject limits for a superuser, who could remove them."""
         super().clean()
         if self.instance.is_superuser and any(
             form.cleaned_data and not form.cleaned_data.get("DELETE") for form in self.forms
@@ -53,7 +53,7 @@ class LimitForm(forms.models.BaseInlineFormSet):  # type: ignore[type-arg]
 
 
 class LimitInline(TabularInline):  # type: ignore[misc]
-    """Only these applications; without any, the login sees all."""
+    """The applications that a login is limited to. Without any, it sees all."""
 
     model = LoginLimit
     formset = LimitForm
@@ -62,7 +62,7 @@ class LimitInline(TabularInline):  # type: ignore[misc]
 
 @admin.register(User)
 class LoginAdmin(DjangoUserAdmin, PageAdmin):  # type: ignore[type-arg, misc]
-    """Operators: a page of who they are in place of a list, and Django's form with each permission behind it."""
+    """Operators. The list is replaced by a page about the staff; Django's form edits single permissions."""
 
     form = UserChangeForm
     add_form = UserCreationForm
@@ -84,10 +84,10 @@ class LoginAdmin(DjangoUserAdmin, PageAdmin):  # type: ignore[type-arg, misc]
     )
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the staff."""
+        """Show the staff page."""
         return cast(HttpResponse, Staff.as_view(admin=self)(request))
 
 
 @admin.register(Group)
 class GroupAdmin(DjangoGroupAdmin, PageAdmin):  # type: ignore[misc]
-    """Groups of operators, with what they may do."""
+    """Groups of operators, with their permissions."""

@@ -1,4 +1,4 @@
-"""Marking the words of a search in what it found."""
+"""Highlights the words of a search query in the texts it found."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,16 +8,16 @@ from django.utils.safestring import SafeString, mark_safe
 from sessions_app import lexemes
 from sessions_app.unseen import with_unseen_written
 
-AROUND = 80  # characters before the first of the words
+AROUND = 80  # characters before the first match
 
 
 def marked(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> SafeString:
-    """Escape a text, and mark the words of a query in it, in whatever form they stand there.
+    """Escape a text, and mark the words of a query in it, in any inflected form.
 
     Args:
-        text: what was found.
-        words: of the query.
-        most: characters of the text that are shown, from shortly before the first of the words; 0: all.
+        text: The text that the search found.
+        words: The words of the query.
+        most: The maximum number of characters to show, from shortly before the first match. 0 shows all.
     """
     places = list(lexemes.places_of(text, words))
     start, end = _cut(text, places[0][0] if places else 0, most)
@@ -25,7 +25,7 @@ def marked(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> Safe
 
 
 def _cut(text: str, first: int, most: int) -> tuple[int, int]:
-    """Return the part of a text that is shown; it begins with a word."""
+    """Return the start and end of the excerpt to show. It starts at a word."""
     if not most or len(text) <= most:
         return 0, len(text)
     start = text.rfind(" ", 0, max(first - AROUND, 0)) + 1

@@ -1,7 +1,7 @@
-"""Who reads whom: each page of an operator that tells of people is an event in the log, and stands on their pages.
+"""The access log. Each page that shows data about people to an operator adds an event for each of them.
 
-Pages and lists name the people whom they tell of. The middleware writes all of them down by one statement, before the
-page goes out: what can't be put on record isn't shown.
+Pages and lists name the people whose data they show. The middleware logs them all with one statement before it returns
+the page. A page that can't be logged isn't shown.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -19,11 +19,11 @@ from sessions_app.models import Event, UserProfile
 
 @dataclass
 class Reading:
-    """What a page tells.
+    """The people whose data a page shows.
 
     Args:
-        page: the name of the page.
-        people: primary keys of those whom it tells of.
+        page: The name of the page.
+        people: The primary keys of the people.
     """
 
     page: str = ""
@@ -31,7 +31,7 @@ class Reading:
 
 
 def people_of(row: Model) -> Collection[int]:
-    """Return the primary key of the person to whom a row belongs; nothing for rows of nobody."""
+    """Return the primary key of the row's person, or nothing if the row belongs to no person."""
     if isinstance(row, UserProfile):
         return (row.pk,)
     person = row.user_pk if isinstance(row, Event) else _person_of(row)
@@ -47,14 +47,14 @@ def _person_of(row: Model) -> int | None:
 
 
 def note_reading(request: HttpRequest, page: str, people: Iterable[int]) -> None:
-    """Note for the middleware whom a page tells of; a form within a page is that page."""
+    """Record whose data a page shows, for the middleware. A page's name replaces that of a form within it."""
     reading: Reading = request.__dict__.setdefault("reading", Reading())
     reading.page = page
     reading.people.update(people)
 
 
 class ReadingMiddleware:
-    """Writes down who was read, for the pages that were shown."""
+    """Logs whose data each returned page showed."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

@@ -1,4 +1,4 @@
-"""Authentication of a request: `Authorization: Bearer <key or token>`."""
+"""Authentication with `Authorization: Bearer <key or token>`."""
 
 from typing import Protocol
 
@@ -11,34 +11,34 @@ from sessions_app.models import ApiKey
 
 
 class Issuer(Protocol):
-    """An issuer of tokens that stand for keys.
+    """An issuer of tokens that represent API keys.
 
     Attributes:
-        prefix: How the text of its tokens begins.
+        prefix: The prefix of its tokens.
     """
 
     prefix: str
 
     def key_with(self, text: str, path: str) -> ApiKey | None:
-        """Return the key that a token stands for at a path, with the token's scopes in `granted`; None if for none."""
+        """Return the key for a token at a path, with the token's scopes in `granted`. None if the token isn't valid."""
 
     def challenge(self, path: str) -> str:
-        """Return the `WWW-Authenticate` of a 401 at a path; blank for the usual one."""
+        """Return the `WWW-Authenticate` header of a 401 at a path, or a blank string for the default."""
 
 
-ISSUERS: list[Issuer] = []  # extras add theirs
+ISSUERS: list[Issuer] = []  # extras add issuers
 
 
 def issuer_of(text: str) -> Issuer | None:
-    """Return the issuer of a token; None for a key."""
+    """Return the issuer of a token, or None for a key."""
     return next((issuer for issuer in ISSUERS if text.startswith(issuer.prefix)), None)
 
 
 class ApiKeyAuthentication(BaseAuthentication):
-    """Sets `request.auth` to the ApiKey. Wrong, expired and revoked keys are answered alike."""
+    """Sets `request.auth` to the ApiKey. Wrong, expired and revoked keys get the same error."""
 
     def authenticate(self, request: Request) -> tuple[ApiKey, ApiKey] | None:
-        """Return the key, in the places of user and credentials; None when the header is absent."""
+        """Return the key as both the user and the credentials. None without an `Authorization` header."""
         kind, _, sent = get_authorization_header(request).partition(b" ")
         if not kind:
             return None
@@ -51,5 +51,5 @@ class ApiKeyAuthentication(BaseAuthentication):
         return key, key
 
     def authenticate_header(self, request: Request) -> str:
-        """Name the scheme, which makes a missing key a 401, not a 403."""
+        """Return the scheme. DRF then answers 401 instead of 403 if the key is missing."""
         return next((told for issuer in ISSUERS if (told := issuer.challenge(request.path))), "Bearer")

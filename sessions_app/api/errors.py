@@ -1,4 +1,4 @@
-"""The API's one error shape, whoever finds that a request can't be answered."""
+"""The error responses of the API. All have the same shape."""
 
 from typing import Any
 
@@ -18,27 +18,27 @@ API_PREFIX = "/api/"
 
 
 class _Refused(APIException):
-    """A refusal as the REST interface raises it.
+    """A `Refusal` as an exception of DRF.
 
     Args:
-        refusal: that is answered.
+        refusal: The refusal to return.
     """
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(str(refusal), refusal.code)
         self.status_code = refusal.status
-        self.wait = refusal.retry_after  # answered as `Retry-After`
+        self.wait = refusal.retry_after  # becomes the `Retry-After` header
 
 
 def api_exception(refusal: Refusal) -> APIException:
-    """Return a refusal as the REST interface raises it."""
+    """Return the DRF exception for a refusal."""
     if refusal.status == ValidationError.status_code:
         return ValidationError(str(refusal), refusal.code)
     return _Refused(refusal)
 
 
 class RefusalHandler(ExceptionHandler):
-    """Answers refusals as errors, and what the database did not do now."""
+    """Turns refusals and database errors into error responses."""
 
     def convert_known_exceptions(self, exc: Exception) -> Exception:
         if isinstance(exc, OperationalError):
@@ -51,7 +51,7 @@ class RefusalHandler(ExceptionHandler):
         return converted
 
     def get_response(self, exc: APIException, data: dict[str, Any]) -> Response:
-        """Return the answer; what it repeats of a request may have half a surrogate pair, which UTF-8 can't write."""
+        """Return the response. Escape lone surrogates from the request, which can't be encoded as UTF-8."""
         for error in data["errors"]:
             error["detail"] = error["detail"].encode(errors="backslashreplace").decode()
         return Response(data, exc.status_code, headers=self.get_headers(exc), content_type="application/json")
@@ -63,18 +63,18 @@ class RefusalHandler(ExceptionHandler):
         return headers
 
     def report_exception(self, exc: APIException, response: Response) -> None:
-        """Log what the database did not do in a line; errors of ours with all that is known."""
+        """Log database errors in one line, and our own errors with their traceback."""
         if not isinstance(self.exc, OperationalError):
             super().report_exception(exc, response)
 
 
 def error_response(status: int, code: str, detail: str) -> JsonResponse:
-    """Return an answer with such an error."""
+    """Return a response with this error."""
     return JsonResponse(error_data(status, code, detail), status=status)
 
 
 def unavailable(request: HttpRequest, refusal: Refusal) -> HttpResponse:
-    """Answer 503: a page to a browser, an error of the API to its clients."""
+    """Return 503: a page for browsers, an API error for clients."""
     if request.path.startswith(API_PREFIX):
         answer: HttpResponse = error_response(refusal.status, refusal.code, str(refusal))
     else:
@@ -84,7 +84,7 @@ def unavailable(request: HttpRequest, refusal: Refusal) -> HttpResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer 400 before any view has the request: a host that isn't served here."""
+    """Return 400 for requests that reach no view, such as those for an unknown host."""
     if request.path.startswith(API_PREFIX):
         return error_response(
             400, "bad_request", "This host is not served here. Check the Host header and ALLOWED_HOSTS."
@@ -93,14 +93,14 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer 404 for addresses that no view has."""
+    """Return 404 for URLs without a view."""
     if request.path.startswith(API_PREFIX):
         return error_response(404, "not_found", "Not found.")
     return defaults.page_not_found(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer 500 outside the API's views."""
+    """Return 500 for errors outside the API's views."""
     if request.path.startswith(API_PREFIX):
         return error_response(500, "error", "A server error occurred. It has been logged.")
     return defaults.server_error(request)

@@ -1,4 +1,4 @@
-"""Serializer fields that store what was sent exactly, or refuse it with a reason."""
+"""Serializer fields that store values unchanged, or reject them with a reason."""
 
 import math
 import re
@@ -18,7 +18,7 @@ JSON_MAX_CHARS = 200_000
 SEQUENCE_MAX = 2**62
 EARLIEST, END = datetime(1970, 1, 1, tzinfo=UTC), datetime(2101, 1, 1, tzinfo=UTC)
 
-# What fields take, as the API's description tells it: without what only some languages' expressions know.
+# Patterns in the OpenAPI schema. They avoid syntax that only some regular expression engines support.
 TEXT = r"^[^\x00]*$"
 # The white space of `str.strip`. JavaScript's \s has fewer characters.
 ONLY_SPACE = r"^[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*$"
@@ -29,51 +29,51 @@ _LEAP_DAY = r"(19(7[26]|8[048]|9[26])|20([02468][048]|[13579][26]))-02-29"
 DATE = rf"((19[7-9][0-9]|20[0-9][0-9]|2100)-{_DAY}|{_LEAP_DAY})"
 _TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
 _OFFSET = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
-# An offset may take the first and the last of the years beyond the range.
+# With an offset, times in the first and last year could fall outside the range.
 _INNER_DATE = rf"((19(7[1-9]|[89][0-9])|20[0-9][0-9])-{_DAY}|{_LEAP_DAY})"
 TIME = rf"^((1970|2100)-{_DAY}T{_TIME}Z|{_INNER_DATE}T{_TIME}{_OFFSET})$"
 
-CONTRADICTORY = "contradictory"  # the code of values that fit by themselves, and not together
+CONTRADICTORY = "contradictory"  # the code of an error in a combination of valid values
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """Refuses unknown fields in place of ignoring them.
+    """Rejects unknown fields instead of ignoring them.
 
     Attributes:
-        rules: of the fields together, as JSON Schema says them.
+        rules: JSON Schema keywords for rules that concern several fields.
     """
 
     rules: dict[str, Any] = {}
 
     @classmethod
     def validated(cls, data: Any, *, is_text: bool = False) -> dict[str, Any]:
-        """Return what was sent, as these fields have it.
+        """Return the validated data.
 
         Args:
-            data: JSON, or the texts of a query string by name.
-            is_text: it is of a query string, where numbers and truth values are texts too.
+            data: JSON, or the parameters of a query string by name.
+            is_text: Whether the data are a query string, where numbers and booleans are strings too.
 
         Raises:
-            ValidationError: naming item and field.
+            ValidationError: Names the item and the field.
         """
         values: dict[str, Any]
         try:
             values = dict(_validator(cls, is_text).run_validation(data))
-        except (serializers.ValidationError, DjangoValidationError):  # told by one that is made for these data
+        except (serializers.ValidationError, DjangoValidationError):  # a serializer with these data reports the errors
             serializer = cls(data=data, context={"is_text": is_text})
             serializer.is_valid(raise_exception=True)
             values = serializer.validated_data
         return {name: list(value) if isinstance(value, list) else value for name, value in values.items()}
 
     def run_validation(self, data: Any = empty) -> Any:
-        """Return the values of all fields; where nothing is asked of them together, that is all."""
+        """Return the values of all fields. Skip DRF's validation if no rule concerns several fields."""
         if type(data) is dict and not self._asks_more:
             return self.to_internal_value(data)
         return super().run_validation(data)
 
     @cached_property
     def _asks_more(self) -> bool:
-        """Whether anything is asked of the fields together."""
+        """Whether validation goes beyond single fields."""
         return bool(self.validators) or type(self).validate is not serializers.Serializer.validate
 
     @cached_property
@@ -83,20 +83,20 @@ class StrictSerializer(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         unknown = sorted(data.keys() - self._names) if isinstance(data, dict) else []
         if unknown:
-            # Named, but not quoted at length: it is the client's text, and may be no text at all.
+            # Shorten the names, because they are the client's text. They may not be encodable either.
             names = [name[:100].encode(errors="backslashreplace").decode() for name in unknown[:10]]
             raise serializers.ValidationError(
                 {name: serializers.ErrorDetail("Unknown field.", code="unknown_field") for name in names}
             )
         try:
             return self._accepted(data)
-        except (serializers.ValidationError, DjangoValidationError):  # of one field; what follows tells of all
+        except (serializers.ValidationError, DjangoValidationError):  # of one field; DRF's method reports those of all
             return super().to_internal_value(data)
 
     def _accepted(self, data: Any) -> Any:
-        """Return the values of all fields, if all are as they should be.
+        """Return the values of all fields if all are valid.
 
-        It looks at what was sent and nothing else, while the framework asks each field how it would be sent in a form.
+        Faster than DRF's method, which also asks each field how an HTML form would send it.
         """
         if type(data) is not dict or not self._takes_values_as_named:
             return super().to_internal_value(data)
@@ -115,23 +115,23 @@ class StrictSerializer(serializers.Serializer[Any]):
 
     @cached_property
     def _checked(self) -> list[tuple[str, Any, Callable[[Any], Any] | None]]:
-        """The fields by name, each with the method that looks at it besides."""
+        """The fields by name, each with its `validate_<name>` method."""
         return [(name, field, getattr(self, f"validate_{name}", None)) for name, field in self.fields.items()]
 
     @cached_property
     def _takes_values_as_named(self) -> bool:
-        """Whether each field is written, and gives a value of its own name."""
+        """Whether each field is writable, and its value keeps the field's name."""
         return all(field.source == name and not field.read_only for name, field in self.fields.items())
 
 
 @cache
 def _validator(serializer: type[StrictSerializer], is_text: bool) -> StrictSerializer:
-    """Return one that only validates: it keeps nothing of what it is given, and making its fields is dear."""
+    """Return a serializer that only validates. It is cached because its fields are slow to build."""
     return serializer(context={"is_text": is_text})
 
 
 class EncodableValidator(ProhibitSurrogateCharactersValidator):
-    """Says the same, but looks at each character by itself only when there is something to say."""
+    """A faster version that checks single characters only if the text can't be encoded."""
 
     def __call__(self, value: Any) -> None:
         if not _encodable(str(value)):
@@ -139,11 +139,11 @@ class EncodableValidator(ProhibitSurrogateCharactersValidator):
 
 
 class Patterned:
-    """A field that takes texts of a pattern, which the API's description names.
+    """A field that accepts texts matching a pattern. The OpenAPI schema includes the pattern.
 
     Attributes:
-        refused: of what fits the pattern, what it does not take all the same. A pattern of its own, as one for both is
-            more than what makes requests of the description can follow in a long text.
+        refused: A second pattern, for matching texts that the field still rejects. A single pattern for both would be
+            too complex for tools that generate requests from the schema.
     """
 
     pattern: str
@@ -151,7 +151,7 @@ class Patterned:
 
 
 class TextField(Patterned, serializers.CharField):
-    """A string, kept with its white space; numbers are not turned into strings."""
+    """A string. White space is kept, and numbers are not converted."""
 
     pattern = TEXT
 
@@ -168,20 +168,20 @@ class TextField(Patterned, serializers.CharField):
         return super().to_internal_value(data)
 
     def run_validators(self, value: Any) -> None:
-        """Look at a text by itself first, in a fifth of the time of its validators; they say what is wrong."""
+        """Check the text in a fifth of the time of its validators. Call these only to report what is wrong."""
         is_short = self.max_length is None or len(value) <= self.max_length
         if not (self._has_usual_validators and is_short and "\0" not in value and _encodable(value)):
             super().run_validators(value)
 
     @cached_property
     def _has_usual_validators(self) -> bool:
-        """Whether it is asked for nothing but texts that can be stored, of at most `max_length` characters."""
+        """Whether the validators only check that a text can be stored and has at most `max_length` characters."""
         usual = (EncodableValidator, MaxLengthValidator, ProhibitNullCharactersValidator)
         return all(type(validator) in usual for validator in self.validators)
 
 
 class WordsField(TextField):
-    """A text that is not only white space."""
+    """A text that isn't blank."""
 
     refused = ONLY_SPACE
     default_error_messages = {"blank": "Enter at least one word."}
@@ -194,9 +194,9 @@ class WordsField(TextField):
 
 
 class PublicIdField(TextField):
-    """An id that the application chooses and that stands in addresses: 1 to 255 characters without a slash.
+    """An id that the application chooses and that is part of URLs: 1 to 255 characters without a slash.
 
-    Clients resolve `.` and `..` in an address before they send it, so nothing has such a name.
+    `.` and `..` are not valid, because clients resolve them in a URL before they send it.
     """
 
     pattern = PUBLIC_ID
@@ -213,19 +213,19 @@ class PublicIdField(TextField):
 
 
 class ExternalIdField(TextField):
-    """The client's own id of what it sends, by which that is known when it is sent again after a lost answer."""
+    """The client's own id of an item. It identifies the item if the client retries after a lost response."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"required": False, "allow_null": True, "max_length": 255} | kwargs)
 
 
 def is_text(field: serializers.Field[Any, Any, Any, Any]) -> bool:
-    """Return whether the field is of a query string."""
+    """Return whether the field belongs to a query string."""
     return bool(field.context.get("is_text"))
 
 
 class BooleanField(serializers.BooleanField):
-    """True or false; in JSON no words or numbers for them."""
+    """A boolean. In JSON, strings and numbers are rejected."""
 
     def to_internal_value(self, data: Any) -> Any:
         if not (is_text(self) or isinstance(data, bool)):
@@ -234,7 +234,7 @@ class BooleanField(serializers.BooleanField):
 
 
 class IntegerField(serializers.IntegerField):
-    """A whole number; in JSON no text."""
+    """A whole number. In JSON, strings are rejected."""
 
     def to_internal_value(self, data: Any) -> int:
         if not is_text(self) and (isinstance(data, bool) or not isinstance(data, int | float)):
@@ -243,7 +243,7 @@ class IntegerField(serializers.IntegerField):
 
 
 class UUIDField(serializers.UUIDField):
-    """A UUID as it is written with dashes."""
+    """A UUID with dashes."""
 
     def to_internal_value(self, data: Any) -> Any:
         if not (isinstance(data, str) and re.fullmatch(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", data)):
@@ -252,7 +252,7 @@ class UUIDField(serializers.UUIDField):
 
 
 class AwareDateTimeField(Patterned, serializers.DateTimeField):
-    """A time with its offset, from 1970 to the end of 2100."""
+    """A time with a UTC offset, from 1970 to the end of 2100."""
 
     pattern = TIME
     default_error_messages = {
@@ -272,7 +272,7 @@ class AwareDateTimeField(Patterned, serializers.DateTimeField):
 
 
 class JsonField(serializers.JSONField):
-    """Free-form JSON that PostgreSQL keeps as it was sent."""
+    """Free-form JSON that PostgreSQL can store unchanged."""
 
     is_object = False
     default_error_messages = {
@@ -300,7 +300,7 @@ class JsonField(serializers.JSONField):
 
 
 class JsonObjectField(JsonField):
-    """Free-form JSON that is an object."""
+    """A free-form JSON object."""
 
     is_object = True
     default_error_messages = {"object": "Send a JSON object."}
@@ -326,7 +326,7 @@ def _values(data: Any) -> Iterator[tuple[Any, int]]:
 
 
 def _encodable(text: str) -> bool:
-    if text.isascii():  # which is known of each text, without looking at it
+    if text.isascii():  # Python knows this without reading the text
         return True
     try:
         text.encode()

@@ -1,4 +1,4 @@
-"""Messages of a session over REST: appending, and reading the transcript."""
+"""Messages of a session over REST: append messages, and read the transcript."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -50,20 +50,20 @@ _PARTS = {"type": "array", "items": {"anyOf": [{"type": "string", "pattern": TEX
 
 @extend_schema_field({"anyOf": [{"type": "string"}, _PARTS]})
 class ContentField(TextField):
-    """A text; what is sent as a list of parts is made one before."""
+    """A text. A list of parts is converted to a text beforehand."""
 
     default_error_messages = {"invalid": "Send a text or a list of parts."}
 
 
 class PartsField(JsonField):
-    """A list of parts, each a text, or an object with its type as chat models take it."""
+    """A list of parts. Each is a text, or an object with a type, as in chat model APIs."""
 
     default_error_messages = {
         "part": "Part {number} must be a text, or an object with a `type` and an optional `text`."
     }
 
     def to_internal_value(self, data: Any) -> Any:
-        """Return the text of all, and those that are no text, without the data of pictures and files."""
+        """Return the joined text, and the parts that are not text, without the data of pictures and files."""
         for number, part in enumerate(data):
             if not (isinstance(part, str) or _is_part(part)):
                 self.fail("part", number=number)
@@ -117,10 +117,10 @@ _parts = PartsField()
 
 
 def _with_text(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message of parts with their text as its content, and the others in its payload.
+    """Return a message with the text of its parts as its content, and the other parts in its payload.
 
     Raises:
-        ValidationError: naming the field.
+        ValidationError: Names the field.
     """
     try:
         text, others = _parts.run_validation(message["content"])
@@ -164,7 +164,7 @@ class AppendInput(PersonQuery):
 
 
 class MessagesQuery(PersonQuery):
-    """Filters of messages: `view=live` for those to be replayed, `view=all` for a page of the whole transcript."""
+    """Filters of messages: `view=live` for those to replay to a model, `view=all` for a page of the transcript."""
 
     view = serializers.ChoiceField(
         choices=["live", "all"],
@@ -289,7 +289,7 @@ class MessageViewSet(PersonViewSet[Message]):
         with 409.
         """
         messages = [NewMessage(**message) for message in self.validated_data.pop("messages")]
-        self.user_id()  # refuses the wrong person before texts are processed
+        self.user_id()  # fail before processing the texts if the user_id is wrong
         process_texts(messages)
         with self.transaction():
             appended = append(self.found_person, session_id, messages, **self.validated_data)
@@ -330,14 +330,14 @@ class MessageViewSet(PersonViewSet[Message]):
         return {"messages": self._presented(session, messages), "has_more": page.has_more}
 
     def _presented(self, session: Session, messages: Sequence[LoadedMessage]) -> Sequence[dict[str, Any]]:
-        """Return messages as `MessageAnswer` describes them, whose fields they have: a page has hundreds."""
+        """Return messages in the form of `MessageAnswer`. A page has hundreds, so this doesn't use the serializer."""
         if self.validated_data["compress"]:
             messages = [_compressed(message, session) for message in messages]
         return [message._asdict() for message in messages]
 
 
 def _compressed(message: LoadedMessage, session: Session) -> LoadedMessage:
-    """Shorten a message over `MAX_TURN_TOKENS`, and name the address of the whole."""
+    """Shorten a message over `MAX_TURN_TOKENS`, and add the URL of the full message."""
     if message.tokens <= MAX_TURN_TOKENS:
         return message
     hint = f"rem://sessions/{session.session_id}/messages/{message.sequence}"
@@ -346,7 +346,7 @@ def _compressed(message: LoadedMessage, session: Session) -> LoadedMessage:
 
 
 def append_data(appended: Appended, user_id: str) -> dict[str, Any]:
-    """Return the outcome of `append` as `AppendAnswer` describes it."""
+    """Return the outcome of `append` in the form of `AppendAnswer`."""
     return {
         "session_id": appended.session.session_id,
         "user_id": user_id,

@@ -1,4 +1,4 @@
-"""What holds for each request before it reaches a view: its size, and how long it may wait for the database."""
+"""Limits that apply to each request before it reaches a view: its size, and how long it may wait for the database."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from sessions_app.limits import Kind, Unavailable, serving
 
 
 class BodyLimitMiddleware:
-    """Refuses bodies over `API_MAX_BODY_BYTES` or without a declared length, independent of the server in front."""
+    """Rejects bodies over `API_MAX_BODY_BYTES` or without a declared length, whatever web server is in front."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -38,7 +38,7 @@ class BodyLimitMiddleware:
 
 
 class LimitsMiddleware:
-    """Limits what a request asks of the database, and says so where a page meets a limit; the API's views do that."""
+    """Limits how long a request may use the database. If a page reaches a limit, returns an error."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -51,7 +51,7 @@ class LimitsMiddleware:
             return self._confirmed(request, self.get_response(request))
 
     def _confirmed(self, request: HttpRequest, answer: HttpResponse) -> HttpResponse:
-        """Return the answer, if the key holds for which nothing was asked of the database yet."""
+        """Return the response, after confirming the key if the request made no query."""
         try:
             confirm()
         except AuthenticationFailed as error:
@@ -63,7 +63,7 @@ class LimitsMiddleware:
         return answer
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer 503 for what the database did not do; leave other errors to Django."""
+        """Return 503 for database errors that may be temporary. Leave other errors to Django."""
         return unavailable(request, Unavailable(exception)) if isinstance(exception, OperationalError) else None
 
 

@@ -1,4 +1,4 @@
-"""Pages of lists: `{<things>, total, has_more}`. The name of the things is the last part of the list's path."""
+"""Pages of lists: `{<things>, total, has_more}`. The last part of the list's path names the things."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ PAGE_MAX = 200
 
 
 class AnyPageQuery(StrictSerializer):
-    """A page of a list that belongs to no person."""
+    """A page of a list that isn't about one person."""
 
     limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
     offset = IntegerField(min_value=0, max_value=1_000_000, default=0)
@@ -26,12 +26,12 @@ class PageQuery(AnyPageQuery, PersonQuery):
 
 
 class RowPagination(BasePagination):
-    """Pages by `limit` and `offset`, or after the row that `after` names. The viewset has validated these parameters.
+    """Pages by `limit` and `offset`, or after the row in `after`. The viewset has validated these parameters.
 
     A list that accepts `after` needs an index in its order.
 
     Attributes:
-        things: the name of the rows in the response.
+        things: The name of the rows in the response.
     """
 
     things: str
@@ -40,7 +40,7 @@ class RowPagination(BasePagination):
         """Return the rows of the page.
 
         Raises:
-            ValidationError: the request has both `after` and `offset`.
+            ValidationError: The request has both `after` and `offset`.
         """
         limit, offset = view.validated_data["limit"], view.validated_data["offset"]
         self.things = things_at(request.path)
@@ -61,7 +61,7 @@ class RowPagination(BasePagination):
         """Return the JSON schema of a page.
 
         Args:
-            schema: the schema of its rows.
+            schema: The schema of its rows.
         """
         fields = {self.things: schema, "total": {"type": "integer"}, "has_more": {"type": "boolean"}}
         return {"type": "object", "properties": fields, "required": sorted(fields)}

@@ -21,9 +21,9 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 class StrictJSONParser(BaseParser):
-    """JSON in UTF-8 as RFC 8259 has it: no NaN, no other charset, no number beyond a double's.
+    """Parses JSON in UTF-8 as RFC 8259 defines it: no NaN, no other charset, no number outside the range of a double.
 
-    Too deep a nesting is an error, not a crash.
+    JSON that is nested too deeply is an error, not a crash.
     """
 
     media_type = "application/json"
@@ -32,7 +32,7 @@ class StrictJSONParser(BaseParser):
         """Return the parsed body.
 
         Raises:
-            ParseError: answered as 400.
+            ParseError: Becomes a 400 response.
         """
         try:
             return json.loads(stream.read().decode(), parse_constant=_refuse_constant, parse_float=_finite)

@@ -1,4 +1,4 @@
-"""Scopes: what a key may do."""
+"""Scopes of API keys."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ DEFAULT_SCOPES = {
 
 
 class HasScope(BasePermission):
-    """Requires that the key's scope covers the action: the scope in the viewset's `scopes`, or that of the method."""
+    """Requires the scope in the viewset's `scopes`, or the scope of the HTTP method."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         if request.auth is None:
@@ -42,7 +42,7 @@ class HasAdminScope(HasScope):
 
 
 class IsOfService(BasePermission):
-    """The key is a service's: what it asks for is about everybody."""
+    """Requires a service key, because the result concerns many people."""
 
     message = "This request needs a service key. The API key belongs to one user."
 
@@ -51,10 +51,10 @@ class IsOfService(BasePermission):
 
 
 def require_scope(request: Request, scope: str) -> None:
-    """Check the scope for what needs more than its method does.
+    """Check the scope if a call needs a higher one than its method.
 
     Raises:
-        PermissionDenied: the key's scope is less.
+        PermissionDenied: The key lacks the scope.
     """
     if not key_of(request).allows(scope):
         raise PermissionDenied(_needs(scope))

@@ -25,17 +25,17 @@ def key_of(request: Request) -> ApiKey:
 
 
 def user_id_of(request: Request, named: str | None, *, create: bool = False, is_needed: bool = True) -> str | None:
-    """Return the `user_id` that a request acts for; None if its key may not see the person named.
+    """Return the `user_id` that a request acts for. None if its key may not see the named person.
 
     Args:
-        request: authenticated; its key decides whom it may act for.
-        named: the `user_id` in the request, None when it names nobody.
-        create: the person is to be made when they aren't there.
-        is_needed: the call is about somebody, whom a service key has to name.
+        request: An authenticated request. Its key limits the people it may act for.
+        named: The `user_id` in the request, or None.
+        create: Whether the call creates the person if they don't exist.
+        is_needed: Whether a service key must name a person.
 
     Raises:
-        ValidationError: a service key has to name somebody.
-        NotFound: a user's key asked to create something for another.
+        ValidationError: A service key named no person.
+        NotFound: A user's key tried to create something for another person.
     """
     key = key_of(request)
     if key.user is None and named is None and is_needed:
@@ -50,10 +50,10 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False, is_
 
 @contextmanager
 def gone_is_not_found() -> Iterator[None]:
-    """Answer 404 when what a transaction writes refers to a row that was deleted meanwhile.
+    """Turn a reference to a row that was deleted in the meantime into a 404.
 
     Raises:
-        NotFound: it does.
+        NotFound: The row was deleted.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""Keys that proved right a moment ago, for which a request need not ask by a message of its own.
+"""A cache of recently verified API keys, which saves a query per request.
 
-What a process remembers of a key is confirmed within the message in which the request first speaks to the database.
-Where the key was revoked since, that message ends before anything else in it is carried out, and the request is
-answered as one with a wrong key. So a key does nothing more from the moment it is revoked, whichever process is called.
+The process sends the check of a cached key together with the first statement of the request. If the key is no longer
+valid, that message fails before its other statements run, and the client gets the error for a wrong key. So revoking a
+key takes effect immediately in all processes.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ from sessions_app.models import ApiKey, DailyLimit
 from sessions_app.process_cache import ProcessCache
 from sessions_app.proven import PROVEN, hash_of
 
-SECONDS = FRESH  # whether anybody has limits of their own is remembered with a key, and no longer than limits are
+SECONDS = FRESH  # entries also record whether custom limits exist, so they expire with the cached limits
 MOST = 10_000  # keys
 NOT_VALID = "The API key is not valid. It may be expired or revoked."
 
-# What a key may do is settled when it is made, so this is all that may have changed. A division by zero is how a
-# message ends before its other statements.
+# The scopes of a key are fixed when it is created, so nothing else can have changed. The division by zero aborts the
+# message before its other statements run.
 _CONFIRMING_SQL = """
 SELECT 1 / count(*) FROM sessions_app_apikey
 WHERE prefix = {} AND secret_hash = {} AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now());
@@ -45,12 +45,12 @@ class _Unconfirmed(NamedTuple):
 
 
 REMEMBERED: ProcessCache[bytes, _Remembered] = ProcessCache(MOST, seconds=SECONDS)  # by a hash of the key's text
-_confirms: ContextVar[bool] = ContextVar("confirms", default=False)  # the first message of this request will
-_unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", default=None)  # the key of this request
+_confirms: ContextVar[bool] = ContextVar("confirms", default=False)  # this request's first message confirms its key
+_unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", default=None)  # this request's key
 
 
 def key_with(text: str) -> ApiKey | None:
-    """Return the valid key with this text, or None; one that is remembered is confirmed within `confirming`."""
+    """Return the valid key with this text, or None. Within `confirming`, a cached key is confirmed later."""
     place = hash_of(text)
     known = REMEMBERED.get(place)
     if known and known.key.is_valid() and _confirms.get():
@@ -66,13 +66,13 @@ def key_with(text: str) -> ApiKey | None:
 
 @receiver([post_save, post_delete], sender=DailyLimit)
 def forget(**_: Any) -> None:
-    """Ask for all keys again: whether there are limits may have changed."""
+    """Clear the cache, because custom limits may have been added or removed."""
     REMEMBERED.clear()
 
 
 @contextmanager
 def confirming() -> Iterator[None]:
-    """Serve a request in the block, whose key is confirmed by the first message of the block to the database."""
+    """Confirm the key of the request in this block with its first database message."""
     is_nested, outer = _confirms.set(True), _unconfirmed.set(None)
     try:
         yield
@@ -82,10 +82,10 @@ def confirming() -> Iterator[None]:
 
 
 def confirm() -> None:
-    """Confirm the key of this request, if that is still to be done.
+    """Confirm the key of this request, if that hasn't happened yet.
 
     Raises:
-        AuthenticationFailed: the key isn't valid any more.
+        AuthenticationFailed: The key is no longer valid.
     """
     if _unconfirmed.get():
         with connection.cursor() as cursor:
@@ -93,7 +93,7 @@ def confirm() -> None:
 
 
 class KeyConfirmed(first_statement.Provider):
-    """Confirms the key of a request by the first message of the request."""
+    """Confirms a request's key with its first database message."""
 
     def before(self, *, begins: bool) -> str:
         unconfirmed = _unconfirmed.get()
@@ -103,10 +103,10 @@ class KeyConfirmed(first_statement.Provider):
         _unconfirmed.set(None)
 
     def failed(self, error: DatabaseError) -> None:
-        """Refuse the key, if that is what failed.
+        """Reject the key if its check failed.
 
         Raises:
-            AuthenticationFailed: the key isn't valid any more.
+            AuthenticationFailed: The key is no longer valid.
         """
         unconfirmed = _unconfirmed.get()
         if unconfirmed and isinstance(error.__cause__, errors.DivisionByZero):

@@ -1,7 +1,7 @@
 """The OpenAPI schema, beyond what drf-spectacular and drf-standardized-errors infer from the viewsets.
 
-All errors share one component, `Error`. Errors that any call may get are in `components/responses`. A viewset lists an
-action's own refusals in `refuses`; the schema describes them with their codes.
+All errors share one component, `Error`. Errors that any call may get are in `components/responses`. A viewset lists
+further errors of an action in `refuses`. The schema describes each with its code.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ from sessions_app.refusals import Refusal
 Described = dict[str, Any]
 
 PERSON = "user_id"
-ABOUT_NOBODY = "x-about-nobody"  # a call that need not name the person, whatever the key
+ABOUT_NOBODY = "x-about-nobody"  # calls that need no person, whatever the key
 _VERBS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 _ERROR_REF = {"$ref": "#/components/schemas/Error"}
 _RETRY = {
@@ -77,8 +77,8 @@ ERROR: Described = {
         },
     },
 }
-# Not said to the last character, for then it refers to itself, which generators of clients can't follow: they left out
-# the calls that take any. What is refused has codes of its own.
+# Deliberately incomplete: an exact schema would refer to itself. Client generators can't follow that, and left out such
+# calls. Values that are rejected have their own error codes.
 JSON: Described = {"description": "Any JSON, nested at most 32 levels deep, without NUL characters."}
 JSON_OBJECT: Described = JSON | {"type": "object", "propertyNames": {"pattern": TEXT}, "additionalProperties": {}}
 JSON_REFUSALS = (
@@ -86,7 +86,7 @@ JSON_REFUSALS = (
     f"`depth`: free-form JSON that is nested deeper than {JSON_MAX_DEPTH} levels.",
     f"`size`: free-form JSON of more than {JSON_MAX_CHARS:,} characters.",
 )
-RESPONSES: dict[str, tuple[str, str, Described]] = {  # by status: its name, what it means, its headers
+RESPONSES: dict[str, tuple[str, str, Described]] = {  # by status: name, meaning, headers
     "400": (
         "Invalid",
         "The input is invalid. Each error names its field.\n\n"
@@ -162,7 +162,7 @@ class Schema(AutoSchema):
         return list(RESPONSES)
 
     def _should_add_error_response(self, responses: Described, status_code: str) -> bool:
-        """Return whether this error is possible: a list is never missing, and a call without a body has no type."""
+        """Return whether this error is possible. A list never returns 404, and a call without a body never 415."""
         if status_code == "404" and self._is_list_view():
             return "{" in self.path or "after" in self.view.get_input_class()().fields
         if status_code == "415" and self.get_request_serializer() is None:
@@ -225,7 +225,7 @@ class Schema(AutoSchema):
         if isinstance(field, ListSerializer):
             mapped |= {name: limit for name, limit in _limits(field) if limit is not None}
         if isinstance(field, JSONField):
-            mapped.pop("oneOf", None)  # any JSON, or null: null is JSON, and of two that fit `oneOf` takes neither
+            mapped.pop("oneOf", None)  # null is JSON too, and `oneOf` rejects a value that matches both schemas
         return mapped
 
     def _insert_field_validators(self, field: Any, schema: Described) -> None:
@@ -235,7 +235,7 @@ class Schema(AutoSchema):
 
 
 def pattern_of(field: Patterned) -> Described:
-    """Return what texts a field takes."""
+    """Return the schema of the texts that a field accepts."""
     refused = {"not": {"pattern": field.refused}} if field.refused else {}
     return {"pattern": field.pattern} | refused
 
@@ -246,7 +246,7 @@ def _limits(field: Any) -> Iterator[tuple[str, int | None]]:
 
 
 def refused(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:
-    """Describe the refusals of a call, by status."""
+    """Describe the errors of a call by status."""
     texts: defaultdict[int, list[str]] = defaultdict(list)
     for refusal in refuses:
         common = RESPONSES.get(str(refusal.status), ("", "", {}))[1]
@@ -264,14 +264,14 @@ def complete(result: Described, generator: Any, request: Any, public: bool) -> D
 
 
 def operations(description: Described) -> Iterator[tuple[str, str, Described]]:
-    """Yield path, method and description of each call."""
+    """Yield the path, method and description of each call."""
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
 
 
 def for_services(description: Described) -> Described:
-    """Return the description for keys that have to name the person; others may."""
+    """Return the description for service keys, which must name the person. For other keys, the person is optional."""
     told = deepcopy(description)
     schemas = told["components"]["schemas"]
     for _, _, operation in operations(told):
@@ -289,7 +289,7 @@ def for_services(description: Described) -> Described:
 
 
 def _parameter(parameter: Described) -> Described:
-    """Describe exactly what an address takes."""
+    """Describe exactly the values that a URL accepts."""
     schema = parameter["schema"]
     if parameter["in"] == "path" and schema.get("type") == "string" and "format" not in schema:
         return parameter | {"schema": schema | {"pattern": PUBLIC_ID, "minLength": 1, "maxLength": PUBLIC_ID_MAX}}
@@ -299,6 +299,6 @@ def _parameter(parameter: Described) -> Described:
 
 
 def _component(schemas: Described, schema: Described) -> Described:
-    """Return the component that a schema refers to; nothing where it refers to none."""
+    """Return the component that a schema refers to, or an empty dictionary."""
     found: Described = schemas.get(schema.get("$ref", "").rsplit("/", 1)[-1], {})
     return found

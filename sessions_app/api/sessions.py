@@ -89,10 +89,10 @@ class SessionAnswer(serializers.ModelSerializer[Session]):
 
 
 def session_or_404(person: UserProfile | None, session_id: str) -> Session:
-    """Return this person's session; one that isn't there and somebody else's are answered alike.
+    """Return this person's session. A missing session and another person's get the same error.
 
     Raises:
-        NotFound: there is none.
+        NotFound: The person has no such session.
     """
     session = Session.objects.of_person(person, session_id) if person else None
     if session is None:

@@ -1,4 +1,4 @@
-"""The rate at which a key may call, and how often a day."""
+"""The rate limit and daily limits of keys."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ MOST_KEYS = 10_000
 
 
 class _RecentCalls(BaseCache):
-    """The times of the last calls of keys. DRF's throttle keeps them in a Django cache, which would pickle them."""
+    """The times of keys' recent calls. DRF's throttle stores them in a Django cache, which would pickle them."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -30,7 +30,7 @@ class _RecentCalls(BaseCache):
 
 
 class KeyRateThrottle(SimpleRateThrottle):
-    """`API_RATE` requests a second, counted for each key in each web process."""
+    """Allows `API_RATE` requests per second and key in each web process."""
 
     cache = _RecentCalls()
 
@@ -38,18 +38,18 @@ class KeyRateThrottle(SimpleRateThrottle):
         return f"{settings.API_RATE}/s"
 
     def get_cache_key(self, request: Request, view: Any) -> str | None:
-        """Return a name for the key's calls; None, which is never throttled, for the few pages that need no key."""
+        """Return the cache key of the API key's calls. None, which turns throttling off, for pages that need no key."""
         return f"throttle:{request.auth.pk}" if request.auth else None
 
 
 class DailyLimits(BaseThrottle):
-    """Counts a call for its key, and says no where that may not call any more today."""
+    """Counts a call for its key, and rejects it if a daily limit is reached."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
         """Count the call.
 
         Raises:
-            LimitReached: it is one too many.
+            LimitReached: The call exceeds the limit.
         """
         if request.auth:
             call_under_way().begin(key_of(request))

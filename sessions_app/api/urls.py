@@ -1,4 +1,4 @@
-"""Addresses of the transcript's API, under `/api/v1/`."""
+"""URLs of the transcript's API, under `/api/v1/`."""
 
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
@@ -8,7 +8,7 @@ from sessions_app.api.viewsets import api_router
 
 
 class PublicIdConverter(StringConverter):
-    """An id that the application chose, as `PublicIdField` takes it; of one that is too long, the view says so."""
+    """Matches an id like `PublicIdField`, at any length. The view reports an id that is too long."""
 
     regex = r"(?!\.{1,2}(?:/|\Z))[^/\x00]+"
 

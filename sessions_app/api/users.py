@@ -1,4 +1,4 @@
-"""People over REST: the profile, the export, the erasure."""
+"""People over REST: profile, export, erasure."""
 
 import zoneinfo
 from tempfile import TemporaryFile
@@ -27,7 +27,7 @@ from sessions_app.signals import profile_edited
 
 
 class TimezoneField(TextField):
-    """The IANA name of a time zone: a text in generated clients, where some names make no constants."""
+    """The IANA name of a time zone. A string, not an enum, because some names are no valid constants in clients."""
 
     names = sorted(zoneinfo.available_timezones())
     pattern = f"^({'|'.join(names)})$".replace("+", r"\+")
@@ -51,7 +51,7 @@ class ProfilePatch(StrictSerializer):
 
 
 class ProfileAnswer(serializers.ModelSerializer[UserProfile]):
-    """What is known of a person."""
+    """A person's profile."""
 
     class Meta:
         model = UserProfile

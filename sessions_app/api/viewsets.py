@@ -44,14 +44,14 @@ class ApiViewSet(GenericViewSet[M]):
     """A resource.
 
     Attributes:
-        inputs: by action, the serializer of the input: the body of POST and PATCH, else the query string.
-        answers: by action, the serializer of the response if it isn't `serializer_class`, or serializers by status.
-        refuses: by action, the refusals that not every call may get. Used by the schema.
-        scopes: by action, the scope that a key needs if it isn't the method's.
-        filters: the filters of the list; see `ParameterFilter`.
-        validated_data: the validated input, without `user_id`.
-        long_running: actions whose statements may take minutes.
-        named: the `user_id` in the request, None if there is none.
+        inputs: The serializer of each action's input: the body of POST and PATCH, or the query string.
+        answers: The serializer of an action's response, or serializers by status. The default is `serializer_class`.
+        refuses: The refusals that are specific to an action. The schema lists them.
+        scopes: The scope that an action needs, if it isn't the method's.
+        filters: The filters of the list. See `ParameterFilter`.
+        validated_data: The validated input, without `user_id`.
+        long_running: Actions whose statements may take minutes.
+        named: The `user_id` in the request, or None.
     """
 
     http_method_names = ["get", "head", "post", "patch", "delete"]  # not OPTIONS: the OpenAPI schema replaces it
@@ -87,10 +87,10 @@ class ApiViewSet(GenericViewSet[M]):
         return self.response
 
     def validate(self) -> None:
-        """Validate the input and the ids in the address.
+        """Validate the input and the ids in the URL.
 
         Raises:
-            ValidationError: a field is invalid, or the address and the input name different people.
+            ValidationError: A field is invalid, or the URL and the input name different people.
         """
         _check_ids(self.kwargs)
         serializer, in_body = self.get_input_class(), self.request.method in ("POST", "PATCH")
@@ -128,10 +128,10 @@ class ApiViewSet(GenericViewSet[M]):
         return ListSerializer(instance, child=serializer, context=context) if many else serializer
 
     def get_object(self) -> M:
-        """Return the row that the address names, without the list's filters.
+        """Return the row with the id in the URL, without the list's filters.
 
         Raises:
-            NotFound: the row does not exist, or belongs to another person.
+            NotFound: The row does not exist, or belongs to another person.
         """
         name = self.lookup_url_kwarg or self.lookup_field
         row = one_or_404(self.get_queryset(), **{self.lookup_field: self.kwargs[name]})
@@ -139,16 +139,16 @@ class ApiViewSet(GenericViewSet[M]):
         return row
 
     def last_row(self) -> M:
-        """Return the row that `after` names, the last row of the previous page.
+        """Return the row in `after`, the last row of the previous page.
 
         Raises:
-            NotFound: the row does not exist.
+            NotFound: The row does not exist.
         """
         return one_or_404(self.get_queryset(), **{self.lookup_field: self.validated_data["after"]})
 
     @property
     def actor(self) -> str:
-        """The caller, as the event log and jobs name it."""
+        """The caller's name, as the event log and jobs store it."""
         return key_of(self.request).actor
 
     @property
@@ -228,10 +228,10 @@ class PersonViewSet(ApiViewSet[M]):
 
 
 def one_or_404(rows: QuerySet[M], **named: Any) -> M:
-    """Return the row with this id; a missing row and another person's look the same.
+    """Return the row with this id. A missing row and another person's get the same error.
 
     Raises:
-        NotFound: no such row is visible.
+        NotFound: The person has no such row.
     """
     try:
         return rows.get(**named)
@@ -254,10 +254,10 @@ def update(row: Model, values: dict[str, Any]) -> None:
 
 
 def _check_ids(named: Mapping[str, Any]) -> None:
-    """Check the length of ids in an address.
+    """Check the length of ids in a URL.
 
     Raises:
-        ValidationError: an id is too long; the message names it and the limit.
+        ValidationError: An id is too long. The message names it and the limit.
     """
     problems: dict[str, Any] = {}
     for name, value in named.items():

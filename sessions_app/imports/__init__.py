@@ -1,8 +1,8 @@
-"""Importing conversations: the registry of file formats, and the reader of our own.
+"""Importing conversations: the registry of file formats, and the reader of our own format.
 
-A reader takes a file and yields each message with its destination, each statement about a person that comes without
-what was said, or the reason why it is rejected. It writes nothing. To add a format, write a module with `LOOKED_FOR`,
-`recognizes` and `read`, and register it in the `ready` of an app.
+A reader yields each message in a file with its session, and each fact that has no message (`Statement`). For a record
+that it can't import, it yields the reason. It writes nothing. To add a format, write a module with `LOOKED_FOR`,
+`recognizes` and `read`, and register it in the `ready` method of an app.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ __all__ = ["FORMATS", "CannotImport", "Format", "Owner", "Source", "Unreadable",
 
 
 class Format(Protocol):
-    """A module that reads a format. `LOOKED_FOR` names what the format is recognized by."""
+    """A module that reads a format. `LOOKED_FOR` describes how it recognizes the format."""
 
     @property
     def LOOKED_FOR(self) -> str: ...  # noqa: N802 (a module's constant)
@@ -25,16 +25,16 @@ class Format(Protocol):
     def read(self, source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected]: ...
 
 
-FORMATS: dict[str, Format] = {"jsonl": jsonl}  # in the order in which a file is compared with them
+FORMATS: dict[str, Format] = {"jsonl": jsonl}  # in the order in which they are tried
 
 
 def register_format(name: str, reader: Format) -> None:
-    """Let `import_sessions` read another format."""
+    """Register another format for `import_sessions`."""
     FORMATS[name] = reader
 
 
 def recognize(source: Source) -> Format:
-    """Return the format of a file, judged by its beginning.
+    """Return the format of a file, recognized by its start.
 
     Raises:
         Unreadable: No format recognizes the file.

@@ -1,10 +1,9 @@
-"""`import_sessions`: add conversations from elsewhere as if they had been posted.
+"""`import_sessions`: add conversations from another system as if they had been posted.
 
-The process takes the messages that a reader in `sessions_app/imports` finds, one after another, and appends them in
-batches, many in a transaction. What another system remembered without what was said (`Statement`) is for memory, which
-is sent it by a signal. An import can be repeated: a message is recognized by its `external_id`, even if it has
-been archived since. One that says something else than the message with its `external_id` is rejected, as an append
-would refuse it.
+Messages that a reader in `sessions_app/imports` yields are appended in batches, with many batches in a transaction. A
+signal passes facts without messages (`Statement`) to the memory app. An import can be repeated: a message is recognized
+by its `external_id`, even if it has been archived. As in an append, a message is rejected if its content differs from
+the stored message with the same `external_id`.
 """
 
 import json
@@ -25,18 +24,18 @@ from sessions_app.signals import statements_imported
 from sessions_app.transcript.append import BATCH_MAX, Batch, NewMessage, append_many, process_texts
 from sessions_app.transcript.lock_sessions import NamedSession
 
-# Messages are held back so that those of one session are appended together, and those of many in one transaction. At
-# this many messages, or this much text, all of them are appended.
+# Messages are buffered so that one append has many messages of a session, and one transaction has many sessions. When
+# the buffer reaches either limit, all of it is appended.
 PENDING_MAX = 5_000
 PENDING_MAX_CHARS = 8_000_000
-STATEMENTS_MAX = 1_000  # that are handed on in one transaction
+STATEMENTS_MAX = 1_000  # per transaction
 _KNOWN_HASH_SQL = f"CASE kind WHEN 'archived' THEN encode(said_hash, 'hex') ELSE {SAID_HASH_SQL} END"
 OTHER_TEXT = "Another message of the session has this external_id and different content."
 
 
 @dataclass(frozen=True)
 class Place:
-    """The session that a message belongs to. Agent, source and title apply only if the session is new."""
+    """The session of a message. Agent, source and title apply only if the session is new."""
 
     user_id: str
     session_id: str
@@ -47,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Record:
-    """A message that was found, its position in the file (`where`), and its session. It has an `external_id`."""
+    """A message, its position in the file (`where`), and its session. It has an `external_id`."""
 
     where: str
     place: Place
@@ -56,16 +55,16 @@ class Record:
 
 @dataclass(frozen=True)
 class Statement:
-    """What another system remembered about a person.
+    """A fact about a person that another system stored.
 
     Args:
-        where: its position in the file.
-        source: the system, as `import:…`.
-        user_id, agent_id: whose it is, and which assistant's; blank for the default one.
-        text: a sentence.
-        said_at: when it was learned.
-        valid_from, valid_until: since and until when it held; None for what nobody said.
-        ended_at: when it was learned that it no longer holds.
+        where: Its position in the file.
+        source: The system, as `import:…`.
+        user_id, agent_id: The person and the agent. A blank agent is the default one.
+        text: A sentence.
+        said_at: When the system learned it.
+        valid_from, valid_until: When it was true. None if unknown.
+        ended_at: When the system learned that it was no longer true.
     """
 
     where: str
@@ -81,26 +80,26 @@ class Statement:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A record that can't be imported: its position in the file and the reason, without its text."""
+    """A record that can't be imported: its position in the file and the reason, but not its text."""
 
     where: str
     reason: str
 
 
 class Said(NamedTuple):
-    """What tells whether two messages say the same."""
+    """Values to compare two messages by."""
 
     role: str
     tool_name: str
     said_hash: str
 
 
-SaidById = dict[str | None, Said | None]  # of a session, by `external_id`; None where it can't be told
+SaidById = dict[str | None, Said | None]  # of a session, by `external_id`; None if unknown
 
 
 @dataclass
 class ImportCounts:
-    """Counts of messages and facts added, of those that were there already, and records rejected."""
+    """Counts of messages and facts that were added or already existed, and of rejected records."""
 
     added: int = 0
     known: int = 0
@@ -117,13 +116,13 @@ def import_sessions(
     on_rejected: Callable[[Rejected], None] = lambda _: None,
     on_batch: Callable[[ImportCounts], None] = lambda _: None,
 ) -> ImportCounts:
-    """Append the records that a reader found, session by session, in the order of the file.
+    """Append the records of a reader, session by session, in the order of the file.
 
     Args:
-        found: Records in the order of the file, read as they are needed.
-        application: The primary key of the one whose people they are of.
+        found: Records in the order of the file, read lazily.
+        application: The primary key of the people's application.
         dry_run: Roll back each batch.
-        on_rejected: Called with each record that is left out.
+        on_rejected: Called with each rejected record.
         on_batch: Called with the counts so far, after each batch.
     """
     imported = ImportCounts()
@@ -160,7 +159,7 @@ def import_sessions(
 def _messages(
     found: Iterable[Record | Statement | Rejected], take: Callable[[list[Statement]], None]
 ) -> Iterable[Record | Rejected]:
-    """Yield what is no statement, and have statements taken, many at a time."""
+    """Yield everything except statements. Pass those to `take`, many at a time."""
     waiting: list[Statement] = []
     for one in found:
         if not isinstance(one, Statement):
@@ -175,14 +174,14 @@ def _messages(
 
 
 def _hand_on(statements: list[Statement], application: int) -> int:
-    """Hand statements to whoever remembers them; return how many were new."""
+    """Send statements to the memory app. Return how many were new."""
     people = UserProfile.objects.ensure_held({one.user_id for one in statements}, application)
     answers: list[Any] = statements_imported.send(sender=None, people=people, statements=statements)
     return sum(added for _receiver, added in answers)
 
 
 def _portions(batches: Iterable[list[Record]]) -> Iterable[list[list[Record]]]:
-    """Yield as many batches at a time as are appended in one transaction."""
+    """Group the batches that one transaction appends."""
     portion: list[list[Record]] = []
     count = chars = 0
     for batch in batches:
@@ -196,7 +195,7 @@ def _portions(batches: Iterable[list[Record]]) -> Iterable[list[list[Record]]]:
 
 
 def _batches(found: Iterable[Record | Rejected], reject: Callable[[Rejected], None]) -> Iterable[list[Record]]:
-    """Yield batches of one session each, however the file interleaves sessions. None exceeds the API's limit."""
+    """Yield batches of one session each, even if the file interleaves sessions. None exceeds the API's limit."""
     pending: dict[tuple[str, str], list[Record]] = {}
     count = chars = 0
     for record in found:
@@ -221,7 +220,7 @@ def _chars(message: NewMessage) -> int:
 
 
 def _checked(portion: list[list[Record]], application: int) -> list[tuple[list[Record], list[Rejected]]]:
-    """Return for each batch the records that its session doesn't have, and those that can't be added."""
+    """Return, for each batch, the records that its session doesn't have, and those that can't be added."""
     names = {batch[0].place.user_id for batch in portion}
     known = _Known(list(UserProfile.objects.filter(application=application, user_id__in=names)), portion)
     hashes = iter(said_hashes([(one.message.content, one.message.payload) for batch in portion for one in batch]))
@@ -229,7 +228,7 @@ def _checked(portion: list[list[Record]], application: int) -> list[tuple[list[R
 
 
 def _append(batches: list[list[Record]], application: int) -> list[int]:
-    """Append batches; return for each how many messages were added."""
+    """Append batches. Return how many messages each one added."""
     users = UserProfile.objects.ensure_held({batch[0].place.user_id for batch in batches}, application)
     return [appended.added for appended in append_many([_to_append(users, batch) for batch in batches])]
 
@@ -241,13 +240,13 @@ def _to_append(users: Mapping[str, UserProfile], new: list[Record]) -> Batch:
 
 
 class _Known:
-    """What is there already of the sessions that records belong to.
+    """The stored messages of the sessions that records belong to.
 
-    Nothing is locked for it and no text read, so that a repeated import costs little.
+    Reads no text and locks nothing, so a repeated import is cheap.
 
     Args:
-        users: the people whose sessions they are.
-        portion: the records, by session.
+        users: The people whose sessions they are.
+        portion: The records, by session.
     """
 
     def __init__(self, users: Sequence[UserProfile], portion: list[list[Record]]) -> None:
@@ -263,7 +262,7 @@ class _Known:
         ]
         self._stored: dict[int | None, SaidById] = defaultdict(dict)
         for pk, external_id, role, tool_name, said_hash in _sent_as(sent):
-            # One that was archived before there were hashes has nothing to compare.
+            # Messages that were archived before there were hashes can't be compared.
             self._stored[pk][external_id] = Said(role, tool_name, said_hash) if said_hash else None
         self._said: dict[tuple[str, str], SaidById] = {}
 
@@ -272,11 +271,11 @@ class _Known:
         return self._sessions.get((place.user_id, place.session_id))
 
     def checked(self, batch: list[Record], hashes: list[str]) -> tuple[list[Record], list[Rejected]]:
-        """Return the records of a session that it doesn't have, and those that can't be added.
+        """Return the records that a session doesn't have, and those that can't be added.
 
         Args:
-            batch: of one session.
-            hashes: of what they say.
+            batch: Records of one session.
+            hashes: The hashes of their content.
         """
         place, session = batch[0].place, self._session_of(batch)
         stored = self._stored[session.pk] if session else {}
@@ -290,17 +289,17 @@ class _Known:
 
 
 def _sent_as(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, str | None]]:
-    """Return session, `external_id`, role, tool and the hash of what is said of messages by their names."""
+    """Return the session, `external_id`, role, tool and content hash of the messages with these ids."""
     said_hash = RawSQL(_KNOWN_HASH_SQL, [], TextField())  # noqa: S611 (of our own columns)
     return Message.objects.sent_as(names).values_list("session_id", "external_id", "role", "tool_name", said_hash)
 
 
 def _agreeing(batch: list[Record], hashes: list[str], known: SaidById) -> tuple[list[Record], list[Rejected]]:
-    """Leave out the records that say something else than the message that has their `external_id` already.
+    """Separate the records that differ from the message with the same `external_id`.
 
     Args:
-        batch, hashes: of one session.
-        known: what its messages say, by `external_id`, to which those of the batch are added.
+        batch, hashes: The records of one session, and the hashes of their content.
+        known: The session's messages by `external_id`. The records of the batch are added.
     """
     agreeing: list[Record] = []
     rejected: list[Rejected] = []
@@ -314,9 +313,9 @@ def _agreeing(batch: list[Record], hashes: list[str], known: SaidById) -> tuple[
 
 
 def _not_archived(session: Session, new: list[Record]) -> tuple[list[Record], list[Rejected]]:
-    """Return the records that are newer than what retention has deleted, and those of which this can't be told.
+    """Return the records that are newer than the archived turns, and those without a time to compare.
 
-    The ids of the oldest turns are gone with them, so those turns are recognized by their time.
+    The ids of archived turns may be gone too, so those turns are recognized by their time.
     """
     turns = session.messages.turns().filter(user_id=session.user_id)
     until = turns.order_by("sequence").values_list("created_at", flat=True).first() or session.last_activity_at

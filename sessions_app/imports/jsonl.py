@@ -1,4 +1,4 @@
-"""Reader of our own JSON lines: one message per line, with the fields of the API and its user and session."""
+"""Reader of our own format, JSON Lines. Each line has the API's fields of a message, its user and its session."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ class ImportRecord(MessageInput):
 
 
 def recognizes(source: Source) -> bool:
-    """Return True if the first line is a message."""
+    """Return whether the first line is a message."""
     return source.first_names >= {"user_id", "session_id", "role"}
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
-    """Yield the messages. One without an `external_id` gets its position in its session as its id.
+    """Yield the messages. For a message without an `external_id`, use its position in its session.
 
     Raises:
         CannotImport: An owner was given, although each line names its own.

@@ -1,4 +1,4 @@
-"""Who owns imported conversations, and the reasons why a record is rejected."""
+"""The owner of imported conversations, and the reasons why records are rejected."""
 
 import json
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ _public_id = PublicIdField()
 
 
 class CannotImport(Refusal):
-    """A record, or what is said about all of them, can't be taken; the message says why."""
+    """A record, or the whole file, can't be imported. The message says why."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The person and the agent of a file that names neither. Blank if the file does, or for the default agent."""
+    """The person and the agent, for a file that names neither. A blank agent is the default one."""
 
     user_id: str = ""
     agent_id: str = ""
 
 
 def public_id(value: str) -> str:
-    """Return an id as the API takes it.
+    """Return an id, validated as in the API.
 
     Raises:
-        CannotImport: The API would refuse it; the text says why.
+        CannotImport: The id is not valid. The message says why.
     """
     try:
         return str(_public_id.run_validation(value))

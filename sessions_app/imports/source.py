@@ -1,8 +1,8 @@
 """The file of an import, read record by record from JSON lines, a JSON array, or a zip that holds such an array.
 
-Only one record is in memory at a time, of at most `RECORD_MAX` and `VALUES_MAX`, so the size of the file doesn't
-matter, nor what a zip file unpacks into. A record that can't be read yields a `Rejected`. For an array, the standard
-parser gets a text that grows until a value is complete; decision 10 says why no streaming parser is used.
+Only one record is in memory at a time, with at most `RECORD_MAX` characters and `VALUES_MAX` values, so the size of the
+file doesn't matter, even unpacked. A record that can't be read yields a `Rejected`. For an array, the standard parser
+gets a text that grows until a value is complete. Decision 10 says why no streaming parser is used.
 """
 
 import json
@@ -21,7 +21,7 @@ from sessions_app.imports.import_sessions import Rejected
 from sessions_app.refusals import Refusal
 
 RECORD_MAX = 32 * MIB  # bytes of a line, or characters of a conversation in an array
-VALUES_MAX = 1_000_000  # of a record: lists, objects and what is in them
+VALUES_MAX = 1_000_000  # of a record: lists, objects and the values in them
 CHUNK = MIB
 CONVERSATIONS = re.compile(r"(^|.*/)conversations(-\d+)?\.json")
 TOO_MANY = f"It has more than {VALUES_MAX:,} values."
@@ -41,10 +41,10 @@ class LocatedValue:
 
 
 class Source:
-    """A file on disk, opened again for each reading.
+    """A file on disk, opened again for each pass.
 
     Args:
-        path: Where the file is.
+        path: The path of the file.
 
     Raises:
         Unreadable: It isn't a file on disk, it can't be opened, or it is a truncated zip file.
@@ -79,7 +79,7 @@ class Source:
         return frozenset()
 
     def lines(self) -> Iterator[LocatedValue | Rejected]:
-        """Yield the values of a file that has one per line. Blank lines are skipped."""
+        """Yield the values of a file with one value per line. Blank lines are skipped."""
         if self.is_zip:
             yield Rejected("the file", "It is a zip file; JSON lines are expected.")
             return
@@ -95,7 +95,7 @@ class Source:
                     yield _parsed(f"line {number}", line)
 
     def values(self) -> Iterator[LocatedValue | Rejected]:
-        """Yield the elements of an array, else the values of lines; of a file that is one value on several, that."""
+        """Yield the elements of an array, the values of lines, or the single value that spans the whole file."""
         with self.path.open("rb") as file:
             start = file.read(CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n")
         if self.is_zip or start.startswith(b"["):
@@ -103,7 +103,7 @@ class Source:
         return self._whole() if start.split(b"\n", 1)[0].strip() == b"{" else self.lines()
 
     def _whole(self) -> Iterator[LocatedValue | Rejected]:
-        """Yield the one value that the file is."""
+        """Yield the single value of the file."""
         self._file = self.path.open("rb")
         with self._file:
             text = self._file.read(RECORD_MAX + 1)
@@ -117,10 +117,10 @@ class Source:
             line = self._file.readline(CHUNK)
 
     def elements(self, what: str = "conversation") -> Iterator[LocatedValue | Rejected]:
-        """Yield the elements of a JSON array; in a zip, of each `conversations.json` or `conversations-000.json`.
+        """Yield the elements of a JSON array. In a zip, read each `conversations.json` or `conversations-000.json`.
 
         Args:
-            what: what an element is called.
+            what: The name of an element.
         """
         self._file = self.path.open("rb")
         with self._file:
@@ -184,20 +184,20 @@ def _elements(stream: IO[bytes], what: str) -> Iterator[LocatedValue | Rejected]
 
 
 class _ArrayReader:
-    """A reader of a JSON array that keeps only a part of the stream's text in memory."""
+    """Parses a JSON array, with only part of the stream's text in memory."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         self._text = ""
         self._at = 0
-        self._has_few_values = False  # the text that is in memory; it is looked at once, not for each value in it
+        self._has_few_values = False  # cached for the text in memory
         self._decoder = json.JSONDecoder()
 
     def elements(self) -> Iterator[Any]:
         """Yield the elements of the array.
 
         Raises:
-            ValueError, RecursionError: An element can't be read; the text of an `Unreadable` says why.
+            ValueError, RecursionError: An element can't be read. The text of an `Unreadable` says why.
         """
         if self._next() != "[":
             raise Unreadable("A JSON array is expected.")
@@ -209,7 +209,7 @@ class _ArrayReader:
             yield self._value()
             mark = self._next()
             if mark not in (",", "]"):
-                raise Unreadable("It is not valid JSON, or the file ends in the middle.")
+                raise Unreadable("It is not valid JSON, or the file is truncated.")
         self._at += 1
         if self._next():
             raise Unreadable("There is text after the end of the array.")
@@ -234,14 +234,14 @@ class _ArrayReader:
                 if len(self._text) - self._at > RECORD_MAX:
                     raise Unreadable(f"It is not valid JSON, or longer than {RECORD_MAX // MIB} MiB.") from None
             else:
-                if end < len(self._text):  # at the end of the text, a number may continue
+                if end < len(self._text):  # a number may continue after the end of the text
                     self._at = end
                     return value
             if not self._read_on():
-                raise Unreadable("It is not valid JSON, or the file ends in the middle.")
+                raise Unreadable("It is not valid JSON, or the file is truncated.")
 
     def _end_of_values(self) -> int | None:
-        """Return where the text has had as many values as a record may have; None if it has no more."""
+        """Return the position where the text reaches the maximum number of values, or None if it doesn't."""
         if self._has_few_values:
             return None
         most = end_of_values(self._text, VALUES_MAX, self._at)
@@ -249,7 +249,7 @@ class _ArrayReader:
         return most
 
     def _read_on(self) -> bool:
-        """Double the text in memory, so that a long value isn't parsed many times. Return False at the end."""
+        """Double the text in memory, so a long value isn't parsed many times. Return False at the end."""
         rest = self._text[self._at :]
         more = self._stream.read(max(CHUNK, min(len(rest), RECORD_MAX + CHUNK - len(rest))))
         self._text, self._at, self._has_few_values = rest + more, 0, False

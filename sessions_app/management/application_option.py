@@ -1,4 +1,4 @@
-"""The option by which a command is told the application it is about."""
+"""The command-line option `--application`."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from sessions_app.models.application import DEFAULT
 
 
 def add_application(parser: CommandParser) -> None:
-    """Let a command be told an application."""
+    """Add the option to a command."""
     parser.add_argument("--application", metavar="NAME", help="name of the application; default: the first application")
 
 
 def application_of(options: dict[str, Any]) -> int:
-    """Return the primary key of the application that a command was told.
+    """Return the primary key of the application in a command's options.
 
     Raises:
-        UnknownApplication: there is none of that name.
+        UnknownApplication: No application has this name.
     """
     name = options["application"]
     return Application.objects.named(name).pk if name is not None else DEFAULT

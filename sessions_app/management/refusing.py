@@ -1,4 +1,4 @@
-"""The base of commands that may be refused."""
+"""The base of commands that may raise a `Refusal`."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from sessions_app.refusals import Refusal
 
 
 class RefusingCommand(BaseCommand):
-    """A command that ends with the reason when what it is asked for is refused.
+    """A command that ends with an error message if it raises a `Refusal`.
 
     Attributes:
-        unchanged: a sentence that follows the reason.
+        unchanged: A sentence that follows the reason.
     """
 
     unchanged = ""

@@ -1,8 +1,8 @@
-"""Keys that give applications access.
+"""API keys.
 
-A key has the form `mem_<prefix>_<secret>`. The row is found by its indexed prefix, which begins with a u where it is
-a person's own: `memoryproject.front` can tell without asking. The secret has 256 random bits, and only its SHA-256 is
-stored: a slow hash protects guessable passwords, and here it would only slow down each request.
+A key has the form `mem_<prefix>_<secret>`. The row is found by its indexed prefix. The prefix of a person's own key
+starts with a u, so `memoryproject.front` needs no query to recognize it. The secret has 256 random bits, and only its
+SHA-256 is stored: slow hashes protect guessable passwords, but would only slow down requests here.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from sessions_app.proven import PROVEN
 from sessions_app.rows import columns, first
 
 LAST_USE_RESOLUTION = timedelta(minutes=1)
-EXPORT, CHAT = "export", "chat"  # scopes that tokens have apart; a key that reads may export, one that writes may chat
+EXPORT, CHAT = "export", "chat"  # token scopes; a key that may read may also export, and one that may write may chat
 _LEVELS = {"read": 0, EXPORT: 0, "write": 1, CHAT: 1, "admin": 2}
 
 
@@ -46,14 +46,14 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         scope: str = "write",
         expires_at: datetime | None = None,
     ) -> tuple["ApiKey", str]:
-        """Create a key; return it with its full text, which can't be retrieved again.
+        """Create a key. Return it with its full text, which can't be retrieved again.
 
         Args:
-            name: What it is for.
-            user: The person it is for; None for a service key.
+            name: What the key is for.
+            user: The key's person. None for a service key.
             application: The primary key of a service key's application.
-            scope: What it may do.
-            expires_at: When it ends.
+            scope: The key's scope.
+            expires_at: When the key expires.
         """
         prefix, secret = f"{'u' if user else ''}{secrets.token_hex(6)}", secrets.token_urlsafe(32)
         key = self.create(
@@ -68,7 +68,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         return key, f"mem_{prefix}_{secret}"
 
     def verify(self, text: str) -> "ApiKey | None":
-        """Return the valid key with this text, or None; a wrong secret takes as long as an unknown prefix."""
+        """Return the valid key with this text, or None. A wrong secret takes as long as an unknown prefix."""
         parts = text.split("_", 2)
         prefix, secret = parts[1:] if len(parts) == 3 and parts[0] == "mem" else ("", "")
         key = self._with_limits(prefix)
@@ -78,12 +78,12 @@ class ApiKeyManager(models.Manager["ApiKey"]):
             return None
         PROVEN.add(text, None if key.application_id == DEFAULT else key.application_id)
         if key.user_id:
-            with unlimited():  # before it is known, nobody is named
+            with unlimited():  # no person or application is known yet
                 key.user  # noqa: B018 (it is looked up here, and kept)
         return key
 
     def _with_limits(self, prefix: str) -> "ApiKey | None":
-        """Return a key that knows whether anybody has limits of their own."""
+        """Return a key, and whether any custom limits exist."""
         if (found := first(ApiKey, _VERIFY_SQL.format(columns=columns(ApiKey, "k")), [prefix])) is None:
             return None
         key, more = found
@@ -91,7 +91,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         return key
 
     def prefixes_in_use(self, most: int) -> "models.QuerySet[ApiKey, str]":
-        """Return the prefixes of keys that were not revoked, those used last first."""
+        """Return the prefixes of keys that were not revoked, most recently used first."""
         return (
             self.filter(revoked_at=None)
             .order_by(F("last_used_at").desc(nulls_last=True))
@@ -140,21 +140,21 @@ class ApiKey(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix})"
 
-    granted: frozenset[str] | None = None  # scopes of the token that stands for the key; None: the key was sent itself
-    has_limits = False  # whether anybody has limits of their own, as a key that was verified knows
+    granted: frozenset[str] | None = None  # scopes of the token that represents the key; None without a token
+    has_limits = False  # whether any custom limits exist; set by `verify`
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save the key; a person's key is of their application, whatever was said."""
+        """Save the key. A person's key always belongs to the person's application."""
         if self.user:
             self.application_id = self.user.application_id
         super().save(*args, **kwargs)
 
-    # Django REST framework reads this from whatever authentication returns as the user of a request.
+    # Django REST framework reads this attribute of `request.user`.
     is_authenticated = True
 
     @property
     def actor(self) -> str:
-        """The name of this key in the event log."""
+        """This key's name as an actor."""
         return f"key:{self.prefix}"
 
     @property
@@ -165,14 +165,14 @@ class ApiKey(models.Model):
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "active"
 
     def is_valid(self) -> bool:
-        """Return True if the key is neither revoked nor expired."""
+        """Return whether the key is neither revoked nor expired."""
         return self.state == "active"
 
     def revoke(self) -> bool:
-        """Revoke the key at once and for good.
+        """Revoke the key immediately and permanently.
 
         Returns:
-            True if the key had not been revoked before.
+            Whether the key had not been revoked before.
         """
         now = timezone.now()
         if not ApiKey.objects.filter(pk=self.pk, revoked_at=None).update(revoked_at=now):
@@ -181,12 +181,12 @@ class ApiKey(models.Model):
         return True
 
     def clean(self) -> None:
-        """Refuse a new key that has expired already: nobody could use it."""
+        """Reject a new key that has already expired."""
         if self._state.adding and self.expires_at is not None and self.expires_at <= timezone.now():
             raise ValidationError({"expires_at": "The time must be in the future."})
 
     def allows(self, scope: str) -> bool:
-        """Return True if the key's scope includes this one: admin ⊃ write ⊃ read; a token has the scopes it names."""
+        """Return whether the key's scope includes this one: admin ⊃ write ⊃ read. A token has only its own scopes."""
         if self.granted is not None:
             return scope in self.granted
         return _LEVELS[self.scope] >= _LEVELS[scope]

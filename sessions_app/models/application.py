@@ -1,7 +1,7 @@
 """Applications: tenants of an installation, each with its own people, agents, keys and prompts.
 
-Whatever belongs to a person belongs to that person's application. What belongs to nobody (an agent's shards, prompts,
-events that name nobody) names its application itself. An installation begins with one, and sees nothing of it.
+A person's data belong to the person's application. Other rows (an agent's shards, prompts, events about no person) name
+their application themselves. An installation starts with one application, which its pages don't mention.
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ from django.db.models import Q
 
 from sessions_app.refusals import Refusal
 
-DEFAULT = 1  # the primary key of the application that every installation begins with
-SEVERAL = "several-applications"  # in the cache: whether there is more than one
+DEFAULT = 1  # the primary key of every installation's first application
+SEVERAL = "several-applications"  # cache key: whether there is more than one
 NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 
 
@@ -27,7 +27,7 @@ class ApplicationQuerySet(models.QuerySet["Application"]):
         """Return the application with this name.
 
         Raises:
-            UnknownApplication: there is none.
+            UnknownApplication: There is none.
         """
         found = self.filter(name=name).first()
         if found is None:
@@ -35,7 +35,7 @@ class ApplicationQuerySet(models.QuerySet["Application"]):
         return found
 
     def are_several(self) -> bool:
-        """Return True if there is more than one; else nobody is shown or asked for any."""
+        """Return whether there is more than one. If not, pages and calls don't mention applications."""
         return self.count() > 1
 
 
@@ -60,6 +60,6 @@ class Application(models.Model):
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save it, and have pages ask anew whether there are several."""
+        """Save it, and clear the cached result of `are_several`."""
         super().save(*args, **kwargs)
         cache.delete(SEVERAL)

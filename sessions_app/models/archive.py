@@ -1,4 +1,4 @@
-"""Archives: the files that hold sessions' turns past their keep-by date."""
+"""Archives: files with turns that are past the retention period."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -11,7 +11,7 @@ from sessions_app.models.user_profile import UserProfile
 class Archive(models.Model):
     """A session's turns of one month: a span of a gzipped file of JSON lines in the storage named `archive`.
 
-    The file may hold other sessions of the same person; earlier versions gave each month of a session one of its own.
+    The file may contain other sessions of the same person. Earlier versions wrote a file per month and session.
     """
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="archives", db_index=False)

@@ -1,8 +1,7 @@
 """The daily limits of keys and applications, and their daily usage.
 
-The SQL function `count_usage` adds to the usage of a day and returns its totals with the limits. It never waits: it
-skips a row that another transaction has locked, and inserts a new one. So a day may have several rows, and its usage is
-their sum.
+The SQL function `count_usage` adds to the usage of a day and returns its totals with the limits. It never waits: if
+another transaction has locked a row, it inserts a new one. So a day may have several rows, and its usage is their sum.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,7 @@ Number = int | Decimal
 
 
 class Kind(StrEnum):
-    """Who has limits. Each value is the column that names the subject."""
+    """The kinds of subjects that have limits. Each value is the column that refers to the subject."""
 
     KEY = "key"
     APPLICATION = "application"
@@ -66,13 +65,13 @@ class Subject:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a subject stands on a day.
+    """A subject's usage and limits on a day.
 
     Args:
-        subject: whose it is.
-        day: in UTC.
-        used: on that day.
-        limits: that hold, by the names of amounts.
+        subject: The subject.
+        day: The day in UTC.
+        used: The usage on that day.
+        limits: The limits by the names of amounts.
     """
 
     subject: Subject
@@ -81,36 +80,36 @@ class Standing:
     limits: Mapping[str, Number] = field(default_factory=dict)
 
     def left(self, name: str) -> Number | None:
-        """Return what is left until a limit, less than nothing where it is exceeded; None where none holds."""
+        """Return the remaining amount, negative if the limit is exceeded. None without a limit."""
         limit = self.limits.get(name)
         return None if limit is None else limit - self.used.of(name)
 
     def is_used_up(self, name: str) -> bool:
-        """Tell whether a limit holds and nothing is left."""
+        """Return whether a limit is reached."""
         left = self.left(name)
         return left is not None and left <= 0
 
     def policy(self, name: str) -> str:
-        """Return the name of a limit, as headers have it."""
+        """Return the name of a limit in HTTP headers."""
         return f"{self.subject.kind}-{name.replace('_', '-')}"
 
     def told(self, name: str) -> str:
-        """Return a limit that is reached in a sentence."""
+        """Return a sentence about a limit that is reached."""
         most = f"{self.limits[name]:,} {UNITS[name]} a day"
         return f"The daily limit {self.policy(name)} is reached: {most} for this {self.subject.kind}."
 
     @property
     def models_used_up(self) -> str:
-        """The limit on models that is reached, in a sentence; blank when none is."""
+        """A sentence about the limit on models that is reached. Blank if none is."""
         return next((self.told(name) for name in ("model_calls", "usd") if self.is_used_up(name)), "")
 
 
 class LimitReached(Refusal):
-    """What somebody may use today is used up.
+    """A daily limit is reached.
 
     Args:
-        standing: of whom it is.
-        name: of the limit.
+        standing: The subject's usage and limits.
+        name: The name of the limit.
     """
 
     code, status = "daily_limit", 429
@@ -121,17 +120,17 @@ class LimitReached(Refusal):
 
 
 def today() -> date:
-    """Return the day that is counted for, in UTC."""
+    """Return the current day in UTC."""
     return timezone.now().astimezone(UTC).date()
 
 
 def tomorrow() -> datetime:
-    """Return the time at which the next day begins."""
+    """Return the start of the next day."""
     return datetime.combine(today() + timedelta(days=1), time(), UTC)
 
 
 def seconds_left() -> int:
-    """Return the seconds until the next day begins, at least 1."""
+    """Return the seconds until the next day starts, at least 1."""
     return int((tomorrow() - timezone.now()).total_seconds()) + 1
 
 
@@ -139,7 +138,7 @@ def seconds_left() -> int:
 
 
 class OfSubject(models.Model):
-    """A row of one subject."""
+    """A row about one subject."""
 
     key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
     application = models.ForeignKey(Application, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
@@ -161,7 +160,7 @@ def _of_one(name: str) -> models.CheckConstraint:
 
 
 class DailyLimit(OfSubject):
-    """What a subject may use a day."""
+    """The daily limits of a subject."""
 
     requests = models.PositiveBigIntegerField(null=True, blank=True)
     model_calls = models.PositiveBigIntegerField(null=True, blank=True)
@@ -180,25 +179,25 @@ class DailyLimit(OfSubject):
         return str(self.key or self.application)
 
     def clean(self) -> None:
-        """Refuse limits without a subject, or with two."""
+        """Reject limits without a subject, or with two."""
         if (self.key_id is None) == (self.application_id is None):
             raise ValidationError("Choose a key or an application, not both.")
 
 
 class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
     def by_day(self, subject: Subject, days: int) -> dict[date, Amounts]:
-        """Return what a subject has used on those of the last days on which it used anything, newest first."""
+        """Return a subject's usage per day, newest first. Days without usage are left out."""
         since = today() - timedelta(days=days - 1)
         rows = self.filter(**{subject.kind: subject.pk}, day__gte=since).order_by("-day").values("day")
         summed: Any = rows.annotate(**{f"sum_{name}": Sum(name) for name in UNITS})
         return {row["day"]: Amounts(*(row[f"sum_{name}"] for name in UNITS)) for row in summed}
 
     def add(self, used: Mapping[Subject, Amounts], day: date | None = None) -> list[Standing]:
-        """Add to what subjects have used on a day; return how they stand then, in the same order.
+        """Add to subjects' usage of a day. Return their new totals in the same order.
 
         Args:
-            used: what is added.
-            day: in UTC; today if none is named.
+            used: The amounts to add.
+            day: The day in UTC. The default is today.
         """
         day = day or today()
         rows = [[one.kind, one.pk, *(amounts.of(name) for name in UNITS)] for one, amounts in used.items()]
@@ -211,12 +210,12 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
         ]
 
     def standings(self, subjects: Sequence[Subject]) -> list[Standing]:
-        """Return how subjects stand today."""
+        """Return subjects' usage and limits today."""
         return self.add(dict.fromkeys(subjects, Amounts())) if subjects else []
 
 
 class DailyUsage(OfSubject):
-    """What a subject has used on a day; the module's text tells why there may be several rows."""
+    """A subject's usage on a day. A day may have several rows (see the module's docstring)."""
 
     day = models.DateField(help_text="Day in UTC.")
     requests = models.BigIntegerField(default=0)
@@ -247,7 +246,7 @@ ORDER BY t.number
 
 
 def _limits(kind: Kind, own: Sequence[Number | None]) -> dict[str, Number]:
-    """Return the limits that hold: the subject's own, else those of the settings; 0 is none."""
+    """Return the limits that apply: the subject's own, or those in the settings. 0 means no limit."""
     held = {name: value for name, value in zip(UNITS, own, strict=True) if value is not None}
     defaults = {name: getattr(settings.DAILY_LIMITS, f"{kind}_{name}") for name in UNITS}
     return {name: value for name, value in (defaults | held).items() if value}

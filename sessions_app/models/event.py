@@ -1,4 +1,4 @@
-"""The append-only log of what happened."""
+"""The append-only event log."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -17,9 +17,9 @@ MOMENT_DELETED = "moment_deleted"
 USER_READ = "user_read"
 USER_EXPORTED = "user_exported"
 READINGS = (USER_READ, USER_EXPORTED)
-READ_EVERY = timedelta(hours=1)  # a page that an operator opens again within this is no other event
+READ_EVERY = timedelta(hours=1)  # opening the same page again within this time adds no event
 
-# Who is being erased is waited for, and then nobody: see `UserProfile.objects.hold`.
+# FOR KEY SHARE waits for an erasure. The erased person then gets no event. See `UserProfile.objects.hold`.
 NOTE_READING_SQL = f"""
 INSERT INTO sessions_app_event (type, actor, user_pk, payload, created_at)
 SELECT '{USER_READ}', %(actor)s, person.id, %(payload)s, %(now)s FROM sessions_app_userprofile person
@@ -34,13 +34,13 @@ FOR KEY SHARE OF person
 
 class EventQuerySet(models.QuerySet["Event"]):
     def note_reading(self, people: Iterable[int], *, actor: str, page: str, address: str) -> None:
-        """Note that an operator reads of people: by one statement, and once an hour for a person and address.
+        """Log that an operator read data of people. One statement; at most one event per hour, person and URL.
 
         Args:
-            people: primary keys of those whom the page tells of.
+            people: The primary keys of the people whose data the page shows.
             actor: operator:….
-            page: the name of the page.
-            address: its path, which names rows by their numbers and says nothing else.
+            page: The name of the page.
+            address: The page's path. It contains primary keys, but no other data.
         """
         now = timezone.now()
         given: dict[str, Any] = {
@@ -54,15 +54,15 @@ class EventQuerySet(models.QuerySet["Event"]):
             cursor.execute(NOTE_READING_SQL, given)
 
     def readings_of(self, user: UserProfile) -> "EventQuerySet":
-        """Return who read of a person, and who exported all of it, newest first."""
+        """Return the events of operators who read a person's data or exported it, newest first."""
         return self.filter(type__in=READINGS, user_pk=user.pk).order_by("-created_at", "-id")
 
     def expired_readings(self) -> "EventQuerySet":
-        """Return the readings older than `READING_DAYS`; that somebody was exported stays on record."""
+        """Return the read events older than `READING_DAYS`. Events about exports are permanent."""
         return self.filter(type=USER_READ, created_at__lt=timezone.now() - timedelta(days=settings.READING_DAYS))
 
     def left_out_of(self, user: UserProfile, session_pk: int) -> list[tuple[int, int]]:
-        """Return the first and last sequence of a session's deleted moments: memory of those turns is unwanted."""
+        """Return the turns of a session's deleted moments, which get no new memory, as first and last sequences."""
         deleted = self.filter(user_pk=user.pk, session_pk=session_pk, type=MOMENT_DELETED)
         ranges = deleted.filter(payload__has_keys=["first_sequence", "last_sequence"])
         payloads = ranges.values_list("payload", flat=True)
@@ -70,7 +70,7 @@ class EventQuerySet(models.QuerySet["Event"]):
 
 
 class Event(models.Model):
-    """One event. People and sessions are plain ids, so that an erasure can blank them and keep the log."""
+    """One event. People and sessions are plain ids, so an erasure can blank them and keep the log."""
 
     type = models.CharField(max_length=64)
     actor = models.CharField(

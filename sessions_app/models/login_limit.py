@@ -1,4 +1,4 @@
-"""Which applications an operator's login is limited to."""
+"""The applications that an operator's login is limited to."""
 
 from django.conf import settings
 from django.db import models
@@ -7,10 +7,10 @@ from sessions_app.models.application import Application
 
 
 class LoginLimit(models.Model):
-    """An application that a login may see; a login without any sees all."""
+    """An application that a login may see. A login without limits sees all."""
 
     login = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="limits")
-    # Protected: with the last of its applications, a login would see all.
+    # Protected, because a login whose last application was deleted would see all.
     application = models.ForeignKey(Application, on_delete=models.PROTECT, related_name="+")
 
     class Meta:

@@ -1,4 +1,4 @@
-"""One entry of a session: a turn, the remaining row of an archived turn, or a partition event."""
+"""A session's messages: turns, the remaining rows of archived turns, and partition events."""
 
 from collections.abc import Collection
 from functools import cache
@@ -18,9 +18,9 @@ from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
 from sessions_app.said_hash import SAID_HASH_SQL
 
-SequenceRange = tuple[int, int]  # of turns of a session: the first and the last, inclusive
+SequenceRange = tuple[int, int]  # the first and last turn, inclusive
 
-# Each is looked up by itself: without statistics, a join compares each name with all of the person's messages.
+# Subqueries use the index for each row. Without statistics, a join would compare each id with all of the person's rows.
 _SENT_AS_SQL = """
 SELECT (
     SELECT id FROM sessions_app_message
@@ -34,20 +34,20 @@ _AT_PLACE_SQL = """
 
 
 def ids_at_places(*kinds: str) -> str:
-    """Return SQL of the ids of a person's messages at some places, as an array.
+    """Return SQL for an array of the ids of a person's messages at some places.
 
-    Each is looked up by itself: where the planner expects hardly any messages of a kind, a join would read all of them.
-    It has no LATERAL, which is not planned under row security where messages are distributed.
+    It uses subqueries, because a join would read all messages of a kind if the planner expects only a few. It avoids
+    LATERAL, which row-level security doesn't support for distributed messages.
 
     Args:
-        kinds: Of the messages, of each of which there is one at most at a place.
+        kinds: The kinds of the messages. A place has at most one message of each kind.
     """
     at_place = ", ".join(_AT_PLACE_SQL.format(kind=kind) for kind in kinds)
     places = "unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)"
     return f"ARRAY(SELECT COALESCE({at_place}) FROM {places})"  # noqa: S608 (constants)
 
 
-# What is retracted leaves nothing by which one could try out what was said.
+# Retracted messages lose their hash, because it would let an attacker verify guesses of their content.
 _KEPT_HASH_SQL = f"""
 CASE WHEN external_id IS NOT NULL AND retracted_at IS NULL THEN decode({SAID_HASH_SQL}, 'hex') END
 """
@@ -62,30 +62,30 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.filter(kind=Message.Kind.TURN)
 
     def believed(self) -> Self:
-        """Return the messages that are not retracted. Engines, contexts and searches never get any others."""
+        """Return the messages that are not retracted. Engines, contexts and searches never receive any others."""
         return self.filter(retracted_at=None)
 
     def archived(self) -> Self:
-        """Return the rows that remain of archived turns: they have everything but the text."""
+        """Return the remaining rows of archived turns. They have everything but the text."""
         return self.filter(kind=Message.Kind.ARCHIVED)
 
     def said(self) -> Self:
-        """Return the turns and the rows that remain of archived ones."""
+        """Return the turns, including the remaining rows of archived ones."""
         return self.exclude(kind=Message.Kind.PARTITION)
 
     def said_at(self, session: Session, **sequences: Any) -> Self:
-        """Return what `said` does of a session, by conditions on sequences; see `said_where`."""
+        """Return the turns in `said` of one session, filtered by sequence. See `said_where`."""
         return self.filter(session=session, user_id=session.user_id).said_where(**sequences)
 
     def said_where(self, **sequences: Any) -> Self:
-        """Return what `said` does, by conditions on sequences: each of the two kinds has its own index."""
+        """Return the turns in `said`, filtered by sequence. The two kinds of turns have separate indexes."""
         return self.filter(Q(**sequences, kind=Message.Kind.TURN) | Q(**sequences, kind=Message.Kind.ARCHIVED))
 
     def partitions(self) -> Self:
         return self.filter(kind=Message.Kind.PARTITION)
 
     def boundaries_of(self, session: Session) -> Self:
-        """Return a session's partition events, latest first. The live window begins after the latest."""
+        """Return a session's partition events, latest first. The live window starts after the latest."""
         return self.partitions().filter(session=session, user_id=session.user_id).order_by("-sequence", "-id")
 
     def in_order(self) -> Self:
@@ -93,10 +93,10 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.order_by("sequence", "-kind", "id")
 
     def sent_as(self, names: Collection[tuple[int, int, str]]) -> Self:
-        """Return the messages that clients sent under these names.
+        """Return the messages with these `external_id`s.
 
         Args:
-            names: each a person's and a session's primary key and the client's own id of the message.
+            names: For each message, the primary keys of its person and session, and its `external_id`.
         """
         if not names:
             return self.none()
@@ -104,7 +104,7 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.filter(pk__in=RawSQL(_SENT_AS_SQL, columns))  # noqa: S611 (parameters)
 
     def archive(self) -> int:
-        """Remove the text of these turns, which an archive holds by now. Their words and vectors stay.
+        """Remove the text of these turns, which are now in an archive. Their words and vectors stay.
 
         Returns:
             The number of turns.
@@ -115,17 +115,17 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
             payload=None,
             metadata={},
             said_hash=RawSQL(_KEPT_HASH_SQL, [], models.BinaryField()),  # noqa: S611 (of our own columns)
-            search_version=VERSION,  # the words of their text stay as they are, whatever version made them
+            search_version=VERSION,  # prevents reindexing: the text is gone, and its words stay
         )
 
     def delete_unread(self) -> int:
-        """Delete these rows and their dependents as `delete` does, by one statement per table, without reading them.
+        """Delete these rows and their dependents like `delete`, with one statement per table and without reading them.
 
         Returns:
             The number of messages deleted.
         """
         for relation in Message._meta.related_objects:
-            # No other kind of relation exists yet; the database would refuse to delete rows that are still referenced.
+            # No other kind of relation exists yet. The database would refuse to delete rows that are still referenced.
             if isinstance(relation, models.ManyToOneRel) and relation.on_delete is models.CASCADE:
                 dependents = relation.related_model._base_manager.filter(**{f"{relation.field.name}__in": self})
                 dependents.delete()
@@ -135,9 +135,8 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
 class Message(Searched):
     """A turn with its own `sequence`, 0-based without gaps, or a partition event with that of the turn before it.
 
-    An archived turn keeps its row, so that searches still find it and the memory made from it still refers to it. Its
-    text, payload and metadata are only in its archive. It is in no load, build or count of turns, and a page reads them
-    back.
+    An archived turn keeps its row, for searches and for references from memory. Its text, payload and metadata are only
+    in its archive, from which pages read them back. It is in no load, build or count of turns.
     """
 
     class Kind(models.TextChoices):
@@ -200,7 +199,7 @@ class Message(Searched):
         "recognize a message that a client sends again.",
     )
 
-    notes: dict[str, Any]  # findings in the text of a message that is being appended; not a column
+    notes: dict[str, Any]  # the results of scanning a new message's text; not a column
 
     SEARCHED = ("name", "content")
     DERIVED = ("said_hash",)
@@ -228,7 +227,7 @@ class Message(Searched):
             ),
             models.Index(fields=["session", "user", "sequence"], condition=Q(kind="archived"), name="message_archived"),
             models.Index(fields=["moment"], condition=Q(moment__isnull=False), name="message_moment"),
-            # A few kB, and almost free for an append: counts by day read only the pages of those days.
+            # A few kB, and almost free for an append. Counts by day read only the pages of those days.
             BrinIndex(fields=["arrived_at"], autosummarize=True, name="message_arrived"),
             models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="message_unindexed"),
         ]
@@ -238,13 +237,14 @@ class Message(Searched):
 
     @classmethod
     def turn(cls, session: Session, **fields: Any) -> "Message":
-        """Return a new turn of a session, as the class does when it is called with these fields.
+        """Return a new turn of a session.
 
-        In a fifth of the time, for an import makes millions: the class asks each field by itself for its default.
+        Equivalent to calling the class with these fields, but five times as fast, because the class computes each
+        default. An import creates millions of turns.
 
         Args:
-            session: that it is of.
-            fields: by their names in the row; those that have a constant default may be left out.
+            session: The session.
+            fields: Field values by attribute name. Fields with a constant default may be left out.
         """
         turn = cls.__new__(cls)
         turn._state = ModelState()
@@ -254,12 +254,12 @@ class Message(Searched):
 
     @property
     def spoken(self) -> str:
-        """The text as memory reads it, with its speaker before it."""
+        """The text as memory reads it, after its speaker's name."""
         return spoken(self.name, self.content)
 
     @classmethod
     def moment_table(cls) -> str:
-        """Return the table that `moment` refers to, for raw statements: the other app decides on its name."""
+        """Return the name of the table that `moment` refers to, for raw SQL. The memory app defines it."""
         moment = cls._meta.get_field("moment").related_model
         assert isinstance(moment, type)
         return moment._meta.db_table
@@ -267,7 +267,7 @@ class Message(Searched):
 
 @cache
 def _constant_defaults() -> dict[str, Any]:
-    """Return what the columns of a new row have where nothing else is said; of those with none, nothing."""
+    """Return the constant defaults of the columns. Columns without one are left out."""
     fields = Message._meta.concrete_fields
     return {
         field.attname: field.get_default() for field in fields if not (field.has_default() and callable(field.default))
@@ -275,5 +275,5 @@ def _constant_defaults() -> dict[str, Any]:
 
 
 def spoken(name: str, content: str) -> str:
-    """Return a text with its speaker before it, unless it names them itself."""
+    """Return a text with its speaker's name before it, unless the text already starts with the name."""
     return f"{name}: {content}" if name and content and not content.startswith(f"{name}:") else content

@@ -1,4 +1,4 @@
-"""The base of the tables that are searched by words."""
+"""The base of tables with full-text search."""
 
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar, cast
@@ -10,7 +10,7 @@ from sessions_app import lexemes
 
 
 class WordsAttribute:
-    """The words that index a row's texts: the given ones, else computed at each access. Never read back."""
+    """The words that index a row's texts: assigned ones, or computed at each access. Never loaded."""
 
     def __init__(self, field: "WordsField") -> None:
         self._field = field
@@ -23,11 +23,11 @@ class WordsAttribute:
         return lexemes.vector("\n".join(getattr(row, name) for name in cast(type[Searched], model).SEARCHED))
 
     def __set__(self, row: models.Model, value: object) -> None:
-        row.__dict__[self._field.attname] = None  # with an entry here, Django doesn't take the field for deferred
+        row.__dict__[self._field.attname] = None  # without this entry, Django would treat the field as deferred
 
 
 class WordsField(models.Field):  # type: ignore[type-arg]
-    """A `tsvector` that is written together with its texts. Only searches use it, so no query selects it."""
+    """A `tsvector` that is saved together with its texts. No query selects it, because only searches use it."""
 
     descriptor_class = WordsAttribute
 
@@ -44,7 +44,7 @@ Row = TypeVar("Row", bound=models.Model)
 class SearchedQuerySet(models.QuerySet[Row]):
     def matching(self, text: str) -> Self:
         """Return the rows that contain all words of `text` in any form; see `lexemes.all_of`."""
-        has_words = "search_vector @@ %s::tsquery"  # without the table's name, because a subquery gives it another
+        has_words = "search_vector @@ %s::tsquery"  # without the table's name, because a subquery uses an alias
         query = [lexemes.all_of(text)]
         return self.filter(RawSQL(has_words, query, output_field=models.BooleanField()))  # noqa: S611 (a parameter)
 
@@ -54,14 +54,14 @@ class SearchedQuerySet(models.QuerySet[Row]):
 
 
 class Searched(models.Model):
-    """A table with texts that are found by their words.
+    """A table with texts that are searched by their words.
 
-    Triggers give a lower `search_version` to a row that was not written by the application, or by an older version of
-    it (see `word_search.py`). `index_words` then indexes it.
+    Triggers reduce `search_version` of a row that is written by SQL or by an older version of the application
+    (`word_search.py`). `index_words` then indexes the row.
     """
 
     SEARCHED: Sequence[str] = ("content",)  # names of the fields with texts
-    DERIVED: Sequence[str] = ()  # and of those that are made of others, beside the words
+    DERIVED: Sequence[str] = ()  # names of the other derived fields, except the words
 
     search_vector = WordsField(null=True, editable=False)
     search_version = models.SmallIntegerField(default=lexemes.VERSION, db_default=0, editable=False)
@@ -82,7 +82,7 @@ class Searched(models.Model):
 
 
 def said_fields(model: type[models.Model]) -> "list[models.Field[Any, Any]]":
-    """Return the columns of a table without those that are derived from others."""
+    """Return the columns of a table that are not derived from others."""
     derived: set[str] = set()
     if issubclass(model, Searched):
         derived = {*model.DERIVED, *(field.name for field in Searched._meta.local_fields)}

@@ -17,11 +17,11 @@ from sessions_app.rows import columns, first
 
 LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
-CHECKED_EVERY = timedelta(minutes=30)  # all sessions, for work that nobody asked for
-COLD_AFTER = timedelta(minutes=10)  # a session idle for longer is formed below the intervals
+CHECKED_EVERY = timedelta(minutes=30)  # how often all sessions are checked for pending work
+COLD_AFTER = timedelta(minutes=10)  # idle time after which even a few turns are formed into memory
 FEWEST_TURNS = 4  # minimum number of new turns for a formation or digest before the session is settled
-DIGESTED_TURNS = 8  # live turns from which a request makes a digest
-KEEP_RECENT = 8  # newest turns that the digest of an active session leaves live
+DIGESTED_TURNS = 8  # live turns from which a request creates a digest
+KEEP_RECENT = 8  # newest turns that the digest of an active session keeps live
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
 _CLAIM_SQL = """
@@ -48,12 +48,12 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(user=user)
 
     def of_person(self, user: UserProfile, session_id: str, *, locked: bool = False) -> "Session | None":
-        """Return this person's session that the application calls so.
+        """Return this person's session with the application's id, or None.
 
         Args:
-            user: whose session it is.
-            session_id: the application's id.
-            locked: lock its row as `locked` does.
+            user: The person.
+            session_id: The application's id of the session.
+            locked: Lock the session like `locked`.
         """
         sql = _OF_PERSON_SQL.format(columns=columns(Session, "s")) + (" FOR NO KEY UPDATE" if locked else "")
         if (found := first(Session, sql, [user.pk, session_id])) is None:
@@ -63,11 +63,11 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return session
 
     def named(self, session_id: str, user_id: str, application: int) -> Self:
-        """Return the session that an application calls so, of the person whom it calls so; none, or one."""
+        """Return one person's session by the ids that the application chose, or no rows."""
         return self.filter(user__application=application, user__user_id=user_id, session_id=session_id)
 
     def cold(self) -> Self:
-        """Return sessions with enough unformed turns and no message for `COLD_AFTER`, or since they are idle."""
+        """Return sessions with enough unformed turns and no message for `COLD_AFTER` or the idle time if shorter."""
         idle = max(timezone.now() - COLD_AFTER, _inactive_before())
         waiting = F("message_count") - F("formed_message_count")
         unformed = self.filter(message_count__gt=F("formed_message_count"), last_arrived_at__lt=idle)
@@ -86,7 +86,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.alias(live_turns=LIVE, unbuilt_turns=UNBUILT).filter(Q(live_turns__gt=0) | Q(unbuilt_turns__gt=0))
 
     def settled_soon(self) -> Self:
-        """Return sessions that will be settled if nobody says anything more, or that should have been just now."""
+        """Return sessions that will be settled soon if they get no new message, or whose settling is due."""
         conf = settings.SESSION_COMPACTION
         if not conf.enabled or timedelta(minutes=conf.inactive_after_minutes) > CHECKED_EVERY * 2:
             return self.none()
@@ -94,7 +94,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=overdue).worth_settling()
 
     def busy(self) -> Self:
-        """Return active sessions with enough live turns beyond the newest, which a digest leaves."""
+        """Return active sessions with enough live turns for a digest, which keeps the newest live."""
         lively = self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=_inactive_before())
         return lively.alias(live_turns=LIVE).filter(live_turns__gte=KEEP_RECENT + FEWEST_TURNS)
 
@@ -107,21 +107,21 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.select_for_update(no_key=True, of=("self",))
 
     def claim_archive(self, pk: int) -> "Session | None":
-        """Claim the archives of a session: until the transaction ends, nobody else moves turns into or out of them.
+        """Claim the archives of a session. Until the transaction ends, no other process moves turns in or out of them.
 
-        Meanwhile, appends continue and an erasure of the person waits.
+        Meanwhile, appends continue, and an erasure of the person waits.
 
         Returns:
-            The session, or None if somebody else holds the claim or the session is gone.
+            The session. None if another process holds the claim, or the session is gone.
         """
         session = next(iter(self.claim_archives([pk])), None)
         return session if session and UserProfile.objects.hold([session.user_id]) else None
 
     def claim_archives(self, pks: Sequence[int]) -> "list[Session]":
-        """Claim the archives of sessions as `claim_archive` does, without a hold on their people.
+        """Claim the archives of sessions like `claim_archive`, but without a hold on their people.
 
         Returns:
-            Those that nobody else holds the claim of, in the order of their keys, with their people.
+            The claimed sessions, ordered by primary key, with their people.
         """
         with connection.cursor() as cursor:
             cursor.execute(_CLAIM_SQL, [list(pks)])
@@ -268,7 +268,7 @@ class Session(models.Model):
 
     @property
     def application_pk(self) -> int:
-        """The primary key of the application that it belongs to, with its person."""
+        """The primary key of the application of its person."""
         return self.user.application_id
 
     @property
@@ -319,20 +319,20 @@ class Session(models.Model):
 
     @property
     def wants_digest(self) -> bool:
-        """True if a request for a load or a context makes a digest first."""
+        """Whether a request for a load or a context creates a digest first."""
         everywhere = settings.SESSION_COMPACTION.on_request
         wanted = everywhere if self.compact_on_request is None else self.compact_on_request
         return wanted and self.live_count >= DIGESTED_TURNS
 
     def begin_live_window(self, sequence: int) -> None:
-        """Move the boundary forward, so that the live window begins with this turn."""
+        """Move the boundary forward, so the live window starts with this turn."""
         self.live_from_sequence = max(self.live_from_sequence, sequence)
         live = self.messages.turns().believed().filter(sequence__gte=self.live_from_sequence)
         self.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
         self.save(update_fields=["live_from_sequence", "live_tokens"])
 
     def note_summarised(self, sequence: int) -> None:
-        """Notes that a summary or a digest covers the turns up to this one."""
+        """Record that a summary or a digest covers the turns up to this one."""
         if self.summarised_to < sequence:
             self.summarised_to = sequence
             self.save(update_fields=["summarised_sequence"])
@@ -342,7 +342,7 @@ class Session(models.Model):
 
         Args:
             held: True to place the hold, False to lift it.
-            actor: Who does it: key:… or operator:….
+            actor: The actor: key:… or operator:….
         """
         self.legal_hold = held
         self.save(update_fields=["legal_hold"])

@@ -1,4 +1,4 @@
-"""The person whose memory this is."""
+"""People whose memory is stored."""
 
 import re
 import zoneinfo
@@ -17,15 +17,15 @@ from sessions_app.insert import insert_unless_there
 from sessions_app.models.application import DEFAULT, Application
 
 PROFILE_LIST_MAX = 50
-DERIVED = ("summary", "interests", "preferred_topics")  # from the statements about the person
-EDITED = (*DERIVED, "timezone")  # memory is notified when these are edited
-INDEXED_CHARS = 50_000  # of a profile's text; a vector's own limit is a megabyte
-# The words of a name, which are parted by marks, and of the text. Those of a query are looked for by their beginnings.
+DERIVED = ("summary", "interests", "preferred_topics")  # derived from statements about the person
+EDITED = (*DERIVED, "timezone")  # changes to these notify the memory app
+INDEXED_CHARS = 50_000  # of a profile's text; a tsvector is limited to a megabyte
+# The words of the name, which punctuation separates, and of the text. A query's words are matched by prefix.
 _NAME = Func(F("user_id"), Value("@._:/-|"), Value(" " * 7), function="translate", output_field=models.TextField())
 _SAID = Concat(_NAME, Value(" "), Left("summary", INDEXED_CHARS), output_field=models.TextField())
 WORDS = SearchVector(_SAID, config="simple")
 _WORD = re.compile(r"[^\W_]+")
-# The lock that a reference to the row takes at commit, taken early; the ORM offers no lock this weak.
+# The lock that PostgreSQL takes at commit for a new reference to the row, taken earlier. The ORM has no lock this weak.
 _HOLD_SQL = "SELECT id FROM sessions_app_userprofile WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
 
 
@@ -52,11 +52,11 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
         return created if insert_unless_there(created) else self.get(**named)
 
     def ensure_held(self, user_ids: Collection[str], application: int = DEFAULT) -> "dict[str, UserProfile]":
-        """Return the profiles of people of an application by `user_id`, protected from erasure as by `hold`.
+        """Return the profiles of an application's people by `user_id`, protected from erasure like `hold`.
 
-        They are created on first use.
+        Missing profiles are created.
         """
-        while True:  # again when one was erased between two statements
+        while True:  # repeats if a person was erased between two statements
             found = {user.user_id: user for user in self.filter(application=application, user_id__in=user_ids)}
             if missing := sorted({*user_ids} - found.keys()):
                 new = [UserProfile(application_id=application, user_id=user_id) for user_id in missing]
@@ -65,26 +65,26 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
                 return found
 
     def named(self, user_id: str, application: int) -> "UserProfile | None":
-        """Return the person whom an application calls so, if there is one."""
+        """Return the person with this id in an application, or None."""
         return self.filter(application=application, user_id=user_id).first()
 
     def told_of(self, text: str) -> Self:
-        """Return the people in whose name or summary each word of a text begins a word, in any case.
+        """Return people whose name or summary has, for each word of the text, a word that starts with it. Ignores case.
 
-        A text without a word finds nobody.
+        A text without a word matches no one.
         """
         words = " & ".join(f"{word}:*" for word in _WORD.findall(text))
         query = SearchQuery(words, search_type="raw", config="simple")
         return self.annotate(words=WORDS).filter(words=query) if words else self.none()
 
     def locked(self) -> Self:
-        """Lock the rows for an update without blocking new messages that refer to them."""
+        """Lock the rows for an update. New messages that refer to them are not blocked."""
         return self.select_for_update(no_key=True)
 
     def hold(self, pks: Collection[int]) -> set[int]:
         """Protect people from erasure until the transaction ends, without blocking anything else.
 
-        A transaction that writes rows of a person and takes other locks does this first, in the order of an erasure.
+        A transaction that writes rows of a person and takes other locks calls this first, as an erasure does.
 
         Returns:
             The primary keys of the people that exist.
@@ -94,14 +94,14 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
             return {pk for (pk,) in cursor}
 
     def is_kept(self, pk: int) -> bool:
-        """Protect a person from erasure as `hold` does, without waiting: False if they are gone, or being erased."""
+        """Protect a person from erasure like `hold`, without waiting. False if they are gone, or are being erased."""
         with connection.cursor() as cursor:
             cursor.execute(f"{_HOLD_SQL} SKIP LOCKED", [[pk]])
             return cursor.fetchone() is not None
 
 
 class UserProfile(models.Model):
-    """A user as the application names them. Never a Django login."""
+    """A user of an application, by the application's id. Never a Django login."""
 
     application = models.ForeignKey(
         Application,
@@ -139,7 +139,7 @@ class UserProfile(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["application", "user_id"], name="user_profile_unique_in_application")
         ]
-        # Operators look for people by the beginning of a name, and by words of name and text.
+        # Operators search for people by the prefix of a name, and by words of name and text.
         indexes = [
             models.Index(fields=["user_id"], opclasses=["varchar_pattern_ops"], name="user_profile_begins"),
             GinIndex(WORDS, name="user_profile_words"),
@@ -151,12 +151,12 @@ class UserProfile(models.Model):
 
     @property
     def uri(self) -> str:
-        """The public address of the profile."""
+        """The public URI of the profile."""
         return f"rem://users/{self.user_id}"
 
     @property
     def zone(self) -> zoneinfo.ZoneInfo:
-        """The time zone in which the person lives; UTC where the profile names none that there is."""
+        """The person's time zone, or UTC if the profile has no valid one."""
         try:
             return zoneinfo.ZoneInfo(self.timezone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError):
@@ -164,7 +164,7 @@ class UserProfile(models.Model):
 
 
 def united(known: Iterable[str], new: Iterable[str]) -> list[str]:
-    """Return `known` and `new` as one list without case-insensitive duplicates: the newest 50, newest last."""
+    """Merge two lists, without case-insensitive duplicates. Keep the newest 50, newest last."""
     merged: dict[str, str] = {}
     for item in (*known, *new):
         text = item.strip()

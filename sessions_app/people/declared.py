@@ -1,4 +1,4 @@
-"""What the transcript keeps of a person, declared."""
+"""The declarations of the transcript's personal data."""
 
 from collections import Counter
 from functools import partial
@@ -24,7 +24,7 @@ from sessions_app.people.provenance import Provenance, declare
 
 
 def _of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> QuerySet[Any]:
-    """Return the rows of a person's own keys, which name the key alone."""
+    """Return the rows of a person's own keys, which refer only to the key."""
     return model._base_manager.filter(key__user=user)
 
 
@@ -44,7 +44,7 @@ declare(
             about="the person's profile",
             fields="user_id summary interests preferred_topics timezone metadata created_at updated_at",
             types={"user_id": Annotated[str, StringConstraints(min_length=1)]},
-            is_restored=False,  # but before all others, for they are of the person
+            is_restored=False,  # `import_user` restores the profile separately, before all other rows
         ),
         person="pk",
         left_alone="it is derived from statements, and follows them",

@@ -1,4 +1,4 @@
-"""`delete_session`: a session goes with its transcript and its archives; what was remembered of it stays."""
+"""`delete_session`: delete a session with its transcript and archives. Memory derived from it stays."""
 
 from functools import partial
 
@@ -17,21 +17,21 @@ class CannotDelete(Conflict):
 
 
 def delete_session(session: Session, *, actor: str) -> None:
-    """Delete a session, in the caller's transaction; its files go when that is committed.
+    """Delete a session in the caller's transaction. Its files are deleted after the commit.
 
-    The queue writes files that others are in as well again without it.
+    If a file also contains other sessions, a job rewrites it without this one.
 
     Args:
-        session: of the acting user.
-        actor: who asks, for the event log.
+        session: A session of the acting user.
+        actor: The actor, for the event log.
 
     Raises:
-        CannotDelete: it is under legal hold, or retention is at work on it.
+        CannotDelete: It is under legal hold, or is being archived.
     """
     claimed = Session.objects.claim_archive(session.pk)
     if claimed is None:
         raise CannotDelete("The session is being archived. Try again later.")
-    # Locked whole: from now on nobody adds anything that refers to it.
+    # The full lock prevents new rows from referring to the session.
     if Session.objects.select_for_update().get(pk=session.pk).legal_hold:
         raise CannotDelete("The session is under legal hold. Release the hold first.")
     Event.objects.create(

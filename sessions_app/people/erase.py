@@ -1,8 +1,9 @@
-"""`erase_user`: everything that is kept of a person goes, in one transaction; their archived files right after it.
+"""`erase_user`: delete all data about a person in one transaction, and then their archived files.
 
-Every row that refers to the profile is the person's, and goes by one DELETE a table. What doesn't go so (queue entries,
-what agents learned from them) is removed as the table's declaration says. The logs of events and of operators' acts
-stay, without ids, names and texts. At the end what is left is counted: nothing, or all of it is undone.
+Every row that refers to the profile belongs to the person, and one DELETE per table removes these rows. A table's
+declaration says how to remove other data, such as queue entries and what agents learned from the person. The event log
+and Django's admin log stay, without ids, names and texts. At the end, remaining rows are counted. If there are any, the
+transaction is rolled back.
 """
 
 import uuid
@@ -54,7 +55,7 @@ class OnHold(Conflict):
 
 
 class SomethingLeft(Exception):
-    """Rows of the person would have been left, so everything was undone. The message names their table."""
+    """Rows of the person would remain, so everything was rolled back. The message names their table."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,9 @@ class Erased:
     """The outcome of an erasure.
 
     Args:
-        erasure_id: names it in the event log, and leads back to nobody.
-        rows: how many, by what they are.
-        has_files_left: archived files could not be removed yet; the queue tries again.
+        erasure_id: Identifies the erasure in the event log, but not the person.
+        rows: The number of deleted rows by kind.
+        has_files_left: Some archived files could not be removed yet. A job retries.
     """
 
     erasure_id: uuid.UUID
@@ -73,10 +74,10 @@ class Erased:
 
 
 def holdings(user: UserProfile) -> Counter[str]:
-    """Return how many rows of a person an erasure removes, by what they are.
+    """Return the number of rows that an erasure of a person removes, by kind.
 
-    One query counts all tables that refer to the profile; what goes beside those is counted as its table declares. A
-    preview and the record of an erasure both say this.
+    One query counts all tables that refer to the profile. Other rows are counted as their table declares. The preview
+    and the record of an erasure show these numbers.
     """
     first, *others = (_number(model, user) for model in dict.fromkeys(column.model for column in _columns()))
     rows: Counter[str] = Counter()
@@ -92,14 +93,14 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
     """Erase a person.
 
     Args:
-        user_id: as the application names them.
-        application: primary key of it.
-        actor: who asks: key:… or operator:….
+        user_id: The application's id of the person.
+        application: The primary key of the application.
+        actor: The actor: key:… or operator:….
 
     Raises:
-        UserProfile.DoesNotExist: nobody has that name.
-        OnHold: nothing was erased.
-        SomethingLeft: nothing was erased; a defect.
+        UserProfile.DoesNotExist: No person has this id.
+        OnHold: Nothing was erased.
+        SomethingLeft: Nothing was erased, because of a bug.
     """
     erasure_id = uuid.uuid4()
     try:
@@ -107,7 +108,7 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
     except UserProfile.DoesNotExist:
         spool.forget(user_id, application)
         raise
-    spool.forget(user_id, application)  # what other hosts have is dropped when they come to store it
+    spool.forget(user_id, application)  # other hosts drop their spooled messages when they store them
     try:
         remove_archives(user_pk)
     except ArchiveError as error:
@@ -117,7 +118,7 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
 
 
 def _patiently(erase: "partial[tuple[int, Counter[str]]]") -> tuple[int, Counter[str]]:
-    """Try again after a deadlock: some lock the rows of many, in an order of theirs."""
+    """Retry after a deadlock, because some transactions lock rows of many people in another order."""
     for _ in range(TRIES - 1):
         try:
             return erase()
@@ -129,7 +130,7 @@ def _patiently(erase: "partial[tuple[int, Counter[str]]]") -> tuple[int, Counter
 
 @transaction.atomic(durable=True)
 def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: str) -> tuple[int, Counter[str]]:
-    # Against every reference to the profile: whoever adds one was done before, or waits and then finds nobody.
+    # Blocks new references to the profile. A concurrent writer has either finished, or waits and then finds no profile.
     user = UserProfile.objects.select_for_update().get(application=application, user_id=user_id)
     if held := Session.objects.for_user(user).filter(legal_hold=True).count():
         raise OnHold(
@@ -155,7 +156,7 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
 
 @cache
 def _columns() -> "tuple[ForeignKey[Any, Any], ...]":
-    """Return the columns that say whose a row is: its rows go with a profile."""
+    """Return the columns that refer to a row's owner. Deleting the profile deletes these rows."""
     return tuple(
         column
         for model in apps.get_models()
@@ -171,7 +172,7 @@ def _rows(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any]:
 
 
 def _number(model: type[Model], user: UserProfile) -> QuerySet[Any, tuple[str, int]]:
-    """Count the rows of a table, each once, by however many columns it is the person's."""
+    """Count the rows of a table that belong to the person. A row with several such columns counts once."""
     theirs = [Q(**{column.name: user.pk}) for column in _columns() if column.model is model]
     rows = model._base_manager.filter(reduce(or_, theirs)).order_by()
     named = rows.values(what=Value(str(model._meta.verbose_name_plural)))
@@ -180,10 +181,10 @@ def _number(model: type[Model], user: UserProfile) -> QuerySet[Any, tuple[str, i
 
 
 def _delete_all(user: UserProfile) -> None:
-    """Delete; have the database check every reference, and count what no constraint is about.
+    """Delete the person's rows, check all foreign keys, and count remaining rows that no foreign key covers.
 
     Raises:
-        SomethingLeft: names the table.
+        SomethingLeft: The message names the table.
     """
     try:
         for column in _columns():
@@ -202,10 +203,10 @@ def _delete_all(user: UserProfile) -> None:
 
 
 def _scrub_events(user: UserProfile, actor: str) -> str:
-    """Blank whom and what the person's events were about, and their own keys.
+    """Remove ids and payloads from the person's events, and the names of the person's keys.
 
     Returns:
-        The actor as the log may name it from now on.
+        The actor, without the name of an erased key.
     """
     keys = [key.actor for key in ApiKey.objects.filter(user=user)]
     events = Event.objects.filter(user_pk=user.pk)
@@ -215,9 +216,10 @@ def _scrub_events(user: UserProfile, actor: str) -> str:
 
 
 def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
-    """Blank names and texts in what Django keeps of operators' acts on rows of one table.
+    """Remove names and texts from Django's admin log of one table.
 
-    Those of others keep theirs. A row that was deleted before is nobody's any more: nobody can say whose it was.
+    Entries about other people's rows stay. Entries about rows that were deleted earlier are removed too, because their
+    owner is unknown.
     """
     entries = LogEntry.objects.filter(
         content_type=ContentType.objects.get_for_model(column.model), object_id__isnull=False
@@ -226,7 +228,7 @@ def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
         return
     others = column.model._base_manager.exclude(**{column.name: user.pk})
     logged = entries.values(row=Cast("object_id", BigIntegerField()))
-    # Read first: where the rows are distributed, a statement that changes the log can't look for them.
+    # A separate query, because an UPDATE of the log can't read distributed rows.
     named = [str(pk) for (pk,) in others.filter(pk__in=logged).values_list("pk")]
     entries.exclude(object_id__in=named).update(object_id=None, object_repr=ERASED, change_message="")
 
@@ -235,5 +237,5 @@ def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
 
 
 def remove_archives(user_pk: int) -> None:
-    """Remove whatever lies in a person's folder of the storage named `archive`."""
+    """Remove all files in a person's folder of the storage named `archive`."""
     archive_files.remove(str(user_pk))

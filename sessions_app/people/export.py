@@ -1,8 +1,8 @@
-"""`export_user`: everything that is kept about a person as a zip of JSON lines, readable without this product.
+"""`export_user`: write all data about a person as a zip of JSON lines, readable without this product.
 
-It is read in one transaction that sees one moment in time, under the role of requests: rows of others can't get in.
-A replica is read where there is one that has all that was committed before.
-A few rows are in memory at a time, whatever the length of the history. Archived turns are read back from their files.
+One transaction reads a single snapshot under the role of requests, so it can't see rows of other people. It reads from
+a replica that has all previous commits, if there is one. Only a few rows are in memory at a time, whatever the length
+of the history. Archived turns are read from their files.
 """
 
 import heapq
@@ -47,20 +47,20 @@ def export_user(user_id: str, file: IO[bytes], *, application: int) -> Counter[s
     """Write a person's export.
 
     Args:
-        user_id: as the application names them.
-        file: an empty one to write to; what it holds after an error is no export.
-        application: primary key of it.
+        user_id: The application's id of the person.
+        file: An empty file to write to. After an error, its content is not an export.
+        application: The primary key of the application.
 
     Returns:
-        How many rows went into it, by what they are.
+        The number of rows by file.
 
     Raises:
-        UserProfile.DoesNotExist: nobody has that name.
-        CannotExport: an archive is missing or damaged.
+        UserProfile.DoesNotExist: No person has this id.
+        CannotExport: An archive is missing or damaged.
     """
 
     def write() -> Counter[str]:
-        file.seek(0)  # what was written before the replica failed goes
+        file.seek(0)  # drop the output of a replica that failed
         file.truncate()
         return _write_export(user_id, file, application)
 
@@ -96,11 +96,11 @@ def _write(export: ZipFile, file: File, lines: Iterator[Line]) -> int:
     return count
 
 
-# --- the transcript, with what is archived of it ---
+# --- the transcript, with its archives ---
 
 
 def messages(file: File, exporting: Exporting) -> Iterator[Line]:
-    """Yield the messages of all sessions, archived turns in their places."""
+    """Yield the messages of all sessions, including archived turns, in order."""
     for session in Session.objects.for_user(exporting.user).order_by("id").iterator():
         kept = session.messages.for_user(exporting.user).exclude(kind=Message.Kind.ARCHIVED).in_order()
         archives = [_archived(archive, session, file) for archive in session.archives.all()]
@@ -115,7 +115,7 @@ def _archived(archive: Archive, session: Session, file: File) -> Iterator[Line]:
     """Yield the turns of an archive.
 
     Raises:
-        CannotExport: it is missing, or not what was written.
+        CannotExport: It is missing or damaged.
     """
     keys = dict(session.moments.values_list("pk", "key"))
     try:

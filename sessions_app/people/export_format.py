@@ -1,8 +1,7 @@
-"""The shape of an export: a zip of JSON lines, a file for each kind of row, that any program can read.
+"""The format of an export: a zip of JSON lines, with a file for each kind of row, that any program can read.
 
-A file is declared once: its fields, and which of them are not simply columns of its table. `export_user` writes it and
-`import_user` reads it by that declaration. A field has the type of its column, so that a line which the table could not
-take is refused with its number.
+A file is declared once, with its fields. `export_user` and `import_user` both use this declaration. A field has the
+type of its column, so a line that the table could not store is rejected with its line number.
 """
 
 import uuid
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "memory-platform-export", 1
 AT_ONCE = 500  # rows read or written at a time
 
-Line = dict[str, Any]  # of a file, by its fields
+Line = dict[str, Any]  # a line of a file, by field
 Model = type[models.Model]
 
 
@@ -37,7 +36,7 @@ class Shape(BaseModel):
 
 
 class Manifest(Shape):
-    """The content of `manifest.json`: what the file is."""
+    """The content of `manifest.json`, which identifies the file."""
 
     format: Literal["memory-platform-export"]
     version: Literal[1]
@@ -45,7 +44,7 @@ class Manifest(Shape):
 
 
 class Exporting:
-    """An export that is being written: whose it is, and the numbers that stand for primary keys."""
+    """An export that is being written: its person, and the numbers that replace primary keys."""
 
     def __init__(self, user: UserProfile) -> None:
         self.user = user
@@ -53,7 +52,7 @@ class Exporting:
         self._last: Counter[Any] = Counter()
 
     def number(self, model: Model, group: Any, pk: int) -> int:
-        """Give a row the next number of its group, counted from 1."""
+        """Give a row the next number of its group. Numbers start at 1."""
         self._last[model, group] += 1
         self.numbers[model][pk] = self._last[model, group]
         return self.numbers[model][pk]
@@ -64,10 +63,10 @@ class Restored:
     """A row that is being restored.
 
     Args:
-        line: as the file has it.
-        columns: what the row is made of; at first the fields of the line.
-        row: once it is made.
-        weight: about how many bytes of memory it takes.
+        line: The line of the file.
+        columns: The values of the row. Initially the fields of the line.
+        row: The row, once it is created.
+        weight: Its approximate size in memory, in bytes.
     """
 
     line: Line
@@ -80,29 +79,29 @@ class Restored:
 
 
 class Column:
-    """A field that the file has in another form than the table, or that is not as it is there again.
+    """A field that differs between the file and the table, or that is restored differently.
 
     Args:
-        name: of the field.
-        lookup: of what stands in the table; blank: the same name.
+        name: The name of the field.
+        lookup: The lookup of its value in the table. Blank if it is the name.
     """
 
-    model: Model  # the table; its declaration sets it
-    type: Any = None  # of the field; None: as the column
-    is_column = True  # an import writes it as it is, unless `read` changes that
+    model: Model  # set by the table's declaration
+    type: Any = None  # of the field; None for the column's type
+    is_column = True  # an import stores the value, possibly changed by `read`
 
     def __init__(self, name: str, lookup: str = "") -> None:
         self.name, self.lookup = name, lookup or name
 
     def belongs_to(self, model: Model) -> None:
-        """Make it a field of this table's file."""
+        """Set the table of this field."""
         self.model = model
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
-        """Change what was read from the table into what the file has."""
+        """Convert values of the table to values of the file."""
 
     def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
-        """Change what the rows take from the file; returns them without those that are to be left out."""
+        """Convert values of the file to values of the table. Return the rows to restore."""
         return rows
 
 
@@ -113,7 +112,7 @@ class NotRestored(Column):
 
 
 class Name(Column):
-    """The name of the row itself among those of its person; rows that they have already are left out."""
+    """The id of the row among the person's rows. Rows that the person already has are skipped."""
 
     def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
         taken = importing.taken(self.model, self.name, [row.line[self.name] for row in rows])
@@ -121,9 +120,9 @@ class Name(Column):
 
 
 class PublicId(Column):
-    """The number that names a row to everybody; where it is somebody else's here, the row gets one made of it.
+    """The public id of a row. If another person's row already has it, the restored row gets an id derived from it.
 
-    Rows that the person has already are left out.
+    Rows that the person already has are skipped.
     """
 
     def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
@@ -140,14 +139,14 @@ class PublicId(Column):
 
 
 class NameOf(Column):
-    """The name of another row of the person, in place of its primary key.
+    """The id of another row of the person, instead of its primary key.
 
     Args:
-        name: of the field.
-        column: that refers to the other row.
-        to: table of the other row.
-        by: what names it there.
-        is_optional: where the other row was not restored, this one is restored without it; else it is left out.
+        name: The name of the field.
+        column: The column that refers to the other row.
+        to: The table of the other row.
+        by: The field with the other row's id.
+        is_optional: Whether this row is restored even if the other row was not.
     """
 
     is_column = False
@@ -176,22 +175,22 @@ class File:
     """A file of an export.
 
     Args:
-        name: of the file, without its ending.
-        about: what it holds, for the README.
-        fields: of a line, in their order, as one text.
-        columns: the fields that are not simply columns.
-        types: of fields that are narrower than their column.
-        missing: what stands for fields that older exports don't have.
-        former: fields that only older exports have, as one text. They are ignored.
-        order: of the rows.
-        key: the fields that name a row in other files.
-        rows: returns a person's rows, where those aren't all that the table has of them.
-        lines: yields the lines, where they don't come from the table alone.
-        is_restored: an import takes it.
-        is_newer: older exports don't have it.
-        may_be_there: a row that a constraint doesn't let in is left out.
-        after: does what follows from a batch of rows that were restored.
-        at_end: does what follows from all of them.
+        name: The name of the file, without its extension.
+        about: Its content, for the README.
+        fields: The names of the fields in their order, separated by spaces.
+        columns: The fields that are not simply columns.
+        types: The types of fields that are narrower than their column.
+        missing: The values of fields that older exports don't have.
+        former: Fields that only older exports have, separated by spaces. They are ignored.
+        order: The order of the rows.
+        key: The fields that identify a row in other files.
+        rows: Returns a person's rows, if the file doesn't have all of the table's.
+        lines: Yields the lines, if they don't come from the table alone.
+        is_restored: Whether an import restores it.
+        is_newer: Whether older exports lack it.
+        may_be_there: Whether to skip rows that violate a unique constraint.
+        after: Called after each batch of restored rows.
+        at_end: Called after all rows are restored.
     """
 
     name: str
@@ -211,17 +210,17 @@ class File:
     may_be_there: bool = False
     after: "Callable[[list[Restored], Importing], None] | None" = None
     at_end: "Callable[[Importing], None] | None" = None
-    model: Model = field(init=False)  # the table whose rows it has; its declaration sets it
+    model: Model = field(init=False)  # the table of its rows; set by the table's declaration
 
     def belongs_to(self, model: Model) -> None:
-        """Make it a file of this table."""
+        """Set the table of this file."""
         self.model = model
         for column in self.columns:
             column.belongs_to(model)
 
     @property
     def path(self) -> str:
-        """Its name in the zip."""
+        """The file's name in the zip."""
         return f"{self.name}.jsonl"
 
     @cached_property
@@ -236,7 +235,7 @@ class File:
         return create_model(self.name, __base__=Shape, **fields)
 
     def lines_of(self, rows: "models.QuerySet[Any]", exporting: Exporting) -> Iterator[Line]:
-        """Yield rows, in their order, as lines; a few are in memory at a time."""
+        """Yield rows as lines, in order, with a few in memory at a time."""
         lookups = {column.name: column.lookup for column in self.columns}
         names = self.fields.split()
         values = rows.values_list(*(lookups.get(name, name) for name in names)).iterator(AT_ONCE)
@@ -246,7 +245,7 @@ class File:
             yield from lines
 
     def restored(self, line: Shape) -> Restored:
-        """Return what is to be made of a line."""
+        """Return the row to restore from a line."""
         fields = line.model_dump()
         not_columns = {column.name for column in self.columns if not column.is_column} | {*self.former.split()}
         return Restored(fields, {name: value for name, value in fields.items() if name not in not_columns})
@@ -265,7 +264,7 @@ _TYPES: dict[Any, Any] = {
 
 
 def type_of(column: Any) -> Any:
-    """Return the type of a field that is a column as it is."""
+    """Return the pydantic type of a column."""
     if isinstance(column, ArrayField):
         found: Any = list[type_of(column.base_field)]  # type: ignore[misc]
     elif isinstance(column, models.JSONField):
@@ -281,12 +280,12 @@ T = TypeVar("T")
 
 
 def batched(rows: Iterable[T]) -> Iterator[list[T]]:
-    """Yield some at a time."""
+    """Yield rows in batches."""
     waiting = iter(rows)
     while batch := list(islice(waiting, AT_ONCE)):
         yield batch
 
 
 def plain(value: Any) -> str:
-    """Return what JSON has where it has no type for a value."""
+    """Convert a value that JSON has no type for."""
     return value.isoformat() if isinstance(value, datetime) else str(value)

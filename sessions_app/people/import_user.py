@@ -1,8 +1,8 @@
-"""`import_user`: a person's export becomes a person again, here or elsewhere, under the same name or another.
+"""`import_user`: restore a person from an export, in this or another installation, under the same id or a new one.
 
-All of it or nothing. It can be repeated: what is there already stays as it is, and a session that is there is left
-alone with all that belongs to it. What is made of the rest, vectors and counts of words, is asked for. Some lines are
-in memory at a time, no more than fit; what has to be known of all rows is on the disk.
+An import restores everything or nothing, and can be repeated: existing rows stay unchanged, and an existing session
+gets no new rows. Jobs are queued to rebuild derived data, such as vectors and word counts. Only a limited number of
+lines is in memory at a time. Data about all rows are kept on disk.
 """
 
 import zlib
@@ -29,28 +29,28 @@ from sessions_app.people.on_disk import OnDisk
 from sessions_app.people.provenance import declared
 from sessions_app.refusals import Refusal
 
-LINE_MAX = 16 * MIB  # bytes; more where messages may be longer than usual
-USUAL_CHARS = 1_000_000  # of a message, for which that is enough
-CHAR_BYTES = 6  # that a character takes at most: \u0001
+LINE_MAX = 16 * MIB  # bytes; more if `MESSAGE_MAX_CHARS` is larger than usual
+USUAL_CHARS = 1_000_000  # of a message; LINE_MAX is enough for these
+CHAR_BYTES = 6  # maximum bytes of a character in JSON: \u0001
 VALUES_MAX = 500_000  # of a line
 MANIFEST_MAX = 10_000  # bytes
-FAULTS_MAX = 100  # of a line; of more, none is named
+FAULTS_MAX = 100  # of a line; with more errors, the message names none
 WEIGHT_MAX = 16 * MIB  # of the rows that are in memory at a time
-VALUE_BYTES = 60  # that a value takes in memory beside its text
+VALUE_BYTES = 60  # memory of a value in addition to its text
 
 S = TypeVar("S", bound=Shape)
 
 
 class NotAnExport(Refusal):
-    """The file is none of ours, or damaged. The message names file and line, and never the text there."""
+    """The file is not an export, or is damaged. The message names the file and line, but never quotes their text."""
 
 
 class ExportFile:
     """An export that is being read.
 
     Args:
-        path: of the zip.
-        archive: the open zip.
+        path: The path of the zip.
+        archive: The open zip.
     """
 
     def __init__(self, path: Path, archive: ZipFile) -> None:
@@ -58,10 +58,10 @@ class ExportFile:
         self.at = str(path)
 
     def rows(self, file: File) -> Iterator[Restored]:
-        """Yield the lines of a file.
+        """Yield the lines of a file as rows.
 
         Raises:
-            NotAnExport: there is no such file, or a line has not its shape.
+            NotAnExport: The file doesn't exist, or a line has the wrong format.
         """
         if file.is_newer and not self.has(file.path):
             return
@@ -71,14 +71,14 @@ class ExportFile:
             yield row
 
     def has(self, name: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether the zip has this file."""
         return name in self._archive.NameToInfo
 
     def lines(self, name: str, shape: type[S]) -> Iterator[tuple[S, int]]:
-        """Yield the lines of a file, each with about how many bytes of memory it takes.
+        """Yield the lines of a file, each with its approximate size in memory in bytes.
 
         Raises:
-            NotAnExport: there is no such file, or a line has not this shape.
+            NotAnExport: The file doesn't exist, or a line has the wrong format.
         """
         longest = LINE_MAX + CHAR_BYTES * max(0, settings.MESSAGE_MAX_CHARS - USUAL_CHARS)
         with self._opened(name, f"{self._path} has no {name}.") as opened:
@@ -90,10 +90,10 @@ class ExportFile:
         self.at = str(self._path)
 
     def manifest(self) -> Manifest:
-        """Return what the file says that it is.
+        """Return the export's manifest.
 
         Raises:
-            NotAnExport: it is something else.
+            NotAnExport: The zip is not an export.
         """
         self.at = f"{self._path}, manifest.json"
         without = f"{self._path} is not an export of a person, because it has no manifest.json."
@@ -117,7 +117,7 @@ class ExportFile:
             values = from_json(line)
         except ValueError as error:
             raise NotAnExport(f"{self.at}: Invalid JSON: {error}") from None
-        # Each field that is none of the shape's would be a fault, and a fault takes three hundred bytes.
+        # Each unknown field would be an error, and an error takes three hundred bytes.
         if isinstance(values, dict) and len(values) > 2 * len(shape.model_fields):
             raise NotAnExport(f"{self.at} has {len(values):,} fields.")
         try:
@@ -135,7 +135,7 @@ def opened(path: Path) -> Iterator[ExportFile]:
     """Open an export.
 
     Raises:
-        NotAnExport: what is wrong with the file, whenever it is found out.
+        NotAnExport: The file is not valid. May be raised at any time while it is read.
     """
     try:
         with path.open("rb") as file, open_zip(file) as archive:
@@ -158,15 +158,15 @@ def opened(path: Path) -> Iterator[ExportFile]:
 
 @dataclass
 class Importing:
-    """An import under way.
+    """An import in progress.
 
     Args:
-        export: the file.
-        user: whom it becomes.
-        counts: how many rows were added, by file.
-        added: primary keys of the rows that were added, by table and by what names them in the export.
-        there: names of rows that were there already, by table.
-        later: what is to be written of rows when others are there, by table and primary key.
+        export: The file.
+        user: The person that it is restored to.
+        counts: The number of added rows by file.
+        added: The primary keys of added rows, by table and by their ids in the export.
+        there: The ids of rows that existed before, by table.
+        later: Values to write after other rows are restored, by table and primary key.
     """
 
     export: ExportFile
@@ -177,7 +177,7 @@ class Importing:
     later: dict[Model, OnDisk] = field(default_factory=lambda: defaultdict(OnDisk))
 
     def taken(self, model: Model, column: str, names: Collection[str]) -> set[str]:
-        """Return those of the names that rows of the person had before this import."""
+        """Return those of the ids that the person's rows had before this import."""
         named = model._base_manager.filter(**{"user": self.user, f"{column}__in": names})
         found = {name for name in named.values_list(column, flat=True) if (name,) not in self.added[model]}
         self.there[model].update((name, True) for name in found)
@@ -189,7 +189,7 @@ class Importing:
             yield from Session.objects.for_user(self.user).filter(pk__in=pks)
 
     def restore(self, file: File) -> int:
-        """Restore the rows of a file; returns how many were added."""
+        """Restore the rows of a file. Return how many were added."""
         count = 0
         for rows in _batches(self.export.rows(file)):
             for column in file.columns:
@@ -215,7 +215,7 @@ class Importing:
 
 
 def _batches(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
-    """Yield as many rows at a time as fit."""
+    """Yield batches that fit in memory."""
     batch: list[Restored] = []
     weight = 0
     for row in rows:
@@ -232,15 +232,15 @@ def import_user(path: Path, *, application: int, user_id: str | None = None) -> 
     """Restore a person from an export.
 
     Args:
-        path: of the zip.
-        application: primary key of the one that the person becomes one of.
-        user_id: whom it becomes; None is whom it was.
+        path: The path of the zip.
+        application: The primary key of the person's new application.
+        user_id: The person's new id. None keeps the id in the export.
 
     Returns:
-        How many rows were added, by what they are.
+        The number of added rows by kind.
 
     Raises:
-        NotAnExport: nothing was imported.
+        NotAnExport: Nothing was imported.
     """
     with opened(path) as export, transaction.atomic(durable=True):
         files = {file.name: file for provenance in declared() for file in provenance.files}
@@ -255,7 +255,7 @@ def import_user(path: Path, *, application: int, user_id: str | None = None) -> 
 
 
 def _begin(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> Importing:
-    """Restore the profile; one that is there already stays as it is."""
+    """Restore the profile. An existing profile stays unchanged."""
     rows = list(islice(export.rows(files["profile"]), 2))
     if len(rows) != 1:
         raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines instead of one.")
@@ -265,7 +265,7 @@ def _begin(export: ExportFile, files: dict[str, File], application: int, user_id
         user = UserProfile.objects.get(application=application, user_id=profile.user_id)
         UserProfile.objects.hold([user.pk])
         return Importing(export, user, Counter())
-    # Inserting has set the times to now.
+    # The INSERT has set the times to the present.
     UserProfile.objects.filter(pk=profile.pk).update(created_at=fields["created_at"], updated_at=fields["updated_at"])
     return Importing(export, profile, Counter(profiles=1))
 
@@ -274,7 +274,7 @@ def _begin(export: ExportFile, files: dict[str, File], application: int, user_id
 
 
 class SessionOfMessage(NameOf):
-    """The session of a message, which the export has as well."""
+    """The session of a message. The export must contain it."""
 
     def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
         for row in rows:
@@ -285,7 +285,7 @@ class SessionOfMessage(NameOf):
 
 
 def keep_from_first_turn(importing: Importing) -> None:
-    """Note where transcripts begin: turns deleted before the export are gone, archived ones are there again."""
+    """Set where transcripts start. Turns deleted before the export are gone, but archived ones are restored."""
     for session in importing.sessions():
         first = session.messages.turns().aggregate(first=Min("sequence"))["first"]
         session.kept_from_sequence = session.last_sequence + 1 if first is None else first

@@ -1,4 +1,4 @@
-"""What an import has to remember of every row, on the disk: however many rows there are, it takes a few megabytes."""
+"""Data that an import remembers about every row. They are on disk, so memory use doesn't depend on their number."""
 
 import json
 import sqlite3
@@ -14,14 +14,14 @@ CREATE TABLE noted (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 
 class OnDisk:
-    """Values by keys in a temporary file, which goes when this goes. Both are what JSON has, UUIDs and tuples."""
+    """A dictionary in a temporary file, which is deleted with it. Supports values that JSON has, UUIDs and tuples."""
 
     def __init__(self) -> None:
-        self._file = sqlite3.connect("", isolation_level=None)  # without a name: a file of its own, deleted already
+        self._file = sqlite3.connect("", isolation_level=None)  # without a name: a temporary file, already unlinked
         self._file.executescript(_PREPARED)
 
     def update(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        """Note values by their keys; what was noted by one of these is replaced."""
+        """Store values by key. Existing values are replaced."""
         pairs = values.items() if isinstance(values, Mapping) else values
         noted = [(_text(key), _text(value)) for key, value in pairs]
         self._file.execute("BEGIN")
@@ -29,7 +29,7 @@ class OnDisk:
         self._file.execute("COMMIT")
 
     def get(self, key: Any) -> Any:
-        """Return what is noted by a key; None if nothing is."""
+        """Return the value of a key, or None."""
         found = self._file.execute("SELECT value FROM noted WHERE key = ?", [_text(key)]).fetchone()
         return json.loads(found[0]) if found else None
 
@@ -37,7 +37,7 @@ class OnDisk:
         return self._file.execute("SELECT 1 FROM noted WHERE key = ?", [_text(key)]).fetchone() is not None
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """Yield all keys and values, as JSON has them."""
+        """Yield all keys and values, as JSON types."""
         for key, value in self._file.execute("SELECT key, value FROM noted"):
             yield json.loads(key), json.loads(value)
 

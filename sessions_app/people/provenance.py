@@ -1,7 +1,7 @@
-"""The registry of what belongs to people: each table with rows of a person is declared once, by the app that has it.
+"""The registry of personal data. Each table with rows of a person is declared once, by its app.
 
-Exports, imports and erasures go over these declarations. A test goes over all tables and names those that belong to a
-person and are not declared.
+Exports, imports and erasures iterate over these declarations. A test fails if a table with personal data is not
+declared.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 class Provenance:
-    """The person whom a table's rows are of, their sources, and how they leave and come back.
+    """The person of a table's rows, their sources, and how they are exported, erased and restored.
 
     Args:
-        model: the table.
-        files: of an export that have its rows.
-        person: the lookup from a row to its person.
-        made_of: the columns that say what a row was made of; none: somebody said it, or it is a log.
-        made_by: names of the processes that make such rows, and make them again.
-        not_exported: why there is no file.
-        is_withdrawn: a retraction takes rows out of the table that rest on retracted turns.
-        is_rewritten: a retraction rewrites rows that name what it takes out, or have it within.
-        left_alone: why a retraction does neither.
-        imported: asks for what is made again of what an import has brought.
-        erase: removes or blanks what doesn't go with the rows that refer to the profile, before those go.
-        beside: counts what `erase` removes, by what it is; previews and records of erasures take it from here.
+        model: The table.
+        files: The files of an export with its rows.
+        person: The lookup from a row to its person.
+        made_of: The columns that refer to the sources of a row. Empty for user input and logs.
+        made_by: The names of the processes that create and rebuild such rows.
+        not_exported: Why there is no file.
+        is_withdrawn: Whether a retraction removes rows derived from retracted turns.
+        is_rewritten: Whether a retraction rewrites rows that refer to removed rows, or contain their text.
+        left_alone: Why a retraction does neither.
+        imported: Called after an import. Queues jobs that rebuild derived data.
+        erase: Removes or blanks data in rows that don't refer to the profile. Called before the other rows are deleted.
+        beside: Counts what `erase` removes, by kind, for the preview and the record of an erasure.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ _DECLARED: dict[type[Model], Provenance] = {}
 
 
 def declare(*provenances: Provenance) -> None:
-    """Add tables to the registry; each app does so when it is ready."""
+    """Add tables to the registry. Each app calls this when it is ready."""
     _DECLARED.update({provenance.model: provenance for provenance in provenances})
 
 
 def declared() -> list[Provenance]:
-    """Return all declarations in their order: what is made of something comes after it."""
+    """Return all declarations in order. Derived tables come after their sources."""
     return list(_DECLARED.values())

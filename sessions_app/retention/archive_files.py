@@ -1,10 +1,10 @@
 """Archive files: turns of one person and month as gzipped JSON lines, in the storage named `archive`.
 
-PostgreSQL writes each turn with all its columns, so that it can be restored exactly as it was. The turns of a session
-are a span of a file, of which an `Archive` tells; other sessions of that person may be before and behind it. File names
-consist only of primary keys and numbers. A file is never changed: a month of a session that grows goes into another
-one. The content is compressed in consecutive parts, so that a turn can be read without unpacking everything before it.
-To any program that knows gzip, it is one file.
+PostgreSQL writes each turn with all its columns, so it can be restored exactly. The turns of a session are a span of a
+file, which an `Archive` describes. Spans of other sessions of that person may precede and follow it. File names consist
+only of primary keys and numbers. A file is never changed: if more turns of a session and month are archived, the span
+is copied to a new file. The content is compressed in consecutive parts, so a turn can be read without unpacking
+everything before it. Any program that supports gzip reads it as one file.
 """
 
 import gzip
@@ -33,13 +33,13 @@ from sessions_app.models.searched import said_fields
 COLUMNS = [field.attname for field in said_fields(Message)]
 OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at", "name"}  # columns of turns archived before these were added
 LEVEL = 6  # of compression: higher levels hardly make files smaller
-BLOCK_BYTES = 32_000  # of lines compressed together, roughly: smaller blocks take more room, larger ones more time
-CHUNK_BYTES = 16_000  # bytes read at a time when one part of a file is wanted
-SPAN_CHUNK_BYTES = 64_000  # and when a whole span is
-SPAN_BYTES = 4_000_000  # of a span that are kept in memory while it is checked; the rest goes to a temporary file
+BLOCK_BYTES = 32_000  # approximate size of lines compressed together (small blocks take space, large ones time)
+CHUNK_BYTES = 16_000  # bytes to read at a time for one part of a file
+SPAN_CHUNK_BYTES = 64_000  # the same for a whole span
+SPAN_BYTES = 4_000_000  # bytes of a span to keep in memory while it is checked; the rest goes to a temporary file
 AT_ONCE = 50  # lines fetched at once; a line may have several megabytes
 
-# A turn as a line, and its SHA-256. PostgreSQL makes both, so numbers and times are written as they are stored.
+# A turn as a line, and its SHA-256. PostgreSQL computes both, so numbers and times are written as they are stored.
 LINE = Func(
     *map(F, COLUMNS),
     template="(SELECT row_to_json(turn)::text FROM (SELECT %(expressions)s) turn)",
@@ -53,12 +53,12 @@ LINE_SHA256 = Func(
 
 
 class ArchiveError(Exception):
-    """A file can't be written, or is not the one that was written. The message names it."""
+    """A file can't be written, or is damaged. The message names it."""
 
 
 @dataclass
 class TurnsHash:
-    """A count of turns with a hash over all of them in order. Two are equal only if the turns are."""
+    """The number of turns, and a hash of all of them in order. Equal only if the turns are equal."""
 
     count: int = 0
     _hash: Any = field(default_factory=hashlib.sha256)
@@ -75,20 +75,20 @@ class TurnsHash:
             yield line
 
     def equal(self, other: "TurnsHash") -> bool:
-        """Return True if both have the very same turns."""
+        """Return whether both have exactly the same turns."""
         return self.count == other.count and self._hash.digest() == other._hash.digest()
 
 
 @dataclass(frozen=True)
 class Span:
-    """Turns of one session and month in a file.
+    """The turns of one session and month in a file.
 
     Args:
-        turns: A hash of them.
-        byte_offset: Where in the file it begins.
-        byte_count: Its length.
-        sha256: Of its bytes.
-        blocks: The first turn of each part, and the offset in the span at which the part begins.
+        turns: A hash of the turns.
+        byte_offset: The start of the span in the file.
+        byte_count: The length of the span.
+        sha256: The hash of its bytes.
+        blocks: The first turn of each part, and the part's offset in the span.
     """
 
     turns: TurnsHash
@@ -100,16 +100,16 @@ class Span:
 
 @dataclass(frozen=True)
 class PackedFile:
-    """A temporary file that is not in the storage yet. It vanishes when it is closed or its process dies."""
+    """A temporary file that is not in the storage yet. It is deleted when it is closed or its process dies."""
 
     file: IO[bytes]
     spans: list[Span] = field(default_factory=list)
 
     def add(self, lines: Iterable[bytes]) -> Span:
-        """Compress lines into a span behind the others. Equal lines give equal bytes.
+        """Compress lines into a new span at the end. Equal lines give equal bytes.
 
         Raises:
-            ArchiveError: There is no room for the file.
+            ArchiveError: The disk is full.
         """
         turns, blocks, sha256, start = TurnsHash(), [], hashlib.sha256(), self.file.tell()
         with _naming("a temporary file"):
@@ -122,10 +122,10 @@ class PackedFile:
         return self._added(Span(turns, start, self.file.tell() - start, sha256.hexdigest(), blocks))
 
     def copy(self, archive: Archive) -> Span:
-        """Copy the span of an archive as it is, after checking that it is intact.
+        """Copy the span of an archive unchanged, after checking that it is intact.
 
         Raises:
-            ArchiveError: It is missing or not what was written, or there is no room for the file.
+            ArchiveError: The archive is missing or damaged, or the disk is full.
         """
         turns, start = TurnsHash(), self.file.tell()
         with _naming(archive.name), _span_of(archive) as span:
@@ -146,7 +146,7 @@ def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
     """Yield each turn as a line without its line end, in conversation order, with a few in memory at a time."""
     lines = turns.order_by("sequence").annotate(line=LINE).values_list("sequence", "line")
     after = -1
-    while True:  # by pages, for a cursor would hold a transaction open as long as the file is written
+    while True:  # in pages, because a cursor would keep a transaction open while the file is written
         page = list(lines.filter(sequence__gt=after)[:AT_ONCE])
         for _, line in page:
             yield line.encode()
@@ -157,10 +157,10 @@ def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
 
 @contextmanager
 def new_file() -> Iterator[PackedFile]:
-    """Give a file to fill.
+    """Open a new temporary file.
 
     Raises:
-        ArchiveError: There is no room for it, which closing it may tell once more.
+        ArchiveError: The disk is full. Closing the file may raise it too.
     """
     with _naming("a temporary file"), TemporaryFile() as file:
         yield PackedFile(file)
@@ -181,12 +181,12 @@ def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def claim(user_pk: int) -> bool:
-    """Claim a person's files: until the transaction ends, nobody else writes or sweeps any of them.
+    """Claim a person's files. Until the transaction ends, no other process writes or sweeps them.
 
-    Meanwhile, their sessions can be read and deleted, and an erasure of the person waits.
+    Meanwhile, the person's sessions can be read and deleted, and an erasure of the person waits.
 
     Returns:
-        False if somebody else holds the claim, or the person is gone.
+        False if another process holds the claim, or the person is gone.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
@@ -195,19 +195,19 @@ def claim(user_pk: int) -> bool:
 
 
 def claim_in_turn(user_pk: int) -> bool:
-    """Claim a person's files as `claim` does, after whoever holds the claim; False if the person is gone."""
+    """Claim a person's files like `claim`, but wait for another process's claim. False if the person is gone."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
     return bool(UserProfile.objects.hold([user_pk]))
 
 
 def name_of(user_pk: int, month: date) -> str:
-    """Return a name for a new file of a person and month: the time at which it is written tells it from others."""
+    """Return a name for a new file of a person and month. The current time makes it unique."""
     return f"{user_pk}/{month:%Y-%m}-{timezone.now():%Y%m%d%H%M%S%f}.jsonl.gz"
 
 
 def folder_of(session: Session) -> str:
-    """Return the folder in which earlier versions put a session's files; it is inside its person's folder."""
+    """Return the folder where earlier versions put a session's files, inside the person's folder."""
     return f"{session.user_id}/{session.pk}"
 
 
@@ -222,7 +222,7 @@ def store(content: PackedFile, name: str) -> str:
         The name that the storage gave it.
 
     Raises:
-        ArchiveError: The storage fails, or reading back gives something else. The file is then removed.
+        ArchiveError: The storage fails, or the content read back is different. The file is then removed.
     """
     with _naming(name):
         content.file.seek(0)
@@ -258,7 +258,7 @@ def _sync(name: str) -> None:
 
 
 def sync_folder(user_pk: int) -> None:
-    """Flush a person's folder to disk, and with it the names in it, if the storage is a local one.
+    """Flush a person's folder to disk, and with it the file names, if the storage is a local one.
 
     Raises:
         ArchiveError: The storage fails.
@@ -272,7 +272,7 @@ def read(archive: Archive) -> Iterator[bytes]:
     """Yield the lines of an archive after checking that its span is intact.
 
     Raises:
-        ArchiveError: The file is missing, or is not the one that was written.
+        ArchiveError: The file is missing or damaged.
     """
     turns = TurnsHash()
     with _naming(archive.name), _span_of(archive) as span:
@@ -291,7 +291,7 @@ def _span_of(archive: Archive) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _checked(file: "File[bytes]", written: Span | Archive, name: str) -> Iterator[IO[bytes]]:
-    """Give the span that begins where a file stands, once all of it was read and is what was written."""
+    """Open the span at a file's current position, after reading all of it and checking that it is intact."""
     sha256, left = hashlib.sha256(), written.byte_count
     with SpooledTemporaryFile(SPAN_BYTES) as span:
         while left and (chunk := file.read(min(left, SPAN_CHUNK_BYTES))):
@@ -311,17 +311,17 @@ def _lines(span: IO[bytes]) -> Iterator[bytes]:
 
 
 def read_some(name: str, offset: int, sequences: Collection[int]) -> list[dict[str, Any]]:
-    """Return those of the wanted turns that one part of a file has, with all their columns as JSON has them.
+    """Return the wanted turns in one part of a file, with all their columns as JSON.
 
-    Only that part is read, and its checksum is trusted. That suffices to show a turn, but not to delete anything.
+    Reads only that part, and trusts its checksum. That suffices to show a turn, but not to delete anything.
 
     Args:
         name: The name of the file.
-        offset: Where the part begins.
-        sequences: The sequences of the turns wanted.
+        offset: The start of the part.
+        sequences: The sequences of the wanted turns.
 
     Raises:
-        ArchiveError: The file is missing, or the part is not what was written.
+        ArchiveError: The file is missing, or the part is damaged.
     """
     with _naming(name):
         lines = _block_at(name, offset).split(b"\n")
@@ -336,7 +336,7 @@ def _block_at(name: str, offset: int) -> bytes:
         file.seek(offset)
         while not plain.eof:
             if not (chunk := file.read(CHUNK_BYTES)):
-                raise ArchiveError(f"{name} is cut off.")
+                raise ArchiveError(f"{name} is truncated.")
             block += plain.decompress(chunk)
     return block
 
@@ -345,7 +345,7 @@ def check(archive: Archive) -> None:
     """Verify an archive by reading it to its end.
 
     Raises:
-        ArchiveError: The file is missing, is not what was written, or has a line that isn't a turn of its session.
+        ArchiveError: The file is missing or damaged, or has a line that isn't a turn of its session.
     """
     last = -1
     for number, line in enumerate(read(archive), 1):
@@ -372,10 +372,10 @@ def discard(names: Iterable[str]) -> None:
 
 
 def sweep(user_pk: int, sessions: Collection[Session]) -> None:
-    """Remove files of a person that no archive names, left by a crash.
+    """Remove files of a person that no archive refers to, which a crash left behind.
 
-    The caller must hold the claim of the person's files, and those of these sessions: earlier versions put files into
-    a folder of each.
+    The caller must hold the claims of the person's files and of these sessions. The sessions are needed because earlier
+    versions stored files in a folder per session.
     """
     folders, files = _listed(str(user_pk))
     there = [f"{user_pk}/{name}" for name in files]
@@ -387,10 +387,10 @@ def sweep(user_pk: int, sessions: Collection[Session]) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder with everything in it.
+    """Remove a folder and everything in it.
 
     Args:
-        folder: A session's folder, as `folder_of` names it, or a person's, which is named by their primary key.
+        folder: A session's folder, as `folder_of` names it, or a person's folder, named by their primary key.
 
     Raises:
         ArchiveError: The storage fails.
@@ -415,7 +415,7 @@ def _files(folder: str) -> list[str]:
 
 
 def refusal() -> str:
-    """Write a small file, read it back and remove it; return why that fails, or blank."""
+    """Write a small file, read it back and remove it. Return why that fails, or a blank string."""
     try:
         with new_file() as content:
             content.add([json.dumps({"sequence": 0}).encode()])
@@ -427,7 +427,7 @@ def refusal() -> str:
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Raise storage failures as an `ArchiveError` that names the file: each kind of storage has its own errors."""
+    """Turn the errors of any storage into an `ArchiveError` that names the file."""
     try:
         yield
     except (ArchiveError, DatabaseError):

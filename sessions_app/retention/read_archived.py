@@ -1,9 +1,9 @@
-"""`read_archived`: read the text of some archived turns back from their files.
+"""`read_archived`: read the text of some archived turns from their files.
 
-It serves the few turns that somebody is shown, or of which memory is made again. Only the part of a file that holds the
-turn is read, however large the file is. Where the file was just replaced by another, that one is read. If a storage
-fails or hangs, the texts in it are missing and at most `SECONDS` are lost; the request goes on. A job goes on with the
-texts that are there, too; with what it misses it is tried again.
+It is for the few turns that a page shows, or that memory is rebuilt from. It reads only the part of a file that
+contains a turn, however large the file is. If the file was just replaced, it reads the new one. If a storage fails or
+hangs, a request waits at most `SECONDS` and continues without the text. A job continues with the available texts too,
+and is retried for the missing ones.
 """
 
 import time
@@ -21,9 +21,9 @@ from sessions_app.models.message import SequenceRange, ids_at_places
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 
-SECONDS = 2.0  # most seconds that all files together may take while somebody waits
-MORE_SECONDS = 30.0  # when nobody does
-THREADS = 4  # per process: a storage that hangs blocks no more than these
+SECONDS = 2.0  # maximum seconds for all files together while a request waits
+MORE_SECONDS = 30.0  # the same while only a job waits
+THREADS = 4  # per process; a storage that hangs blocks no other threads
 UNREADABLE = "(archived; its text can't be read just now)"
 MISSING = "The texts of some archived turns can't be read."
 
@@ -32,7 +32,7 @@ TurnPlace = tuple[int, int]
 # The name of a file, and the offset at which a part of it begins.
 FilePart = tuple[str, int]
 
-# A turn is in the file of the month in which it was said.
+# A turn is in the file of the month of its `created_at`.
 _PARTS_SQL = f"""
 SELECT message.session_id, message.sequence, archive.name,
     archive.byte_offset + archive.block_offsets[width_bucket(message.sequence, archive.block_sequences)]
@@ -50,23 +50,23 @@ _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="archive")
 
 
 def read_archived(user: UserProfile, places: Collection[TurnPlace]) -> dict[TurnPlace, str]:
-    """Read the text of archived turns, by one statement and one read for all turns in the same part of a file.
+    """Read the text of archived turns, with one query, and one read per part of a file.
 
     Args:
-        user: The owner of the turns; other people's turns are not found.
+        user: The owner of the turns. Other people's turns are not found.
         places: The places of the turns.
 
     Returns:
-        The text by place, without turns that aren't archived or are in a file that can't be read.
+        The text by place. Turns that aren't archived, or whose file can't be read, are missing.
     """
     return {place: turn["content"] for place, turn in _turns(user, places, SECONDS).items()}
 
 
 def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Message]:
-    """Fill in the text, payload and metadata of the archived ones among a person's messages, only in memory.
+    """Set the text, payload and metadata of archived messages, in memory only.
 
     Returns:
-        The same messages. If a file can't be read, its messages have `UNREADABLE` as their text.
+        The same messages. If a file can't be read, its messages have the text `UNREADABLE`.
     """
     archived = _archived(messages)
     turns = _turns(user, archived.keys(), SECONDS)
@@ -76,14 +76,14 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
 
 
 def with_readable_text(user: UserProfile, messages: Iterable[Message]) -> tuple[list[Message], list[SequenceRange]]:
-    """Fill in what `with_text` does, for those who need the texts and have time to wait for them.
+    """Set the texts of archived messages like `with_text`, for callers that need the texts and have time to wait.
 
     Args:
         user: The owner of the messages.
-        messages: Of one session, in order.
+        messages: The messages of one session, in order.
 
     Returns:
-        The messages whose text is there; and the others, each some in a row by the first and the last sequence.
+        The messages with text, and the ranges of the other messages, by first and last sequence.
     """
     found = list(messages)
     archived = _archived(found)
@@ -105,7 +105,7 @@ def _fill_in(archived: Mapping[TurnPlace, Message], turns: Mapping[TurnPlace, di
 
 
 def _turns(user: UserProfile, places: Collection[TurnPlace], seconds: float) -> dict[TurnPlace, dict[str, Any]]:
-    """Return the turns as their files have them, as far as these can be read in so many seconds."""
+    """Return the turns from their files, as far as these can be read within some seconds."""
     if not places:
         return {}
     end = time.monotonic() + seconds
@@ -133,7 +133,7 @@ def _read_parts(
 
 
 def _parts(user: UserProfile, places: Collection[TurnPlace]) -> Mapping[FilePart, list[TurnPlace]]:
-    """Find the parts of files that hold the turns at these places."""
+    """Find the parts of files that contain the turns at these places."""
     sessions = [session for session, _sequence in places]
     sequences = [sequence for _session, sequence in places]
     parts = defaultdict(list)

@@ -1,6 +1,6 @@
-"""`restore_archive`: put archived turns of a session back into the transcript, exactly as they were.
+"""`restore_archive`: restore archived turns of a session to the transcript, exactly as they were.
 
-All of them are read to their end before anything changes. Restored turns are kept for `RETENTION__TRANSCRIPT_DAYS`.
+All files are read completely before anything changes. Restored turns are kept for `RETENTION__TRANSCRIPT_DAYS`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,13 +17,13 @@ from sessions_app.retention import archive_files
 from sessions_app.retention.rewrite import remove_archives
 
 LINES_AT_ONCE = 1_000
-BYTES_AT_ONCE = 1_000_000  # roughly
+BYTES_AT_ONCE = 1_000_000  # approximate
 
 _COLUMNS = ", ".join(archive_files.COLUMNS)
-# PostgreSQL reads what it wrote. If the turn still has its row, only its text is put back, because the row's other
-# columns are newer than the file. Older versions archived rows too; their turns are inserted. Such a turn loses its
-# moment if that was deleted since, and its arrival counts as now if the file doesn't tell. The moments' table is found
-# through the foreign key, because it belongs to another app.
+# PostgreSQL parses its own output. If the turn's row still exists, only its text is restored, because the row's other
+# columns are newer than the file. Older versions archived rows too, so their turns are inserted. Such a turn loses its
+# moment if the moment was deleted since. If the file has no arrival time, it is the present. The name of the moments'
+# table comes from the foreign key, because another app defines it.
 _FROM_FILE = {
     "moment_id": "moment.id",
     "arrived_at": "COALESCE(turn.arrived_at, now())",
@@ -43,7 +43,7 @@ _IS_THERE = "{}: one of its turns, or another with its external_id, is in the se
 
 
 class CannotRestore(Conflict):
-    """There is nothing to restore, or it has no place; the message says why."""
+    """There is nothing to restore, or a turn's place is taken. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,16 @@ class Restored:
 
 
 def restore_archive(session: Session, *, actor: str, month: date | None = None) -> Restored:
-    """Put archived turns back, and remove them from their files.
+    """Restore archived turns, and remove them from their files.
 
     Args:
         session: The session of the turns.
-        actor: Who asks, for the event log.
-        month: The first day of the month; None for all months.
+        actor: The actor, for the event log.
+        month: The first day of the month. None for all months.
 
     Raises:
-        CannotRestore: There is no archive, its turns have no place, or retention is working on this session.
-        ArchiveError: A file is missing or is not what was written. Nothing is changed.
+        CannotRestore: There is no archive, a turn's place is taken, or retention is working on this session.
+        ArchiveError: A file is missing or damaged. Nothing is changed.
     """
     with transaction.atomic():
         if Session.objects.claim_archive(session.pk) is None:
@@ -80,7 +80,7 @@ def restore_archive(session: Session, *, actor: str, month: date | None = None) 
 
 
 def _archives(session: Session, month: date | None) -> list[Archive]:
-    # Locked, so that none of their files is written again, and the old one removed, before these are read.
+    # Locked, so no process replaces and removes their files before they are read.
     archives = session.archives.select_for_update(no_key=True).order_by("first_sequence")
     found = list(archives.filter(month=month) if month else archives)
     if not found:
@@ -92,8 +92,8 @@ def put_back(archive: Archive) -> None:
     """Write the turns of an archive into the table, in the caller's transaction.
 
     Raises:
-        CannotRestore: the place of a turn is taken.
-        ArchiveError: the file is missing or damaged.
+        CannotRestore: A turn's place is taken.
+        ArchiveError: The file is missing or damaged.
     """
     with connection.cursor() as cursor:
         for lines in _batches(archive_files.read(archive)):
@@ -122,7 +122,7 @@ def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 def _reopen(session: Session, archives: list[Archive]) -> None:
     first = archives[0].first_sequence
     session.kept_from_sequence = min(session.kept_from_sequence, first)
-    session.embedded_to = min(session.embedded_to, first - 1)  # some may have none
+    session.embedded_to = min(session.embedded_to, first - 1)  # some may have no vector
     session.restored_at = timezone.now()
     session.save(update_fields=["kept_from_sequence", "embedded_sequence", "restored_at"])
 

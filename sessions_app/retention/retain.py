@@ -1,10 +1,9 @@
-"""`retain`: archive or delete turns past their keep-by date once memory covers them.
+"""`retain`: archive or delete turns that are past the retention period, once memory covers them.
 
-A session's oldest turns go, up to the first one that arrived too recently, is not covered yet, or is still live. The
-sessions of a person are worked on together: their archives are written into one file a month, synced and read back.
-Then one transaction names it and removes exactly the texts that it holds from the table. An archived turn keeps its
-row, its words and its vectors, so that searches still find it. A crash at any point leaves at most a surplus file,
-which the person's next run removes.
+A session's oldest turns are removed, up to the first one that is too recent, not covered yet, or still live. A person's
+sessions are processed together: their archives are written to one file per month, synced and read back. Then one
+transaction records the file, and removes the same texts from the table. An archived turn keeps its row, its words
+and its vectors, so searches still find it. A crash leaves at most an unused file, which the person's next run removes.
 """
 
 import time
@@ -30,11 +29,11 @@ from sessions_app.retention.rewrite import let_go
 from sessions_app.signals import turns_overdue
 
 ACTOR = "process:retain"
-SESSIONS_AT_ONCE = 50_000  # of which a person's are worked on together
+SESSIONS_AT_ONCE = 50_000  # per page; a person's sessions on a page are processed together
 SESSIONS_TOGETHER = 50
-TURNS_TOGETHER = 2_000  # of several sessions; a longer one is worked on alone
+TURNS_TOGETHER = 2_000  # of several sessions; a longer session is processed alone
 TAKEN_AT_ONCE = 1_000
-WRITTEN = (  # of an archive, each time that its month grows
+WRITTEN = (  # written whenever the month of an archive grows
     "name",
     "byte_offset",
     "byte_count",
@@ -44,13 +43,13 @@ WRITTEN = (  # of an archive, each time that its month grows
     "block_sequences",
     "block_offsets",
 )
-FAILURES_SHOWN = 10  # in a result; the event log has all of them
+FAILURES_SHOWN = 10  # in the result; the event log has all of them
 
 logger = structlog.get_logger(__name__)
 
 
 class SessionChanged(Exception):
-    """The session or its turns changed in the meantime: the session is left for the next run."""
+    """The session or its turns changed in the meantime, so the session is left for the next run."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +58,14 @@ class Retained:
 
     Args:
         sessions: Sessions that turns were removed from.
-        archived_turns: Turns that are in an archive now, and no longer in the transcript.
+        archived_turns: Turns whose text was moved from the transcript to an archive.
         archived_bytes: Bytes by which the archives grew.
-        deleted_turns: Turns that are gone for good.
-        overdue_sessions: Sessions with turns past their keep-by date that stay because memory doesn't cover them yet.
+        deleted_turns: Turns that were permanently deleted.
+        overdue_sessions: Sessions with turns past the retention period that stay because memory doesn't cover them yet.
         held_sessions: Sessions with such turns that are under legal hold.
-        failed_sessions: Sessions left as they were because the storage failed.
+        failed_sessions: Sessions left unchanged because the storage failed.
         failures: A sentence for each of the first failed sessions.
-        seconds: How long the run took.
+        seconds: The duration of the run.
     """
 
     sessions: int = 0
@@ -99,10 +98,10 @@ class Retained:
 
 
 def retain(*, dry_run: bool = False) -> Retained:
-    """Archive or delete turns past their keep-by date that memory covers.
+    """Archive or delete turns past the retention period that memory covers.
 
     Args:
-        dry_run: Find and count the same turns, and change nothing.
+        dry_run: Find and count the same turns, but change nothing.
     """
     started = time.monotonic()
     retained = Retained()
@@ -120,8 +119,8 @@ def retain(*, dry_run: bool = False) -> Retained:
 # --- which sessions ---
 
 
-# By `session_kept` and the index of turns. No subquery for each session, for where turns are distributed none is
-# allowed. The last row says where the page ends, and how many sessions it has.
+# Uses `session_kept` and the index of turns. A subquery per session is not allowed if turns are distributed. The last
+# row has the end of the page, and its number of sessions.
 _CANDIDATES_SQL = """
 WITH kept AS MATERIALIZED (
     SELECT id, user_id, kept_from_sequence, last_sequence FROM sessions_app_session
@@ -137,9 +136,9 @@ UNION ALL SELECT max(id), NULL, count(*) FROM kept
 
 
 def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield sessions whose first turn arrived before this time, unless turns were restored since.
+    """Yield pages of sessions whose first turn arrived before this time, unless turns were restored since.
 
-    Each with the primary keys of the session and its person, and how many turns it has; a page at a time.
+    Each item has the primary keys of the session and its person, and the session's number of turns.
     """
     after, count = 0, SESSIONS_AT_ONCE
     while count == SESSIONS_AT_ONCE:
@@ -151,7 +150,7 @@ def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
 
 
 def _together(before: datetime) -> Iterator[tuple[int, list[int]]]:
-    """Yield the primary keys of a person and of sessions of theirs that are worked on together."""
+    """Yield the primary keys of a person, and of the person's sessions to process together."""
     for page in _pages(before):
         for user_pk, theirs in groupby(page, key=itemgetter(1)):
             for portion in _portions(theirs):
@@ -175,13 +174,13 @@ def _portions(sessions: Iterable[tuple[int, int, int]]) -> Iterator[list[int]]:
 
 @dataclass(frozen=True)
 class RemovableTurns:
-    """The oldest turns of a session, up to the first that has to stay.
+    """The oldest turns of a session, up to the first that must stay.
 
     Args:
         session: The session.
         turns: The turns.
         end: The sequence after the last of them.
-        is_overdue: True if the turn at `end` is past its keep-by date as well.
+        is_overdue: Whether the turn at `end` is past the retention period too.
     """
 
     session: Session
@@ -193,7 +192,7 @@ class RemovableTurns:
 def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_run: bool) -> Retained:
     """Archive or delete turns of a person's sessions in one transaction.
 
-    If that fails, each session is tried by itself, so that one of them keeps no other from going.
+    If that fails, retry with each session alone, so that one session doesn't block the others.
     """
     take = _TAKE[settings.RETENTION.action]
     try:
@@ -216,18 +215,18 @@ def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_
 
 
 def _may_go(session: Session, before: datetime) -> bool:
-    is_restored = session.restored_at is not None and session.restored_at >= before  # since it was found
+    is_restored = session.restored_at is not None and session.restored_at >= before  # since the session was found
     return not session.legal_hold and not is_restored
 
 
 def _ask_for_settling(session: Session) -> None:
     with transaction.atomic():
-        if Session.objects.claim_archive(session.pk):  # it may have been deleted, or its person erased
+        if Session.objects.claim_archive(session.pk):  # it may have been deleted in the meantime
             turns_overdue.send(sender=Session, session=session)
 
 
 def _removable_turns(session: Session, before: datetime) -> RemovableTurns:
-    """Return the turns of the session up to the first that has to stay."""
+    """Return the turns of the session up to the first that must stay."""
     covered = Q(retracted_at__isnull=False) | Q(moment__isnull=False, sequence__lte=session.summarised_to)
     for first, last in Event.objects.left_out_of(session.user, session.pk):
         covered |= Q(sequence__range=(first, last))
@@ -235,12 +234,12 @@ def _removable_turns(session: Session, before: datetime) -> RemovableTurns:
     turns = session.messages.turns().filter(user_id=session.user_id, sequence__gte=session.kept_from_sequence)
     stays = turns.exclude(can_go).order_by("sequence").values_list("sequence", "arrived_at").first()
     end, arrived_at = stays or (session.last_sequence + 1, before)
-    # The condition stands here again so that a turn that loses its coverage before it is locked is left out.
+    # Repeats the condition, to skip a turn that loses its coverage before it is locked.
     return RemovableTurns(session, turns.filter(can_go, sequence__lt=end), end, arrived_at < before)
 
 
 def _left(pk: int, error: SessionChanged | ArchiveError, *, dry_run: bool) -> Retained:
-    """Tell why a session is as it was."""
+    """Log why a session is unchanged, and return the result."""
     if isinstance(error, SessionChanged):
         logger.info("session left for the next run", session=pk, reason=str(error))
         return Retained()
@@ -278,29 +277,29 @@ def _lock(sessions: Sequence[Session]) -> None:
     """Lock claimed sessions.
 
     Raises:
-        SessionChanged: A session is gone, or it changed in a way that keeps its turns.
+        SessionChanged: A session is gone, or changed so that its turns must stay.
     """
     locked = Session.objects.locked().filter(pk__in=[session.pk for session in sessions]).order_by("pk")
     now = {session.pk: session for session in locked}
     for session in sessions:
         if session.pk not in now:
-            raise SessionChanged("it is gone")
+            raise SessionChanged("it no longer exists")
         if now[session.pk].legal_hold or now[session.pk].live_from_sequence < session.live_from_sequence:
-            raise SessionChanged("its turns have to stay")
+            raise SessionChanged("its turns must stay")
 
 
 def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) -> TurnsHash:
-    """Take turns of a locked session out of its transcript.
+    """Remove turns of a locked session from its transcript.
 
     Args:
         turns: All of the turns.
-        take: Does it for some of them, and returns for how many.
+        take: Removes some of them, and returns their number.
 
     Returns:
-        A hash of the turns as they were.
+        A hash of the removed turns.
 
     Raises:
-        SessionChanged: A turn changed just now.
+        SessionChanged: A turn has just changed.
     """
     taken, after = TurnsHash(), -1
     hashed = turns.select_for_update(of=("self",)).order_by("sequence").annotate(sha256=archive_files.LINE_SHA256)
@@ -317,7 +316,7 @@ def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) ->
 
 
 def _keep_rest(removed: Sequence[RemovableTurns]) -> None:
-    """Note where the transcripts begin now."""
+    """Record where the transcripts start now."""
     for each in removed:
         each.session.kept_from_sequence = each.end
     Session.objects.bulk_update([each.session for each in removed], ["kept_from_sequence"])
@@ -334,7 +333,7 @@ class MonthOfTurns:
         session: The session.
         month: The first day of the month.
         turns: The turns.
-        first_sequence, last_sequence: Of the turns.
+        first_sequence, last_sequence: The range of the turns.
         old: The existing archive of this month, if any.
         added: A hash of the turns as they were written.
     """
@@ -348,17 +347,17 @@ class MonthOfTurns:
     added: TurnsHash = field(default_factory=TurnsHash)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the existing archive, then those of the added turns."""
+        """Yield the lines of the existing archive, and then those of the new turns."""
         before = archive_files.read(self.old) if self.old else iter(())
         return chain(before, self.added.counted(archive_files.lines_of(self.turns)))
 
     def grown_to(self, span: Span) -> Retained:
-        """Return the figures of the turns and bytes that came to the archive with this span."""
+        """Return the number of turns and bytes by which the archive grew to this span."""
         before = self.old.byte_count if self.old else 0
         return Retained(archived_turns=self.added.count, archived_bytes=span.byte_count - before)
 
     def archive(self, name: str, span: Span) -> Archive:
-        """Return the row that tells where the turns are now, not saved yet."""
+        """Return an unsaved row that refers to the turns' new place."""
         return Archive(
             session=self.session,
             user_id=self.session.user_id,
@@ -418,10 +417,10 @@ def _archive(removable: Sequence[RemovableTurns], *, dry_run: bool) -> Retained:
 
 
 def _replace(user_pk: int, sessions: Sequence[Session], written: Sequence[tuple[MonthOfTurns, Archive]]) -> None:
-    """Record the files, and remove the texts that they hold from the table.
+    """Record the files, and remove their texts from the table.
 
     Raises:
-        SessionChanged: A session or a turn is no longer as it was when it was written.
+        SessionChanged: A session or a turn has changed since it was written.
     """
     _lock(sessions)
     for part, _row in written:

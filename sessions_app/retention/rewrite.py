@@ -1,10 +1,9 @@
-"""`rewrite_archives`: write files again without the turns that went from them.
+"""`rewrite_archives`: rewrite files without deleted or restored turns.
 
-A file is never changed. When a session is deleted or restored, or its month goes into another file, its row goes or
-names that one. A file that no row names any more is removed once that is committed. If other sessions are in it as
-well, the queue writes those into a new file: it is read back, one transaction names it in their rows, and then the old
-file is removed. A crash leaves the entry in the queue, and at most a surplus file, which the person's next run of
-retention removes.
+A file is never changed. If a session is deleted, restored, or copied to another file, no row refers to its span in the
+old file. A file without any rows is removed after the commit. If it contains other sessions too, a job writes those to
+a new file and reads it back. One transaction updates their rows, and then the old file is removed. After a crash, the
+job is retried. At most an unused file remains, which the person's next run of retention removes.
 """
 
 from collections.abc import Collection
@@ -24,24 +23,24 @@ _REMOVE_SQL = "DELETE FROM sessions_app_archive WHERE id = ANY(%s) AND user_id =
 
 
 class ArchivesChanged(Exception):
-    """Another session of the file went while it was written again."""
+    """Another session was removed from the file while it was rewritten."""
 
 
 def remove_archives(user_pk: int, archives: QuerySet[Archive]) -> None:
-    """Delete archives of a person, in the caller's transaction; the turns in their files go when that is committed."""
+    """Delete archives of a person in the caller's transaction. Their turns are removed from files after the commit."""
     with connection.cursor() as cursor:
-        # Where their files are at the moment they go: another transaction may just have written one of them again.
+        # Returns the current file names, because another transaction may just have rewritten a file.
         cursor.execute(_REMOVE_SQL, [list(archives.values_list("pk", flat=True)), user_pk])
         names = {name for (name,) in cursor}
     let_go(user_pk, names)
 
 
 def let_go(user_pk: int, names: Collection[str]) -> None:
-    """Have files rid of the turns that no row tells of any more, once the caller's transaction is committed.
+    """Remove turns that no row refers to from files, after the caller's transaction commits.
 
     Args:
-        user_pk: Whose files they are.
-        names: Of files from which archives went in this transaction.
+        user_pk: The person.
+        names: The names of files that lost archives in this transaction.
     """
     rows = Archive.objects.filter(user_id=user_pk, name__in=names)
     shared = set(rows.values_list("name", flat=True)) if names else set()
@@ -51,10 +50,10 @@ def let_go(user_pk: int, names: Collection[str]) -> None:
 
 
 def rewrite_archives(user_pk: int, names: Collection[str]) -> None:
-    """Write files of a person again without the turns that no row tells of.
+    """Rewrite files of a person without the turns that no row refers to.
 
     Raises:
-        ArchiveError: The storage fails, or a file is damaged. It stays as it is, and the queue tries again.
+        ArchiveError: The storage fails, or a file is damaged. The file stays unchanged, and the job is retried.
     """
     for name in names:
         while not _is_rewritten(user_pk, name):
@@ -62,7 +61,7 @@ def rewrite_archives(user_pk: int, names: Collection[str]) -> None:
 
 
 def _is_rewritten(user_pk: int, name: str) -> bool:
-    """Write a file again; return False if another session of it went meanwhile."""
+    """Rewrite a file. Return False if another of its sessions was removed in the meantime."""
     try:
         with transaction.atomic(), ExitStack() as undo:
             if archive_files.claim_in_turn(user_pk):

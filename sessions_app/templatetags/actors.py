@@ -1,4 +1,4 @@
-"""Who did something, in templates whose rows have the names of keys beside them."""
+"""Actors in templates whose rows include the names of keys."""
 
 from django import template
 

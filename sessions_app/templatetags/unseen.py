@@ -1,4 +1,4 @@
-"""What was said, for templates."""
+"""Displays texts with invisible characters in templates."""
 
 from typing import Any
 
@@ -11,5 +11,5 @@ register = template.Library()
 
 @register.filter
 def visible(value: Any) -> Any:
-    """Return a text in which characters that nobody sees are written out; anything else as it is."""
+    """Return a text with its invisible characters written out. Return other values unchanged."""
     return with_unseen_written(value) if isinstance(value, str) else value

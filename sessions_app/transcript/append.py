@@ -1,12 +1,12 @@
-"""`append`: add messages with their counters and the jobs they make due, completely or not at all.
+"""`append`: add messages, update their counters, and queue the jobs that become due, completely or not at all.
 
-`append` adds a batch to one session, `append_many` adds a list of batches to any number of sessions.
+`append` adds a batch to one session, `append_many` adds batches to any number of sessions.
 
 A session's row is locked for the whole transaction, so under any concurrency sequences have no gaps and counters
-match the rows. A message with a known `external_id` is returned, not added again: a client that doesn't know whether
-its request arrived can send it once more. One that says something else under a known `external_id` refuses all batches.
+match the rows. A message with a known `external_id` is returned, not added again, so a client that doesn't know whether
+its request arrived can retry it. A known `external_id` with different content rejects all batches.
 
-Texts are processed before the transaction: a megabyte takes half a second, too long to hold a lock.
+Texts are processed before the transaction, because a megabyte takes half a second. That is too long to hold a lock.
 """
 
 from collections import defaultdict
@@ -30,9 +30,9 @@ from sessions_app.tokens import estimate_tokens, weighted
 from sessions_app.transcript.lock_sessions import NamedSession, locked_sessions
 from sessions_app.transcript.store import store
 
-BATCH_MAX = 500  # messages that a client may send at once
-WORDS_MAX_BYTES = 1_000_000  # of a batch's texts to index at once; `index_words` indexes the rest
-CONTEXT_ID = "context_id"  # metadata key of an answer: the context that the model had
+BATCH_MAX = 500  # maximum messages of a request
+WORDS_MAX_BYTES = 1_000_000  # bytes of a batch's texts to index immediately; `index_words` indexes the rest
+CONTEXT_ID = "context_id"  # metadata key of an answer: the context that the model received
 
 # Sent before the transaction, with `messages`, a list of `NewMessage`. A receiver processes their texts and writes its
 # findings to the `notes` of each. The stored message gets the same notes.
@@ -44,7 +44,7 @@ messages_appended = Signal()
 
 
 class Words(NamedTuple):
-    """The words that index a text, and the version of `lexemes` that made them."""
+    """The words that index a text, and the version of `lexemes` that computed them."""
 
     vector: str
     version: int
@@ -78,7 +78,7 @@ class NewMessage:
 
     @cached_property
     def notes(self) -> dict[str, Any]:
-        """The findings of `messages_received` receivers in the text."""
+        """The findings of `messages_received` receivers about the text."""
         return {}
 
     def marked(self, **fields: Any) -> Self:
@@ -98,7 +98,7 @@ class IdTaken(Conflict):
 
 
 class DueJob(Protocol):
-    """A job as a receiver of `messages_appended` returns it."""
+    """A job that a receiver of `messages_appended` returns."""
 
     @property
     def job_id(self) -> Any: ...
@@ -108,7 +108,7 @@ class DueJob(Protocol):
     def status(self) -> str: ...
 
 
-Placed = tuple[Message, bool]  # a message, and True if this call adds it
+Placed = tuple[Message, bool]  # a message, and whether this call adds it
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ class Batch:
     """Messages for one session, in conversation order.
 
     Args:
-        session: The session, which is created if it doesn't exist.
-        messages: To be appended.
-        title: Of the session, if it has none.
+        session: The session. It is created if it doesn't exist.
+        messages: The messages to append.
+        title: The session's title, if it has none.
     """
 
     session: NamedSession
@@ -132,8 +132,8 @@ class Appended:
 
     Args:
         session: The session with its new counters.
-        messages: A pair for each message given, in the same order: the row, and True if this call added it. Rows that
-            were added together with those of another session have no primary key.
+        messages: For each given message, in the same order: the row, and whether this call added it. If rows were added
+            together with rows of another session, they have no primary key.
         jobs: The jobs that became due by the call.
     """
 
@@ -154,10 +154,10 @@ def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WO
 
     Args:
         messages: The messages to store.
-        most_bytes: The maximum text to index now; `index_words` indexes the rest within a minute. None: no maximum.
+        most_bytes: The maximum number of bytes to index now. `index_words` indexes the rest within a minute. None: all.
     """
     unprocessed = [message for message in messages if "words" not in vars(message)]
-    for message in unprocessed:  # before any words are made: both would evict each other from the processor's caches
+    for message in unprocessed:  # separate loops, because both need the processor's caches
         message.tokens  # noqa: B018 (cached from here on)
     indexed = 0
     for message in unprocessed:
@@ -185,11 +185,11 @@ def append(
         session_id: The application's id of the session.
         batch: Messages in conversation order.
         agent_id, source: Those of a new session; an existing one keeps its own.
-        context_id: Of the context that the model had for its answer, which is noted with that.
+        context_id: The context that the model received. It is stored with the answer.
 
     Raises:
-        UnknownContext: no such context was given out for the session.
-        IdTaken: names the message by its position in the batch.
+        UnknownContext: No such context was served for the session.
+        IdTaken: Names the message by its position in the batch.
     """
     if context_id:
         check_context_id(context_id, user, session_id)
@@ -207,7 +207,7 @@ def append_many(batches: Sequence[Batch]) -> list[Appended]:
         The result for each batch, in the same order.
 
     Raises:
-        IdTaken: names the message by its position in its batch.
+        IdTaken: Names the message by its position in its batch.
     """
     process_texts([new for batch in batches for new in batch.messages])
     with transaction.atomic(savepoint=False):  # without a savepoint, an error rolls back the caller's transaction too
@@ -229,7 +229,7 @@ def _store(appended: Sequence[tuple[Session, list[Message]]]) -> list[DueJob]:
 
 
 def _place(session: Session, batch: Batch, known: Mapping[int, dict[str | None, Message]]) -> list[Placed]:
-    """Return the message for each of a batch, and count the new ones in their locked session."""
+    """Return the row for each message of a batch, and count the new ones in their locked session."""
     placed = _placed_in(session, batch.messages, known[session.pk])
     if added := _new(placed):
         _count(session, added)
@@ -242,15 +242,15 @@ def _new(placed: Sequence[Placed]) -> list[Message]:
 
 
 def _placed_in(session: Session, batch: Sequence[NewMessage], known: dict[str | None, Message]) -> list[Placed]:
-    """Return the message for each of a batch, in the same order, and True if it is still to be added.
+    """Return the row for each message of a batch, in the same order, and whether it must still be added.
 
     Args:
-        session: locked.
-        batch: in conversation order.
-        known: those of the session that have one of the batch's external ids, to which the others are added.
+        session: The locked session.
+        batch: Messages in conversation order.
+        known: The session's messages by `external_id`. New messages are added.
 
     Raises:
-        IdTaken: names the message by its position in the batch.
+        IdTaken: Names the message by its position in the batch.
     """
     placed: list[Placed] = []
     added, now = 0, timezone.now()
@@ -269,20 +269,20 @@ def _placed_in(session: Session, batch: Sequence[NewMessage], known: dict[str | 
 
 
 def _request_due(appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[DueJob]:
-    """Tell the receivers what was added to which sessions, and return the jobs that became due."""
+    """Send the added messages to the receivers, and return the jobs that became due."""
     answers = messages_appended.send(sender=Session, appended=appended)
     return [job for _receiver, due in answers for job in cast(Sequence[DueJob], due)]
 
 
 def _answered_from(new: NewMessage, context_id: UUID) -> NewMessage:
-    """Return a message, with the context that the model had for it if it is an answer."""
+    """Return a message. If it is an answer, add the context that the model received."""
     if new.role != Message.Role.ASSISTANT:
         return new
     return new.marked(metadata=new.metadata | {CONTEXT_ID: str(context_id)})
 
 
 def _known(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, dict[str | None, Message]]:
-    """Return the messages that have one of the batches' external ids, by the primary key of their session."""
+    """Return existing messages with the batches' external ids, by the primary key of their session."""
     names = [
         (session.user_id, session.pk, new.external_id)
         for session, batch in zip(sessions, batches, strict=True)
@@ -297,7 +297,7 @@ def _known(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, d
 
 
 def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Message]) -> dict[int, str]:
-    """Return the hashes of those messages that are compared with archived ones, by their position."""
+    """Return the hashes of the messages to compare with archived ones, by their position."""
     if all(message.said_hash is None for message in known.values()):
         return {}
     positions = [
@@ -310,14 +310,14 @@ def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Messag
 
 
 def _says(message: Message, new: NewMessage, said_hash: str | None) -> bool:
-    """Return True if a message says what was sent, as far as an archived one, which has no text, lets that be told.
+    """Return whether two messages have the same content. Archived messages are compared by their hash.
 
     Args:
-        message: There already.
-        new: What was sent.
-        said_hash: Of what was sent, if the message that is there has one.
+        message: The existing message.
+        new: The message in the request.
+        said_hash: The hash of `new`, if the existing message has one.
     """
-    # A message from before there were names may be sent again with one.
+    # A client may retry a message with a name that an older version did not store.
     same = (message.role, message.tool_name) == (new.role, new.tool_name) and message.name in ("", new.name)
     if message.kind == Message.Kind.ARCHIVED:
         return same and (said_hash is None or bytes(message.said_hash or b"").hex() == said_hash)
@@ -345,7 +345,7 @@ def _turn(session: Session, new: NewMessage, position: int, now: datetime) -> Me
 
 
 def _count(session: Session, added: Sequence[Message]) -> None:
-    """Bring the counters of a session up to date, which is to be saved then."""
+    """Update the counters of a session. The caller saves them."""
     tokens = sum(message.tokens for message in added)
     session.message_count += len(added)
     session.last_sequence += len(added)
@@ -353,7 +353,7 @@ def _count(session: Session, added: Sequence[Message]) -> None:
     session.live_tokens += tokens
     session.weighted_tokens += sum(weighted(message.role, message.tokens) for message in added)
     session.last_arrived_at = timezone.now()
-    # A client's clock may be ahead, but nothing was said in the future.
+    # A client's clock may be ahead, but no message is from the future.
     newest = min(session.last_arrived_at, max(message.created_at for message in added))
     session.last_activity_at = newest if session.message_count == len(added) else max(session.last_activity_at, newest)
     session.status = Session.Status.ACTIVE

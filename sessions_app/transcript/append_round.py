@@ -1,12 +1,13 @@
 """`append_round`: add a call of a chat model to the transcript: the caller's new messages and the model's answer.
 
 Chat clients send their whole history with every call, or the end of it, or only the newest message. They repeat a call
-when its answer got lost, and they edit earlier messages. The new messages are found by a comparison with the session's
-newest turns, under the session's lock, so that two concurrent calls can't both find the same message new. If a message
-may be either repeated or said once more, it counts as said once more: a surplus turn is better than a lost one.
+if its answer was lost, and they edit earlier messages. A comparison with the session's newest turns finds the new
+messages. The session is locked, so two concurrent calls can't both find the same message new. If a message may be
+either a retry or a new message with the same text, it counts as new, because a duplicate turn is better than a lost
+one.
 
-A round may be appended in two transactions, `begin_round` with what was sent and `end_round` with the answer, or in one
-by `append_round`. With a `round_id`, its turns have external ids, so that each of these can be repeated.
+A round may be appended in two transactions, `begin_round` with the caller's messages and `end_round` with the answer,
+or in one by `append_round`. With a `round_id`, its turns have external ids, so each of these can be repeated.
 """
 
 import json
@@ -20,9 +21,9 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, append
 from sessions_app.transcript.lock_sessions import NamedSession, locked_session
 
-BEYOND = 20  # turns that may follow those that a caller knows: rounds stored meanwhile, answers to repeated calls
+BEYOND = 20  # turns that may follow the caller's last known turn: rounds stored meanwhile, answers to repeated calls
 COMPARED = ("role", "content", "payload", "metadata")
-READ = ("session", "sequence", "external_id", *COMPARED)  # without the session, each turn would be read once more
+READ = ("session", "sequence", "external_id", *COMPARED)  # without the session, each turn would need another query
 INCOMPLETE = "incomplete"  # metadata key: why an answer is incomplete, or why a message has none
 _ANSWER = ":answer"  # the end of an answer's external id
 
@@ -45,9 +46,9 @@ class BegunRound:
     """A round whose messages are in the transcript.
 
     Args:
-        user_pk, session_pk: Whose it is. The application's ids may name others later.
-        after: The sequence of the last turn before those that may answer it.
-        last: The primary key of the newest message that the round added; None if it repeats an earlier one.
+        user_pk, session_pk: The round's person and session. The application's ids may refer to others later.
+        after: The sequence of the last turn before possible answers.
+        last: The primary key of the newest message that the round added. None if it repeats an earlier one.
     """
 
     user_pk: int
@@ -71,10 +72,10 @@ def append_round(
     Args:
         user: The owner of the session.
         session_id: The application's id of the session.
-        sent: The conversation as the caller sent it, oldest first; only the newest `BATCH_MAX` messages count.
-        answer: The model's answer; None if there is none.
-        agent_id, source: Those of a new session.
-        round_id: Makes it possible to repeat this; blank if it isn't repeated.
+        sent: The caller's conversation, oldest first. Only the newest `BATCH_MAX` messages count.
+        answer: The model's answer, or None.
+        agent_id, source: The values for a new session.
+        round_id: Allows retries. Blank without them.
     """
     session = locked_session(NamedSession(user, session_id, agent_id, source))
     new, following = _compared(session, _with_ids(sent, round_id))
@@ -92,7 +93,7 @@ def begin_round(
     agent_id: str = "",
     source: str = "",
 ) -> BegunRound:
-    """Append what a caller sent, before it is answered; see `append_round`."""
+    """Append a caller's messages before they are answered. See `append_round`."""
     session = locked_session(NamedSession(user, session_id, agent_id, source))
     new, following = _compared(session, _with_ids(sent, round_id))
     after = following[0].sequence - 1 if following else session.last_sequence
@@ -105,13 +106,13 @@ def begin_round(
 def end_round(
     user: UserProfile, begun: BegunRound, answer: NewMessage | None, *, round_id: str, unanswered: str = ""
 ) -> bool:
-    """Append the answer to a round that has begun, or mark the round as unanswered. The caller opens the transaction.
+    """Append the answer to a started round, or mark the round as unanswered. The caller opens the transaction.
 
     Args:
         user: The owner of the session.
         begun: The round.
-        answer: The model's answer; None if there is none.
-        round_id: As it was begun with.
+        answer: The model's answer, or None.
+        round_id: The id from `begin_round`.
         unanswered: Why there is no answer.
 
     Returns:
@@ -137,8 +138,8 @@ def _mark(session: Session, last: int, unanswered: str) -> None:
 def _others_answers(session: Session, begun: BegunRound) -> Iterator[Message]:
     """Yield the answers after a round that may be the round's own.
 
-    A caller may have brought it with the history of a later call. If the round repeats an earlier one, it may also be
-    the answer to that.
+    A later call may already have added the answer as part of its history. If the round repeats an earlier one, the
+    answer may belong to that one.
     """
     following = session.messages.turns().filter(user_id=session.user_id, sequence__gt=begun.after)
     answers = following.filter(role=Message.Role.ASSISTANT).only(*READ).order_by("sequence")
@@ -148,7 +149,7 @@ def _others_answers(session: Session, begun: BegunRound) -> Iterator[Message]:
 
 
 def _was_there(following: Iterable[Message], answer: NewMessage) -> bool:
-    """Return True if the answer is among these turns. One that was taken for incomplete is not any more."""
+    """Return whether the answer is among these turns. If the stored turn was marked incomplete, unmark it."""
     same = [turn for turn in following if _same(turn, answer)]
     if same and INCOMPLETE not in answer.metadata and all(INCOMPLETE in turn.metadata for turn in same):
         same[-1].metadata = answer.metadata
@@ -157,7 +158,7 @@ def _was_there(following: Iterable[Message], answer: NewMessage) -> bool:
 
 
 def _compared(session: Session, sent: Sequence[NewMessage]) -> tuple[list[NewMessage], Sequence[Message]]:
-    """Return which messages a session doesn't have yet, and its turns after the last of the caller's history."""
+    """Return the messages that a session doesn't have yet, and its turns after the end of the caller's history."""
     known = newest_turns(session, sent) if session.message_count else []
     # If all turns of a session were archived or deleted, its history can't be compared, but it is not new.
     first = _question_start(sent) if session.message_count and not known else max(0, len(sent) - BATCH_MAX)
@@ -180,11 +181,11 @@ def newest_turns(session: Session, sent: Sequence[NewMessage]) -> list[Message]:
 
 
 def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: int) -> int:
-    """Find the position in a caller's messages at which the turns after a boundary of the session begin.
+    """Find the position in a caller's messages where the turns after a boundary of the session start.
 
     Args:
-        known: The session's newest turns, see `newest_turns`.
-        sent: The conversation as the caller sent it, oldest first.
+        known: The session's newest turns. See `newest_turns`.
+        sent: The caller's conversation, oldest first.
         boundary: The sequence of the last turn before the boundary.
 
     Returns:
@@ -196,7 +197,7 @@ def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: in
     if not known or known[0].sequence > boundary + 1:
         return 0
     edge = sum(turn.sequence <= boundary for turn in known)
-    # If words were said more than once, several positions may fit: a surplus turn is better than a missing one.
+    # Repeated texts may fit several positions. Choose the earliest, because an extra turn is better than a missing one.
     starts = [beyond + edge - shift for shift in _shifts(known, history[beyond:], edge)]
     start = min(max(0, min(starts, default=0)), len(history))
     while start and start < len(sent) and sent[start].role == Message.Role.TOOL:
@@ -208,7 +209,7 @@ def _shifts(known: Sequence[Message], history: Sequence[NewMessage], edge: int) 
     """Return the possible offsets between positions in `known` and in `history`.
 
     An offset is possible if both agree wherever both have a turn, and if they end within `BEYOND` turns of each other.
-    If a turn was edited or left out, no offset is possible; the one that fits around the edge is then returned.
+    If a turn was edited or left out, no offset is possible. Then the one that fits around the edge is returned.
     """
     ours, theirs = _keys(known), _keys(history)
     same_end = len(ours) - len(theirs)
@@ -246,14 +247,14 @@ def question(sent: Sequence[NewMessage]) -> Sequence[NewMessage]:
 
 
 def _question_start(sent: Sequence[ComparedTurn]) -> int:
-    """Return the position at which the unanswered messages begin: after the last answer."""
+    """Return the position of the first unanswered message, after the last answer."""
     return len(sent) - len(list(takewhile(lambda turn: turn.role != Message.Role.ASSISTANT, reversed(sent))))
 
 
 def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> tuple[Sequence[NewMessage], int]:
-    """Return what the history has after the last common turn, and the position in `known` after that turn.
+    """Return the history after the last common turn, and the position in `known` after that turn.
 
-    The comparison goes from the end, so that of several equal turns the newest is taken.
+    The comparison starts at the end, so it finds the newest of several equal turns.
     """
     newest = _common_blocks(known[::-1], history[::-1])[0]  # of length 0 if the two have nothing in common
     if not newest.size:
@@ -270,7 +271,7 @@ def _common_blocks(ours: Sequence[ComparedTurn], theirs: Sequence[ComparedTurn])
 
 
 def _is_part_of(known: Message, sent: NewMessage) -> bool:
-    """Return True if a turn is an interrupted answer, and one side has the beginning of the other's text."""
+    """Return whether a turn is an interrupted answer, and one side's text starts with the other's."""
     if sent.role != known.role or INCOMPLETE not in known.metadata:
         return False
     ours, theirs = known.content.strip(), sent.content.strip()
@@ -280,8 +281,8 @@ def _is_part_of(known: Message, sent: NewMessage) -> bool:
 def _unfinished_from(known: Sequence[Message], question: Sequence[NewMessage]) -> int:
     """Return the start of the round that a call without history may repeat.
 
-    That is the session's only round, or one without a complete answer. A round that was answered is over: the same
-    words after it are said once more.
+    That is the session's only round, or one without a complete answer. After an answered round, the same text is a new
+    message.
     """
     if _keys([turn for turn in known if turn.role != Message.Role.ASSISTANT]) == _keys(question):
         return 0
@@ -294,7 +295,7 @@ def _unfinished_from(known: Sequence[Message], question: Sequence[NewMessage]) -
 
 
 def _repeated(following: Sequence[Message], question: Sequence[NewMessage]) -> int:
-    """Return how many of the messages are in the session already."""
+    """Return how many of the messages are already in the session."""
     pairs = zip(_keys(following), _keys(question), strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
@@ -308,7 +309,7 @@ def _keys(turns: Sequence[ComparedTurn]) -> list[str]:
 
 
 def _key(turn: ComparedTurn) -> str:
-    """Return a key that is equal for turns that say the same, however their senders formatted them."""
+    """Return a key that is equal for turns with the same content, whatever their formatting."""
     payload = turn.payload if isinstance(turn.payload, dict) else {}
     listed = payload["tool_calls"] if isinstance(payload.get("tool_calls"), list) else []
     calls = [part if not isinstance(part, dict) else (part.get("id"), part.get("function")) for part in listed]

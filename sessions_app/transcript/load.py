@@ -1,6 +1,7 @@
 """`load`: read the latest boundary and the turns after it, which a client replays, or a page of the transcript.
 
-No turn after the boundary is left out silently: the range that exceeds the limit is named and can be read as a page.
+No turn after the boundary is left out silently. The response includes the range of turns over the limit, which can be
+read as a page.
 """
 
 import json
@@ -19,11 +20,11 @@ from sessions_app.rows import microseconds_of, time_of
 
 _COLUMNS = """sequence, kind, role, content, tool_name, name, payload, tokens, created_at, external_id, moment_id,
     retracted_at, metadata"""
-# Two index reads of at most one and N rows, however long the session: the latest boundary from `message_partitions`,
-# and the newest turns after it from `message_turn_sequence_unique`, both read backward.
-# COALESCE is inside the subquery because beside the column it would not be a leakproof condition, and under row
-# security only leakproof conditions limit the range of an index that is read.
-# The moments' table is found through the foreign key, because it belongs to another app.
+# Two backward index scans of at most one and N rows, however long the session: the latest boundary from
+# `message_partitions`, and the newest turns after it from `message_turn_sequence_unique`.
+# COALESCE is inside the subquery because the expression would not be leakproof outside. With row-level security, only
+# leakproof conditions limit an index scan.
+# The name of the moments' table comes from the foreign key, because another app defines it.
 LIVE_SQL = f"""
 WITH boundary AS (
     SELECT {_COLUMNS} FROM sessions_app_message
@@ -45,7 +46,7 @@ ORDER BY live.sequence, live.kind
 
 @dataclass(frozen=True)
 class Omitted:
-    """Turns left out before those returned: how many, and the sequences of the first and the last."""
+    """The turns left out before the returned ones: their number, and the first and last sequence."""
 
     count: int
     from_sequence: int
@@ -53,7 +54,7 @@ class Omitted:
 
 
 class LoadedMessage(NamedTuple):
-    """A turn or a partition event as a client sees it; fields as in `Message`, and the key of its moment."""
+    """A turn or a partition event as returned to clients, with the fields of `Message` and the key of its moment."""
 
     sequence: int
     kind: str
@@ -71,12 +72,12 @@ class LoadedMessage(NamedTuple):
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """Return a row of the transcript; a turn with the key of its moment where that was read too."""
+        """Convert a row of the transcript. A turn has the key of its moment if that was loaded."""
         return cls._make(getattr(message, name, None) for name in cls._fields)
 
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> Self:
-        """Return a row of `LIVE_SQL`; a page has hundreds, and few have a payload or metadata."""
+        """Convert a row of `LIVE_SQL`. Fast, because a page has hundreds, and few have a payload or metadata."""
         message = cls._make(row)
         payload, retracted, metadata = message.payload, message.retracted_at, message.metadata
         return message._replace(
@@ -107,8 +108,8 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
 
     Args:
         session: A session of the acting user.
-        max_messages: The most turns returned, not counting the partition event. None: the limit in the settings, but
-            never fewer than a build leaves live.
+        max_messages: The maximum number of turns, not counting the partition event. None: the limit in the settings,
+            but never fewer than a build leaves live.
     """
     limit = settings.MOMENT_BUILDER.reload_limit if max_messages is None else max_messages
     parameters = {"session": session.pk, "user": session.user_id, "limit": limit + 1}
@@ -124,10 +125,10 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
 
 
 def left_out(session: Session, first: int, last: int) -> Omitted:
-    """Describe the turns left out between two sequences; the second is a turn's.
+    """Describe the turns left out between two sequences. The second is a turn's.
 
     Sequences have no gaps, so their difference is the count. Retracted turns don't count as left out, because they
-    are never returned; if there are any, the other turns are counted.
+    are never returned. If there are any, the other turns are counted by a query.
     """
     if not session.retraction_count:
         return Omitted(last - first + 1, first, last)
@@ -149,10 +150,10 @@ def page_of_messages(
     Partition events among the turns are included and not counted.
 
     Args:
-        session: of the transcript.
-        limit: most turns.
-        after, before: where the page begins or ends.
-        kinds: of turns. The rows of archived ones are read as they are, without their text.
+        session: The session.
+        limit: The maximum number of turns.
+        after, before: The sequence before or after the page.
+        kinds: The kinds of turns. The rows of archived ones are returned without their text.
     """
     first = -1 if after is None else after
     nearest = _turns_after(session, first) if before is None else _turns_before(session, before)
@@ -169,9 +170,9 @@ def page_of_messages(
 
 
 def turns_around(session: Session, sequence: int, number: int) -> list[Message]:
-    """Return the turns around a place in conversation order: so many up to it and after it, by one statement.
+    """Return turns around a position in conversation order, up to `number` on each side, with one query.
 
-    The rows of archived turns are among them, without their text.
+    They include the rows of archived turns, without their text.
     """
     sides = (_turns_before(session, sequence + 1), _turns_after(session, sequence))
     near = [side.filter(kind=kind)[:number] for side in sides for kind in turn_kinds(session)]
@@ -179,7 +180,7 @@ def turns_around(session: Session, sequence: int, number: int) -> list[Message]:
 
 
 def turn_kinds(session: Session) -> Sequence[str]:
-    """Return the kinds of turns that a session may have. Each has an index of its own, so each is read by itself."""
+    """Return the kinds of turns that a session may have. Each kind has its own index, so each is read separately."""
     has_archived = session.kept_from_sequence > 0 or session.restored_at is not None  # a month may have been restored
     return (Message.Kind.TURN, Message.Kind.ARCHIVED) if has_archived else (Message.Kind.TURN,)
 

@@ -1,4 +1,4 @@
-"""Locking sessions until the transaction ends. Those that are missing are created."""
+"""Locks sessions until the transaction ends. Missing sessions are created."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session, UserProfile
 from sessions_app.rows import columns, read
 
-# In one order, so that two transactions that lock several never wait for each other.
+# Always in the same order, to avoid deadlocks between transactions that lock several sessions.
 _LOCK_SQL = """
 SELECT {columns} FROM sessions_app_session s
 JOIN unnest(%s::bigint[], %s::text[]) AS wanted (user_id, session_id) USING (user_id, session_id)
@@ -24,7 +24,7 @@ class NamedSession:
     Args:
         user: The owner of the session.
         session_id: The application's id of the session.
-        agent_id, source: Those of a new session; an existing one keeps its own.
+        agent_id, source: The values for a new session. An existing one keeps its own.
     """
 
     user: UserProfile
@@ -44,7 +44,7 @@ class NamedSession:
 
 def locked_session(wanted: NamedSession) -> Session:
     """Return a session, locked until the transaction ends."""
-    # Another transaction may create it meanwhile, and delete it.
+    # Another transaction may create it in the meantime, and delete it again.
     while (session := Session.objects.of_person(wanted.user, wanted.session_id, locked=True)) is None:
         session = wanted.new()
         if insert_unless_there(session):
@@ -55,12 +55,12 @@ def locked_session(wanted: NamedSession) -> Session:
 def locked_sessions(wanted: Sequence[NamedSession]) -> dict[Name, Session]:
     """Return sessions by name, locked until the transaction ends."""
     by_name = {one.name: one for one in wanted}
-    if len(by_name) == 1:  # one statement less for a new session
+    if len(by_name) == 1:  # saves a query for a new session
         return {name: locked_session(one) for name, one in by_name.items()}
     found: dict[Name, Session] = {}
-    while by_name.keys() - found.keys():  # again if one was deleted between two statements
-        # Missing sessions are created before any is locked. Two transactions that each hold a session and create
-        # another would wait for each other.
+    while by_name.keys() - found.keys():  # repeats if a session was deleted between two statements
+        # Missing sessions are created before any is locked. Otherwise, two transactions that each hold a session and
+        # create another could deadlock.
         _create_missing(by_name)
         found = _lock(by_name)
     return found

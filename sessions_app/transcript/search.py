@@ -1,8 +1,8 @@
-"""`find_sessions`: find the sessions in which something was said, for an operator who knows the words but not where.
+"""`find_sessions`: find the sessions that contain some words, for an operator who doesn't know where they are.
 
-The index stores each word with the person who said it (see `word_search.py`), archived turns' too. So the search takes
-the newest sessions and looks up their people. The amount of data read is bounded, whatever the number of turns. The
-price is that only the newest of many sessions are searched.
+The index stores each word together with its person (see `word_search.py`), for archived turns too. So the search takes
+the newest sessions and looks up their people. This limits the amount of data to read, whatever the number of turns. The
+drawback is that only the newest of many sessions are searched.
 """
 
 import json
@@ -16,17 +16,17 @@ from sessions_app import lexemes
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session
 
-NEWEST = 1_000  # sessions searched, by their last activity
-PEOPLE = 50  # people looked up at once: each lookup also reads the index's unsorted end
-FEW = 10  # of the first ones, who are enough for a word that everybody says: a lookup finds all turns of its people
-FIRST = 100  # people looked up a few at once
-MOST_TURNS = 5_000  # most turns read for that many people
-MOST_READ = 40_000  # most turns read in all
-MOST_SESSIONS = 100  # most sessions found
-MOST_WORDS = 8  # most words of a query; the longest are used
+NEWEST = 1_000  # sessions to search, by their last activity
+PEOPLE = 50  # people per lookup, because each lookup also reads the index's unsorted end
+FEW = 10  # people per lookup at the start: a lookup finds all their turns, and a common word needs few people
+FIRST = 100  # number of people before lookups use PEOPLE instead of FEW
+MOST_TURNS = 5_000  # maximum turns to read per lookup
+MOST_READ = 40_000  # maximum turns to read in all
+MOST_SESSIONS = 100  # maximum sessions to find
+MOST_WORDS = 8  # maximum words of a query; the longest are used
 SHORT = 120  # characters up to which a turn is shown completely
-EXCERPT_CHARS = 4_000  # characters of a turn from which an excerpt is made
-ARCHIVED = "(archived; the transcript shows its text)"  # in place of an excerpt: no file is opened for a list
+EXCERPT_CHARS = 4_000  # characters of a turn to choose an excerpt from
+ARCHIVED = "(archived; the transcript shows its text)"  # instead of an excerpt, because a list opens no files
 
 # This reads a few dozen people at a time, in the order of their newest sessions, until enough is read.
 _SAID_SQL = """
@@ -61,7 +61,7 @@ _VALUES: dict[str, int | str] = {
 
 @dataclass(frozen=True)
 class Mention:
-    """The first turn of a session that has the words. Later ones may only repeat it.
+    """The first turn of a session that has the words. Later turns may only repeat it.
 
     Args:
         sequence: The sequence of the turn.
@@ -91,7 +91,7 @@ def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mentio
     rows = list(sessions.order_by("-last_activity_at", "-id").values_list("pk", "user_id", "title")[:NEWEST])
     titled = [pk for pk, _, title in rows if text.casefold() in title.casefold()]
     users = list(dict.fromkeys(user for _, user, _ in rows))
-    with unlimited():  # by sessions that were found within the limits; under a policy the index of words isn't read
+    with unlimited():  # by sessions that were found within the limits; a policy would prevent the use of the word index
         return dict.fromkeys(titled) | _mentions(text, [pk for pk, _, _ in rows], users)
 
 
@@ -107,7 +107,7 @@ def _mentions(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[
 
 
 def _excerpt(content: str, words: Sequence[lexemes.QueryWord]) -> str:
-    """Return a short text as it is, or the part of a long one around the first of the words."""
+    """Return a short text unchanged, or the part of a long one around the first match."""
     if len(content) <= SHORT:
         return content
     place = next((start for start, _ in lexemes.places_of(content, words)), 0)

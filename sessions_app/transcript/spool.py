@@ -1,8 +1,8 @@
-"""The spool: a file for each round that is on its way into the transcript, so that a process may die with it.
+"""The spool: a file for each round that is not in the transcript yet, so a round survives the death of its process.
 
-The process at work holds a lock on the file, which goes with the process; a file without one is an orphan, whose round
-somebody else has to store. A line of a file is a record in JSON; a line that was cut short doesn't count. Files lie in
-`DATA_DIR/spool`, only their owner can read them, and their names sort by age and tell person and session apart.
+The working process holds a lock on the file, which ends with the process. A file without a lock is an orphan, and
+another process must store its round. Each line is a JSON record. A truncated line doesn't count. The files are in
+`DATA_DIR/spool` and readable only by their owner. Their names sort by age, and identify the person and session.
 """
 
 import errno
@@ -21,8 +21,8 @@ from django.conf import settings
 
 from sessions_app.models.application import DEFAULT
 
-TAKEN = ".taken"  # the end of a file's name once somebody has come to store its round
-UNBEGUN_SECONDS = 60  # after which a file without a record was left by a process that died
+TAKEN = ".taken"  # the suffix of a file's name once a process starts to store its round
+UNBEGUN_SECONDS = 60  # after this time, a file without a record is an orphan of a dead process
 
 logger = structlog.get_logger(__name__)
 
@@ -31,8 +31,8 @@ class Spool:
     """The file of a round, locked by this process.
 
     Args:
-        path: of the file.
-        file: its descriptor.
+        path: The path of the file.
+        file: Its descriptor.
     """
 
     def __init__(self, path: Path, file: int) -> None:
@@ -41,14 +41,14 @@ class Spool:
 
     @classmethod
     def create(cls, user_id: str, session_id: str, record: dict[str, Any], *, application: int) -> Self:
-        """Make the file of a round.
+        """Create the file of a round.
 
         Args:
-            user_id, session_id, application: whose it is.
-            record: the first.
+            user_id, session_id, application: The round's owner.
+            record: The first record.
 
         Raises:
-            OSError: it can't be made.
+            OSError: It can't be created.
         """
         folder: Path = settings.SPOOL_DIR
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -59,7 +59,7 @@ class Spool:
         return spool
 
     def add(self, record: dict[str, Any]) -> None:
-        """Add a record; after a failure the file counts no more."""
+        """Add a record. After a failure, the file is no longer valid."""
         if not self.is_whole:
             return
         try:
@@ -73,7 +73,7 @@ class Spool:
             raise OSError(errno.ENOSPC, "The disk is full.")
 
     def sync(self) -> None:
-        """Have the disk keep what was written."""
+        """Flush the file to disk."""
         if not self.is_whole:
             return
         try:
@@ -87,7 +87,7 @@ class Spool:
         logger.error("the spool can't be written", error=os.strerror(error.errno or 0))
 
     def leave(self) -> None:
-        """Leave the round to whoever stores orphans."""
+        """Release the file. It becomes an orphan."""
         os.close(self._file)
 
     def discard(self) -> None:
@@ -97,34 +97,34 @@ class Spool:
 
 
 def orphans() -> list[Path]:
-    """Return the files whose process is gone or has left them, oldest first."""
+    """Return the files without a working process, oldest first."""
     return [path for path in _files("-") if _is_left(path)]
 
 
 def left_of(user_id: str, session_id: str, application: int) -> list[Path]:
-    """Return the files of a session that are orphans, or are being stored by somebody else; oldest first."""
+    """Return the files of a session that are orphans, or that another process is storing, oldest first."""
     return [path for path in _files(f"-{_session(user_id, session_id, application)}-") if not _is_at_work(path)]
 
 
 def session_of(path: Path) -> str:
-    """Return what the names of all files of a session have in common, and no others."""
+    """Return the part of a file name that identifies its session."""
     return "-".join(path.name.split("-")[1:3])
 
 
 def waiting() -> int:
-    """Return how many rounds of this host wait to be stored, not counting those that somebody is at work on."""
+    """Return the number of this host's orphans that no process is storing yet."""
     return len(orphans())
 
 
 @contextmanager
 def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, Any]] | None]:
-    """Hold an orphan and give its records; None when another process holds it or it is gone.
+    """Lock an orphan and return its records. None if another process holds it, or it is gone.
 
     The file is removed when the block ends without an exception.
 
     Args:
-        path: of the file.
-        patiently: wait for whoever is storing it already.
+        path: The path of the file.
+        patiently: Wait if another process is storing it.
     """
     path = _taken(path)
     try:
@@ -144,9 +144,9 @@ def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, A
 
 
 def _taken(path: Path) -> Path:
-    """Mark an orphan as one that somebody has come to store, unless another has; return its path from then on.
+    """Mark an orphan as being stored, unless it is marked already. Return its new path.
 
-    It is marked before it is locked, so that a locked file without the mark is at work always.
+    It is marked before it is locked, so a locked file without the mark always belongs to its original process.
     """
     taken = path.with_name(path.name.removesuffix(TAKEN) + TAKEN)
     if path != taken and _is_left(path):
@@ -156,7 +156,7 @@ def _taken(path: Path) -> Path:
 
 
 def forget(user_id: str, application: int) -> None:
-    """Remove all that is spooled of a person, under way or not."""
+    """Remove all spooled files of a person, including those in use."""
     for path in _files(f"-{_person(user_id, application)}-"):
         path.unlink(missing_ok=True)
 
@@ -176,7 +176,7 @@ def _is_left(path: Path) -> bool:
 
 
 def _is_at_work(path: Path) -> bool:
-    """Return True if the process that made a file holds it. One that is gone by now may just have been marked."""
+    """Return whether the process that created a file still holds it. A missing file may just have been marked."""
     return not path.name.endswith(TAKEN) and not _is_left(path) and path.exists()
 
 
@@ -189,14 +189,14 @@ def _locked(file: int, kind: int, *, wait: bool = False) -> bool:
 
 
 def _is_at(path: Path, file: int) -> bool:
-    """Return True if a file that was opened is still the one at its path."""
+    """Return whether an open file is still the one at its path."""
     with suppress(FileNotFoundError):
         return os.path.samestat(path.stat(), os.fstat(file))
     return False
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the disk keep the names of files."""
+    """Flush the file names in a folder to disk."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -209,7 +209,7 @@ def _session(user_id: str, session_id: str, application: int) -> str:
 
 
 def _person(user_id: str, application: int) -> str:
-    """Return what files of a person are named by; in the first application as before there were others."""
+    """Return the id of a person in file names. Without the first application's key, as before applications existed."""
     return _digest(user_id if application == DEFAULT else f"{application}\0{user_id}")
 
 

@@ -1,8 +1,7 @@
-"""`store`: write what an append adds: the counters of sessions, and the rows of new turns.
+"""`store`: write the counters of sessions and the rows of new turns, for an append.
 
-One session takes one message to the database. Its SQL is written by hand because each append sends it: the ORM would
-send two messages, and takes longer to compose them than PostgreSQL to execute them. Several sessions take a COPY and
-an UPDATE, whatever their number.
+One session needs one message to the database. Its SQL is written by hand, because the ORM would send two messages, and
+would take longer to build them than PostgreSQL to execute them. Any number of sessions need one COPY and one UPDATE.
 """
 
 import json
@@ -27,7 +26,7 @@ COUNTED = [
     "status",
     "title",
 ]
-# The columns of a new turn; the others are null.
+# The columns of a new turn. The others are null.
 WRITTEN = (
     "session_id",
     "user_id",
@@ -60,7 +59,7 @@ def store(added: Sequence[tuple[Session, Sequence[Message]]]) -> None:
     The turns get their primary keys if all are of one session.
 
     Args:
-        added: One or more turns of each session, which is locked and has its new counters.
+        added: One or more turns of each session. The session is locked and has its new counters.
     """
     sessions = list({session.pk: session for session, _ in added}.values())
     messages = [message for _, new in added for message in new]
@@ -78,7 +77,7 @@ def _insert(session: Session, added: Sequence[Message]) -> None:
         parameters += [*values, None if payload is None else json.dumps(payload), json.dumps(metadata)]
     with connection.cursor() as cursor:
         cursor.execute(_SQL.format(rows=", ".join([_ROW] * len(added))), parameters)
-        while cursor.nextset():  # to the primary keys
+        while cursor.nextset():  # skip to the primary keys
             pass
         for message, (pk,) in zip(added, cursor.fetchall(), strict=True):
             message.pk, message._state.adding = pk, False

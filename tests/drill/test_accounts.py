@@ -114,7 +114,7 @@ def test_a_drill_that_lost_something_says_so_and_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setitem(PARTS, "careless", careless)
-    with pytest.raises(CommandError, match=r"Lost, doubled, or never well again: a careless site\."):
+    with pytest.raises(CommandError, match=r"Lost, duplicated, or not recovered: a careless site\."):
         call_command(Command(), "careless", json=tmp_path / "rows.json")
     assert "a careless site" in capsys.readouterr().out
     assert '"lost": 1' in (tmp_path / "rows.json").read_text()

@@ -95,7 +95,7 @@ def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(mo
     with migrated_folder() as folder:
         run = Run(folder).serve()
         [told] = [line for line in run.printed.splitlines() if "stopped early" in line]
-        assert re.search(r" was answered 429: The daily limit key-requests is reached", told)
+        assert re.search(r" failed with status 429: The daily limit key-requests is reached", told)
         assert run.answers()
         printed = run.stop()
     assert run.process.returncode == 0

@@ -245,7 +245,7 @@ def test_row_1_a_user_id_is_unique_within_its_application(ada: UserProfile, othe
         assert user is not None and (user.pk, user.application_id) != (ada.pk, DEFAULT)
 
 
-def test_a_persons_key_is_of_their_application_whatever_is_said(ada: UserProfile, other: int) -> None:
+def test_a_users_key_belongs_to_the_users_application(ada: UserProfile, other: int) -> None:
     theirs = UserProfile.objects.ensure("ada", other)
     key, text = ApiKey.objects.issue("ada", user=theirs, application=DEFAULT)
     assert key.application_id == other
@@ -254,7 +254,7 @@ def test_a_persons_key_is_of_their_application_whatever_is_said(ada: UserProfile
     assert [one["session_id"] for one in Api(text).get("sessions").json()["sessions"]] == ["theirs"]
 
 
-def test_a_thread_is_shared_by_the_people_of_one_application(other: int) -> None:
+def test_people_of_one_application_share_a_thread(other: int) -> None:
     first, second = (f"Bearer {ApiKey.objects.issue('k', application=each)[1]}".encode() for each in (DEFAULT, other))
     for header in (first, second):
         ApiKey.objects.verify(header.decode().split()[1])
@@ -262,7 +262,7 @@ def test_a_thread_is_shared_by_the_people_of_one_application(other: int) -> None
     assert front.application_of(second) == str(other)
 
 
-def test_figures_are_the_sites_for_the_first_application_and_their_own_for_others(
+def test_figures_are_of_the_site_for_the_default_application_and_otherwise_its_own(
     service: Api, other_service: Api, as_ada: Api, other: int
 ) -> None:
     append(UserProfile.objects.ensure("bo"), "s1", [NewMessage("user", "Hello.")])
@@ -292,7 +292,7 @@ def test_row_11_an_erasure_leaves_whoever_has_the_same_name_elsewhere(ada: UserP
         erase_user("ada", application=other, actor="test")
 
 
-def test_an_export_becomes_a_person_of_another_application(ada: UserProfile, other: int, tmp_path: Path) -> None:
+def test_an_export_can_be_imported_into_another_application(ada: UserProfile, other: int, tmp_path: Path) -> None:
     append(ada, "s1", [NewMessage("user", f"{HERE} again.")] * 1)
     path = tmp_path / "ada.zip"
     with path.open("wb") as file:
@@ -304,7 +304,7 @@ def test_an_export_becomes_a_person_of_another_application(ada: UserProfile, oth
 
 
 @pytest.mark.slow
-def test_commands_are_about_the_application_they_are_told(ada: UserProfile, tmp_path: Path) -> None:
+def test_commands_use_the_given_application(ada: UserProfile, tmp_path: Path) -> None:
     call_command("create_application", "shop")
     shop = Application.objects.named("shop").pk
     for wrong in ("shop", "No Slug", "", "a" * 65):
@@ -364,7 +364,7 @@ class TestPrompts:
         )
         prompt.activate(prompt.add_version(text, created_by=EVE))
 
-    def test_an_application_without_one_has_the_sites(self, ada: UserProfile, other: int) -> None:
+    def test_an_application_without_prompts_uses_those_of_the_site(self, ada: UserProfile, other: int) -> None:
         self.own(other, "Be brief.")
         theirs = UserProfile.objects.ensure("ada", other)
         prompts = {}
@@ -377,14 +377,14 @@ class TestPrompts:
             prompts[ada] == PromptResource.objects.version_in_force(SESSION_DIGEST_URI, DEFAULT).content != "Be brief."
         )
 
-    def test_one_that_has_no_version_in_force_counts_for_nothing(self, other: int) -> None:
+    def test_a_prompt_without_a_version_in_force_is_ignored(self, other: int) -> None:
         PromptResource.objects.create(
             uri=SESSION_DIGEST_URI, name="digest", purpose="session-digest", application_id=other
         )
         found = PromptResource.objects.version_in_force(SESSION_DIGEST_URI, other)
         assert found.resource.application_id is None
 
-    def test_there_is_one_for_an_address_and_an_application(self, other: int) -> None:
+    def test_addresses_are_unique_in_an_application(self, other: int) -> None:
         self.own(other, "Be brief.")
         for application in (other, None):
             with pytest.raises(IntegrityError, match="prompt_unique_in_application"), transaction.atomic():

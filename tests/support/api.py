@@ -1,4 +1,4 @@
-"""A client of the REST interface, short to write in tests; each answer is held against the API's description."""
+"""A short REST client for tests. Each response is compared with the OpenAPI schema."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from tests.support.contract import PREFIX, check
 
 
 class Api:
-    """Speaks JSON with a key.
+    """Sends and receives JSON with a key.
 
     Args:
-        key: the text of an API key; blank sends none.
+        key: The text of an API key. Blank sends none.
     """
 
     def __init__(self, key: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Makes the blocking Python client of the one with `await`: `python -m tests.support.blocking_client`."""
+"""Generates the blocking Python client from the one with `await`: `python -m tests.support.blocking_client`."""
 
 import re
 import subprocess
@@ -7,9 +7,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "clients/python/memory_platform/client"
 WRITTEN, MADE = PACKAGE / "asynchronous.py", PACKAGE / "blocking.py"
-TITLE = '"""The client without `await`; made from `asynchronous.py` by `make clients`."""'
+TITLE = '"""The client without `await`. `make clients` generates it from `asynchronous.py`."""'
 
-# In this order; what the first ones leave is words.
+# Applied in this order. The last ones change text.
 CHANGES = {
     r'\A""".*"""$': TITLE,
     r"^import asyncio\nimport os$": "import os\nimport time",
@@ -28,7 +28,7 @@ CHANGES = {
 
 
 def made() -> str:
-    """Return the blocking client, as ruff formats it."""
+    """Return the blocking client, formatted by ruff."""
     code = WRITTEN.read_text()
     for pattern, replacement in CHANGES.items():
         code = re.sub(pattern, replacement, code, flags=re.MULTILINE)  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""Talking through the chat endpoint, and what is in the transcript then."""
+"""Chats through the chat endpoint, and the resulting transcript."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,18 +12,18 @@ Client = Callable[..., openai.OpenAI]
 
 
 def ask(client: openai.OpenAI, *messages: str | dict[str, Any], **fields: Any) -> Any:
-    """A call with these messages; a text is the user's."""
+    """Make a call with these messages. A text is a message of the user."""
     said: Any = [{"role": "user", "content": text} if isinstance(text, str) else text for text in messages]
     return client.chat.completions.create(model="test-model", messages=said, **fields)
 
 
 def transcript(user_id: str = "ada", session_id: str = "s1") -> list[tuple[str, str]]:
-    """Roles and texts of a session."""
+    """Return the roles and texts of a session."""
     turns = Message.objects.turns().filter(session__session_id=session_id, user__user_id=user_id)
     return [(turn.role, turn.content) for turn in turns.in_order()]
 
 
 def stored(count: int, session_id: str = "s1", user_id: str = "ada") -> list[tuple[str, str]]:
-    """The transcript as soon as it has so many turns: no answer waits until it is stored."""
+    """Return the transcript once it has this many turns, because answers don't wait until it is stored."""
     wait_until(lambda: len(transcript(user_id, session_id)) >= count)
     return transcript(user_id, session_id)

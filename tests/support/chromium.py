@@ -1,8 +1,8 @@
-"""The browser of the browser tests: one that is there, or else one that is fetched.
+"""The browser for browser tests: an installed one, or one that is downloaded.
 
-`python -m tests.support.chromium`, as `make test` runs it, gets one where none is found: Debian's own as root on
-Debian, Playwright's elsewhere. Where neither works it says so, and the browser tests fail with the same sentence.
-On Debian it gets the shell without a window even where there is a whole Chromium, which takes a quarter more CPU.
+`make test` runs `python -m tests.support.chromium`, which installs a missing browser: Debian's package for root on
+Debian, Playwright's elsewhere. If neither works, it says so, and the browser tests fail with the same message. On
+Debian, it installs the headless shell even next to a full Chromium, which takes a quarter more CPU time.
 """
 
 import os
@@ -23,7 +23,7 @@ NAMES = (SHELL, "chromium", "chromium-browser", "google-chrome", "google-chrome-
 
 
 def find() -> str | None:
-    """Path of a Chromium on this machine; None where there is none."""
+    """Return the path of an installed Chromium, or None."""
     for name in NAMES:
         if path := shutil.which(name):
             return path
@@ -33,7 +33,7 @@ def find() -> str | None:
 
 
 def fetch() -> None:
-    """Install one: from Debian's packages where that is ours to do, else as Playwright does."""
+    """Install a browser: from Debian's packages for root on Debian, or else from Playwright."""
     if _is_debian() and os.geteuid() == 0:
         if not shutil.which(SHELL):
             subprocess.run(["apt-get", "update", "--quiet"], check=False)

@@ -1,4 +1,4 @@
-"""Databases beside the one of a run on a Citus cluster."""
+"""Additional databases for a test run on a Citus cluster."""
 
 import os
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ from django.db import connection
 
 from tests.support.other_database import connected_to
 
-SHARDS = 4  # of a table; as many as an installation has would take longer
+SHARDS = 4  # per table; the default of installations would take longer
 
 
 class Cluster:
-    """An empty database on each server of the cluster, coordinator first, that know nothing of each other.
+    """An empty database on each server of the cluster, coordinator first. At first, the servers don't know each other.
 
     Args:
-        name: of the databases.
-        servers: host and port of each.
+        name: The name of the databases.
+        servers: The host and port of each server.
     """
 
     def __init__(self, name: str, servers: list[tuple[str, int]]) -> None:
@@ -30,13 +30,13 @@ class Cluster:
             session.execute(statement)
 
     def connected(self, server: int, database: str = "") -> psycopg.Connection:
-        """Return a connection that Django doesn't know."""
+        """Return a connection outside of Django."""
         host, port = self.servers[server]
         user = connection.settings_dict["USER"]
         return psycopg.connect(host=host, port=port, user=user, dbname=database or self.name, autocommit=True)
 
     def join(self) -> None:
-        """Let the servers know each other."""
+        """Register the servers with each other."""
         for server in range(len(self.servers)):
             self.execute(server, "CREATE EXTENSION citus")
         host, port = self.servers[0]
@@ -47,7 +47,7 @@ class Cluster:
 
 @contextmanager
 def other_cluster() -> Iterator[Cluster]:
-    """Work on the coordinator's database of such, which are gone afterwards."""
+    """Use the coordinator's database of a new cluster, which is dropped afterward."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT nodename, nodeport FROM pg_dist_node ORDER BY groupid")
         cluster = Cluster(f"test_cluster_{os.getpid()}", cursor.fetchall())

@@ -1,4 +1,4 @@
-"""Doing things at the same time."""
+"""Concurrent work in tests."""
 
 import gc
 import threading
@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 
 def at_once(work: Callable[[int], Any], workers: int) -> list[Any]:
-    """Runs `work(0..workers-1)` in threads that start together, each with its own connection."""
+    """Run `work(0..workers-1)` in threads that start together, each with its own connection."""
     barrier = threading.Barrier(workers)
 
     def run(number: int) -> Any:
@@ -26,7 +26,7 @@ def at_once(work: Callable[[int], Any], workers: int) -> list[Any]:
 
 
 def on_its_own_connection(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Do it in a thread that is not the test's, whose connection is closed then."""
+    """Call it in a separate thread, whose connection is then closed."""
     try:
         return work(*arguments)
     finally:
@@ -34,10 +34,10 @@ def on_its_own_connection(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def other_connections() -> int:
-    """Return how many connections the database has beside this thread's and the one that gives it back.
+    """Return the number of database connections, except this thread's and that of `FreshDatabase`.
 
-    Connections of ended threads are closed first. PostgreSQL ends their processes a moment later, so one second is
-    waited for none to be left.
+    Connections of ended threads are closed first. PostgreSQL ends their processes a moment later, so this waits up to
+    one second until there are none.
     """
     gc.collect()
     deadline = time.monotonic() + 1
@@ -48,7 +48,7 @@ def other_connections() -> int:
 
 def _other_connections() -> int:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_clear_snapshot()")  # or a transaction sees the connections of its first look
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # otherwise, a transaction repeats its first result
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
             " AND backend_type = 'client backend' AND application_name <> %s",
@@ -59,13 +59,13 @@ def _other_connections() -> int:
 
 
 def wait_until_somebody_waits() -> None:
-    """Return when another connection to this database waits for a lock."""
+    """Wait until another connection to this database waits for a lock."""
     wait_until(_somebody_waits)
 
 
 def _somebody_waits() -> bool:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_clear_snapshot()")  # or a transaction sees the connections of its first look
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # otherwise, a transaction repeats its first result
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )

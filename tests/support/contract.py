@@ -1,4 +1,4 @@
-"""What the API's description promises of each answer: whatever tests ask for over REST is held against it."""
+"""Compares each REST response in tests with the OpenAPI schema."""
 
 import json
 import re
@@ -15,16 +15,16 @@ _making = Lock()
 
 
 def check(method: str, path: str, response: Any) -> None:
-    """Fail where an answer is none that the description has: its status, type, headers, body.
+    """Fail if a response doesn't match the schema: its status, type, headers or body.
 
     Args:
-        method: of the request.
-        path: of the request, without its query.
-        response: of Django's test client.
+        method: The method of the request.
+        path: The path of the request, without its query.
+        response: The response of Django's test client.
     """
     answers = _answers(method, path)
     status = str(response.status_code)
-    told = f"{method} {path} is answered {status}"
+    told = f"{method} {path} returned {status}"
     assert status in answers, f"{told}: described are {', '.join(answers)}"
     answer = answers[status]
     for name, header in answer.get("headers", {}).items():
@@ -41,7 +41,7 @@ def check(method: str, path: str, response: Any) -> None:
 
 
 def description() -> dict[str, Any]:
-    """Return the description; whoever asks while it is made waits, for drf-spectacular loads its parts only once."""
+    """Return the schema. Concurrent callers wait, because drf-spectacular loads its parts only once."""
     with _making:
         return _description()
 
@@ -53,7 +53,7 @@ def _description() -> dict[str, Any]:
 
 
 def _answers(method: str, path: str) -> dict[str, Any]:
-    """Return the answers that a call may have, by status; of no call, all that any may be refused with."""
+    """Return the possible responses of a call by status. For an unknown call, return the common errors."""
     described = description()
     try:
         route = resolve(path).route

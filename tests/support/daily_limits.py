@@ -13,7 +13,7 @@ Whose = ApiKey | Application
 
 
 def limit(whose: Whose, **amounts: Any) -> DailyLimit:
-    """Limit a key or an application. The limit holds from the next call on."""
+    """Limit a key or an application, from the next call on."""
     named: dict[str, Any] = {_kind(whose): whose}
     made, _ = DailyLimit.objects.update_or_create(**named, defaults=amounts)
     begin_again()
@@ -21,13 +21,13 @@ def limit(whose: Whose, **amounts: Any) -> DailyLimit:
 
 
 def begin_again() -> None:
-    """Be a process that has just begun; the one before has written what it counted."""
+    """Simulate a new process, after the previous one has written its counts."""
     behind.flush()
     meter.forget()
 
 
 def used(whose: Whose) -> Amounts:
-    """Return what a key or an application has used today, as it is written."""
+    """Return the stored usage of a key or an application today."""
     behind.flush()
     return DailyUsage.objects.standings([Subject(_kind(whose), whose.pk)])[0].used
 
@@ -37,6 +37,6 @@ def _kind(whose: Whose) -> Kind:
 
 
 def next_day() -> None:
-    """Let all that was used have been used a day earlier."""
+    """Move all usage to the day before."""
     begin_again()
     DailyUsage.objects.update(day=F("day") - timedelta(days=1))

@@ -1,4 +1,4 @@
-"""The embedded embeddings server as a program of its own, which writes its address as under `manage.py run`."""
+"""The embedded embeddings server as a separate program. It writes its address like under `manage.py run`."""
 
 import json
 import os
@@ -18,11 +18,11 @@ from tests.support.waiting import wait_until
 
 
 def command(data_dir: Path, model_folder: str = "") -> list[str]:
-    """Return the arguments of the Python interpreter that serve a data directory.
+    """Return the Python interpreter's arguments that run the server for a data directory.
 
     Args:
-        data_dir: where the server writes its address.
-        model_folder: of an ONNX model; blank for the packaged one.
+        data_dir: The directory where the server writes its address.
+        model_folder: The folder of an ONNX model. Blank for the packaged one.
     """
     of_folder = ["--model-folder", model_folder] if model_folder else []
     return ["-m", "memoryproject.embeddings", "--data-dir", str(data_dir), *of_folder]
@@ -46,7 +46,7 @@ def serving(data_dir: Path, model_folder: str = "") -> Iterator["subprocess.Pope
 
 
 def post(base_url: str, **body: Any) -> tuple[int, Any]:
-    """Ask for embeddings; return status and body."""
+    """Request embeddings. Return the status and the body."""
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{base_url}/embeddings", json.dumps(body).encode(), headers)
     try:

@@ -1,4 +1,4 @@
-"""The environment of all tests, set before the settings are read: texts are embedded only where a test says so."""
+"""The environment of all tests, set before the settings are read. Tests turn on embeddings themselves."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Every page of the admin, found by walking its addresses: one that somebody adds is among them by itself."""
+"""Every page of the admin, found by iterating over its URLs, so new pages are included automatically."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from moments_app.models import MemoryAtom
 from sessions_app.models import Session, UserProfile
 from sessions_app.staff import invitation_to
 
-# What stands in an address beside its own model's primary key: a text, what makes one, or the model whose first row it
-# names. One who adds a page that takes something else adds it here.
+# The values of URL arguments other than the model's primary key: a text, a function that returns one, or a model, whose
+# first row is used. If a new page has another argument, add it here.
 ARGUMENTS: dict[str, str | type[Model] | Callable[[], str]] = {
     "app_label": "moments_app",
     "candidate": lambda: str(MemoryAtom.objects.active().candidates().values_list("pk", flat=True)[0]),
@@ -28,16 +28,16 @@ ARGUMENTS: dict[str, str | type[Model] | Callable[[], str]] = {
     "token": lambda: invitation_to(User.objects.filter(password__startswith="!").earliest("pk")),
     "user_pk": UserProfile,
 }
-NOT_OURS = {"view_on_site", "autocomplete"}  # leads elsewhere; answers JSON to fields that have it
+NOT_OURS = {"view_on_site", "autocomplete"}  # redirects elsewhere; returns JSON to form fields
 
 
 @dataclass(frozen=True)
 class Address:
-    """An address of the admin, about the first row of its model.
+    """A URL of the admin for the first row of its model.
 
     Args:
-        name: as `reverse` knows it, without `admin:`.
-        url: the address itself.
+        name: The name for `reverse`, without `admin:`.
+        url: The URL.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Address:
 
 
 def every_address() -> list[Address]:
-    """All there are, whatever they answer."""
+    """Return all URLs, whatever their responses."""
     admin.autodiscover()
     found = [
         Address(str(pattern.name), reverse(f"admin:{pattern.name}", kwargs=_arguments(route, pattern)))
@@ -56,14 +56,14 @@ def every_address() -> list[Address]:
 
 
 def every_page(client: Client, *, with_parts: bool = False) -> Iterator[tuple[Address, str]]:
-    """Yield the addresses at which the client gets a page, with its HTML.
+    """Yield the URLs that return a page to the client, with the HTML.
 
     Args:
-        client: asks for each page when the caller gets to it.
-        with_parts: also yield parts of pages, which scripts load.
+        client: Requests each page when the caller iterates to it.
+        with_parts: Also yield parts of pages, which scripts load.
 
     Raises:
-        AssertionError: an address answers an error. 403 and 405 are none: nobody may, or by POST alone.
+        AssertionError: A URL returns an error other than 403 or 405.
     """
     for address in every_address():
         html = _html(client, address)
@@ -72,7 +72,7 @@ def every_page(client: Client, *, with_parts: bool = False) -> Iterator[tuple[Ad
 
 
 def _html(client: Client, address: Address) -> str:
-    """Return the HTML at an address, or a blank text if there is none."""
+    """Return the HTML at a URL, or a blank string if there is none."""
     answer: Any = client.get(address.url)
     assert answer.status_code in (200, 302, 403, 405), f"{address}: {answer.status_code}"
     is_html = answer.headers.get("Content-Type", "").startswith("text/html")
@@ -85,7 +85,7 @@ def _patterns(patterns: Iterable[URLPattern | URLResolver], before: str = "") ->
         route = before + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
             yield from _patterns(pattern.url_patterns, route)
-        elif pattern.name:  # without one: where Django sends old addresses on
+        elif pattern.name:  # Django's redirects of old URLs have no name
             yield route, pattern
 
 

@@ -1,4 +1,4 @@
-"""Files as ChatGPT, Claude and OpenAI's API write them, small."""
+"""Small files in the formats of ChatGPT, Claude and OpenAI's API."""
 
 import json
 import zipfile
@@ -9,7 +9,7 @@ AT = 1_700_000_000.0  # 2023-11-14T22:13:20Z
 
 
 def node(name: str, parent: str | None, role: str = "user", content: Any = None, **fields: Any) -> dict[str, Any]:
-    """A place in ChatGPT's tree; content that is text stands for a plain message, None for a place without one."""
+    """Return a node of ChatGPT's tree. A text stands for a plain message, and None for a node without one."""
     if isinstance(content, str):
         content = {"content_type": "text", "parts": [content]}
     author = {"role": role, "name": fields.pop("tool", None), "metadata": {}}
@@ -23,7 +23,7 @@ def node(name: str, parent: str | None, role: str = "user", content: Any = None,
 
 
 def chatgpt(*nodes: dict[str, Any], name: str = "c1", **fields: Any) -> dict[str, Any]:
-    """A conversation whose current node is the last."""
+    """Return a conversation. Its current node is the last one."""
     return {
         "title": "The kiln",
         "create_time": AT,
@@ -37,7 +37,7 @@ def chatgpt(*nodes: dict[str, Any], name: str = "c1", **fields: Any) -> dict[str
 
 
 def said(uuid: str, sender: str, *blocks: Any, **fields: Any) -> dict[str, Any]:
-    """A message of Claude's; a block that is text stands for a text block."""
+    """Return a message of Claude's export. A text stands for a text block."""
     content = [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks]
     return {
         "uuid": uuid,
@@ -52,7 +52,7 @@ def said(uuid: str, sender: str, *blocks: Any, **fields: Any) -> dict[str, Any]:
 
 
 def claude(*messages: dict[str, Any], uuid: str = "c1", **fields: Any) -> dict[str, Any]:
-    """A conversation."""
+    """Return a conversation of Claude's export."""
     return {
         "uuid": uuid,
         "name": "The kiln",
@@ -69,13 +69,13 @@ def as_array(path: Path, *conversations: Any) -> Path:
 
 
 def as_lines(path: Path, *values: Any) -> Path:
-    """A value a line; one that is text is a line as it stands."""
+    """Write one value per line. A text is written unchanged."""
     path.write_text("".join((v if isinstance(v, str) else json.dumps(v)) + "\n" for v in values), "utf-8")
     return path
 
 
 def as_zip(path: Path, **members: Any) -> Path:
-    """A zip file; a member's underlines stand for hyphens."""
+    """Write a zip file. Underscores in the names of members become hyphens."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("user.json", "{}")
         for name, value in members.items():

@@ -1,4 +1,4 @@
-"""Tests of the core that use an extra are skipped where it isn't installed."""
+"""Skips tests of the core that use an extra if it isn't installed."""
 
 import pytest
 

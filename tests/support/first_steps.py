@@ -1,4 +1,4 @@
-"""Runs the code blocks of the docs, as a reader would who copies them."""
+"""Runs the code blocks of the docs, like a reader who copies them."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Folders that a database server can live in."""
+"""Data folders for a database server."""
 
 import fcntl
 import os
@@ -14,15 +14,15 @@ from pathlib import Path
 from memoryproject.conf import BASE_DIR
 from memoryproject.embedded import server
 
-RUN = "MEMORY_TEST_RUN"  # in the environment: what tells this run of the tests from others
+RUN = "MEMORY_TEST_RUN"  # environment variable with the id of this test run
 
 
 @contextmanager
 def data_folder() -> Iterator[Path]:
-    """A DATA_DIR; its server is stopped afterwards.
+    """Yield a DATA_DIR. Its server is stopped afterward.
 
-    Not one of pytest's: each run of pytest that begins closes the folder of all runs to other users, and run as root
-    the server is one of them.
+    It is not a folder of pytest's: each run of pytest makes the parent folder inaccessible to other users and, if the
+    tests run as root, the server runs as another user.
     """
     with tempfile.TemporaryDirectory(prefix="memory-test-") as folder:
         try:
@@ -33,9 +33,9 @@ def data_folder() -> Iterator[Path]:
 
 @cache
 def migrated() -> Path:
-    """Return a DATA_DIR as `manage.py migrate` leaves it, to be copied: making one takes longer than most tests.
+    """Return a DATA_DIR after `manage.py migrate`, to be copied, because creating one takes longer than most tests.
 
-    The processes of a run share it: who needs it first makes it, while others wait.
+    The processes of a run share it. The first one creates it, while others wait.
     """
     folder = _shared()
     with folder.with_suffix(".lock").open("w") as file:
@@ -46,7 +46,7 @@ def migrated() -> Path:
 
 
 def forget_migrated() -> None:
-    """Remove it, at the end of the run."""
+    """Remove it at the end of the run."""
     shutil.rmtree(_shared(), ignore_errors=True)
     _shared().with_suffix(".lock").unlink(missing_ok=True)
 
@@ -56,7 +56,7 @@ def _shared() -> Path:
 
 
 def _make(folder: Path) -> None:
-    """Make it under another name first: what bears its own is whole."""
+    """Create it under another name first, so its real name shows that it is complete."""
     unfinished = Path(tempfile.mkdtemp(prefix="memory-test-"))
     own = {"DATA_DIR": str(unfinished), "DATABASE_URL": ""}
     command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
@@ -65,14 +65,14 @@ def _make(folder: Path) -> None:
     finally:
         server.stop(unfinished / "postgres")
     with (unfinished / "postgres/postgresql.conf").open("a") as file:
-        file.write("fsync = off\n")  # the machine doesn't crash, only processes do
+        file.write("fsync = off\n")  # only processes crash here, not the machine
     unfinished.rename(folder)
 
 
 @contextmanager
 def migrated_folder() -> Iterator[Path]:
-    """A DATA_DIR with all tables."""
+    """Yield a DATA_DIR with all tables."""
     with data_folder() as folder:
-        # With its owner, because PostgreSQL doesn't start on files of another.
+        # Copied with its owner, because PostgreSQL doesn't start on another user's files.
         subprocess.run(["cp", "-a", f"{migrated()}/.", folder], check=True)
         yield folder

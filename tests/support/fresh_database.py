@@ -1,11 +1,10 @@
-"""The database as `migrate` leaves it, given back after each test that commits.
+"""Restores the database to its state after `migrate`, after each test that commits.
 
-Django would empty every table and let the receivers of `migrate` fill in permissions, prompts and schedules again. A
-test writes few rows to few tables: to delete these, and to put back what it changed of the rows that were there, takes
-a twentieth of the time.
+Django would empty every table, and recreate permissions, prompts and schedules by the receivers of `migrate`. A test
+writes only a few rows. Deleting these, and restoring the rows that it changed, takes a twentieth of the time.
 
-What the planner knows of a table decides what it does, so that is given back too: nobody but a test gathers statistics,
-and after it there are none.
+The planner's statistics decide on query plans, so they are restored too. Only tests gather statistics, and afterward
+there are none.
 """
 
 from collections.abc import Iterable
@@ -16,9 +15,9 @@ from django.db import connection, connections
 
 from tests.support.kept_connection import KeptConnection
 
-SMALL = 81_920  # bytes: an empty table that was never vacuumed is planned for as if it had ten pages
+SMALL = 81_920  # bytes; the planner assumes ten pages for an empty table that was never vacuumed
 
-# PostgreSQL plans these functions once. They list large tables, analyzed tables, and new indexes.
+# PostgreSQL plans these functions only once. They list large tables, analyzed tables, and new indexes.
 _LARGE_SQL = """
 CREATE FUNCTION fresh.large() RETURNS SETOF text STABLE LANGUAGE plpgsql AS $$BEGIN
     RETURN QUERY SELECT oid::regclass::text FROM pg_class WHERE oid = ANY({}) AND pg_relation_size(oid) > {};
@@ -41,22 +40,22 @@ _STATE_SQL = "SELECT format('%s of %s', count(*), max(xmin::text::bigint)) FROM 
 
 
 class FreshDatabase:
-    """Notes, when it is made, which rows and indexes there are; the rows in a schema of their own.
+    """Records the rows and indexes when it is created. It copies the rows to a separate schema.
 
-    It has a connection of its own, which stays open: a new one would first have to learn what tables and indexes there
-    are, and that takes longer than the rest.
+    It has its own connection, which stays open, because a new one would first load the catalogs, which takes longer
+    than everything else.
 
     Args:
-        kept: keeps the connection that a test leaves; None where it is closed.
+        kept: Keeps the connection of a test. None if it is closed.
     """
 
-    NAME = "fresh"  # of the connection, and of the schema
+    NAME = "fresh"  # of the connection and the schema
 
     def __init__(self, kept: KeptConnection | None = None) -> None:
         self._kept = kept
         models = [model for model in apps.get_models(include_auto_created=True) if model._meta.can_migrate(connection)]
         self._tables = sorted({model._meta.db_table for model in models})
-        self._to_forget = "'{}'"  # tables whose statistics `restore` forgets
+        self._to_forget = "'{}'"  # tables whose statistics `restore` resets
         self._connection = _connected(self.NAME)
         self._connection.execute("DROP SCHEMA IF EXISTS fresh CASCADE")
         self._connection.execute("CREATE SCHEMA fresh")
@@ -69,7 +68,7 @@ class FreshDatabase:
         self._connection.execute(_ADDED_SQL.format(oids, f"'{{{','.join(indexes)}}}'::oid[]"))
 
     def forget_statistics(self) -> None:
-        """Keep everybody but a test from gathering statistics, and have `restore` forget them."""
+        """Turn off autovacuum, so only tests gather statistics, which `restore` resets."""
         for table in self._tables:
             self._connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
         filled = {table for table in self._tables if self._listed(f"SELECT 1 FROM {table} LIMIT 1")}
@@ -78,20 +77,20 @@ class FreshDatabase:
         self.restore()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._kept:
             self._kept.close()
         self._connection.close()
 
     def restore(self) -> None:
-        """Give every table the rows and the indexes again that it had."""
+        """Restore the rows and indexes of every table."""
         if self._kept:
             self._kept.keep()
-        connections.close_all()  # a transaction that a test left open would be waited for
+        connections.close_all()  # otherwise, this would wait for an open transaction of the test
         with self._connection.transaction():
-            # A server that a test ran may still write behind what it served: it waits, and finds nobody.
+            # A server of the test may still write buffered items. It waits here, and then finds no person.
             self._connection.execute("LOCK TABLE sessions_app_userprofile")
-            large = self._listed("SELECT fresh.large()")  # its dead rows would slow every later test down
+            large = self._listed("SELECT fresh.large()")  # their dead rows would slow down all later tests
             analyzed = self._listed(f"SELECT fresh.analyzed({self._to_forget})")
             if emptied := large | analyzed:
                 self._connection.execute(f"TRUNCATE {', '.join(emptied)} CASCADE")
@@ -99,11 +98,11 @@ class FreshDatabase:
             self._connection.execute("SELECT fresh.restore()")
             if added := self._listed("SELECT fresh.added()"):
                 self._connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-                for index in added:  # of a distributed table only one goes by a statement
+                for index in added:  # for distributed tables, a statement can drop only one
                     self._connection.execute(f"DROP INDEX {index}")
 
     def _keep(self, table: str) -> str:
-        """Keep the rows of a table, if it has any; return the SQL that brings it back to them."""
+        """Copy the rows of a table, if it has any. Return the SQL that restores them."""
         if not self._listed(f"SELECT 1 FROM {table} LIMIT 1"):
             return f"DELETE FROM {table};"
         self._connection.execute(f"CREATE TABLE fresh.{table} AS TABLE {table}")
@@ -118,7 +117,7 @@ class FreshDatabase:
         """
 
     def _oids(self, tables: Iterable[str]) -> str:
-        """Return SQL for the tables' numbers: to look their names up takes longer."""
+        """Return SQL for the tables' object ids, because looking up names takes longer."""
         names = self._connection.execute("SELECT %s::regclass[]::oid[]::text", [list(tables)])
         return f"'{names.fetchone()[0]}'::oid[]"  # type: ignore[index]
 
@@ -127,7 +126,7 @@ class FreshDatabase:
 
 
 def _connected(name: str) -> psycopg.Connection:
-    """Return a connection to the database of the tests that Django doesn't know, and so doesn't close."""
+    """Return a connection to the test database outside of Django, so that Django doesn't close it."""
     wrapper = connection.copy()
     wrapper.connect()
     made: psycopg.Connection = wrapper.connection
@@ -136,5 +135,5 @@ def _connected(name: str) -> psycopg.Connection:
 
 
 def _function(statements: Iterable[str]) -> str:
-    """Return the SQL of a function, whose statements are planned once."""
+    """Return the SQL of a function, whose statements are planned only once."""
     return f"CREATE FUNCTION fresh.restore() RETURNS void LANGUAGE plpgsql AS $$BEGIN {''.join(statements)} END$$"

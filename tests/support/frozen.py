@@ -1,4 +1,4 @@
-"""A database that hangs: a socket before the real one, which can be frozen."""
+"""A database that hangs: a proxy socket that can be frozen."""
 
 import asyncio
 import tempfile
@@ -13,14 +13,14 @@ from tests.support.waiting import TIMEOUT
 
 
 class Gate:
-    """Passes bytes on between clients and the database while it is open.
+    """Passes bytes between clients and the database while it is open.
 
     Args:
-        folder: where its socket is made.
-        target: the database's own socket.
+        folder: The folder for its socket.
+        target: The database's own socket.
 
     Attributes:
-        holds: something waits at it.
+        holds: Whether something is waiting.
     """
 
     def __init__(self, folder: Path, target: Path) -> None:
@@ -37,11 +37,11 @@ class Gate:
         assert self._ready.wait(TIMEOUT)
 
     def freeze(self) -> None:
-        """Pass nothing on any more."""
+        """Stop passing bytes."""
         self._loop.call_soon_threadsafe(self._is_open.clear)
 
     def thaw(self) -> None:
-        """Pass on what has waited, and all that comes."""
+        """Pass the waiting bytes, and continue."""
         self._loop.call_soon_threadsafe(self._is_open.set)
 
     async def _serve(self) -> None:
@@ -66,7 +66,7 @@ class Gate:
 
 @contextmanager
 def gate() -> Iterator[tuple[Gate, str]]:
-    """Yield a gate before the test's database, and the address by which it is reached."""
+    """Yield a gate to the test database, and its URL."""
     connection.ensure_connection()
     info = connection.connection.info
     with tempfile.TemporaryDirectory(prefix="memory-gate-") as folder:

@@ -1,4 +1,4 @@
-"""A database in which every page of the admin has something to show."""
+"""A database with data for every page of the admin."""
 
 import uuid
 from datetime import UTC, date, datetime
@@ -64,10 +64,10 @@ TOOL_TURN = NewMessage(
 
 
 def furnish() -> Session:
-    """Makes at least a row of everything that has a page; the first row of each is the one with the most to show.
+    """Create at least one row for every page. The first row of each table has the most to show.
 
     Returns:
-        The session that the rows are about.
+        The session of the rows.
     """
     ada = UserProfile.objects.ensure("ada")
     session = talk(ada, 60)
@@ -89,7 +89,7 @@ def furnish() -> Session:
 
 
 def _release(stream: MemoryStream, session: Session, job: Job) -> None:
-    """Two candidates of one person: one is pending, and another person said the same; the other was released."""
+    """Create two candidates of one person: one is pending and has a match of another person, the other was released."""
     turns = list(session.messages.turns().values_list("pk", flat=True)[:2])
     learned = {"user": session.user, "is_candidate": True, "source_session": session, "source_message_ids": turns}
     for text in ("Say the unit with each number.", "Ask before you order."):
@@ -101,7 +101,7 @@ def _release(stream: MemoryStream, session: Session, job: Job) -> None:
 
 
 def _remember(session: Session, job: Job) -> None:
-    """Summaries, a shard with a consolidated text, entities, a receipt."""
+    """Create summaries, a shard with a consolidated text, entities, and a receipt."""
     ada, at = session.user, timezone.now()
     first = Summary.objects.create(
         session=session,
@@ -150,7 +150,7 @@ def _remember(session: Session, job: Job) -> None:
 
 
 def _correct(user: UserProfile) -> None:
-    """A fact that ended, two that may contradict each other, one that was corrected, and one that may be."""
+    """Create a fact that ended, two that may contradict each other, a corrected one, and one to correct."""
     stream = MemoryStream.objects.ensure_of_person(user, "default")
     for day, said in enumerate(("lives in Oslo", "moved to Bergen", "'s dog is called Rex", "'s dog is called Max")):
         text = f"Ada{'' if said[0] == chr(39) else ' '}{said}."
@@ -163,7 +163,7 @@ def _correct(user: UserProfile) -> None:
 
 
 def _fail(session: Session) -> None:
-    """A job that failed with its call, and a task of the queue."""
+    """Create a failed job with its call, and a task of the queue."""
     job = Job.objects.create(
         process=BuildMoments.name,
         session=session,
@@ -187,7 +187,7 @@ def _retract(user: UserProfile) -> None:
 
 
 def _operate(session: Session) -> None:
-    """What is there beside memory: a login with a history, a key, an archive, a model of vectors, an event."""
+    """Create other rows: a login with a history, a key, an archive, an embedding model, an event."""
     eve = User.objects.create_user("eve", "eve@example.com", first_name="Eve", last_name="Moreau", is_staff=True)
     LogEntry.objects.log_actions(eve.pk, [session], CHANGE, change_message="Asked for moments.", single_object=True)
     invite("ida", role="viewer", actor="operator:eve")

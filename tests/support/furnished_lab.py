@@ -1,4 +1,4 @@
-"""What pages of the extra `lab` show."""
+"""Rows for the pages of the extra `lab`."""
 
 import uuid
 
@@ -11,13 +11,13 @@ from tests.support.transcript import talk
 
 
 def furnish(session: Session) -> None:
-    """Keep probes with results, and try a prompt over a sample."""
+    """Create probes with results, and a prompt trial over a sample."""
     _probe(session)
     _try_out()
 
 
 def _probe(session: Session) -> None:
-    """A probe that was met under one prompt and missed under the next."""
+    """Create a probe that was met with one prompt and missed with the next."""
     draft = draft_from(session, 0)
     assert draft is not None
     probe, _ = keep_probe(session.user, draft, created_by="operator:eve")
@@ -40,7 +40,7 @@ def _probe(session: Session) -> None:
 
 
 def _try_out() -> None:
-    """A trial of the first prompt over a sample, and a test person who said something."""
+    """Create a trial of the first prompt over a sample, and a test person with a message."""
     version = PromptVersion.objects.earliest("resource", "pk")
     trial = begin(version, 3, requested_by="operator:eve")
     figures = {"calls": 3, "tokens": 2_000, "milliseconds": 4_000, "kept": 9, "dropped": 1, "met": 1, "probes": 2}

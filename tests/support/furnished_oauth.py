@@ -1,4 +1,4 @@
-"""What pages of the extra `oauth` show."""
+"""Rows for the pages of the extra `oauth`."""
 
 from datetime import timedelta
 

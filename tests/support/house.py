@@ -1,7 +1,7 @@
-"""The rooms of both apps and which of them import which, as the picture in docs/architecture.md: `make house`.
+"""The imports between the layers of both apps, as a diagram in docs/architecture.md: `make house`.
 
-An arrow goes from the room that imports to the one that is imported; the contracts in `pyproject.toml` keep all of them
-pointing down. Arrows that others imply (by way of a third room) are left out.
+Arrows point from the importing layer to the imported one. The contracts in `pyproject.toml` allow only arrows that
+point down. Arrows that follow from others are left out.
 """
 
 import re
@@ -30,7 +30,7 @@ def floors() -> dict[str, list[list[str]]]:
 
 
 def arrows(app: str, rooms: set[str]) -> dict[str, set[str]]:
-    """Return the rooms of an app that each room imports, without those that another of them imports too."""
+    """Return the rooms that each room imports, without those that follow from other imports."""
     graph = grimp.build_graph(app)
     found: dict[str, set[str]] = {room: set() for room in rooms}
     for importer in graph.modules:
@@ -60,7 +60,7 @@ def _reach(room: str, found: dict[str, set[str]]) -> set[str]:
 
 
 def drawn() -> str:
-    """Return the picture, in Mermaid's language."""
+    """Return the diagram in Mermaid."""
     lines = ["```mermaid", "flowchart TD"]
     for app, app_floors in sorted(floors().items()):
         rooms = [room for floor in app_floors for room in floor]
@@ -74,7 +74,7 @@ def drawn() -> str:
 
 
 def page() -> str:
-    """Return the page with the picture as it is now."""
+    """Return the page with the current diagram."""
     block = f"{BEGIN}\n\n{drawn()}\n\n{END}"
     return re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: block, PAGE.read_text(), flags=re.DOTALL)
 

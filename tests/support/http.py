@@ -1,15 +1,15 @@
-"""Requests to a site that runs, short to write in tests."""
+"""Short requests to a running site, for tests."""
 
 import urllib.error
 import urllib.request
 
 
 def status_of(asked: urllib.request.Request | str, **headers: str) -> int:
-    """Return the status of an answer, having read all of it.
+    """Read a response completely, and return its status.
 
     Args:
-        asked: a request, or an address.
-        headers: of a request to that address.
+        asked: A request or a URL.
+        headers: The headers of a request to that URL.
     """
     request = urllib.request.Request(asked, headers=headers) if isinstance(asked, str) else asked
     try:

@@ -1,4 +1,4 @@
-"""Working the queue by hand, and saying what must hold afterwards."""
+"""Runs jobs in the test's process, and checks the results."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from sessions_app.models import Message, Session, UserProfile
 
 
 def queued_job_ids() -> list[str]:
-    """The jobs that are due, oldest first."""
+    """Return the due jobs, oldest first."""
     return [str(job.job_id) for job in Job.objects.due().order_by("id")]
 
 
 def work_off(rounds: int = 60) -> None:
-    """Runs what is due, and what `recover_jobs` puts back, until no job is open."""
+    """Run due jobs, and those that `recover_jobs` queues again, until no job is open."""
     for _ in range(rounds):
         for job_id in queued_job_ids():
             run_job(job_id)
@@ -27,7 +27,7 @@ def work_off(rounds: int = 60) -> None:
 
 
 def build(session: Session, **asked: Any) -> Job:
-    """A forced build, run at once."""
+    """Run a forced build immediately."""
     params = {"lag": asked["lag"]} if "lag" in asked else {}
     job = run_job(
         Job.objects.request(BuildMoments.name, session, requested_by="test", force=True, params=params).job_id
@@ -37,15 +37,16 @@ def build(session: Session, **asked: Any) -> Job:
 
 
 def count(user: UserProfile) -> Job:
-    """The words of a person, counted at once."""
+    """Count the words of a person immediately."""
     job = run_job(Job.objects.request(CountWords.name, user_id=user.pk, requested_by="test", force=True).job_id)
     assert job is not None
     return job
 
 
 def assert_each_compacted_turn_is_in_exactly_one_moment(session: Session) -> None:
-    """Ranges follow each other without gap or overlap up to the boundary, and the turns point at their moment; those
-    that are retracted at none.
+    """Check that the moments' ranges have no gap or overlap up to the boundary, and that turns refer to their moment.
+
+    Retracted turns refer to none.
     """
     session.refresh_from_db()
     moments = list(Moment.objects.filter(source_session=session).order_by("first_sequence"))
@@ -60,7 +61,7 @@ def assert_each_compacted_turn_is_in_exactly_one_moment(session: Session) -> Non
 
 
 def assert_chain_is_whole(user: UserProfile) -> None:
-    """Each moment names the up to three before it in time, nearest first; walking back from the newest meets all."""
+    """Check that each moment refers to up to three earlier ones, nearest first, and that all are reachable."""
     moments = list(Moment.objects.for_user(user).order_by("ends_at", "first_sequence", "id"))
     keys = [moment.key for moment in moments]
     for number, moment in enumerate(moments):
@@ -70,7 +71,7 @@ def assert_chain_is_whole(user: UserProfile) -> None:
 
 
 def snapshot(session: Session) -> dict[str, Any]:
-    """Everything of a session and its person that a build may change, as plain values."""
+    """Return everything about a session and its person that a build may change, as plain values."""
     return {
         "session": Session.objects.filter(pk=session.pk).values().get(),
         "messages": list(Message.objects.filter(session=session).order_by("id").values()),

@@ -1,7 +1,7 @@
-"""The connection that a test leaves, which the next one takes as if it were new.
+"""Keeps the connection of a test for the next one, which gets it in the state of a new connection.
 
-A new one is a process of the server's, which first has to learn what tables and indexes there are: that takes longer
-than many a test asks of it. So what a session can be left with is thrown away in place of the session itself.
+For a new connection, the server starts a process, which loads the catalogs. That takes longer than many tests. So the
+state of the session is discarded instead of the connection.
 """
 
 from threading import Lock
@@ -16,10 +16,10 @@ from memoryproject.postgresql.base import DatabaseWrapper
 
 
 class KeptConnection:
-    """At most one, of whoever ran the last test.
+    """Keeps at most one connection, that of the last test.
 
     Args:
-        patch: has the backend ask here for connections, until it is undone.
+        patch: Patches the backend to use the kept connection, until it is undone.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -30,7 +30,7 @@ class KeptConnection:
         self._parameters: dict[str, Any] = {}
 
     def keep(self) -> None:
-        """Take this thread's connection from Django and keep it; one amid a transaction, or that is lost, is closed."""
+        """Take this thread's connection from Django and keep it. Close it if it is lost or in a transaction."""
         own: Any = connection
         if own.connection is None or self._kept or own.pool or not _is_emptied(own.connection):
             return
@@ -38,13 +38,13 @@ class KeptConnection:
         own.connection = None
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the kept connection."""
         if self._kept:
             self._kept.close()
             self._kept = None
 
     def _connect(self, wrapper: Any, parameters: dict[str, Any]) -> Any:
-        """Return the one that is kept to the first who asks for its like; to others a new one."""
+        """Return the kept connection to the first caller with the same parameters, and a new one to others."""
         with self._taking:
             kept = None if wrapper.pool or parameters != self._parameters else self._kept
             if kept:
@@ -53,7 +53,7 @@ class KeptConnection:
 
 
 def _is_emptied(left: "Connection[Any]") -> bool:
-    """Tell whether all is gone that a session has: settings, temporary tables, locks, cursors, plans."""
+    """Return whether the session's state was discarded: settings, temporary tables, locks, cursors, plans."""
     if not left.autocommit or left.info.transaction_status != TransactionStatus.IDLE:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Rows that several tests of a module begin with, made once: to make them again can take longer than the tests."""
+"""Rows that several tests of a module start with. They are created once, because that may take longer than a test."""
 
 from collections.abc import Callable
 
@@ -13,14 +13,14 @@ _COLUMNS_SQL = """
 
 
 class KeptRows:
-    """Copies of rows, in a schema of their own; of tables that `migrate` fills there are none."""
+    """Copies of rows in a separate schema. Tables that `migrate` fills are not copied."""
 
     def __init__(self) -> None:
-        self._put_back: dict[str, list[str]] = {}  # SQL, by the name of what it brings back
+        self._put_back: dict[str, list[str]] = {}  # SQL by the name of the rows that it restores
 
     def have(self, name: str, make: Callable[[], object]) -> None:
-        """Fill an empty database with what `make` makes: itself the first time, its copies after that."""
-        with transaction.atomic(), connection.cursor() as cursor:  # keys of other tables are looked at in the end
+        """Fill an empty database with the rows that `make` creates. After the first call, use their copies."""
+        with transaction.atomic(), connection.cursor() as cursor:  # foreign keys are checked at the end
             for statement in self._put_back.get(name, ()):
                 cursor.execute(statement)
         if name not in self._put_back:
@@ -29,7 +29,7 @@ class KeptRows:
 
     def _keep(self, name: str) -> None:
         with transaction.atomic(), connection.cursor() as cursor:
-            if not self._put_back:  # what another module kept
+            if not self._put_back:  # drop the copies of another module
                 cursor.execute("DROP SCHEMA IF EXISTS kept CASCADE")
                 cursor.execute("CREATE SCHEMA kept")
             cursor.execute(_FILLED_SQL)

@@ -27,11 +27,11 @@ from sessions_app import lexemes
 from tests.support.processes import environment
 from tests.support.waiting import TIMEOUT, wait_until
 
-EVERY_KILL = "EVERY_KILL" in os.environ  # kill before every step, as `make trust` does, instead of some of them
+EVERY_KILL = "EVERY_KILL" in os.environ  # kill before every step instead of some, as `make trust` does
 FINISHED, KILLED = "0", "-9"
 COMMAND = "django.core.management.call_command"
 NEVER = 10**9
-PART = 20_000  # bytes
+PART = 20_000  # bytes of a part
 _READS = re.compile(r"\s*(SELECT|WITH|SHOW|SET|SAVEPOINT|RELEASE|ROLLBACK)\b", re.I)
 
 
@@ -39,11 +39,11 @@ class Killed:
     """A function of the platform in a process that dies before its n-th step.
 
     Args:
-        function: the function's dotted path.
-        variables: settings, as environment variables.
+        function: The function's dotted path.
+        variables: Settings, as environment variables.
 
     Attributes:
-        steps: the number of steps of the last run, if it finished.
+        steps: The number of steps of the last run, if it finished.
     """
 
     def __init__(self, function: str, **variables: str) -> None:
@@ -64,11 +64,11 @@ class Killed:
         self._process.communicate(timeout=TIMEOUT)
 
     def run(self, step: int, *arguments: str) -> str:
-        """Run it with these arguments until it dies before this step; return its exit code."""
+        """Run it with these arguments until it dies before this step. Return its exit code."""
         return self._run(step=step, commits=NEVER, arguments=arguments)
 
     def run_to_commit(self, commits: int, *arguments: str) -> str:
-        """Run it until it dies after its n-th commit that may have changed something; return its exit code."""
+        """Run it until it dies after its n-th commit that may have changed data. Return its exit code."""
         return self._run(step=NEVER, commits=commits, arguments=arguments)
 
     def _run(self, **asked: Any) -> str:
@@ -100,11 +100,11 @@ def _serve(function: str) -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         reader, writer = os.pipe()
-        gc.freeze()  # a collection in the child would copy all memory that the two share
+        gc.freeze()  # a collection in the child would copy the shared memory
         child = os.fork()
         if child == 0:
             gc.disable()
-            os.dup2(2, 1)  # keeps the command's output out of the answers
+            os.dup2(2, 1)  # separates the command's output from the responses
             steps = _Steps(asked["step"], asked["commits"], writer)
             with steps.counted():
                 called(*asked["arguments"])
@@ -124,9 +124,9 @@ class _Steps:
     """Counts steps and commits of this process, and kills it at the given one.
 
     Args:
-        last: the step before which to die.
-        commits: the commit after which to die.
-        writer: the file descriptor for `report`.
+        last: The step before which to die.
+        commits: The commit after which to die.
+        writer: The file descriptor for `report`.
     """
 
     def __init__(self, last: int, commits: int, writer: int) -> None:
@@ -164,7 +164,7 @@ class _Steps:
                 yield
 
     def _copy(self, source: IO[bytes], target: IO[bytes], _: int) -> None:
-        """Copy in small parts, each a step, so that `pg_restore` is killed in the middle of its input."""
+        """Copy in small parts, each of which is a step, so that `pg_restore` is killed in the middle of its input."""
         while part := source.read(PART):
             self._step()
             target.write(part)

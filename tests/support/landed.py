@@ -1,9 +1,9 @@
-"""The migrations that have landed, each with a digest of what it does: `landed.txt`, beside this module.
+"""The merged migrations, each with a digest of its operations: `landed.txt`, next to this module.
 
     python -m tests.support.landed
 
-adds those that are new. What stands there is never written again: a database on which a migration ran does not run it
-a second time, so whoever edits it makes new databases unlike those there are.
+adds new ones. Existing lines never change: a migration runs only once on a database, so an edited one would make new
+databases differ from existing ones.
 """
 
 import hashlib
@@ -25,12 +25,12 @@ OWN = ("moments_app", "sessions_app", *extras.available())
 
 
 def digests() -> dict[str, str]:
-    """Return the digest of each migration of ours, by its name."""
+    """Return the digests of our migrations by name."""
     return {f"{app}.{name}": digest(migration) for (app, name), migration in _there().items() if app in OWN}
 
 
 def digest(migration: Migration) -> str:
-    """Return what changes with the migration's source, and with SQL that it takes from elsewhere."""
+    """Return a digest that depends on the migration's source, and on SQL that it imports."""
     source = inspect.getsource(sys.modules[migration.__module__])
     return hashlib.sha256("\0".join([source, *_statements(migration.operations)]).encode()).hexdigest()
 
@@ -44,7 +44,7 @@ def _statements(operations: Sequence[Operation]) -> Iterator[str]:
 
 
 def replaced() -> set[str]:
-    """Return the names of those that a squashed one stands for, which may go."""
+    """Return the names of migrations that a squashed one replaces, which may be deleted."""
     return {f"{app}.{name}" for migration in _there().values() for app, name in migration.replaces}
 
 
@@ -55,12 +55,12 @@ def _there() -> dict[tuple[str, str], Migration]:
 
 
 def listed(text: str) -> dict[str, str]:
-    """Return what a list says."""
+    """Parse the list."""
     return dict(line.split() for line in text.splitlines())
 
 
 def faults(landed: Mapping[str, str], there: Mapping[str, str], replaced: set[str]) -> list[str]:
-    """Return what is wrong with the migrations that are there, and what to do about it."""
+    """Return the problems of the existing migrations, with instructions."""
     changed = [name for name in sorted(landed) if there.get(name, landed[name]) != landed[name]]
     gone = sorted({*landed} - {*there} - replaced)
     new = sorted({*there} - {*landed})

@@ -1,7 +1,7 @@
-"""The part of py3langid's model that texts in Latin letters need: `python -m tests.support.latin_model` writes it.
+"""The part of py3langid's model for texts in Latin letters: `python -m tests.support.latin_model` writes it.
 
-`sessions_app/latin.npz` takes a tenth of a second to load. To unpack the whole model, and to take this part out of it,
-takes most of a second.
+`sessions_app/latin.npz` loads in a tenth of a second. Unpacking the whole model and extracting this part takes most of
+a second.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ def made() -> dict[str, Any]:
     while (new := numpy.setdiff1d(all_rows[states], numpy.flatnonzero(kept))).size:
         kept[new] = True
         states[all_moves[numpy.ix_(new, used)]] = True
-    # The states and rows that are left are numbered again, because their numbers fit into 16 bits.
+    # The remaining states and rows get new numbers, which fit into 16 bits.
     numbers, places = (numpy.cumsum(each) - 1 for each in (states, kept))
     moves = numpy.zeros((kept.sum(), 256), numpy.uint16)
     moves[:, used] = numbers[all_moves[kept][:, used]]

@@ -1,4 +1,4 @@
-"""The licenses of packages as their own metadata tell them, by the identifiers of SPDX."""
+"""The licenses of packages according to their metadata, as SPDX identifiers."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from pathlib import Path
 from django.conf import settings
 
 ROOT = Path(settings.BASE_DIR)
-# Where the metadata says less than an identifier, or says it otherwise.
+# Texts in metadata that are not SPDX identifiers.
 _NAMES = {
     "MIT License": "MIT",
     "BSD License": "BSD-3-Clause",
@@ -21,13 +21,13 @@ _NAMES = {
 
 
 def locked(list_name: str) -> dict[str, str]:
-    """Return the releases in a list of requirements, by package; of one that has several the newest Python's."""
+    """Return the versions in a list of requirements, by package. Of several, use the one for the newest Python."""
     lines = (ROOT / list_name).read_text()
     return dict(re.findall(r"^([a-z0-9-]+)==([^ ;\\]+)", lines, re.M))
 
 
 def license_of(package: str) -> str | None:
-    """Return the license of a package; None where it isn't installed, being for other systems."""
+    """Return the license of a package. None if it isn't installed, because it is for other systems."""
     try:
         told = metadata(package)
     except PackageNotFoundError:
@@ -40,7 +40,7 @@ def license_of(package: str) -> str | None:
 
 
 def brought_by(packages: Iterable[str]) -> set[str]:
-    """Return packages with all that they bring here."""
+    """Return packages with all their installed dependencies."""
     found: set[str] = set()
     waiting = [*packages]
     while waiting:
@@ -52,5 +52,5 @@ def brought_by(packages: Iterable[str]) -> set[str]:
 
 
 def terms(expression: str) -> list[list[str]]:
-    """Return an expression as what has to hold together, each a choice."""
+    """Return the parts of a license expression that all apply, each a list of alternatives."""
     return [part.strip("() ").split(" OR ") for part in expression.split(" AND ")]

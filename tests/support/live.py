@@ -1,4 +1,4 @@
-"""The whole site on a port of its own, in this process: on the test's database and with the test's settings."""
+"""The whole site on its own port in this process, with the test's database and settings."""
 
 import asyncio
 import socket
@@ -15,11 +15,11 @@ from memoryproject import pulse
 from memoryproject.asgi import application
 from tests.support.waiting import TIMEOUT
 
-END_SECONDS = 20  # for requests that are being answered
+END_SECONDS = 20  # for current requests
 
 
 class _Server(uvicorn.Server):
-    """A server that is there, and ends, when it says so: uvicorn's own looks a few times a second."""
+    """A server that starts and stops immediately. Uvicorn's own polls a few times per second."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -27,18 +27,18 @@ class _Server(uvicorn.Server):
         self._is_over = asyncio.Event()
 
     async def main_loop(self) -> None:
-        """Serve until `end`."""
+        """Serve until `end` is called."""
         self._loop = asyncio.get_running_loop()
-        await self.on_tick(0)  # makes the headers of every answer
+        await self.on_tick(0)  # sets the headers of all responses
         self.is_there.set()
         await self._is_over.wait()
 
     def end(self) -> None:
-        """Finish what is being answered, and end."""
+        """Finish current requests, and end."""
         self._loop.call_soon_threadsafe(self._is_over.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Wait until nothing is being answered."""
+        """Wait until current requests are finished."""
         for server in self.servers:
             server.close()
         for served in list(self.server_state.connections):
@@ -51,10 +51,10 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def live_site() -> Iterator[str]:
-    """Serves until the block ends; yields the base URL. Requests that are being answered are finished.
+    """Run the site until the block ends, and yield its base URL. Current requests are finished first.
 
-    Its threads close their connections after each request: they end with the site, and would leave them open. A busy
-    machine is no database that is away.
+    Its threads close their connections after each request, because they end with the site and would leave them open.
+    The timeouts for a database that is down are long, because the machine may be busy.
     """
     server = _Server(uvicorn.Config(application, log_level="critical", lifespan="off", proxy_headers=False))
     at_once = patch.dict(connection.settings_dict, CONN_MAX_AGE=0)
@@ -74,9 +74,9 @@ def live_site() -> Iterator[str]:
 
 @contextmanager
 def pooled() -> Iterator[None]:
-    """Have the block's threads take connections of a pool, as a web process's do: a site of many requests opens few."""
+    """Let the block's threads use a connection pool, like those of a web process, to open fewer connections."""
     own: Any = connection
-    own.close()  # it is of no pool
+    own.close()  # it belongs to no pool
     pool = {"min_size": 0, "max_size": 50, "timeout": TIMEOUT}
     options = own.settings_dict["OPTIONS"] | {"pool": pool}
     with patch.dict(own.settings_dict, OPTIONS=options, CONN_HEALTH_CHECKS=False, CONN_MAX_AGE=0):

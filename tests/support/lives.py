@@ -1,4 +1,4 @@
-"""A life told over a year: three moves, two jobs, and a child whose name was wrong at first."""
+"""A person's year in messages: three moves, two jobs, and a child whose name was wrong at first."""
 
 from datetime import UTC, datetime
 
@@ -24,7 +24,7 @@ OSLO, BERGEN, STAVANGER = (
 )
 BAKER, TEACHER = "User: I work as a baker at Hansen's.", "User: I started a new job as a teacher."
 MAYA, MIA = "User: My daughter is called Maya.", "User: My daughter's name is Mia, not Maya."
-# What was known then to hold, in the order in which it was said.
+# The facts that were known and true on these days, in the order of their messages.
 DATES = {
     "2025-01-15": [OSLO],
     "2025-02-15": [OSLO, MAYA, BAKER],
@@ -35,7 +35,7 @@ DATES = {
 
 
 def say(user: UserProfile, session_id: str, day: str, text: str, *, name: str = "") -> Job:
-    """A conversation in which somebody says something on a day, formed."""
+    """Append a conversation with one statement of the person on a day, and form memory from it."""
     at = datetime.fromisoformat(f"{day}T12:00").replace(tzinfo=UTC)
     said = [("user", text), ("assistant", "I see."), ("user", "Thank you."), ("assistant", "You are welcome.")]
     names = {"user": name}
@@ -44,7 +44,7 @@ def say(user: UserProfile, session_id: str, day: str, text: str, *, name: str = 
 
 
 def told_a_life(user: UserProfile, model: OpenAIServer | None = None) -> None:
-    """All of it, in the order of its days, a session a day; with a model, what it answers is what is told."""
+    """Append all conversations by day, a session per day. A model, if given, returns the statements as facts."""
     answers = iter((OSLO, MAYA, BAKER, BERGEN, STAVANGER, TEACHER, MIA))
     for day, text in sorted([*MOVES, *JOBS, *CHILD]):
         if model:

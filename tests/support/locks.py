@@ -13,7 +13,7 @@ from tests.support.processes import database_url
 
 @contextmanager
 def row_locked(session: Session) -> Iterator[psycopg.Connection[Any]]:
-    """Hold the lock of a session's row; the connection may give it back before."""
+    """Hold the lock of a session's row. The connection may release it earlier."""
     with psycopg.connect(database_url()) as other:
         other.execute("SELECT FROM sessions_app_session WHERE id = %s FOR UPDATE", [session.pk])
         yield other
@@ -21,7 +21,7 @@ def row_locked(session: Session) -> Iterator[psycopg.Connection[Any]]:
 
 @contextmanager
 def table_locked(table: str) -> Iterator[None]:
-    """Hold a table, so that nobody reads it."""
+    """Lock a table against reads."""
     with psycopg.connect(database_url()) as other:
         other.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(table)))
         yield

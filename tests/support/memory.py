@@ -1,11 +1,11 @@
-"""The memory that a process had at its peak."""
+"""The peak memory of a process."""
 
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-# A process counts the memory of the one that it was forked from. So a small one stands between.
+# A process inherits the peak memory of its parent, so a small process is started in between.
 BETWEEN = """
 import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
@@ -15,13 +15,13 @@ raise SystemExit(code)
 
 
 def peak_memory(command: list[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> int:
-    """Runs a command to its end.
+    """Run a command to its end.
 
     Returns:
-        The most bytes that it, or a process it started, had resident.
+        The peak resident bytes of the command or of a process that it started.
 
     Raises:
-        CalledProcessError: it failed.
+        CalledProcessError: It failed.
     """
     between = [sys.executable, "-c", BETWEEN, *command]
     done = subprocess.run(between, cwd=cwd, env=env, check=True, stdout=subprocess.PIPE, text=True)

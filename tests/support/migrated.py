@@ -1,9 +1,9 @@
-"""A database that every migration has run on, kept between runs: what the tests use is copied from it.
+"""A database with all migrations, which is kept between runs. The test databases are copies of it.
 
-To run the migrations takes as long as two hundred tests, to copy their result a tenth of a second. The first process
-that finds none for today's migrations makes it, while the others wait, and drops those of earlier ones. Each choice of
-extras has a database of its own. What `migrate` adds from code after the last migration, such as schedules and prompts,
-is not in it: each run adds its own.
+Running the migrations takes as long as two hundred tests, and copying the database a tenth of a second. The first
+process that finds no database for the current migrations creates it and drops older ones, while other processes wait.
+Each choice of extras has its own database. It doesn't contain what `migrate` adds by code after the last migration,
+such as schedules and prompts. Each run adds these itself.
 """
 
 from hashlib import sha256
@@ -19,22 +19,22 @@ from tests.support.other_database import connected_to
 
 PREFIX = f"test_migrated_{sha256(','.join(sorted(CONF.extras)).encode()).hexdigest()[:8]}_"
 UNFINISHED = PREFIX + "unfinished"
-LOCK = 5_107_326  # any number: who holds it makes the database
+LOCK = 5_107_326  # an arbitrary number; its holder creates the database
 _VERSIONS_SQL = "SELECT version(), (SELECT default_version FROM pg_available_extensions WHERE name = 'vector')"
 
 
 def migrated() -> str:
-    """Return the name of the database, made if it isn't there."""
+    """Return the name of the database. Create it if it is missing."""
     with connection._nodb_cursor() as cursor:
         name = PREFIX + _fingerprint(cursor)
-        cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK])  # until this connection closes
+        cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK])  # held until this connection closes
         if name not in _there(cursor):
             _make(cursor, name)
     return name
 
 
 def _fingerprint(cursor: CursorWrapper) -> str:
-    """Return what changes with any migration, with SQL that one takes from elsewhere, and with the server."""
+    """Return a digest that depends on all migrations, on SQL that they import, and on the server."""
     cursor.execute(_VERSIONS_SQL)
     parts = [str(cursor.fetchone())]
     parts += [digest(migration) for _, migration in sorted(MigrationLoader(None).disk_migrations.items())]
@@ -47,7 +47,7 @@ def _there(cursor: CursorWrapper) -> list[str]:
 
 
 def _make(cursor: CursorWrapper, name: str) -> None:
-    """Make it under another name first: what bears its own is whole."""
+    """Create it under another name first, so its real name shows that it is complete."""
     for old in _there(cursor):
         cursor.execute(f"DROP DATABASE {old}")
     cursor.execute(f"CREATE DATABASE {UNFINISHED}")
@@ -56,7 +56,7 @@ def _make(cursor: CursorWrapper, name: str) -> None:
 
 
 def _migrate(database: str) -> None:
-    """Run all migrations there."""
+    """Run all migrations in a database."""
     with connected_to(database):
         executor = MigrationExecutor(connection)
         executor.migrate(executor.loader.graph.leaf_nodes())

@@ -1,4 +1,4 @@
-"""Moments written by hand, where a test needs many of them or knows their times."""
+"""Moments written directly, for tests that need many of them or specific times."""
 
 from datetime import timedelta
 
@@ -6,11 +6,11 @@ from moments_app.models import Moment
 from sessions_app.models import Session, UserProfile
 from tests.support.transcript import START, talk
 
-TURNS = 2  # of each
+TURNS = 2  # per moment
 
 
 def remember(user: UserProfile, count: int, *, session_id: str = "s1") -> list[Moment]:
-    """A session of two turns a moment, all of them in moments: one an hour, each tenth after a pause of three days.
+    """Create a session with two turns per moment. Moments are an hour apart, with a gap of three days every ten.
 
     Returns:
         The moments, oldest first.

@@ -1,4 +1,4 @@
-"""Data as a newer version leaves it."""
+"""Data of a newer version."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from django.db import connection
 
 @contextmanager
 def newer_version() -> Iterator[None]:
-    """Let the database have a migration that this version doesn't have, until the block ends."""
+    """Record a migration in the database that this version doesn't have, until the block ends."""
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO django_migrations (app, name, applied) VALUES ('sessions_app', '9999_later', now())"

@@ -1,4 +1,4 @@
-"""An assistant of the SDK that asks for a key by OAuth, with an operator's browser."""
+"""An assistant that uses the MCP SDK to request a key by OAuth, with an operator's browser."""
 
 import asyncio
 import base64
@@ -24,19 +24,19 @@ CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest())
 
 
 def let_ask(settings: Settings, site: str, *, open_registration: bool = False) -> None:
-    """Set the address at which assistants ask for access; blank: they may not."""
+    """Set the site's address for OAuth. Blank turns OAuth off."""
     settings.OAUTH = OAuthSettings(site=site, open_registration=open_registration)
     settings.OAUTH2_PROVIDER = provider(settings.OAUTH)
 
 
 def asked(client: Assistant, **more: str) -> dict[str, str]:
-    """Return what the address of the page says, where an assistant asks as it should but for what is named."""
+    """Return the parameters of a valid authorization request, with some of them replaced."""
     whole = {"response_type": "code", "client_id": client.client_id, "redirect_uri": BACK, "state": "s"}
     return whole | {"code_challenge": CHALLENGE, "code_challenge_method": "S256", "scope": "read write"} | more
 
 
 def back_from(answer: Any) -> dict[str, str]:
-    """Return what the page that leads back to the assistant tells it."""
+    """Return the parameters that the redirect page passes to the assistant."""
     found = re.search(r'<meta http-equiv="refresh" content="1;url=([^"]+)"', answer.content.decode())
     assert found, answer.content
     address = html.unescape(found[1])
@@ -45,7 +45,7 @@ def back_from(answer: Any) -> dict[str, str]:
 
 
 class Kept:
-    """What a client of the SDK keeps."""
+    """The storage of an SDK client."""
 
     def __init__(self) -> None:
         self.tokens: OAuthToken | None = None
@@ -65,13 +65,13 @@ class Kept:
 
 
 def signing_in(site: str, kept: Kept, browser: Browser, pages: list[str]) -> OAuthClientProvider:
-    """Return the SDK's authentication, whose browser is an operator's, who says yes.
+    """Return the SDK's authentication. Its browser belongs to an operator, who grants the request.
 
     Args:
-        site: base URL.
-        kept: by the client, over several connections.
-        browser: logged in.
-        pages: gets the pages on which the operator was asked.
+        site: The base URL.
+        kept: The client's storage, for several connections.
+        browser: A logged-in browser.
+        pages: Receives the consent pages.
     """
     answers: list[dict[str, str]] = []
 
@@ -87,7 +87,7 @@ def signing_in(site: str, kept: Kept, browser: Browser, pages: list[str]) -> OAu
         try:
             consent(url)
         finally:
-            connection.close()  # which is the thread's own
+            connection.close()  # this thread's connection
 
     async def redirect(url: str) -> None:
         await asyncio.to_thread(in_thread, url)

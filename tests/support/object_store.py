@@ -1,4 +1,4 @@
-"""A server that speaks S3: moto's, behind HTTP, with what it was asked and faults of one's choice."""
+"""An S3 server: moto over HTTP, with a log of requests, and configurable errors."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -16,9 +16,9 @@ _App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class ObjectStore:
-    """See the module's text.
+    """See the module's docstring.
 
-    `asked` has the method, path and range of each request; `broken` are methods that are answered with 503.
+    `asked` has the method, path and range of each request. `broken` lists methods that get a 503.
     """
 
     def __init__(self) -> None:
@@ -39,16 +39,16 @@ class ObjectStore:
         self.close()
 
     def close(self) -> None:
-        """End the server: nobody answers there any longer."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 
     def empty(self) -> None:
-        """Remove everything, as moto keeps it for all its servers in this process."""
+        """Remove everything, because moto shares its data between all servers of this process."""
         urlopen(Request(f"{self.url}/moto-api/reset", method="POST")).close()
 
     def settings(self) -> dict[str, str]:
-        """Return the settings of an installation whose archives are here."""
+        """Return the settings of an installation with this archive storage."""
         return {
             "EXTRAS": "importers,lab,oauth,scale",
             "RETENTION__S3_BUCKET": BUCKET,
@@ -59,7 +59,7 @@ class ObjectStore:
         }
 
     def names(self) -> list[str]:
-        """Return the names of all objects, also of former versions."""
+        """Return the names of all objects, including earlier versions."""
         found = self.client.list_object_versions(Bucket=BUCKET)
         return sorted(each["Key"] for each in found.get("Versions", []) + found.get("DeleteMarkers", []))
 

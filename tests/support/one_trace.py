@@ -1,4 +1,4 @@
-"""A process that serves a request as a web process does, and works off the jobs that it asks for as a worker does.
+"""A process that serves a request like a web process, and runs its jobs like a worker.
 
 python -m tests.support.one_trace PATH BODY HEADERS
 """
@@ -15,7 +15,7 @@ from moments_app.jobs.worker import Worker
 
 
 async def post(path: str, body: str, headers: dict[str, str]) -> str:
-    """Send the request; return the id that it has."""
+    """Send the request. Return its id."""
     transport = httpx2.ASGITransport(app=application)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.post(path, content=body, headers=headers)
@@ -26,6 +26,6 @@ async def post(path: str, body: str, headers: dict[str, str]) -> str:
 if __name__ == "__main__":
     path, body, headers = sys.argv[1:]
     sys.stdout.write(asyncio.run(post(path, body, json.loads(headers))))
-    worker = Worker(sorted(Lane, reverse=True), may_rest=True)  # wakes no other workers: there is no process to tell
+    worker = Worker(sorted(Lane, reverse=True), may_rest=True)  # wakes no other workers, because there are none
     while worker._step():
         pass

@@ -1,12 +1,12 @@
-"""A real HTTP server that speaks the OpenAI protocol, streams too, and can be told to misbehave.
+"""A real HTTP server with OpenAI's API, including streams, that can be told to misbehave.
 
     with OpenAIServer() as server:
-        server.queue(error(429, {"Retry-After": "7"}))   # the next answer
-        server.always(stall(5))                          # every answer without one of its own
+        server.queue(error(429, {"Retry-After": "7"}))   # the next response
+        server.always(stall(5))                          # all responses after that
 
-Unless told otherwise it answers as a model would: it reads the numbered turns out of the request and makes a moment of
-every twenty, or carries a rolling summary on; texts to embed become vectors that are near where words are shared.
-`python -m tests.support.openai_server` serves by itself.
+By default, it answers like a model: it parses the numbered turns in the request, and returns a moment for every twenty
+or continues a rolling summary. Texts to embed get vectors that are close if the texts share words.
+`python -m tests.support.openai_server` runs it alone.
 """
 
 import argparse
@@ -36,14 +36,14 @@ from tests.support.waiting import wait_until
 
 TURNS_PER_MOMENT = 20
 SUMMARY_JOINT = " / "
-NATIVE_WIDTH = 1536  # of vectors, where no other is asked for
+NATIVE_WIDTH = 1536  # the default width of vectors
 STEM_LETTERS = 5
 
 Behaviour = Callable[["Handler", dict[str, Any]], None]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one connection."""
+    """Serves one connection."""
 
     protocol_version = "HTTP/1.1"
     server: "_Server"
@@ -64,11 +64,11 @@ class Handler(BaseHTTPRequestHandler):
         self.server.owner.models(self, {})
 
     def refuse(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
-        """An error as OpenAI sends it."""
+        """Send an error in OpenAI's format."""
         self.send(status, json.dumps({"error": {"message": message}}), headers)
 
     def send(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
-        """A whole answer."""
+        """Send a complete response."""
         data = text.encode()
         self.send_response(status)
         for name, value in {
@@ -81,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def complete(self, content: str | None, **choice: Any) -> None:
-        """A chat completion with this content, or a response."""
+        """Send a chat completion or a response with this content."""
         if self.path == "/v1/responses":
             calls = choice.get("message", {}).get("tool_calls", ())
             return self.send(200, json.dumps(response_of(content, calls)))
@@ -97,33 +97,33 @@ class Handler(BaseHTTPRequestHandler):
         self.send(200, json.dumps(body))
 
     def begin_stream(self) -> None:
-        """The head of a stream of events, of unknown length."""
+        """Send the headers of an event stream of unknown length."""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream; charset=utf-8")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
 
     def event(self, data: str) -> None:
-        """One event of a stream, sent at once."""
+        """Send one event of a stream immediately."""
         self.chunk(f"data: {data}\n\n".encode())
 
     def chunk(self, data: bytes) -> None:
-        """Some bytes of a stream; none of them end it."""
+        """Send some bytes of a stream, without ending it."""
         self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
         self.wfile.flush()
 
     def say(self, finish_reason: str | None = None, **delta: Any) -> None:
-        """A part of a completion."""
+        """Send a part of a completion."""
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
         part = {"id": "chatcmpl-test", "object": "chat.completion.chunk", "created": 0, "model": "test-model"}
         self.event(json.dumps(part | {"choices": [choice]}))
 
     def tell(self, kind: str, **fields: Any) -> None:
-        """An event of a response."""
+        """Send an event of a response."""
         self.chunk(f"event: {kind}\ndata: {json.dumps({'type': kind, 'sequence_number': 0} | fields)}\n\n".encode())
 
     def tell_response(self, texts: Sequence[str], calls: Sequence[dict[str, Any]] = (), pause: float = 0) -> None:
-        """A response in parts, but for its end."""
+        """Send a response in parts, except its end."""
         self.tell("response.created", response=response_of(None) | {"status": "in_progress"})
         place = {"output_index": 0, "item_id": "msg_test", "content_index": 0}
         for number, text in enumerate(texts):
@@ -133,21 +133,21 @@ class Handler(BaseHTTPRequestHandler):
             self.tell("response.output_item.done", output_index=number, item=item)
 
     def end_response(self, response: dict[str, Any]) -> None:
-        """The end of a response in parts."""
+        """Send the end of a response in parts."""
         self.tell("response.completed", response=response)
         self.chunk(b"")
 
     def end_stream(self) -> None:
-        """The end of a completion in parts."""
+        """Send the end of a completion in parts."""
         self.say("stop")
         self.event("[DONE]")
         self.chunk(b"")
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: tests are quiet."""
+        """Log nothing."""
 
 
-POLL = 0.01  # seconds within which it ends when it is told to
+POLL = 0.01  # interval of checks for the end
 
 
 class _Server(ThreadingHTTPServer):
@@ -156,14 +156,14 @@ class _Server(ThreadingHTTPServer):
     owner: "OpenAIServer"
 
     def handle_error(self, *_: Any) -> None:
-        """Clients that hang up are part of the tests."""
+        """Ignore clients that hang up, which tests do on purpose."""
 
 
 class OpenAIServer:
-    """See the module's text.
+    """See the module's docstring.
 
     Args:
-        port: 0 takes a free one.
+        port: The port. 0 is any free one.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -196,27 +196,27 @@ class OpenAIServer:
         self._server.server_close()
 
     def queue(self, *behaviours: Behaviour) -> None:
-        """Says how the next requests are answered, one after the other."""
+        """Set the behavior for the next requests, in order."""
         self._next.extend(behaviours)
 
     def always(self, behaviour: Behaviour) -> None:
-        """Says how requests are answered that nothing is queued for."""
+        """Set the behavior for requests without a queued one."""
         self._default = behaviour
 
     def hold(self) -> None:
-        """Keeps every answer back until `release`."""
+        """Hold all responses until `release` is called."""
         self._open.clear()
 
     def release(self) -> None:
-        """Lets the answers go that `hold` kept back."""
+        """Send the responses that `hold` holds."""
         self._open.set()
 
     def wait_for_held(self, count: int) -> None:
-        """Returns when so many requests are being held."""
+        """Wait until this many requests are held."""
         wait_until(lambda: self.waiting >= count)
 
     def take(self, handler: Handler, body: dict[str, Any]) -> None:
-        """Answers one request."""
+        """Answer one request."""
         with self._lock:
             self.requests.append(body)
             behaviour = self._next.popleft() if self._next else self._default
@@ -233,7 +233,7 @@ class OpenAIServer:
 
 
 def answer_well(handler: Handler, body: dict[str, Any]) -> None:
-    """What the request asks for, as a well-behaved model gives it."""
+    """Return the correct result, like a well-behaved model."""
     answer = json.dumps(right_answer(body), ensure_ascii=False)
     if "input" in body:
         handler.send(200, answer)
@@ -242,7 +242,7 @@ def answer_well(handler: Handler, body: dict[str, Any]) -> None:
 
 
 def memories(*entries: dict[str, Any]) -> Behaviour:
-    """What the request asks for, with these entries of streams for what is to be remembered."""
+    """Return the correct result, with these entries of streams as memories."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
         right, own = right_answer(body), {"streams": list(entries)}
@@ -252,22 +252,22 @@ def memories(*entries: dict[str, Any]) -> Behaviour:
 
 
 def list_models(handler: Handler, body: dict[str, Any]) -> None:
-    """The models there are."""
+    """Return the list of models."""
     handler.send(200, json.dumps({"object": "list", "data": [{"id": "test-model", "object": "model"}]}))
 
 
 def content(text: str | None, **choice: Any) -> Behaviour:
-    """A completion with this content, whatever was asked."""
+    """Return a completion with this content, whatever the request."""
     return lambda handler, body: handler.complete(text, **dict(choice))
 
 
 def streamed(*texts: str, pause: float = 0, end: "Behaviour | None" = None) -> Behaviour:
-    """A completion in parts.
+    """Return a completion in parts.
 
     Args:
-        texts: a part each.
-        pause: seconds before each but the first.
-        end: what happens in place of a proper end.
+        texts: The parts.
+        pause: The seconds before each part except the first.
+        end: The behavior instead of a proper end.
     """
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
@@ -287,7 +287,7 @@ def streamed(*texts: str, pause: float = 0, end: "Behaviour | None" = None) -> B
 
 
 def calls_tool(name: str, arguments: str, call_id: str = "call_1") -> Behaviour:
-    """A call of a tool: whole, or in a stream with its arguments in two parts."""
+    """Return a tool call, either whole or as a stream with its arguments in two parts."""
     call = call_of(name, arguments, call_id)
     function = call["function"]
 
@@ -309,33 +309,33 @@ def calls_tool(name: str, arguments: str, call_id: str = "call_1") -> Behaviour:
 
 
 def call_of(name: str, arguments: str, call_id: str = "call_1") -> dict[str, Any]:
-    """A call of a tool, as a chat completion has it."""
+    """Return a tool call in the format of chat completions."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def refusal(handler: Handler, body: dict[str, Any]) -> None:
-    """A refusal, as structured outputs have it."""
+    """Return a refusal in the format of structured outputs."""
     handler.complete(None, message={"refusal": "I can't help with that."})
 
 
 def truncated(handler: Handler, body: dict[str, Any]) -> None:
-    """The right answer, cut off at the model's limit."""
+    """Return the correct result, cut off at the model's limit."""
     text = json.dumps(right_answer(body))
     handler.complete(text[: len(text) // 2], finish_reason="length")
 
 
 def raw(text: str, status: int = 200) -> Behaviour:
-    """This body, whatever it is."""
+    """Return this body, whatever it is."""
     return lambda handler, body: handler.send(status, text)
 
 
 def error(status: int, headers: dict[str, str] | None = None, detail: str = "test error") -> Behaviour:
-    """An error as OpenAI sends it."""
+    """Return an error in OpenAI's format."""
     return lambda handler, body: handler.refuse(status, detail, headers)
 
 
 def stall(seconds: float, then: Behaviour = answer_well) -> Behaviour:
-    """Silence, then an answer."""
+    """Wait, and then answer."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
         time.sleep(seconds)
@@ -345,7 +345,7 @@ def stall(seconds: float, then: Behaviour = answer_well) -> Behaviour:
 
 
 def drip(seconds: float, status: int = 200) -> Behaviour:
-    """A byte at a time, for so long."""
+    """Send one byte at a time for some seconds."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
         handler.send_response(status)
@@ -362,7 +362,7 @@ def drip(seconds: float, status: int = 200) -> Behaviour:
 
 
 def slow_headers(seconds: float) -> Behaviour:
-    """A header now and then, for so long; never a body."""
+    """Send a header from time to time for some seconds, but never a body."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
         handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
@@ -376,7 +376,7 @@ def slow_headers(seconds: float) -> Behaviour:
 
 
 def packed(text: str) -> Behaviour:
-    """This body, compressed though nobody asked for it."""
+    """Return this body compressed, although the client did not ask for that."""
     data = gzip.compress(text.encode())
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
@@ -390,13 +390,13 @@ def packed(text: str) -> Behaviour:
 
 
 def hang_up(handler: Handler, body: dict[str, Any]) -> None:
-    """Closes the connection without an answer."""
+    """Close the connection without a response."""
     handler.close_connection = True
     handler.connection.close()
 
 
 def only_formats(*known: str, then: Behaviour = answer_well) -> Behaviour:
-    """Refuses response formats it doesn't know: `only_formats("json_object")`, `only_formats()` for none at all."""
+    """Reject other response formats: `only_formats("json_object")`, or `only_formats()` to reject all."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
         wanted = body.get("response_format", {}).get("type")
@@ -409,7 +409,7 @@ def only_formats(*known: str, then: Behaviour = answer_well) -> Behaviour:
 
 
 def embedding(change: Callable[[list[dict[str, Any]]], object]) -> Behaviour:
-    """The right vectors after `change`, which is given the answer's entries."""
+    """Return the correct vectors after `change`, which receives the response's entries."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
         answer = embeddings_of(body)
@@ -420,22 +420,22 @@ def embedding(change: Callable[[list[dict[str, Any]]], object]) -> Behaviour:
 
 
 def out_of_order(handler: Handler, body: dict[str, Any]) -> None:
-    """The right vectors, the last first."""
+    """Return the correct vectors in reverse order."""
     embedding(lambda entries: entries.reverse())(handler, body)
 
 
 def fewer_vectors(handler: Handler, body: dict[str, Any]) -> None:
-    """The right vectors but for the last."""
+    """Return the correct vectors except the last one."""
     embedding(lambda entries: entries.pop())(handler, body)
 
 
 def of_width(width: int) -> Behaviour:
-    """Vectors of this width, whatever was asked."""
+    """Return vectors of this width, whatever the request."""
     return lambda handler, body: answer_well(handler, body | {"dimensions": width})
 
 
 def holding(value: Any) -> Behaviour:
-    """The right vectors, with this in the middle of the last: NaN, too large a number, none at all."""
+    """Return the correct vectors, with this value in the middle of the last one: NaN, a huge number, or no number."""
 
     def change(entries: list[dict[str, Any]]) -> None:
         vector = entries[-1]["embedding"]
@@ -445,7 +445,7 @@ def holding(value: Any) -> Behaviour:
 
 
 def of_fixed_width(width: int, status: int = 400) -> Behaviour:
-    """Refuses to be told a width; its own is this."""
+    """Reject requests that set a width. Vectors have this width."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
         way = error(status, detail="unknown parameter: dimensions") if "dimensions" in body else of_width(width)
@@ -455,7 +455,7 @@ def of_fixed_width(width: int, status: int = 400) -> Behaviour:
 
 
 def fails_at_random(share: float, seed: int = 1, then: Behaviour = answer_well) -> Behaviour:
-    """Misbehaves in some way in this share of the requests; the same ones each time with the same seed."""
+    """Misbehave in some way in this share of the requests. The same seed gives the same sequence."""
     chance = random.Random(seed)
     lock = threading.Lock()
     ways = [error(500), error(429), hang_up, content(""), content("null"), truncated, raw("garbage"), refusal]
@@ -468,11 +468,11 @@ def fails_at_random(share: float, seed: int = 1, then: Behaviour = answer_well) 
     return behave
 
 
-# --- what a well-behaved model answers ---
+# --- results of a well-behaved model ---
 
 
 def response_of(text: str | None, calls: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """A response with this text and these calls of tools, as a chat completion has them."""
+    """Return a response with this text and these tool calls, which have the format of chat completions."""
     content: list[Any] = [{"type": "output_text", "text": text, "annotations": []}]
     said = {"type": "message", "id": "msg_test", "role": "assistant", "status": "completed", "content": content}
     called = [
@@ -500,12 +500,12 @@ def response_of(text: str | None, calls: Sequence[dict[str, Any]] = ()) -> dict[
 
 
 def turns_of(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The turns in a request."""
+    """Return the turns in a request."""
     return shown_turns(body["messages"][1]["content"])
 
 
 def right_answer(body: dict[str, Any]) -> dict[str, Any]:
-    """The answer of the shape that is asked for."""
+    """Return the result in the requested format."""
     if "input" in body:
         return embeddings_of(body)
     asked = body["messages"][1]["content"]
@@ -523,20 +523,20 @@ def right_answer(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def asking(body: dict[str, Any], text: str) -> list[dict[str, str]]:
-    """The messages of a request with this in place of what was asked."""
+    """Return the messages of a request with another question."""
     system, _asked, *others = body["messages"]
     return [system, {"role": "user", "content": text}, *others]
 
 
 def query_of(body: dict[str, Any]) -> dict[str, Any]:
-    """The longest word of the conversation before the message; nothing for a greeting."""
+    """Return the longest word of the conversation before the message, or nothing for a greeting."""
     message = json.loads(body["messages"][1]["content"].splitlines()[0].partition(": ")[2])
     words = [word.strip(".,?!") for turn in turns_of(body) for word in turn["text"].split()]
     return {"query": "" if message.startswith("Hello") else max(words, key=len, default="")}
 
 
 def digest_of(body: dict[str, Any]) -> dict[str, Any]:
-    """What is known from before and the last turn as context, one lesson for the window."""
+    """Return the earlier text and the last turn as context, with one lesson for the window."""
     found = re.search(r"^Known from before these turns: (.*)$", body["messages"][1]["content"], re.M)
     known, last = json.loads(found[1]) if found else "", turns_of(body)[-1]
     return {
@@ -546,7 +546,7 @@ def digest_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def memories_of(body: dict[str, Any]) -> dict[str, Any]:
-    """For each stream a fact of each of the last turns, and for all but a session's a preference."""
+    """Return a fact for each of the last turns in each stream, and a preference in all except a session's."""
     turns = turns_of(body)
     sections = [
         json.loads(line[8:]) for line in body["messages"][1]["content"].splitlines() if line.startswith("Stream: ")
@@ -564,17 +564,17 @@ def memories_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def consolidated(body: dict[str, Any]) -> dict[str, Any]:
-    """The lines so far and the observations, a line each."""
+    """Return the lines so far and the observations, one per line."""
     return {"lines": [{"text": part["text"], "carries": [part["label"]]} for part in labelled(body)]}
 
 
 def labelled(body: dict[str, Any]) -> list[dict[str, str]]:
-    """The lines so far and the observations in a request to consolidate."""
+    """Return the lines so far and the observations in a consolidation request."""
     return [{"label": label, "text": text} for label, text in labelled_of(body["messages"][1]["content"])]
 
 
 def summary_of(body: dict[str, Any]) -> dict[str, Any]:
-    """What the text so far says of the window, a part a turn, and a fact for each new turn."""
+    """Return the summary so far, with a part per turn of the window, and a fact for each new turn."""
     asked, turns = body["messages"][1]["content"], turns_of(body)
     start = int(re.search(r"window begins at turn (\d+)", asked)[1])  # type: ignore[index]
     told = json.loads(re.search(r"^Summary so far: (.*)$", asked, re.M)[1])  # type: ignore[index]
@@ -585,7 +585,7 @@ def summary_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def moments_of(body: dict[str, Any]) -> dict[str, Any]:
-    """A moment of every twenty turns, named and tagged after their commonest words."""
+    """Return a moment for every twenty turns, named and tagged by their most common words."""
     turns = turns_of(body)
     moments = [_moment(turns[start : start + TURNS_PER_MOMENT]) for start in range(0, len(turns), TURNS_PER_MOMENT)]
     return {"moments": moments}
@@ -607,7 +607,7 @@ def _moment(turns: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def embeddings_of(body: dict[str, Any]) -> dict[str, Any]:
-    """A vector for each text."""
+    """Return a vector for each text."""
     texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
     vectors = [vector_of(text, body.get("dimensions", NATIVE_WIDTH)) for text in texts]
     packed = body.get("encoding_format") == "base64"
@@ -624,7 +624,7 @@ def embeddings_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def vector_of(text: str, width: int) -> list[float]:
-    """Where the text's words put it, of length 1: each stem, long ones more, counts for or against one dimension."""
+    """Return a vector of length 1 from a text's words. Each stem adds to one dimension, or subtracts from it."""
     vector = [0.0] * width
     for stem in {word[:STEM_LETTERS] for word in re.findall(r"\w+", text.lower())}:
         number = int.from_bytes(hashlib.blake2b(stem.encode(), digest_size=8).digest())
@@ -640,7 +640,7 @@ def _as_base64(vector: list[float]) -> str:
 
 
 def main() -> None:
-    """Serves until stopped."""
+    """Serve until stopped."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=8098)
     parser.add_argument("--fail-share", type=float, default=0.0)

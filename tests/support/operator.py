@@ -1,15 +1,15 @@
-"""Operators: logins of the admin, and a client that is logged in as one."""
+"""Operators: logins of the admin, with a logged-in client."""
 
 from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
 
 def operator(*permissions: str, group: str = "") -> Client:
-    """A client of somebody who may do everything; or only what is named.
+    """Return a client of a superuser, or of an operator with only these permissions.
 
     Args:
-        permissions: codenames, or the beginning of several: `view_` is everything that begins so.
-        group: name of a group they are in.
+        permissions: Codenames, or the prefix of several: `view_` is every permission that starts with it.
+        group: The name of the operator's group.
     """
     name = "-".join(filter(None, (*permissions, group))) or "root"
     user = User.objects.create_user(name, is_staff=True, is_superuser=not (permissions or group))

@@ -1,4 +1,4 @@
-"""Databases beside the one of the run."""
+"""Additional databases for tests."""
 
 import os
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def _switch_to(database: str) -> None:
 
 @contextmanager
 def another_database(name: str = "other", *, template: str = "template1") -> Iterator[str]:
-    """Create a copy of a template, which is gone afterwards; yields its name."""
+    """Create a copy of a template, which is dropped afterward. Yield its name."""
     name = f"test_{name}_{os.getpid()}"
     with connection._nodb_cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
@@ -43,14 +43,14 @@ def another_database(name: str = "other", *, template: str = "template1") -> Ite
 
 @contextmanager
 def empty_database() -> Iterator[None]:
-    """Work on a database with nothing in it, which is gone afterwards."""
+    """Use an empty database, which is dropped afterward."""
     with another_database() as name, connected_to(name):
         yield
 
 
 @contextmanager
 def new_server() -> Iterator[None]:
-    """Work on a database of a server that has nothing else."""
+    """Use a database on a new server."""
     with (
         data_folder() as folder,
         override_settings(EMBEDDED_DATABASE_DIR=folder / "postgres"),

@@ -1,4 +1,4 @@
-"""The operator's pages, asked for as a browser asks."""
+"""Operators' pages, requested like a browser."""
 
 from typing import Any
 
@@ -12,25 +12,25 @@ MAX_QUERIES = 20
 
 
 def change_url(thing: Any) -> str:
-    """Address of the page of one row."""
+    """Return the URL of a row's page."""
     return reverse(f"admin:{thing._meta.app_label}_{thing._meta.model_name}_change", args=[thing.pk])
 
 
 def list_url(model: Any) -> str:
-    """Address of the list of a model."""
+    """Return the URL of a model's list."""
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
 
 
 def page(client: Client, url: str, **query: Any) -> str:
-    """What is answered there; it has to be answered well."""
+    """Return the HTML of a page, which must have status 200."""
     answer = client.get(url, query)
     assert answer.status_code == 200
     return answer.content.decode()
 
 
 def queries_of(client: Client, url: str) -> int:
-    """How many queries the page takes, once what is cached for good is cached."""
-    page(client, url)  # what is cached for good is cached now
+    """Return the number of queries of a page when its caches are warm."""
+    page(client, url)  # fills the permanent caches
     with CaptureQueriesContext(
         connection,
     ) as captured:

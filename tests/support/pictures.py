@@ -86,7 +86,7 @@ def trace(page: Page) -> None:
 
 
 def _open_session(page: Page) -> None:
-    page.goto("/admin/sessions_app/session/?q=demo-conversation")  # the later session of the demonstration comes first
+    page.goto("/admin/sessions_app/session/?q=demo-conversation")  # the demonstration's later session comes first
     page.locator("#result_list a[href*='/session/']").last.click()
     page.get_by_role("heading", name="Transcript").wait_for()
 
@@ -96,7 +96,7 @@ def _open_person(page: Page) -> None:
     page.get_by_role("link", name="demo-nora").first.click()
 
 
-# By name of the file: how to open the page, and the size of the picture.
+# By file name: the function that opens the page, and the size of the picture.
 PICTURES: dict[str, tuple[Callable[[Page], None], int, int]] = {
     "dashboard": (dashboard, 1280, 860),
     "people": (staff, 1100, 640),

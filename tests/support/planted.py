@@ -1,6 +1,6 @@
-"""Scripts in every text that the database holds, as hostile messages, names and tags would bring them.
+"""Plants scripts in every text in the database, like hostile messages, names and tags.
 
-What is planted is put behind what is there, the same everywhere: so what refers to something by its text still does.
+The same script is appended to all texts, so references by text stay valid.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from django.db import DatabaseError, models, transaction
 SCRIPT = '"><script>window.planted=1</script>'
 PLANTED = f"'--></textarea></title></pre>{SCRIPT}<img src=//planted.example/x onerror=window.planted=1>"
 
-# Django's own bookkeeping, texts that are read by machines alone, and a value out of a fixed list.
+# Django's own tables, texts for machines only, and values from a fixed list.
 NOT_TEXT = {
     "contenttypes.ContentType": {"app_label", "model"},
     "auth.Permission": {"codename"},
@@ -26,10 +26,10 @@ NOT_TEXT = {
 
 
 def plant() -> set[str]:
-    """Puts a script into each text, list of texts and JSON of every row.
+    """Add a script to each text, list of texts and JSON of every row.
 
     Returns:
-        Labels of the fields that have it now.
+        The labels of the fields that now have one.
     """
     planted: set[str] = set()
     for model in apps.get_models():
@@ -49,7 +49,7 @@ def _fields(model: type[models.Model]) -> Iterator[Any]:
 
 
 def _planted_in(row: models.Model, field: Any) -> bool:
-    """Whether the database took it: a constraint may refuse it, or there may be no room for a script that ends."""
+    """Return whether the database accepted it. A constraint may reject it, or the field may be too short."""
     before = getattr(row, field.attname)
     after = with_script(before, field.max_length)
     if after == before:
@@ -63,7 +63,7 @@ def _planted_in(row: models.Model, field: Any) -> bool:
 
 
 def with_script(value: Any, room: int | None = None) -> Any:
-    """The same value with a script in each of its texts; in an address before what follows a session's id."""
+    """Return the value with a script in each of its texts. In a URL, it goes before the part after a session's id."""
     if isinstance(value, str):
         script = next((text for text in (PLANTED, SCRIPT) if room is None or len(value) + len(text) <= room), "")
         name, turns, rest = value.rpartition("/messages/")

@@ -1,4 +1,4 @@
-"""A number that a person says, which is retracted, and answers that repeat it."""
+"""A person's number that is retracted, and answers that repeat it."""
 
 from sessions_app.models import UserProfile
 from tests.support.api import Api
@@ -12,7 +12,7 @@ ANSWER = f"You pay the rent to {NUMBER}."
 
 
 def said(service: Api, session: str, *texts: str, user_id: str = "ada", context_id: str = "") -> None:
-    """Store a session in which a person and the assistant take turns, and remember all of it."""
+    """Append a session with alternating turns of a person and the assistant, and turn all of it into memory."""
     messages = [{"role": "assistant" if n % 2 else "user", "content": text} for n, text in enumerate(texts)]
     more = {"context_id": context_id} if context_id else {}
     answer = service.post(f"sessions/{session}/messages", user_id=user_id, messages=messages, **more)

@@ -1,4 +1,4 @@
-"""The web server and the worker as processes of their own, on the test's database."""
+"""The web server and the worker as separate processes, on the test's database."""
 
 import os
 import signal
@@ -17,14 +17,14 @@ from tests.support.waiting import TIMEOUT, answers, wait_until
 
 
 def database_url() -> str:
-    """Where the test's database is."""
+    """Return the URL of the test's database."""
     connection.ensure_connection()
     info = connection.connection.info
     return f"postgresql://{info.user}:{info.password}@/{info.dbname}?host={info.host}&port={info.port}"
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """The environment of a process that uses the test's database."""
+    """Return the environment of a process that uses the test's database."""
     own = {"DATABASE_URL": database_url(), "SECRET_KEY": settings.SECRET_KEY, "LOG_LEVEL": "ERROR"}
     return os.environ | own | variables
 
@@ -33,8 +33,8 @@ def manage(*command: str, **variables: str) -> "subprocess.CompletedProcess[str]
     """Run a command of `manage.py` to its end.
 
     Args:
-        command: its name and arguments.
-        variables: settings, as environment variables.
+        command: Its name and arguments.
+        variables: Settings, as environment variables.
     """
     return subprocess.run(
         [sys.executable, "manage.py", *command],
@@ -48,14 +48,14 @@ def manage(*command: str, **variables: str) -> "subprocess.CompletedProcess[str]
 
 
 class Worker:
-    """A `qcluster` that can be killed and started again.
+    """A `qcluster` that can be killed and restarted.
 
     Args:
-        variables: settings, as environment variables.
+        variables: Settings, as environment variables.
     """
 
     def __init__(self, **variables: str) -> None:
-        # The test asks for jobs from its own process, which sends no notifications.
+        # The test's own process queues jobs, and sends no notifications.
         self._environment = environment(**{"JOBS__POLL_SECONDS": "0.2", **variables})
         self._start()
 
@@ -70,7 +70,7 @@ class Worker:
         return []
 
     def kill_member(self, number: int) -> None:
-        """kill -9 of one of the processes, and a new cluster when it has ended by that."""
+        """Send SIGKILL to one of the processes, and start a new cluster if that ended it."""
         members = self.members()
         if members:
             with suppress(psutil.Error):
@@ -80,7 +80,7 @@ class Worker:
             self._start()
 
     def kill_all(self) -> None:
-        """kill -9 of every process of it at once; returns when none is there that could still write."""
+        """Send SIGKILL to all its processes at once. Wait until none can write any more."""
         members = self.members()
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -97,7 +97,7 @@ class Worker:
 
 @contextmanager
 def worker(**variables: str) -> Iterator[Worker]:
-    """A running worker, killed at the end."""
+    """Run a worker, which is killed at the end."""
     running = Worker(**variables)
     try:
         yield running
@@ -107,15 +107,15 @@ def worker(**variables: str) -> Iterator[Worker]:
 
 @contextmanager
 def web(**variables: str) -> Iterator[str]:
-    """A running web server of one process; its base URL."""
+    """Run a web server with one process. Yield its base URL."""
     with web_at(free_port(), variables) as url:
         yield url
 
 
 @contextmanager
 def web_at(port: int, variables: Mapping[str, str]) -> Iterator[str]:
-    """A running web server of one process at a port; its base URL."""
-    # With several, one that is still starting may answer late to being stopped.
+    """Run a web server with one process at a port. Yield its base URL."""
+    # If there are several, one that is still starting may be slow to stop.
     alone = {"WEB_WORKERS": "1", **variables}
     command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
     process = subprocess.Popen([sys.executable, *command, "memoryproject.asgi"], cwd=BASE_DIR, env=alone)

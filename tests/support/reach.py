@@ -1,4 +1,4 @@
-"""Everything of memory that a person gets, by every way there is, as one text."""
+"""Everything that a person receives from memory, through every interface, as texts."""
 
 import io
 import json
@@ -23,13 +23,13 @@ QUERY = "What about mental health support, the test of a patient in the clinic, 
 
 
 def context(service: Api, user_id: str, session_id: str = "asking", **asked: Any) -> str:
-    """A context over REST."""
+    """Return a context over REST."""
     answer = service.get("memory/context", user_id=user_id, session_id=session_id, query=QUERY, **asked)
     return str(answer.json()["context"])
 
 
 def reached(service: Api, user_id: str, application: int = DEFAULT) -> dict[str, str]:
-    """What one gets who asks in a new session, with an agent that others talk to; `service` has a key for that."""
+    """Return what a person receives in a new session, with an agent that others use too. `service` has a key for it."""
     user = UserProfile.objects.ensure(user_id, application)
     if not Session.objects.filter(user=user, session_id="asking").exists():
         append(user, "asking", [NewMessage("user", "Hello.")])

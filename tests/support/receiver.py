@@ -1,4 +1,4 @@
-"""A receiver of webhooks: it keeps what is posted to it, and answers as a test says."""
+"""A receiver of webhooks, which records requests and returns configured responses."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ from tests.support.openai_server import POLL
 
 
 class Receiver:
-    """See the module's text; `statuses` are those of the next answers, after which it is 204. `goes` lets it answer."""
+    """See the module's docstring. `statuses` are those of the next responses, then 204. `goes` lets it respond."""
 
     def __init__(self) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -23,7 +23,7 @@ class Receiver:
 
     @property
     def told(self) -> list[dict[str, Any]]:
-        """Return what was posted, as JSON."""
+        """Return the posted JSON bodies."""
         return [json.loads(body) for body in self.bodies]
 
     def __enter__(self) -> Self:
@@ -50,6 +50,6 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing: tests are quiet."""
+            """Log nothing."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Sessions with turns that are past their keep-by date, and what must hold of them wherever they are."""
+"""Sessions with turns that are past the retention period, and checks that hold wherever the turns are."""
 
 import gzip
 import hashlib
@@ -24,7 +24,7 @@ from sessions_app.transcript.append import NewMessage, append
 from tests.support.transcript import arrived_when_said
 
 OLD = timedelta(days=70)
-# As the release before archives were together wrote a row.
+# A row in the format of the release where each archive had its own file.
 EARLIER_ROW = """
 INSERT INTO sessions_app_archive (session_id, user_id, month, name, first_sequence, last_sequence, turn_count,
     byte_count, sha256, block_sequences, block_offsets, created_at)
@@ -33,7 +33,7 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, now())
 
 
 def covered_session(user: UserProfile, count: int, *, session_id: str = "s1", live: int = 0) -> Session:
-    """Old turns in a moment and a summary, half of them in the month before, and newer ones that are live."""
+    """Create old turns in a moment and a summary, half of them in the month before, and newer live turns."""
     start = timezone.now().replace(day=1, hour=0) - OLD
     start = start.replace(day=28)
     times = [start + timedelta(days=5) * (number // max(count // 2, 1)) for number in range(count)]
@@ -56,7 +56,7 @@ def covered_session(user: UserProfile, count: int, *, session_id: str = "s1", li
 
 
 def cover(session: Session, count: int) -> None:
-    """Memory covers the first turns, and nothing of them is live."""
+    """Let memory cover the first turns, so that none of them is live."""
     moment = Moment.objects.create(
         user_id=session.user_id,
         source_session=session,
@@ -75,33 +75,33 @@ def cover(session: Session, count: int) -> None:
 
 
 def in_table(session: Session) -> list[bytes]:
-    """The turns that are in the transcript's table, each as a line with all its columns."""
+    """Return the turns in the transcript's table, each as a line with all its columns."""
     return list(archive_files.lines_of(session.messages.turns()))
 
 
 def in_archives(session: Session) -> list[bytes]:
-    """The turns that are in files which a row names, by month."""
+    """Return the turns in files that a row refers to, by month."""
     return [line for archive in session.archives.order_by("month") for line in archive_files.read(archive)]
 
 
 def fingerprint(session: Session) -> str:
-    """Of all turns in the table, with all their columns."""
+    """Return a hash of all turns in the table, with all their columns."""
     return hashlib.sha256(b"\n".join(in_table(session))).hexdigest()
 
 
 def files(folder: Path) -> list[Path]:
-    """All files below a folder."""
+    """Return all files below a folder."""
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def restore_all() -> None:
-    """Brings back what is archived of every session."""
+    """Restore the archives of all sessions."""
     for session in Session.objects.all():
         restore_archive(session, actor="test")
 
 
 def rewrite_queued() -> None:
-    """Does what the queue has to do at archives."""
+    """Run the queued work on archives."""
     for job in Job.objects.filter(process=TASK, task__startswith="rewrite_archives ").order_by("id"):
         _, args, _ = signing.loads(job.params["call"], salt=TASK)
         rewrite_archives(*args)
@@ -109,21 +109,21 @@ def rewrite_queued() -> None:
 
 
 def named() -> set[str]:
-    """The names of all files of which a row tells."""
+    """Return the names of all files that rows refer to."""
     return set(Archive.objects.values_list("name", flat=True))
 
 
 def texts_in(folder: Path) -> str:
-    """All that can be read in the files below a folder."""
+    """Return the unpacked text of all files below a folder."""
     return "".join(gzip.decompress(path.read_bytes()).decode() for path in files(folder))
 
 
 def as_earlier_releases_did(session: Session, line_of: Callable[[bytes], bytes] = bytes) -> None:
-    """Have each month of a session in a file of its own, in the session's folder, of which an earlier row tells.
+    """Move each month of a session to a separate file in the session's folder, with a row in the earlier format.
 
     Args:
-        session: whose turns are in archives.
-        line_of: what stood in a file for a line of today.
+        session: A session with archived turns.
+        line_of: Converts a current line to an earlier format.
     """
     there = set(session.archives.values_list("name", flat=True))
     for archive in session.archives.all():
@@ -140,7 +140,7 @@ def as_earlier_releases_did(session: Session, line_of: Callable[[bytes], bytes] 
 
 
 def archived_without_rows(session: Session) -> None:
-    """Archive as older versions did: without rows of the turns, and without their arrival times in the file."""
+    """Archive like older versions: without rows of the turns, and without arrival times in the file."""
     as_earlier_releases_did(session, _without_arrival)
     session.archives.update(block_sequences=[], block_offsets=[])
     session.messages.archived().delete()
@@ -148,4 +148,4 @@ def archived_without_rows(session: Session) -> None:
 
 def _without_arrival(line: bytes) -> bytes:
     columns = {name: value for name, value in json.loads(line).items() if name != "arrived_at"}
-    return json.dumps(columns, separators=(",", ":")).encode()  # as PostgreSQL writes it
+    return json.dumps(columns, separators=(",", ":")).encode()  # in PostgreSQL's format

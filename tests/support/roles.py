@@ -8,7 +8,7 @@ from django.db import connection
 
 @contextmanager
 def logged_in_as(role: str) -> Iterator[None]:
-    """Use the test's connection as a process does whose login has only this role."""
+    """Use the test's connection like a process whose login has only this role."""
     with connection.cursor() as cursor:
         cursor.execute(f"SET SESSION AUTHORIZATION {role}")
     try:

@@ -19,16 +19,15 @@ class Run:
     """A running `manage.py run`.
 
     Args:
-        folder: its DATA_DIR.
-        arguments: of the command.
-        port: that it serves at; None for any that is free.
+        folder: Its DATA_DIR.
+        arguments: The arguments of the command.
+        port: The port of the site. None for any free one.
     """
 
     def __init__(self, folder: Path, *arguments: str, port: int | None = None) -> None:
         self.folder, self.port = folder, port or free_port()
         self.log = (folder if folder.is_dir() else folder.parent) / f"run-{time.monotonic_ns()}.log"
-        # As on a user's machine: what it prints into a file is not unbuffered for it. A second web process would be one
-        # more of the same.
+        # Output to a file is buffered, as on a user's machine. One web process suffices.
         own = {"DATA_DIR": str(folder), "DATABASE_URL": "", "PYTHONUNBUFFERED": "", "WEB_WORKERS": "1"}
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
@@ -42,22 +41,22 @@ class Run:
 
     @property
     def printed(self) -> str:
-        """Return all it printed so far."""
+        """Return all output so far."""
         return self.log.read_text()
 
     def serve(self) -> "Run":
-        """Wait until it serves."""
+        """Wait until it is ready."""
         wait_until(lambda: "Ctrl-C" in self.printed or self.process.poll() is not None)
         assert self.process.poll() is None, self.printed
         return self
 
     def stop(self) -> str:
-        """Interrupt it as Ctrl-C does, and return everything it printed."""
+        """Interrupt it like Ctrl-C, and return all its output."""
         os.killpg(self.process.pid, signal.SIGINT)
         return self.ended()
 
     def ended(self) -> str:
-        """Wait for its end, and return all it printed."""
+        """Wait for its end, and return all its output."""
         self.process.wait(TIMEOUT)
         return self.printed
 
@@ -68,7 +67,7 @@ class Run:
         return []
 
     def answers(self) -> bool:
-        """Tell whether it is ready."""
+        """Return whether it is ready."""
         return answers(f"http://127.0.0.1:{self.port}/readyz")
 
 

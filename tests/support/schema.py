@@ -1,8 +1,8 @@
-"""What a database consists of, beside its rows: to tell whether two ways of migrating come to the same.
+"""A database's schema, to check whether two ways of migrating have the same result.
 
-Columns are compared whatever their order: a later `ADD COLUMN` puts one at the end. Conditions are compared without
-casts and parentheses: PostgreSQL writes those of a list otherwise when it has read what it wrote itself. That nobody
-analyzes the tables of the tests' own database behind their back is not part of it.
+The order of columns is ignored, because `ADD COLUMN` appends. Conditions are compared without casts and parentheses,
+because PostgreSQL formats a list differently after parsing its own output. The autovacuum option of test tables is
+ignored.
 """
 
 import re
@@ -50,7 +50,7 @@ SELECT 'extension ' || extname, extversion FROM pg_extension
 
 
 def schema() -> dict[str, str]:
-    """Return what each part is, by its kind and name."""
+    """Return the definition of each part, by its kind and name."""
     with connection.cursor() as cursor:
         cursor.execute(_PARTS_SQL)
         return {part: _plain(part, text) for part, text in cursor.fetchall()}
@@ -61,7 +61,7 @@ def _plain(part: str, text: str) -> str:
 
 
 def differences(schema: dict[str, str], other: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:
-    """Return the parts that are not the same in both, as they are in each."""
+    """Return the parts that differ, with both definitions."""
     return {
         part: (schema.get(part), other.get(part))
         for part in sorted({*schema, *other})

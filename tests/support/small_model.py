@@ -1,6 +1,6 @@
-"""A sentence model of a few words, as files: it looks up the vector of each word, as the first layer of any such model.
+"""Files of a sentence model with a few words. It looks up the vector of each word, like a real model's first layer.
 
-The file is written by hand in ONNX's format (protobuf messages, by the numbers of their fields): a `Gather` of rows.
+The file is written by hand in ONNX's format (protobuf messages with field numbers): a `Gather` of rows.
 """
 
 import json
@@ -25,11 +25,11 @@ _FLOAT, _INT64 = 1, 7
 
 
 def write_model(folder: Path, *, takes_first: bool = False) -> Path:
-    """Write a model into a new folder, and return that.
+    """Write a model into a new folder, and return the folder.
 
     Args:
-        folder: is made.
-        takes_first: the first token's vector is the text's.
+        folder: The folder to create.
+        takes_first: Whether a text's vector is that of its first token.
     """
     folder.mkdir(parents=True)
     rows = {"[PAD]": OTHER, "[UNK]": OTHER} | MEANINGS
@@ -58,7 +58,7 @@ def _value(name: str, kind: int, axes: int) -> bytes:
 
 
 def _message(fields: Mapping[int, object]) -> bytes:
-    """Return a message of protobuf: numbers, texts or bytes, and lists of these, by the numbers of the fields."""
+    """Return a protobuf message. Its fields are numbers, texts or bytes, or lists of these, by field number."""
     written = b""
     for number, value in fields.items():
         for one in value if isinstance(value, list) else [value]:

@@ -1,4 +1,4 @@
-"""A second PostgreSQL that streams from the one of the run."""
+"""A second PostgreSQL server that streams from the test server."""
 
 import os
 import shutil
@@ -20,10 +20,10 @@ from memoryproject.postgresql.base import DatabaseWrapper
 
 
 class Standby:
-    """A hot standby of the embedded server. It exists inside its `with` block.
+    """A hot standby of the embedded server. It exists while its `with` block runs.
 
     Attributes:
-        socket: the folder of its socket.
+        socket: The folder of its socket.
     """
 
     def __enter__(self) -> Self:
@@ -31,7 +31,7 @@ class Standby:
         socket, owner = server.ensure_running(primary), (primary / "PG_VERSION").stat()
         postmaster = int((primary / "postmaster.pid").read_text().split()[0])
         self._programs, self._owner = Path(psutil.Process(postmaster).exe()).parent, owner.st_uid
-        self.socket = Path(tempfile.mkdtemp(prefix="memory-standby-"))  # what is copied has a socket of its own
+        self.socket = Path(tempfile.mkdtemp(prefix="memory-standby-"))  # separate from the folder that is copied
         os.chown(self.socket, owner.st_uid, owner.st_gid)
         self._data = str(self.socket / "postgres")
         self._run("pg_basebackup", "-h", str(socket), "-U", "postgres", "-D", self._data, "-R", "-c", "fast")
@@ -43,7 +43,7 @@ class Standby:
         shutil.rmtree(self.socket)
 
     def start(self) -> None:
-        """Start it, and wait until it takes connections."""
+        """Start it, and wait until it accepts connections."""
         options = f"-c listen_addresses='' -k {self.socket}"
         self._run("pg_ctl", "-D", self._data, "-l", str(self.socket / "log"), "-w", "-o", options, "start")
 
@@ -59,9 +59,9 @@ class Standby:
 
 @contextmanager
 def replica_at(folder: Path) -> Iterator[None]:
-    """Have the database of this test read from there too, as `REPLICA_DATABASE_URL` has it."""
+    """Use the standby as this test's replica, like `REPLICA_DATABASE_URL`."""
     there = deepcopy(connections[connection.alias].settings_dict)
-    # Not among the configured ones, all of which Django would empty after the test.
+    # Not in the configured databases, because Django would empty these after the test.
     connections[replica.ALIAS] = DatabaseWrapper(there | {"HOST": str(folder)}, alias=replica.ALIAS)
     replica.forget_away()
     try:

@@ -1,4 +1,4 @@
-"""Formations and consolidations, run by hand."""
+"""Formations and consolidations, run in the test's process."""
 
 from collections.abc import Callable
 from threading import Thread
@@ -21,14 +21,14 @@ from tests.support.concurrency import on_its_own_connection, wait_until_somebody
 
 
 def form(session: Session) -> Job:
-    """A forced formation, run at once; what it asks for stays in the queue."""
+    """Run a forced formation immediately. Jobs that it queues stay in the queue."""
     job = run_job(Job.objects.request(FormMemories.name, session, requested_by="test", force=True).job_id)
     assert job is not None
     return job
 
 
 def fold(stream: MemoryStream) -> Job:
-    """A forced consolidation, run at once."""
+    """Run a forced consolidation immediately."""
     asked = Job.objects.request(Consolidate.name, None, stream=stream, requested_by="test", force=True)
     job = run_job(asked.job_id)
     assert job is not None
@@ -36,7 +36,7 @@ def fold(stream: MemoryStream) -> Job:
 
 
 def fold_while(stream: MemoryStream, work: Callable[[], Any]) -> None:
-    """A consolidation whose text is written when something else begins, and committed when that waits for it."""
+    """Consolidate while other work starts after the text is written, and commit when that work waits for a lock."""
     asked = Job.objects.request(Consolidate.name, None, stream=stream, requested_by="test", force=True)
     job = Job.objects.take(asked.job_id)
     assert job is not None
@@ -53,7 +53,7 @@ def fold_while(stream: MemoryStream, work: Callable[[], Any]) -> None:
 
 
 def shard(name: str, agent_id: str = "", prompt: str = "Ways to repair a kiln.", **fields: Any) -> MemoryStream:
-    """An agent's shard."""
+    """Create an agent's shard."""
     values = vars(SHARD_DEFAULTS) | {"application_id": DEFAULT, "extraction_prompt": prompt} | fields
     stream = MemoryStream.objects.create(stream_type="agent", agent_id=agent_id, name=name, **values)
     if stream.pinned_content:
@@ -62,24 +62,24 @@ def shard(name: str, agent_id: str = "", prompt: str = "Ways to repair a kiln.",
 
 
 def note(stream: MemoryStream, content: str, atom_type: str = "observation", **fields: Any) -> MemoryAtom:
-    """An atom written by hand."""
+    """Write an item directly."""
     return stream.atoms.create(user_id=stream.user_id, atom_type=atom_type, content=content, **fields)
 
 
 def rewrite(stream: MemoryStream, text: str) -> None:
-    """The text of a stream, written by an operator."""
+    """Set the text of a stream as an operator."""
     write_text(stream, text, actor="operator:eve")
 
 
 def written(user: UserProfile, **edits: Any) -> None:
-    """Fields of a profile, written by an operator."""
+    """Set fields of a profile as an operator."""
     with transaction.atomic():
         edit_profile(UserProfile.objects.locked().get(pk=user.pk), edits, actor="operator:eve")
     user.refresh_from_db()
 
 
 def candidate(user: UserProfile, stream: MemoryStream, content: str) -> MemoryAtom:
-    """What a shard learned from one sentence of somebody's."""
+    """Return the item that a shard learned from one sentence of a person."""
     session = append(user, "s1", [NewMessage("user", f"Listen. {content}")]).session
     turns = list(session.messages.turns().order_by("-sequence").values_list("pk", flat=True)[:1])
     sources = {"source_session": session, "source_user": user, "source_message_ids": turns}

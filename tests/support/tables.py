@@ -1,4 +1,4 @@
-"""All there is in the database, to say that nothing else changed."""
+"""All rows of the database, to check that nothing else changed."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from django.db import connection
 
 
 def everything(but: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Every row of every table of ours and of the queue, as text."""
+    """Return every row of our tables and of the queue's, as text."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
         tables = sorted(name for (name,) in cursor if name not in but)

@@ -1,4 +1,4 @@
-"""That no test sees what another did to the database."""
+"""Tests don't see each other's changes of the database."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,14 +23,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def fresh(transactional_db: None) -> Iterator[FreshDatabase]:
-    """As the whole run has one, made before the test writes anything."""
+    """Yield a second `FreshDatabase`, created before the test writes anything."""
     with closing(FreshDatabase()) as made:
-        made.restore()  # from now on it compares only the rows of tables that have changed
+        made.restore()  # from now on, it compares only rows of changed tables
         yield made
 
 
 def everything() -> dict[str, list[tuple[str]]]:
-    """All rows of all models, and all indexes."""
+    """Return all rows of all models, and all indexes."""
     tables = {model._meta.db_table for model in apps.get_models(include_auto_created=True)}
     with connection.cursor() as cursor:
         cursor.execute("SELECT indexname::text FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1")

@@ -1,4 +1,4 @@
-"""That the next test has a connection as new, and never one that is of no use."""
+"""The next test gets a connection in the state of a new one, and never a broken one."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def kept(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptConnection]:
-    """One of this test's own, below that of the run."""
+    """Yield a connection keeper for this test, in addition to that of the run."""
     with closing(KeptConnection(monkeypatch)) as made:
         yield made
 

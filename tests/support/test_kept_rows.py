@@ -1,4 +1,4 @@
-"""That a test finds what another one made."""
+"""A test gets the rows that an earlier one created."""
 
 from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""The test server itself: that what the tests rely on is so."""
+"""Tests of the test server itself."""
 
 import base64
 import json

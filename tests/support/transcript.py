@@ -1,4 +1,4 @@
-"""Conversations to test with."""
+"""Conversations for tests."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ _TOPICS = ["the kiln and its glaze", "the rent of the shop", "Italian verbs for 
 
 
 def turns(count: int, *, first: int = 0, text: str = "", days: float = 0) -> list[NewMessage]:
-    """Alternating user and assistant turns, a minute apart, on a topic that changes every 25 turns; some days later."""
+    """Return alternating user and assistant turns, a minute apart. The topic changes every 25 turns."""
     return [
         NewMessage(
             role="assistant" if number % 2 else "user",
@@ -25,14 +25,14 @@ def turns(count: int, *, first: int = 0, text: str = "", days: float = 0) -> lis
 
 
 def talk(user: UserProfile, count: int, *, session_id: str = "s1", text: str = "", days: float = 0) -> Session:
-    """Appends `count` turns to a session, after those it has, in one batch; said some days later, and got when said."""
+    """Append turns to a session in one batch. With `days`, they are some days later, and so is their arrival."""
     present = Session.objects.filter(user=user, session_id=session_id).first()
     first = present.message_count if present else 0
     return arrived_when_said(append(user, session_id, turns(count, first=first, text=text, days=days)).session)
 
 
 def arrived_when_said(session: Session) -> Session:
-    """As if the platform had got all turns of a session at their times."""
+    """Set the arrival of all turns of a session to their times."""
     session.messages.turns().update(arrived_at=F("created_at"))
     session.last_arrived_at = session.last_activity_at
     session.save(update_fields=["last_arrived_at"])
@@ -40,10 +40,10 @@ def arrived_when_said(session: Session) -> Session:
 
 
 def retracted() -> list[int]:
-    """Return the places of all turns that are retracted."""
+    """Return the places of all retracted turns."""
     return list(Message.objects.exclude(retracted_at=None).order_by("sequence").values_list("sequence", flat=True))
 
 
 def messages(count: int, **fields: Any) -> list[dict[str, Any]]:
-    """Bodies of messages for the REST interface."""
+    """Return the bodies of messages for the REST API."""
     return [{"role": "assistant" if n % 2 else "user", "content": f"Message {n}", **fields} for n in range(count)]

@@ -1,1 +1,1 @@
-"""What applications import of the memory platform."""
+"""The namespace of the memory platform's client."""

@@ -1,11 +1,11 @@
 /**
- * Client of the memory platform: `Memory` is what is remembered of one person.
+ * Client of the memory platform: `Memory` is one person's memory.
  *
  *     const memory = new Memory("nora", { url: "http://localhost:8000", key: "mem_…" });
  *     await memory.add("I restore kilns in Turin.");
  *     console.log((await memory.context("Where do I restore kilns?")).context);
  *
- * `memory.api` calls any operation of the REST interface, with the types of its description.
+ * `memory.api` calls any operation of the API, with the types of the OpenAPI schema.
  */
 
 import createClient, { type Client } from "openapi-fetch";
@@ -24,25 +24,25 @@ export type LiveMessages = Schemas["LiveMessages"];
 export type ContextOptions = Omit<Schemas["ContextInputRequest"], "user_id" | "agent_id" | "session_id" | "query">;
 export type SearchOptions = Omit<Schemas["SearchInputRequest"], "user_id" | "agent_id" | "query">;
 
-/** Messages that one request takes. */
+/** The maximum number of messages in a request. */
 const BATCH = 500;
 
 export interface Options {
-  /** Of the site. */
+  /** The site's URL. */
   url: string;
   /** An API key. */
   key: string;
-  /** Of the conversation, where a call names no other. */
+  /** The conversation of calls. */
   sessionId?: string;
   /** Your id of the assistant. */
   agentId?: string;
-  /** Tries of a call that comes to nothing. */
+  /** The maximum number of attempts per call. */
   attempts?: number;
-  /** In place of the global one. */
+  /** Replaces the global `fetch`. */
   fetch?: (request: Request) => Promise<Response>;
 }
 
-/** The platform refused a call: `status` of the answer, and `errors` with a code, a detail and a field each. */
+/** The platform rejected a call. Each of the `errors` has a code, a detail and a field. */
 export class Refused extends Error {
   constructor(
     readonly status: number,
@@ -53,9 +53,9 @@ export class Refused extends Error {
   }
 }
 
-/** What is remembered of one person, named by your id. */
+/** One person's memory. The person is named by your id. */
 export class Memory {
-  /** Every operation of the REST interface. */
+  /** All operations of the API. */
   readonly api: Client<paths>;
 
   constructor(
@@ -69,12 +69,12 @@ export class Memory {
     });
   }
 
-  /** The same memory in another conversation. */
+  /** Return the same person's memory with another conversation. */
   session(sessionId: string): Memory {
     return new Memory(this.userId, { ...this.options, sessionId });
   }
 
-  /** Add what was said: a text of the user's, a message, or several. Messages get external ids, so that none is added twice. */
+  /** Add a text of the user, a message, or several. Messages get external ids, so that retries add no duplicates. */
   async add(said: string | Message | Message[], more: { source?: string; contextId?: string } = {}): Promise<Appended> {
     const messages = prepared(said);
     const answers: Appended[] = [];
@@ -89,24 +89,24 @@ export class Memory {
     };
   }
 
-  /** The memory that a model should have before it answers; `context` is to be sent to it. */
+  /** Return the memory for a model's next answer. Send its `context` to the model. */
   async context(query = "", options: ContextOptions = {}): Promise<Context> {
     const body = { ...this.about(), session_id: this.sessionId, query, ...options };
     return answered(await this.api.POST("/api/v1/memory/context", { body }));
   }
 
-  /** What answers a query, best first. */
+  /** Search memory. Return the results, best first. */
   async search(query: string, options: SearchOptions = {}): Promise<Found> {
     const body = { ...this.about(), query, ...options };
     return answered(await this.api.POST("/api/v1/memory/search", { body }));
   }
 
-  /** What is to be replayed of the conversation. */
+  /** Return the messages of the conversation to replay to a model. */
   async messages(limit?: number): Promise<LiveMessages> {
     const query = { user_id: this.userId, view: "live" as const, ...(limit === undefined ? {} : { limit }) };
     const path = { session_id: this.sessionId };
     const answer = await this.api.GET("/api/v1/sessions/{session_id}/messages", { params: { path, query } });
-    return answered(answer) as LiveMessages; // `view=all` alone has pages
+    return answered(answer) as LiveMessages; // only `view=all` returns pages
   }
 
   private get sessionId(): string {

@@ -1,16 +1,16 @@
-/** Calls that came to nothing are repeated, where that can't do anything twice. */
+/** Retries failed calls, if they can be repeated safely. */
 
 type Fetch = (request: Request) => Promise<Response>;
 
-const NOTHING_DONE = new Set([429, 503]); // the platform says so before it begins
+const NOTHING_DONE = new Set([429, 503]); // the platform returns these before it executes a call
 const UNKNOWN = new Set([408, 500, 502, 504]);
 const FIRST_PAUSE = 250; // milliseconds
 const LONGEST_PAUSE = 8_000;
-const PATIENCE = 30_000; // what is to be waited for longer is the caller's to decide
-const READS = /\/(memory\/(context|search))$/; // though they are posted
-const APPENDS = /\/sessions\/[^/]+\/messages$/; // by external ids
+const PATIENCE = 30_000; // longer waits are left to the caller
+const READS = /\/(memory\/(context|search))$/; // read-only calls that use POST
+const APPENDS = /\/sessions\/[^/]+\/messages$/; // repeatable because of external ids
 
-/** Return a `fetch` that asks so many times. */
+/** Return a `fetch` that makes up to this number of attempts. */
 export function patient(ask: Fetch, attempts: number): Fetch {
   return async (request) => {
     for (let attempt = 0; ; attempt++) {

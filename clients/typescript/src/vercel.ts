@@ -1,11 +1,11 @@
 /**
- * A middleware of the Vercel AI SDK: a model that is told what is remembered, and whose conversation is remembered.
+ * A middleware for the Vercel AI SDK. It adds memory to a model's prompts, and stores the conversation.
  *
  *     const model = wrapLanguageModel({ model: openai("gpt-4.1-mini"), middleware: remembering(memory) });
  *
- * The model is called as ever, by its own address. What memory has for the user's message goes before the conversation,
- * and the message is added to memory; so is the answer, when it is whole. A step that follows a tool's result brings
- * no message: it is given to the model as it is.
+ * The model is called directly, at its own URL. A context for the user's message is inserted before the conversation.
+ * The message is added to memory, and so is the complete answer. A step after a tool's result has no new message, so it
+ * is passed to the model unchanged.
  */
 
 import type { LanguageModelV3Middleware as Middleware } from "@ai-sdk/provider";
@@ -15,10 +15,10 @@ import type { ContextOptions, Memory } from "./index.js";
 type Prompt = Parameters<NonNullable<Middleware["transformParams"]>>[0]["params"]["prompt"];
 type Remembered = { role: string; content: string }[];
 
-/** What memory adds to a prompt that has the conversation itself. */
+/** The layers for a prompt that already contains the conversation. */
 const BESIDE_HISTORY: NonNullable<ContextOptions["layers"]> = ["collective", "user", "moments", "retrieved", "entities"];
 
-/** Return the middleware for a person's conversation; `options` are those of a context, such as `max_tokens`. */
+/** Return the middleware for a person's conversation. `options` are those of a context, such as `max_tokens`. */
 export function remembering(memory: Memory, options: Omit<ContextOptions, "format"> = {}): Middleware {
   const keep = async (text: string): Promise<void> => {
     if (text !== "") {
@@ -59,7 +59,7 @@ export function remembering(memory: Memory, options: Omit<ContextOptions, "forma
   };
 }
 
-/** Return the user's message that is to be answered; blank where it was answered by a call of a tool already. */
+/** Return the user's message to answer. Blank if the prompt ends with something else, such as a tool's result. */
 function newest(prompt: Prompt): string {
   const last = prompt[prompt.length - 1];
   if (last?.role !== "user") {
@@ -72,12 +72,12 @@ function hasHistory(prompt: Prompt): boolean {
   return prompt.filter((message) => message.role !== "system").length > 1;
 }
 
-/** Put what is remembered behind the caller's instructions: all in one place, as some providers take it only there. */
+/** Insert the context after the caller's instructions, because some providers accept system messages only there. */
 function reminded(prompt: Prompt, remembered: Remembered): Prompt {
   const first = prompt.findIndex((message) => message.role !== "system");
   const [instructions, conversation] = [prompt.slice(0, first), prompt.slice(first)];
   const known = remembered.filter((message) => message.role === "system").map((message) => message.content);
-  const turns = remembered.slice(0, -1).flatMap(asTurn); // the last is the message itself
+  const turns = remembered.slice(0, -1).flatMap(asTurn); // the last one is the user's message
   return [...instructions, { role: "system", content: known.join("\n\n") }, ...turns, ...conversation];
 }
 

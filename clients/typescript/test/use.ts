@@ -1,4 +1,4 @@
-/** Uses the built client against a site: MEMORY_URL and MEMORY_KEY; it ends with status 0 where all holds. */
+/** Tests the built client with a site: MEMORY_URL and MEMORY_KEY. The exit status is 0 if all checks pass. */
 
 import assert from "node:assert/strict";
 
@@ -24,13 +24,13 @@ await memory.session("pictures").add({ role: "user", content: parts });
 assert.equal((await memory.session("pictures").messages()).messages[0]?.content, "This is a hive.");
 assert.equal((await memory.search("bees", { kinds: ["turn"] })).results[0]?.content, "I keep bees.");
 
-// Every operation has types: a query that the description doesn't have is an error of the compiler.
+// Every operation has types: a query parameter that the schema doesn't have is a compiler error.
 const moments = await memory.api.GET("/api/v1/moments", { params: { query: { user_id: memory.userId, limit: 3 } } });
 assert.equal(moments.data?.total, 0);
 // @ts-expect-error: there is no such parameter
 await memory.api.GET("/api/v1/moments", { params: { query: { person: "ada" } } });
 
-// An answer that was lost on its way: the message is there once.
+// After a lost response, the message is stored only once.
 let lost = 1;
 const flaky = new Memory("bo", {
   url,

@@ -1,4 +1,4 @@
-/** Uses the middleware with the AI SDK itself, against a site and a model: MEMORY_URL, MEMORY_KEY, OPENAI_BASE_URL. */
+/** Tests the middleware with the real AI SDK, a site and a model: MEMORY_URL, MEMORY_KEY, OPENAI_BASE_URL. */
 
 import assert from "node:assert/strict";
 
@@ -15,7 +15,7 @@ async function said(memory: Memory): Promise<string[]> {
   return (await memory.messages()).messages.map((message) => `${message.role}: ${message.content}`);
 }
 
-// A stream goes on as it arrives, and is remembered when it is whole.
+// A stream is passed on as it arrives, and stored when it is complete.
 const streaming = new Memory("vera", { ...options, sessionId: "stream" });
 const middleware = remembering(streaming, { max_tokens: 1000 });
 const model = wrapLanguageModel({ model: openai("gpt-4.1-mini"), middleware });
@@ -26,7 +26,7 @@ for await (const part of streamText({ model, prompt: "I keep bees." }).textStrea
 assert.deepEqual(parts, ["No", "ted."]);
 assert.deepEqual(await said(streaming), ["user: I keep bees.", "assistant: Noted."]);
 
-// Of a conversation that the caller sends as a whole, the newest message alone is new.
+// If the caller sends the whole conversation, only the newest message is new.
 const messages: ModelMessage[] = [
   { role: "system", content: "Be brief." },
   { role: "user", content: "I keep bees." },
@@ -39,7 +39,7 @@ const asked = JSON.stringify(request.body);
 assert.ok(asked.includes("MemoryContext") && asked.indexOf("MemoryContext") > asked.indexOf("Be brief."), asked);
 assert.equal(asked.split("And hens.").length, 2, asked);
 
-// A round with a tool in it is a message and an answer.
+// A round with a tool call is stored as a message and an answer.
 const acting = new Memory("vera", { ...options, sessionId: "tool" });
 const look = tool({ inputSchema: z.object({ at: z.string() }), execute: () => "Three hives." });
 const able = wrapLanguageModel({ model: openai.chat("gpt-4.1-mini"), middleware: remembering(acting) });

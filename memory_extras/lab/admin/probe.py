@@ -1,4 +1,4 @@
-"""The list of probes: how they fared over time, and what was expected."""
+"""The list of probes, with their expected answers, and their results over time."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ MET = {True: ("met", "Met"), False: ("missed", "Missed"), None: ("none", "Not ru
 
 
 class MetFilter(admin.SimpleListFilter):
-    """Probes by what came of them last."""
+    """Filters probes by their latest result."""
 
     title = "last result"
     parameter_name = "met"
@@ -36,7 +36,7 @@ class MetFilter(admin.SimpleListFilter):
 
 @admin.register(Probe)
 class ProbeAdmin(PageAdmin):
-    """Questions whose answers memory should bring up. They are kept from a transcript, or by an application."""
+    """Questions whose answers memory should find. Operators create them from a transcript, and applications by REST."""
 
     list_display = ("question", "user_link", "session_link", "state", "asked_at", "created_by")
     applications = ("user__application",)
@@ -68,7 +68,7 @@ class ProbeAdmin(PageAdmin):
         return prefix_search(queryset, search_term, "user__user_id", "session__session_id"), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show how the probes fared over time: all of them, or those of the person that the list is narrowed to."""
+        """Show the results over time, of all probes or of the person that the list is filtered by."""
         results = ProbeResult.objects.all()
         if user_id := request.GET.get(UserFilter.parameter_name, "").replace("\0", "").strip():
             results = results.filter(user__user_id=user_id)
@@ -76,15 +76,15 @@ class ProbeAdmin(PageAdmin):
         return response
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # from a transcript, where the evidence is
+        return False  # probes are created from a transcript, which has the evidence
 
     def has_run_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may change probes have them asked."""
+        """Allow running probes with the permission to change them."""
         return bool(self.has_change_permission(request))
 
     @admin.action(description="Run all probes of these people", permissions=["run"])
     def run_selected(self, request: HttpRequest, queryset: QuerySet[Probe]) -> None:
-        """Ask for a run of each person's probes."""
+        """Queue a run of each person's probes."""
         people = list(queryset.order_by("user_id").values_list("user_id", flat=True).distinct())
         for user_pk in people:
             ask_of(user_pk, actor_of(request))

@@ -1,4 +1,4 @@
-"""Probes over REST: questions with the answer expected, and what of it reached the context when they were asked."""
+"""Probes over REST: questions with the expected answer, and how much of the answer reached the context."""
 
 import uuid
 
@@ -184,7 +184,7 @@ class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Person
         )
 
     def session(self, name: str) -> Session | None:
-        """Return the session named in a field of the body; None if the field is missing."""
+        """Return the session named in a field of the body, or None if the field is missing."""
         return session_or_404(self.person, self.validated_data[name]) if name in self.validated_data else None
 
 

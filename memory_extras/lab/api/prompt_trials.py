@@ -1,4 +1,4 @@
-"""Trying a prompt's text over REST, on a person's session or stream, beside the version in force."""
+"""Trials of prompt texts over REST, on a person's session or stream, compared with the active version."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ class TryInput(PersonQuery):
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Check that one text is named, and one thing to try it on."""
+        """Check that there is exactly one text, and one session or stream."""
         for one, other in (("version", "content"), ("session_id", "stream_id")):
             if (one in attrs) == (other in attrs):
                 raise serializers.ValidationError(f"Send {one} or {other}.", CONTRADICTORY)
@@ -114,17 +114,17 @@ class PromptTrialViewSet(PersonViewSet[PromptResource], OfPromptViewSet[PromptRe
         )
 
     def _version(self, prompt: PromptResource) -> PromptVersion:
-        """Return the version that the body names, or one with its text that is not saved."""
+        """Return the version that the body names, or an unsaved one with its text."""
         if "version" in self.validated_data:
             versions = prompt.versions.select_related("resource__active_version")
             return one_or_404(versions, number=self.validated_data["version"])
         return PromptVersion(resource=prompt, content=with_line_breaks(self.validated_data["content"]))
 
     def _subject(self, prompt: PromptResource) -> Session | MemoryStream:
-        """Return the person's session or stream; those of others are as if they were not.
+        """Return the person's session or stream. Another person's gets the error for a missing one.
 
         Raises:
-            ValidationError: the prompt is about the other of the two.
+            ValidationError: The prompt needs the other of the two.
         """
         if is_about_streams(prompt) != ("stream_id" in self.validated_data):
             raise serializers.ValidationError(

@@ -1,4 +1,4 @@
-"""Probes: questions about a person with the answer that memory should bring up, and what came of asking them."""
+"""Probes: questions about a person with the answer that memory should find, and their results."""
 
 import uuid
 from datetime import timedelta
@@ -16,7 +16,7 @@ from sessions_app.models import Session, UserProfile
 
 QUESTION_MAX_CHARS = 4_000
 EXPECTED_MAX_CHARS = 4_000
-KEPT_DAYS = 400  # that results are kept
+KEPT_DAYS = 400  # how long results are stored
 NO_WORD = "Enter at least one word that can be searched for."
 
 
@@ -26,7 +26,7 @@ class ProbeQuerySet(models.QuerySet["Probe"]):
         return self.filter(user=user)
 
     def about(self, session: Session) -> Self:
-        """Return those that a session has to do with: asked there, said there, or asked wherever the person is."""
+        """Return the probes that concern a session: asked there, with evidence there, or not bound to a session."""
         concerned = Q(session=session) | Q(source_session=session) | Q(session=None)
         return self.filter(concerned, user_id=session.user_id)
 
@@ -38,7 +38,7 @@ class ProbeQuerySet(models.QuerySet["Probe"]):
         return self.order_by("-id")
 
     def with_latest(self) -> Self:
-        """Add what came of each last: when (`run_at`), and whether the answer was there (`was_met`)."""
+        """Annotate probes with their latest result: its time (`run_at`), and whether it was met (`was_met`)."""
         latest = ProbeResult.objects.filter(probe=OuterRef("pk")).order_by("-id")
         return self.annotate(
             run_at=Subquery(latest.values("created_at")[:1]), was_met=Subquery(latest.values("is_met")[:1])
@@ -46,7 +46,7 @@ class ProbeQuerySet(models.QuerySet["Probe"]):
 
 
 class Probe(models.Model):
-    """A question, the answer expected, and the turns that say it."""
+    """A question, the expected answer, and the turns that contain it."""
 
     probe_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="probes", db_index=False)
@@ -88,7 +88,7 @@ class Probe(models.Model):
     objects = ProbeQuerySet.as_manager()
 
     class Meta:
-        db_table = "moments_app_probe"  # where probes were before the extra
+        db_table = "moments_app_probe"  # the table's name before it moved to the extra
         constraints = [
             models.UniqueConstraint(
                 fields=["user", "session", "question_hash"], nulls_distinct=False, name="probe_asked_once"
@@ -99,12 +99,12 @@ class Probe(models.Model):
         return self.question[:80]
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save the hash, too, by which a question is kept once."""
+        """Also save the question's hash, which makes the question unique."""
         self.question_hash = content_hash(self.question)
         super().save(*args, **kwargs)
 
     def clean(self) -> None:
-        """Check that there is something to look for, and that the question is not kept already."""
+        """Check that the expected answer has searchable words, and that the question is new."""
         if not whole_words(self.expected):
             raise ValidationError({"expected": NO_WORD})
         same = Probe.objects.filter(user=self.user_id, session=self.session_id)
@@ -114,7 +114,7 @@ class Probe(models.Model):
 
 class ProbeResultQuerySet(models.QuerySet["ProbeResult"]):
     def for_user(self, user: UserProfile | None) -> Self:
-        """Return what came of a person's probes."""
+        """Return the results of a person's probes."""
         return self.filter(user=user)
 
     def expired(self) -> Self:
@@ -126,7 +126,7 @@ class ProbeResultQuerySet(models.QuerySet["ProbeResult"]):
 
 
 class ProbeResult(models.Model):
-    """What of a probe's answer stood in the context that it got, under which prompts and settings."""
+    """How much of a probe's expected answer its context contained, and the prompts and settings at that time."""
 
     run_id = models.UUIDField(help_text="Id of the run. All results of a run have the same id.")
     probe = models.ForeignKey(Probe, on_delete=models.CASCADE, related_name="results", db_index=False)

@@ -1,4 +1,4 @@
-"""Trials of a prompt over a sample: figures alone, for those who decide whether a version is to count."""
+"""Trials of a prompt over a sample. They store only figures, to help decide whether to activate a version."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -17,7 +17,7 @@ class PromptTrialQuerySet(models.QuerySet["PromptTrial"]):
 
 
 class PromptTrial(models.Model):
-    """A version of a prompt, tried on several sessions or streams beside the one in force then."""
+    """A version of a prompt, compared with the active version on several sessions or streams."""
 
     version = models.ForeignKey(PromptVersion, on_delete=models.CASCADE, related_name="trials")
     size = models.PositiveIntegerField(help_text="Number of sessions or streams in the sample.")
@@ -39,13 +39,13 @@ class PromptTrial(models.Model):
         return f"Trial of {self.version} on {self.size}"
 
     def is_taken(self, *, differs: bool) -> bool:
-        """Count one more of the sample; return False where all of it was tried already."""
+        """Count another item of the sample. Return False if the sample was already complete."""
         more = PromptTrial.objects.filter(pk=self.pk, tried__lt=F("size"))
         return bool(more.update(tried=F("tried") + 1, differing=F("differing") + int(differs)))
 
 
 class TrialSide(models.Model):
-    """What one of the versions of a trial made of the sample, in figures."""
+    """The figures of one of a trial's versions over the sample."""
 
     trial = models.ForeignKey(PromptTrial, on_delete=models.CASCADE, related_name="sides")
     version = models.ForeignKey(PromptVersion, on_delete=models.CASCADE, related_name="+")
@@ -70,10 +70,10 @@ class TrialSide(models.Model):
         return f"{self.version} in {self.trial_id}"
 
     def add(self, figures: Mapping[str, Any]) -> None:
-        """Add what it made of one more of the sample."""
+        """Add the figures of another item of the sample."""
         TrialSide.objects.filter(pk=self.pk).update(**{name: F(name) + value for name, value in figures.items()})
 
     @property
     def seconds_a_call(self) -> float:
-        """Time that an engine took for one call; 0 where there was none."""
+        """The mean time of an engine call. 0 without calls."""
         return self.milliseconds / 1000 / self.calls if self.calls else 0.0

@@ -1,4 +1,4 @@
-"""Keeping a probe: for whoever brings it, an application or an operator, the same is refused."""
+"""Saving probes, with the same checks for applications and operators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from sessions_app.lexemes import whole_words
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict, Refusal
 
-MOST = 100  # probes of one person
+MOST = 100  # maximum probes of a person
 
 
 class CannotProbe(Refusal):
@@ -28,15 +28,15 @@ class TooManyProbes(Conflict):
 
 @dataclass(frozen=True)
 class Draft:
-    """A probe to be kept.
+    """A probe to save.
 
     Args:
-        question: what is asked.
-        expected: the answer.
-        session: where it is asked; None: in the session that the person was in last.
-        source_session: where the evidence was said.
-        evidence: sequences of its turns.
-        made_from: further turns of that session, of which question and answer are made.
+        question: The question.
+        expected: The expected answer.
+        session: The session to ask in. None for the person's latest session.
+        source_session: The session with the evidence.
+        evidence: The sequences of its turns.
+        made_from: Further turns of that session, which the question and the answer were derived from.
     """
 
     question: str
@@ -48,14 +48,14 @@ class Draft:
 
 
 def draft_from(session: Session, sequence: int) -> Draft | None:
-    """Return the probe that a turn suggests: the user's turn as the question, the answer to it as what is expected.
+    """Return the probe that a turn suggests: the user's turn as the question, and the reply as the expected answer.
 
     Args:
-        session: of the turn.
-        sequence: of the question, or of its answer.
+        session: The session of the turn.
+        sequence: The sequence of the question, or of its answer.
 
     Returns:
-        None when no turn of the user is there, or nothing answers it.
+        None if there is no turn of the user, or no answer.
     """
     turns = session.messages.turns().believed().filter(user_id=session.user_id)
     asked = turns.filter(role=Message.Role.USER, sequence__lte=sequence).order_by("-sequence").first()
@@ -76,18 +76,18 @@ def draft_from(session: Session, sequence: int) -> Draft | None:
 
 
 def keep_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Probe, bool]:
-    """Keep a probe, in the caller's transaction, unless its question is kept for that session.
+    """Save a probe in the caller's transaction, unless its session already has one with this question.
 
     Args:
-        user: whom it is about, and whose sessions are named.
-        draft: the probe.
+        user: The person of the probe and its sessions.
+        draft: The probe.
         created_by: key:… or operator:….
 
     Returns:
-        The probe, or the present one, and whether it is new.
+        The new or existing probe, and whether it is new.
 
     Raises:
-        CannotProbe: nothing could be looked for, or a turn that is named isn't there.
+        CannotProbe: The answer has no searchable words, or a turn doesn't exist.
         TooManyProbes: The person has `MOST` probes.
     """
     probe = Probe(user=user, session=draft.session, question=draft.question, created_by=created_by)
@@ -101,25 +101,25 @@ def keep_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Pro
 
 
 def change_probe(probe: Probe, draft: Draft) -> None:
-    """Give a probe, which is not saved here, what is expected and the evidence.
+    """Set the expected answer and the evidence of a probe, without saving it.
 
     Raises:
-        CannotProbe: as `keep_probe`.
+        CannotProbe: As in `keep_probe`.
     """
     if not whole_words(draft.expected):
         raise CannotProbe(f"expected: {NO_WORD}")
     probe.expected, probe.source_session = draft.expected, draft.source_session
     probe.evidence_sequences = sorted(set(draft.evidence))
     made_from = _turns(probe, {*draft.evidence, *draft.made_from})
-    # What it was made of before stays: its question may be that of a turn.
+    # Keep earlier sources, because the question may come from a turn.
     probe.source_message_ids = sorted({*probe.source_message_ids, *made_from})
 
 
 def _turns(probe: Probe, sequences: set[int]) -> list[int]:
-    """Return the primary keys of turns, archived ones too.
+    """Return the primary keys of turns, including archived ones.
 
     Raises:
-        CannotProbe: one is not there, or no longer believed.
+        CannotProbe: A turn does not exist, or was retracted.
     """
     if not sequences:
         return []

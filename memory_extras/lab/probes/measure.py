@@ -1,10 +1,10 @@
-"""What of a probe's answer stands in a context: its words, and the turns that say it.
+"""Measures how much of a probe's expected answer a context contains: its words, and the evidence turns.
 
-No model answers or judges: that would cost two calls per question, differ from run to run, and measure the answering
-model more than the memory. Negation is not detected: "not in Oslo" has the word Oslo.
+No model answers or judges. That would cost two calls per question, vary between runs, and measure the answering model
+more than the memory. Negation is not detected: "not in Oslo" has the word Oslo.
 
-The question itself counts for nothing, in whatever layer it stands, nor does the policy. A turn is there when it stands
-there by its address, or when most of its words do, for a fact or a moment may say what it said.
+The question itself and the policy are ignored. A turn counts as present if the context has its address or most of its
+words, because a fact or a moment may repeat its content.
 """
 
 from collections.abc import Sequence
@@ -21,24 +21,24 @@ from moments_app.turns.words import plain_words
 from sessions_app.lexemes import QueryWord, stems_in, whole_words
 from sessions_app.models import Message
 
-MET = 0.5  # of the expected answer's words: then the probe is met
-STANDS = 0.8  # of a turn's words: then it is said, whatever the line is
+MET = 0.5  # share of the expected answer's words from which a probe is met
+STANDS = 0.8  # share of a turn's words from which it counts as present
 LEFT_OUT = ("policy", "query")
-MOST_MISSING = 20  # words that are named
+MOST_MISSING = 20  # missing words to report
 WORD_MAX_CHARS = 255
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What of an answer reached a context.
+    """The part of an answer that reached a context.
 
     Args:
-        words_found, words_count: of the expected answer's words.
-        missing_words: the first of the others.
-        evidence_found, evidence_count: of the turns named as evidence.
-        tokens: of the context.
-        refs: addresses of what stands in it, by layer.
-        problem: why there is no context; else blank.
+        words_found, words_count: Numbers of the expected answer's words.
+        missing_words: The first of the missing words.
+        evidence_found, evidence_count: Numbers of evidence turns.
+        tokens: The tokens of the context.
+        refs: The addresses of its items, by layer.
+        problem: Why there is no context. Blank if there is one.
     """
 
     words_found: int = 0
@@ -52,7 +52,7 @@ class Measure:
 
     @property
     def is_met(self) -> bool:
-        """True when the context has enough of the words, and of the evidence, where some is named."""
+        """Whether the context has enough of the words and, if there is evidence, one of its turns."""
         if self.problem or not self.words_count or (self.evidence_count and not self.evidence_found):
             return False
         return self.words_found >= MET * self.words_count
@@ -62,9 +62,9 @@ def measured(probe: Probe, evidence: Sequence[Message], envelope: Envelope) -> M
     """Measure a context.
 
     Args:
-        probe: that it was made for.
-        evidence: the turns that are named, as far as they are there.
-        envelope: the context.
+        probe: The context's probe.
+        evidence: The evidence turns that exist.
+        envelope: The context.
     """
     items = _items(probe, envelope)
     stems = frozenset[str]().union(*(stems_in(item.text) for item in items))
@@ -94,7 +94,7 @@ def _is_there(word: QueryWord, stems: frozenset[str]) -> bool:
 
 
 def _stands(turn: Message, probe: Probe, standing: set[str], stems: frozenset[str]) -> bool:
-    assert probe.source_session is not None  # where evidence is named
+    assert probe.source_session is not None  # evidence implies a session
     if f"rem://sessions/{probe.source_session.session_id}/messages/{turn.sequence}" in standing:
         return True
     words = whole_words(turn.content)
@@ -102,7 +102,7 @@ def _stands(turn: Message, probe: Probe, standing: set[str], stems: frozenset[st
 
 
 def setup_of(application: int) -> dict[str, dict[str, Any]]:
-    """Return what contexts of an application are made under: its prompts' versions, and settings that matter."""
+    """Return the prompt versions and relevant settings for contexts of an application."""
     prompts = PromptResource.objects.in_force(application)
     context, engine, embedding = settings.MEMORY_CONTEXT, settings.ENGINE, settings.EMBEDDING
     return {

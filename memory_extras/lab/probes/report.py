@@ -1,4 +1,4 @@
-"""How probes fared over time, by the prompts and settings that were in force."""
+"""The results of probes over time, with the prompts and settings at each time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from django.utils import timezone
 from memory_extras.lab.models.probe import ProbeResultQuerySet
 
 DAYS = 90
-POINTS = 60  # the latest
+POINTS = 60  # the latest ones
 FIGURES = ("day", "asked", "met", "words_found", "words_count")
 
 
 @dataclass(frozen=True)
 class Point:
-    """What came of all that was asked on a day under the same prompts and settings.
+    """The results of a day with the same prompts and settings.
 
     Args:
-        day: in UTC.
-        asked, met: numbers of results.
-        words_found, words_count: of all expected answers.
-        changes: what was in force otherwise than at the point before.
+        day: The day in UTC.
+        asked, met: The numbers of all results, and of those that were met.
+        words_found, words_count: The words of all expected answers.
+        changes: What changed since the previous point.
     """
 
     day: date
@@ -36,17 +36,17 @@ class Point:
 
     @property
     def share(self) -> float:
-        """The share that was met, in per cent."""
+        """The percentage of results that were met."""
         return 100 * self.met / self.asked
 
     @property
     def words(self) -> float:
-        """The share of the words that were there, in per cent."""
+        """The percentage of words that were found."""
         return 100 * self.words_found / self.words_count if self.words_count else 0.0
 
 
 def points(results: ProbeResultQuerySet) -> list[Point]:
-    """Return how probes fared in the last days, oldest first."""
+    """Return the results of the last days, oldest first."""
     recent = results.filter(created_at__gte=timezone.now() - timedelta(days=DAYS))
     by_day = recent.annotate(day=TruncDate("created_at")).values("day", "setup").order_by()
     rows = by_day.annotate(
@@ -65,7 +65,7 @@ def points(results: ProbeResultQuerySet) -> list[Point]:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return in words what is in force otherwise than before; nothing where nothing is known of before."""
+    """Return the changes of prompts and settings as text. Empty without earlier data."""
     if not before:
         return []
     return [

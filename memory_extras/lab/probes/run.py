@@ -1,8 +1,8 @@
-"""`run_probes`: each probe gets the context that its question would get now, and what of the answer is there is kept.
+"""`run_probes`: build the context for each probe's question, and record how much of the answer it contains.
 
-A context is made as a request makes it, by the same role and rules, and nothing is noted as served. No model is called;
-where texts are embedded, the question is. Each result is committed by itself: a run that is broken off goes on where it
-was.
+The contexts are built as for requests, under the same role and rules, but are not recorded as served. No model is
+called, except to embed the questions if embeddings are on. Each result is committed separately, so an interrupted run
+can resume.
 """
 
 import uuid
@@ -26,14 +26,14 @@ NO_SESSION = "The person has no session to ask the question in."
 
 @dataclass(frozen=True)
 class ProbesInput(ProcessInput):
-    """How many probes a run has asked, and how many were met."""
+    """The number of probes in a run, and how many were met."""
 
     probes: int
     met: int
 
 
 class RunProbes(Process[ProbesInput, None]):
-    """Asks the probes of a person, or those that are asked in one session."""
+    """Runs the probes of a person, or of one session."""
 
     name = "run_probes"
     makes = "answers to probes"
@@ -41,23 +41,22 @@ class RunProbes(Process[ProbesInput, None]):
     is_upkeep = True
 
     def prepare(self, job: Job, progress: Progress) -> None:
-        """Ask them, one after the other, outside any transaction."""
+        """Run the probes, one after the other, outside any transaction."""
         waiting = _probes_of(job).exclude(results__run_id=job.job_id)
         total = waiting.count()
         for done, _ in enumerate(ask(waiting, job.job_id, requested_by=job.requested_by), start=1):
             progress(done, total)
 
     def claim(self, job: Job) -> ProbesInput | Skipped:
-        """Count what came of it."""
+        """Count the results."""
         results = ProbeResult.objects.filter(run_id=job.job_id, user=job.user_id)
         found = ProbesInput(None, results.count(), results.filter(is_met=True).count())
         return found if found.probes else Skipped("there are no probes")
 
     def think(self, input: ProbesInput, engine: None, progress: Progress) -> None:
-        """There is nobody to ask."""
+        """Do nothing, because the process calls no model."""
 
     def commit(self, job: Job, input: ProbesInput, answer: None) -> None:
-        """Complete the job."""
         if not job.is_claimed():
             raise ClaimLost
         job.complete({"probes": input.probes, "met": input.met})
@@ -69,11 +68,11 @@ def _probes_of(job: Job) -> ProbeQuerySet:
 
 
 def ask(probes: ProbeQuerySet, run_id: uuid.UUID, *, requested_by: str) -> Iterator[ProbeResult]:
-    """Ask probes and keep what came of it. Not to be called within a transaction.
+    """Run probes and save the results. Must not be called within a transaction.
 
     Args:
-        probes: of whomever.
-        run_id: of the run, which has one result of each.
+        probes: The probes, of any people.
+        run_id: The id of the run, which has one result per probe.
         requested_by: key:…, operator:… or command.
     """
     for probe in list(probes.select_related("user", "session", "source_session").order_by("pk")):
@@ -83,7 +82,7 @@ def ask(probes: ProbeQuerySet, run_id: uuid.UUID, *, requested_by: str) -> Itera
 
 
 def asked(probe: Probe, run_id: uuid.UUID, *, requested_by: str) -> ProbeResult | None:
-    """Ask one probe and keep what came of it; None when the probe or its person is gone meanwhile."""
+    """Run one probe and save the result. None if the probe or its person no longer exists."""
     application = probe.user.application_id
     session = session_to_ask_in(probe)
     try:
@@ -107,14 +106,14 @@ def _context(probe: Probe, session: Session, application: int) -> Envelope | Non
 
 
 def session_to_ask_in(probe: Probe) -> Session | None:
-    """Return the session that a probe names, else the one that its person was in last; None where there is none."""
+    """Return a probe's session, or else its person's latest session. None if there is none."""
     if probe.session_id:
         return probe.session
     return Session.objects.for_user(probe.user).order_by("-last_activity_at", "-id").first()
 
 
 def evidence_of(probe: Probe) -> list[Message]:
-    """Return the turns that are named as evidence, as far as they are there, archived ones too."""
+    """Return the existing evidence turns, including archived ones."""
     if probe.source_session_id is None:
         return []
     turns = Message.objects.filter(session=probe.source_session_id, user=probe.user_id, retracted_at=None)

@@ -1,7 +1,8 @@
-"""Trying a prompt by its probes: whether their answers would reach the context if what an engine made were kept.
+"""Tests of a prompt by probes: whether their answers would reach the context if the engine's result were saved.
 
-The process's own commit is run with each answer, in a transaction that is rolled back, and the contexts are made within
-it. So they have what they would have, and nothing of it stays. Vectors are not made: what is new is found by its words.
+The process's own commit runs with each result in a transaction that is rolled back, and the contexts are built within
+it. So they have the same content as after a real commit. No vectors are computed for new items, so these are found only
+by their words.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,22 +24,20 @@ from moments_app.recall.query import recall_request_for
 from moments_app.recall.request import RecallRequest
 from sessions_app.models import Session
 
-MOST = 10  # probes: the session is locked meanwhile
+MOST = 10  # maximum probes, because the session is locked meanwhile
 NOT_KEPT = "The result conflicts with current memory, so no context could be built from it."
 
 
 @dataclass(frozen=True)
 class TriedProbe:
-    """A probe, and what of its answer would reach the context with each answer of the trial; None where none would be
-    there.
-    """
+    """A probe, and the measure of its context for each result of the trial. None if there is no context."""
 
     probe: Probe
     measures: list[Measure | None]
 
 
 def try_probes(trial: Trial, subject: Session | MemoryStream) -> list[TriedProbe]:
-    """Ask the probes that a trial's subject has to do with, once for each of its answers; nothing is written.
+    """Measure a subject's probes for each result of a trial. Writes nothing.
 
     Call this outside any transaction.
     """
@@ -57,7 +56,7 @@ def _probes_of(subject: Session | MemoryStream) -> list[Probe]:
 
 
 def _recall(probe: Probe) -> RecallRequest | None:
-    """Return what memory is searched for; the question's vector is asked for before any transaction."""
+    """Return the recall request of a probe. Its question is embedded before any transaction."""
     session = session_to_ask_in(probe)
     if session is None:
         return None
@@ -83,7 +82,7 @@ def _measures(
 
 @contextmanager
 def _as_if_kept(trial: Trial, answer: Any, subject: Session | MemoryStream) -> Iterator[None]:
-    """Run the block as if the process had kept an answer."""
+    """Run the block as if the process had saved a result."""
     process = process_named(trial.process)
     with transaction.atomic():
         job = _running_job(process.name, subject)
@@ -91,7 +90,7 @@ def _as_if_kept(trial: Trial, answer: Any, subject: Session | MemoryStream) -> I
             raise Moved("The session changed during the trial. Try again.")
         if trial.is_again:
             _set_back(process, job)
-        input = process.claim(job)  # which may begin what the commit ends
+        input = process.claim(job)  # may start what the commit completes
         if isinstance(input, Skipped):
             raise Moved(input.reason)
         process.commit(job, input.of_one_call(), answer)
@@ -100,26 +99,26 @@ def _as_if_kept(trial: Trial, answer: Any, subject: Session | MemoryStream) -> I
 
 
 def _version_of(subject: Session | MemoryStream) -> tuple[object, ...]:
-    """Return what changes when there is more or less for an engine to work on."""
+    """Return values that change when the engine's input may have changed."""
     if isinstance(subject, Session):
         return subject.last_sequence, subject.retraction_count
     return (subject.last_updated_at,)
 
 
 def _set_back(process: AnyProcess, job: Job) -> None:
-    """Have what the process did last be undone for its commit, which reads the session anew."""
+    """Undo the process's last run for its commit, which reads the session again."""
     process.rewind(job)
     if job.session:
         job.session.save(update_fields=["last_moment_message_idx", "live_from_sequence"])
 
 
 def _running_job(name: str, subject: Session | MemoryStream) -> Job:
-    """Return a job as a worker would have it, in place of the one that may be open."""
+    """Return a job as a worker would receive it, instead of an open one."""
     about = {"stream": subject} if isinstance(subject, MemoryStream) else {"session": subject}
     Job.objects.open().filter(process=name, **about).update(status=Job.Status.SKIPPED)
     job = Job.objects.create(process=name, user=subject.user, force=True, requested_by="trial", **about)
     taken = Job.objects.take(job.job_id)
-    assert taken is not None  # it is due, and nobody else sees it
+    assert taken is not None  # it is due, and not visible to workers
     return taken
 
 
@@ -132,5 +131,5 @@ def _measure(probe: Probe, recall: RecallRequest | None) -> Measure:
         envelope = preview(probe.user, session.session_id, request)
     except BudgetTooSmall as error:
         return Measure(problem=str(error))
-    assert envelope is not None  # the session is there
+    assert envelope is not None  # the session exists
     return measured(probe, evidence_of(probe), envelope)

@@ -1,4 +1,4 @@
-"""What an engine was given in a trial of a prompt, and what it made of it, in pieces to be read."""
+"""The engine's input and result in a prompt trial, in readable parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from moments_app.summaries.roll import Rolled, SummaryInput
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """A part of what an engine made."""
+    """A part of an engine's result."""
 
     heading: str
     text: str
@@ -24,16 +24,16 @@ class AnswerPart:
 
 
 def is_about_streams(resource: PromptResource) -> bool:
-    """Tell whether the prompt is about streams, as consolidations are; all others are about a session."""
+    """Return whether the prompt is about streams, like consolidations. All others are about a session."""
     return resource.purpose == PromptResource.Purpose.STREAM_CONSOLIDATION
 
 
-# --- what the engine was given ---
+# --- input ---
 
 
 @singledispatch
 def given(input: Any) -> str:
-    """Say what of its subject an engine was given."""
+    """Describe the part of the subject that the engine received."""
     return "all that waits"
 
 
@@ -56,12 +56,12 @@ def _turns(first: int, last: int) -> str:
     return f"turns {first}–{last}"
 
 
-# --- what it made of it ---
+# --- result ---
 
 
 @singledispatch
 def parts(answer: Any) -> list[AnswerPart]:
-    """Return an answer in pieces to be read."""
+    """Split a result into readable parts."""
     return [AnswerPart("Answer", str(answer))]
 
 

@@ -1,4 +1,4 @@
-"""A trial of a prompt over a sample: what it is tried on, and what came of each in figures."""
+"""Prompt trials over a sample: the choice of the sample, and the figures of the results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ from sessions_app.limited_operators import scope_key, unlimited
 from sessions_app.models import Session
 
 SIZES = (3, 5, 10)
-LOOKED_AT = 200  # of the newest sessions or streams, of which the sample is taken
-SHORT = 24  # turns of a session below which others come first
+LOOKED_AT = 200  # newest sessions or streams to choose the sample from
+SHORT = 24  # turns of a session; shorter ones are chosen last
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one of the sample.
+    """The result of one item of the sample.
 
     Args:
-        parts: both texts, with what differs marked; one alone where there is no other.
-        added, removed: words that only the tried version has, and only the one in force.
+        parts: Both texts, with the differences marked. One text if there is no other version.
+        added, removed: The number of words that only the tried version has, and only the active one.
     """
 
     parts: list[DiffPart]
@@ -37,21 +37,21 @@ class Outcome:
 
     @property
     def differs(self) -> bool:
-        """Tell whether the two made something else."""
+        """Whether the two results differ."""
         return bool(self.added or self.removed)
 
 
 def sample_of(resource: PromptResource, size: int) -> list[int]:
-    """Choose what a prompt is tried on: the latest of as many people, those with probes first, short ones last.
+    """Choose a prompt's sample: the latest item of each person, those with probes first, and short ones last.
 
     Args:
-        resource: the prompt.
-        size: how many.
+        resource: The prompt.
+        size: The maximum number of items.
     """
     newest = _streams() if is_about_streams(resource) else _sessions()
     people = {one.user_id for one in newest}
     asked = set(Probe.objects.filter(user__in=people).values_list("user_id", flat=True))
-    newest.sort(key=lambda one: (one.user_id not in asked, _is_short(one)))  # else in their order
+    newest.sort(key=lambda one: (one.user_id not in asked, _is_short(one)))  # otherwise newest first
     of_each: dict[int | None, int] = {}
     for one in newest:
         of_each.setdefault(one.user_id, one.pk)
@@ -59,7 +59,7 @@ def sample_of(resource: PromptResource, size: int) -> list[int]:
 
 
 def _is_short(subject: Session | MemoryStream) -> bool:
-    """Tell whether there is hardly anything in a session that a prompt could be tried on."""
+    """Return whether a session is too short to be a good test."""
     return isinstance(subject, Session) and subject.message_count < SHORT
 
 
@@ -74,17 +74,17 @@ def _streams() -> list[Session | MemoryStream]:
 
 
 def trials_of(resource: PromptResource, *, actor: str) -> PromptTrialQuerySet:
-    """Return the trials that an operator may see: to one who is limited, those of others tell of other applications."""
+    """Return the trials that an operator may see. A limited operator sees only their own."""
     found = PromptTrial.objects.of(resource)
     return found.filter(requested_by=actor) if scope_key() else found
 
 
 def begin(version: PromptVersion, size: int, *, requested_by: str) -> PromptTrial:
-    """Put a trial on record: of a version, beside the one in force where that is another.
+    """Create a trial of a version, and of the active one if that is different.
 
     Args:
-        version: that is tried.
-        size: of the sample.
+        version: The version to try.
+        size: The size of the sample.
         requested_by: operator:….
     """
     trial = PromptTrial.objects.create(version=version, size=size, requested_by=requested_by)
@@ -95,10 +95,10 @@ def begin(version: PromptVersion, size: int, *, requested_by: str) -> PromptTria
 
 
 def note(trial: PromptTrial, made: Trial, outcome: Outcome, probes: Sequence[TriedProbe]) -> bool:
-    """Add what came of one of the sample; return False where the whole sample was tried already."""
+    """Add the result of one item of the sample. Return False if the sample was already complete."""
     if not trial.is_taken(differs=outcome.differs):
         return False
-    with unlimited():  # the version may be the site's
+    with unlimited():  # the version may be site-wide
         PromptVersion.objects.filter(pk=trial.version_id).update(is_tried=True)
     sides = {side.version_id: side for side in trial.sides.all()}
     for number, answer in enumerate(made.answers):
@@ -108,7 +108,7 @@ def note(trial: PromptTrial, made: Trial, outcome: Outcome, probes: Sequence[Tri
 
 
 def compared(sides: Sequence[Side]) -> Outcome:
-    """Compare what the two made; one alone differs from nothing."""
+    """Compare the two results. A single result has no differences."""
     texts = [_text(side) for side in sides]
     parts = word_diff(texts[0], texts[-1])
     words = {change: sum(part.words for part in parts if part.change == change) for change in ("added", "removed")}

@@ -1,4 +1,4 @@
-"""Subjects that a prompt can be tried on, and the outcome of a trial, as the page shows them."""
+"""The sessions and streams for prompt trials, and the results as the page shows them."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from moments_app.models import MemoryStream, PromptResource, PromptVersion
 from sessions_app.admin.base import prefix_search
 from sessions_app.models import Session
 
-SUBJECTS = 8  # offered at once; a longer beginning finds the others
+SUBJECTS = 8  # to offer at once; operators find others by typing
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a trial: what came of one text."""
+    """The result of one text in a trial."""
 
     made: TrialAnswer
     is_active: bool
@@ -30,17 +30,17 @@ class Side:
 
 
 def subjects(resource: PromptResource, beginning: str) -> list[Subject]:
-    """Find what the prompt can be tried on, the latest first.
+    """Find sessions or streams to try the prompt on, latest first.
 
     Args:
-        resource: the prompt.
-        beginning: of an id or name, as the operator typed it; blank finds everything.
+        resource: The prompt.
+        beginning: The start of an id or name, typed by the operator. Blank finds all.
     """
     return _streams(beginning) if is_about_streams(resource) else _sessions(beginning)
 
 
 def subject_with(resource: PromptResource, pk: int) -> Session | MemoryStream | None:
-    """Return the session or stream that was chosen; None where it is gone."""
+    """Return the chosen session or stream. None if it no longer exists."""
     if is_about_streams(resource):
         return MemoryStream.objects.filter(pk=pk).first()
     return Session.objects.select_related("user").filter(pk=pk).first()

@@ -1,8 +1,8 @@
-"""`try_prompt`: what a prompt would make of a session, beside what the version in force makes of the same turns.
+"""`try_prompt`: run an engine with a prompt on a session, and with the active version on the same turns.
 
-The input is claimed as the process itself claims it, in a transaction that is rolled back. Then the process's own
-`think` runs for each text, at the same time, with no transaction and no connection held. Nothing is written but the
-record of the engine's calls, which are paid like any other; their purpose says that they were tries.
+The process claims its input in a transaction that is rolled back. Then its `think` runs for each text in parallel,
+without a transaction or a connection. Only the engine calls are recorded, because they cost money like any other. Their
+purpose marks them as trials.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from sessions_app.models import Session
 from sessions_app.refusals import Refusal
 from sessions_app.retention.archive_files import ArchiveError
 
-AT_ONCE = 2  # trials in a process: each holds a thread that serves requests, for as long as the engine thinks
+AT_ONCE = 2  # trials per process; each blocks a thread that serves requests
 _running = BoundedSemaphore(AT_ONCE)
 
 
@@ -34,13 +34,13 @@ class CannotTry(Refusal):
 
 @dataclass(frozen=True)
 class TrialAnswer:
-    """The engine's answer to the input with one text.
+    """The engine's result with one text.
 
     Args:
-        version: the text; not saved yet, it has no primary key.
-        answer: what `think` returned; None when the engine failed.
-        error: why it failed; else blank.
-        calls: of the engine.
+        version: The text. An unsaved version has no primary key.
+        answer: The return value of `think`. None if the engine failed.
+        error: Why it failed. Blank otherwise.
+        calls: The engine calls.
     """
 
     version: PromptVersion
@@ -50,24 +50,24 @@ class TrialAnswer:
 
     @property
     def seconds(self) -> float:
-        """Time that the engine took."""
+        """The duration of the engine calls."""
         return sum(call.latency_ms for call in self.calls) / 1000
 
     @property
     def tokens(self) -> int:
-        """Tokens given and answered, as far as the endpoint tells."""
+        """The number of input and output tokens, as far as the endpoint reports them."""
         return sum((call.input_tokens or 0) + (call.output_tokens or 0) for call in self.calls)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Both sides, the version in force first; one alone where there is no other, or the text is the same.
+    """Both sides, the active version first. One side if there is no active version, or it has the same text.
 
     Args:
-        input: what the engine was given, as the process has it.
-        is_again: nothing was waiting, so what the process did last was done again.
-        answers: one a text.
-        process: name of the process.
+        input: The process's input for the engine.
+        is_again: Whether the process had no new input, so its last run was repeated.
+        answers: One result per text.
+        process: The name of the process.
     """
 
     input: ProcessInput
@@ -77,17 +77,18 @@ class Trial:
 
 
 def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial:
-    """Have the engine work on what waits in a session, or else on what was done last, and write nothing.
+    """Run the engine on the waiting turns of a session, or else on those of the last run. Writes nothing.
 
-    Call this outside any transaction: it waits for the engine, for one call a text and one more to repair its answer.
+    Call this outside any transaction, because it waits for the engine. Each text takes one call, or two if its result
+    must be repaired.
 
     Args:
-        version: the text, saved or not.
-        subject: a session; for consolidations a stream.
+        version: The text, saved or not.
+        subject: A session, or a stream for consolidations.
 
     Raises:
-        CannotTry: there is nothing to try it on, no process reads such a prompt, no model is asked for now, or as many
-            trials as may are running.
+        CannotTry: There is no input, no process reads the prompt, no model is available, or too many trials are
+            running.
     """
     process = process_for_purpose(version.resource.purpose)
     if process is None or not settings.ENGINE.uses_model:
@@ -101,13 +102,13 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
     active = version.resource.active_version
     versions = [active, version] if active and active.content != version.content else [version]
     with room(), ThreadPoolExecutor(len(versions)) as pool:
-        connection.close()  # none is held while the engine thinks
+        connection.close()  # hold no connection while the engine runs
         answers = list(pool.map(lambda one: _answer(process, caller, input.with_prompt(one)), versions))
     return Trial(input, is_again, answers, process.name)
 
 
 def _why_not(caller: Caller) -> str:
-    """Return why the engine is not to be asked now; blank when it is."""
+    """Return why the engine can't be called now, or a blank string."""
     circuit = Circuit.objects.open_of(caller)
     if circuit and circuit.holds_all:
         return circuit.why
@@ -117,10 +118,10 @@ def _why_not(caller: Caller) -> str:
 
 @contextmanager
 def room() -> Iterator[None]:
-    """Hold one of the places for what keeps an operator waiting for a model.
+    """Reserve one of the places for pages that wait for a model.
 
     Raises:
-        CannotTry: all are taken.
+        CannotTry: All are taken.
     """
     if not _running.acquire(blocking=False):
         raise CannotTry(f"{AT_ONCE} trials are already running, which is the limit. Wait until one has finished.")
@@ -131,7 +132,7 @@ def room() -> Iterator[None]:
 
 
 def can_be_tried(resource: PromptResource) -> bool:
-    """Tell whether a process reads such a prompt, so that it can be run without its commit."""
+    """Return whether a process reads such a prompt, so it can run without its commit."""
     return process_for_purpose(resource.purpose) is not None
 
 
@@ -144,7 +145,7 @@ def _unsaved_job(process: AnyProcess, subject: Session | MemoryStream) -> Job:
 
 
 def _claimed(process: AnyProcess, job: Job) -> tuple[Any, bool]:
-    """Return what the engine would be given, and whether the process had done that already."""
+    """Return the engine's input, and whether the process had already processed it."""
     is_again = False
     try:
         with transaction.atomic():
@@ -163,7 +164,7 @@ def _claimed(process: AnyProcess, job: Job) -> tuple[Any, bool]:
 
 
 def _answer(process: AnyProcess, caller: Caller, input: ProcessInput) -> TrialAnswer:
-    """Call the engine with one text, in a thread of its own."""
+    """Call the engine with one text, in its own thread."""
     version = input.prompt_version
     assert version is not None  # each process that reads a prompt has one
     calls: list[CallRecord] = []

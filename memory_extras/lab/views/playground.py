@@ -1,4 +1,4 @@
-"""The playground: chat as a test person through the chat endpoint, with the memory that it gave beside it."""
+"""The playground: a chat with a test person through the chat endpoint, next to the context from memory."""
 
 from collections.abc import Collection
 from functools import cached_property
@@ -33,7 +33,7 @@ from sessions_app.models import Application, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import OnHold, erase_user
 
-PEOPLE, SESSIONS, TURNS = 20, 10, 40  # that a page shows
+PEOPLE, SESSIONS, TURNS = 20, 10, 40  # maximum numbers on a page
 MAX_CHARS = 4_000
 
 
@@ -45,7 +45,7 @@ class PersonForm(forms.Form):
 
 
 class SayForm(forms.Form):
-    """What the test person says, in a session or in a new one."""
+    """A message of the test person, in a session or a new one."""
 
     text = forms.CharField(max_length=MAX_CHARS)
     model = forms.CharField(max_length=255)
@@ -53,12 +53,12 @@ class SayForm(forms.Form):
 
 
 def may_play(request: HttpRequest) -> bool:
-    """Tell the sidebar whether the operator may open the playground."""
+    """Return whether the operator may open the playground, for the sidebar."""
     return request.user.has_perms(Playground.needs)
 
 
 class Playground(OperatorPage):
-    """The test people that there are, and a form for another."""
+    """The list of test people, and a form to create one."""
 
     route, name, title = "playground/", "playground", "Playground"
     permission = "change"
@@ -75,7 +75,7 @@ class Playground(OperatorPage):
         }
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """Make a test person, or go on to the one of this name."""
+        """Create a test person, or open the one with this name."""
         form = PersonForm(request.POST)
         if not form.is_valid():
             return self.page(status=400, problem="name: enter 1 to 100 characters without a slash.")
@@ -88,7 +88,7 @@ class Playground(OperatorPage):
 
 
 class TestPersonView(RowPage[UserProfile]):
-    """A view of a test person; of nobody else."""
+    """A view of a test person. Real people get 404."""
 
     permission, needs = Playground.permission, Playground.needs
 
@@ -100,24 +100,23 @@ class TestPersonView(RowPage[UserProfile]):
 
 
 class Chat(TestPersonView):
-    """The conversation of a test person, with what memory gave to the latest answer."""
+    """The conversation of a test person, with the context of the latest answer."""
 
     route, name = "playground/<int:test_person>/", "chat"
     template_name = "operator/playground/chat.html"
 
     @cached_property
     def session(self) -> Session | None:
-        """The session that the address names, else the latest; None for a new one."""
+        """The session in the URL, or else the latest one. None for a new one."""
         asked = self.request.GET.get("session")
         sessions = Session.objects.for_user(self.row).order_by("-last_activity_at", "-id")
         return sessions.filter(session_id=asked).first() if asked is not None else sessions.first()
 
     def get_title(self) -> str:
-        """Name the page."""
         return f"Playground: {self.row}"
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """Say something through the endpoint, and show the answer."""
+        """Send a message through the endpoint, and show the answer."""
         form = SayForm(request.POST)
         if not form.is_valid():
             return self.page(status=400, problem="Enter a message and the name of a model.")
@@ -129,17 +128,17 @@ class Chat(TestPersonView):
         return HttpResponseRedirect(page_url(UserProfile, self.name, self.row.pk, session=session_id) + "#say")
 
     def _said(self, session_id: str, text: str, model: str) -> str:
-        """Pass it on; return why there is no answer, or a blank."""
+        """Send the message. Return why there is no answer, or a blank string."""
         person = self.row
         session = ChatSession(person.user_id, session_id, application=person.application_id)
         body = {"model": model, "messages": [{"role": "user", "content": text}]}
         try:
             with room():
-                connection.close()  # none is held while the model thinks
+                connection.close()  # hold no connection while the model runs
                 passed = pass_on(session, body)
         except (ChatError, CannotTry) as error:
             return str(error)
-        receipts.waiting.flush()  # so that the page has the context, which else comes a moment later
+        receipts.waiting.flush()  # otherwise, the page would not have the context yet
         return passed.error
 
     def context(self) -> dict[str, Any]:
@@ -166,7 +165,7 @@ class Chat(TestPersonView):
 
 
 class Remember(TestPersonView, RowAction[UserProfile]):
-    """Ask for what was said to be remembered now, whatever the thresholds say."""
+    """Queues memory jobs for the session now, whatever the thresholds say."""
 
     route, name = "playground/<int:test_person>/remember/", "remember"
     http_method_names = ["post"]
@@ -182,14 +181,14 @@ class Remember(TestPersonView, RowAction[UserProfile]):
 
 
 class EraseTestPerson(TestPersonView, RowAction[UserProfile]):
-    """Erase a test person: nobody's id has to be typed for nobody."""
+    """Erases a test person, without asking for the id to be typed."""
 
     route, name = "playground/<int:test_person>/forget/", "forget"
     http_method_names = ["post"]
 
     def change(self, person: UserProfile) -> str:
         try:
-            with unlimited():  # as for other people: nothing may be left that this operator doesn't see
+            with unlimited():  # rows that this operator may not see are erased too
                 erase_user(person.user_id, application=person.application_id, actor=self.actor)
         except (OnHold, UserProfile.DoesNotExist) as error:
             messages.error(self.request, str(error))
@@ -198,5 +197,5 @@ class EraseTestPerson(TestPersonView, RowAction[UserProfile]):
         return page_url(UserProfile, Playground.name)
 
     def people(self) -> Collection[int]:
-        """Return nobody: the page that follows tells of none."""
+        """Return no people, because the next page shows none of their data."""
         return ()

@@ -1,4 +1,4 @@
-"""The page of a probe, keeping one from a turn, and asking probes."""
+"""The page of a probe, and the actions that create a probe from a turn and run probes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ RESULTS_SHOWN = 50
 
 @dataclass(frozen=True)
 class Place:
-    """Something that stood in a context, and its page, where it has one."""
+    """An item of a context, and its page, if there is one."""
 
     ref: str
     url: str
@@ -38,12 +38,12 @@ class Place:
 
 @dataclass(frozen=True)
 class ShownResult:
-    """A result as the page shows it.
+    """A result for the page.
 
     Args:
-        result: as it was kept.
-        places: what stood in the context.
-        changes: what was in force otherwise than at the result before.
+        result: The saved result.
+        places: The items of the context.
+        changes: What changed since the previous result.
     """
 
     result: ProbeResult
@@ -52,7 +52,7 @@ class ShownResult:
 
 
 def chart_of(results: ProbeResultQuerySet) -> dict[str, Any]:
-    """Collect how probes fared over time, as a chart and the table beside it."""
+    """Return the results over time, as a chart with a table."""
     found = points(results)
     asked, met = sum(point.asked for point in found), sum(point.met for point in found)
     bars = [(f"{point.day:%d %b}", round(point.share, 1)) for point in found]
@@ -62,7 +62,7 @@ def chart_of(results: ProbeResultQuerySet) -> dict[str, Any]:
 
 
 class ProbeForm(FormPage[Probe]):
-    """The page of a probe: what came of it each time."""
+    """The page of a probe, with all its results."""
 
     after = "operator/probes/results.html"
 
@@ -104,7 +104,7 @@ def _words_chart(latest: Sequence[ProbeResult]) -> Chart:
 
 
 class RunPersonsProbes(RowAction[Probe]):
-    """Ask all probes of a probe's person."""
+    """Runs all probes of a probe's person."""
 
     route, name = "<int:pk>/run/", "run"
 
@@ -116,7 +116,7 @@ class RunPersonsProbes(RowAction[Probe]):
 
 @transaction.atomic
 def ask_of(user_pk: int, actor: str) -> Job:
-    """Ask for a run of a person's probes."""
+    """Queue a run of a person's probes."""
     return Job.objects.request(RunProbes.name, user_id=user_pk, requested_by=actor, force=True)
 
 
@@ -124,7 +124,7 @@ def ask_of(user_pk: int, actor: str) -> Job:
 
 
 class DraftForm(forms.Form):
-    """A probe as an operator words it."""
+    """A probe in the operator's words."""
 
     question = forms.CharField(max_length=QUESTION_MAX_CHARS)
     expected = forms.CharField(label="Expected answer", max_length=EXPECTED_MAX_CHARS)
@@ -132,7 +132,7 @@ class DraftForm(forms.Form):
     anywhere = forms.BooleanField(required=False)
 
     def clean_evidence(self) -> list[int]:
-        """Return the turns that are named."""
+        """Parse the sequences of turns."""
         text: str = self.cleaned_data["evidence"].strip()
         try:
             return sequences_of(text) if text else []
@@ -141,7 +141,7 @@ class DraftForm(forms.Form):
 
 
 class KeepProbe(SessionPage):
-    """A turn's question with the answer to it, to be worded otherwise and kept."""
+    """Saves a turn and its answer as a probe. The operator can edit both first."""
 
     route, name, needs = "<int:pk>/probe/", "probe", (KEEP_PROBES, *SEE_MEMORY)
     template_name = "operator/sessions/probe.html"

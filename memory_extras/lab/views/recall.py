@@ -1,4 +1,4 @@
-"""The recall console: a query as an application would ask it, and how each result came to its place."""
+"""The recall console: a query as an application would send it, and how each result was ranked."""
 
 from collections.abc import Collection
 from typing import Any
@@ -26,8 +26,8 @@ from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Application, UserProfile
 from sessions_app.models.application import DEFAULT
 
-BAR = 1000  # width of the bar, in its own units
-PEOPLE = 20  # offered at once
+BAR = 1000  # width of the bar in its own units
+PEOPLE = 20  # to offer at once
 MODE_LABELS = {"hybrid": "words and meaning", "semantic": "meaning only", "text": "words only"}
 STEP_LABELS = {
     "embedding": "embed query",
@@ -40,7 +40,7 @@ STEP_LABELS = {
 
 
 class RecallForm(forms.Form):
-    """A query, and the person whose memory it is asked of."""
+    """A query, and the person whose memory is searched."""
 
     application = forms.ModelChoiceField(Application.objects.all(), required=False, empty_label=None)
     user_id = forms.CharField(label="User", max_length=255)
@@ -52,24 +52,24 @@ class RecallForm(forms.Form):
     most = forms.IntegerField(label="Results", min_value=1, max_value=MATCH_COUNT_MAX, required=False)
 
     def question(self) -> RecallRequest:
-        """Return what recall is asked."""
+        """Return the recall request."""
         data = self.cleaned_data
         return RecallRequest(data["query"], data["kinds"] or KINDS, data["since"], data["mode"] or "hybrid")
 
 
 class ConsoleView(OperatorView):
-    """A view of the console, which shows what several lists show and takes the rights of all of them."""
+    """A view of the console. It shows data of several lists, and requires the permissions of all of them."""
 
     needs = (READ_PERSON, *SEE_MEMORY)
 
 
 def may_recall(request: HttpRequest) -> bool:
-    """Tell the sidebar whether the operator may open the console."""
+    """Return whether the operator may open the console, for the sidebar."""
     return request.user.has_perms(ConsoleView.needs)
 
 
 class Recall(ConsoleView, OperatorPage):
-    """The form, and what was found. Looking is no use of what is found: nothing counts it."""
+    """The form with the results. They don't count as used."""
 
     route, name = "recall/", "recall"
     template_name = "operator/recall/console.html"
@@ -84,18 +84,18 @@ class Recall(ConsoleView, OperatorPage):
         return shown | (self._found(form) if form.is_valid() else {})
 
     def people(self) -> Collection[int]:
-        """Return the person whose memory was asked."""
+        """Return the person whose memory was searched."""
         return people_of(self.asked) if self.asked else ()
 
     def _found(self, form: RecallForm) -> dict[str, Any]:
-        """Ask recall of the person's memory, if there is such a person."""
+        """Search the person's memory, if the person exists."""
         user_id, application = form.cleaned_data["user_id"], form.cleaned_data["application"]
         self.asked = UserProfile.objects.named(user_id, application.pk if application else DEFAULT)
         return _found(form, self.asked) if self.asked else {"nobody": user_id, "people": _people(user_id)}
 
 
 class RecallPeople(ConsoleView):
-    """People whose user_id begins with what is typed."""
+    """Lists people whose user_id starts with the typed text."""
 
     route, name = "recall/people/", "recall_people"
 
@@ -104,7 +104,7 @@ class RecallPeople(ConsoleView):
 
 
 def _chosen(form: RecallForm) -> list[tuple[str, str, bool]]:
-    """List the kinds with their labels, and whether each is searched."""
+    """Return the kinds with their labels, and whether each is searched."""
     chosen = form["kinds"].value() or KINDS
     return [(kind, f"{kind}s", kind in chosen) for kind in KINDS]
 
@@ -115,7 +115,7 @@ def _people(beginning: str) -> list[str]:
 
 
 def _found(form: RecallForm, user: UserProfile) -> dict[str, Any]:
-    """Ask recall, and collect what the page shows of it."""
+    """Run recall, and return the context of the page."""
     data = form.cleaned_data
     seen = inspect(user, data["agent_id"], form.question(), most=data["most"])
     words = lexemes.whole_words(data["query"])
@@ -133,7 +133,7 @@ def _found(form: RecallForm, user: UserProfile) -> dict[str, Any]:
 
 
 def _page_of(result: Result) -> str:
-    """Return the address of the page where an operator reads the whole of a result."""
+    """Return the URL of the page with the whole result."""
     if result.kind == "turn" and result.sequence is not None:
         return turn_url(result.pk, result.sequence)
     model = {"fact": MemoryAtom, "moment": Moment}[result.kind]
@@ -141,7 +141,7 @@ def _page_of(result: Result) -> str:
 
 
 def _steps(seen: Inspection) -> list[dict[str, Any]]:
-    """List the steps, each with its part of the bar."""
+    """Return the steps, each with its part of the bar."""
     total, start, shown = sum(seen.steps.values()) or 1, 0, []
     for number, (step, milliseconds) in enumerate(seen.steps.items(), start=1):
         width = round(BAR * milliseconds / total)

@@ -1,4 +1,4 @@
-"""Trying a version of a prompt over a sample of sessions or streams, one after the other, with the figures of all."""
+"""Trials of a prompt version over a sample of sessions or streams, one after the other, with the total figures."""
 
 from collections.abc import Collection
 from typing import Any
@@ -25,19 +25,19 @@ from sessions_app.models import Session
 
 
 class SampleForm(forms.Form):
-    """How many sessions or streams a version is tried on."""
+    """The number of sessions or streams to try a version on."""
 
     size = forms.TypedChoiceField(choices=[(size, size) for size in sample.SIZES], coerce=int)
 
 
 class SampleSubjectForm(forms.Form):
-    """One of a sample."""
+    """One item of a sample."""
 
     subject = forms.IntegerField(min_value=1, max_value=2**62)
 
 
 class BeginSample(TriesPrompt):
-    """Choose a sample, and go on to the page that tries it."""
+    """Chooses a sample, and redirects to the page that tries it."""
 
     route, name = "<path:pk>/sample/<int:number>/", "sample"
     http_method_names = ["post"]
@@ -54,20 +54,20 @@ class BeginSample(TriesPrompt):
 
 
 def url_of(trial: PromptTrial, chosen: list[int]) -> str:
-    """Return the address of a trial, which carries what it is tried on."""
+    """Return the URL of a trial, which contains its sample."""
     on = ",".join(map(str, chosen))
     return page_url(PromptResource, ShowTrial.name, trial.version.resource_id, trial.pk, on=on)
 
 
 class ShowTrial(TriesPrompt):
-    """A trial: its figures, and what is still to be tried, which the page asks for one after the other."""
+    """A trial with its figures. The page requests the remaining items of the sample one after the other."""
 
     route, name = "<path:pk>/trials/<int:trial>/", "trial"
     template_name = "operator/prompts/sample.html"
 
     @cached_property
     def trial(self) -> PromptTrial:
-        """The trial that the address names."""
+        """The trial in the URL."""
         return get_object_or_404(sample.trials_of(self.row, actor=self.actor), pk=self.kwargs["trial"])
 
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
@@ -75,38 +75,38 @@ class ShowTrial(TriesPrompt):
         return self.page(**self.figures(), left=left, seconds=round(settings.ENGINE.timeout_seconds))
 
     def figures(self) -> dict[str, Any]:
-        """Return the trial for its template, and for the table of several."""
+        """Return the trial for its template, and for the table of several trials."""
         return {"trial": self.trial, "trials": [self.trial]}
 
     @property
     def chosen(self) -> list[int]:
-        """What it is tried on, in order: the address carries it, and nothing keeps it."""
+        """The sample in order. It is only in the URL, and not stored."""
         numbers = [number_in(part) for part in self.request.GET.get("on", "").split(",")]
         return [number for number in numbers if number is not None][: self.trial.size]
 
 
 class TryOneOfSample(ShowTrial):
-    """Try the version on one of the sample, and add what came of it to the figures."""
+    """Tries the version on one item of the sample, and adds the result to the figures."""
 
     route, name = "<path:pk>/trials/<int:trial>/next/", "try_one"
     http_method_names = ["post"]
     tried: Session | MemoryStream | None = None
 
     def people(self) -> Collection[int]:
-        """Return the person whom the version was tried on."""
+        """Return the person of the session or stream."""
         return people_of(self.tried) if self.tried else ()
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         came = self._came()
         if request.headers.get("HX-Request"):
-            del self.trial  # which has other figures now
+            del self.trial  # its figures have changed
             return render(request, "operator/prompts/sample_one.html", self.figures() | came)
         if problem := came.get("problem"):
             messages.error(request, problem)
         return HttpResponseRedirect(url_of(self.trial, self.chosen))
 
     def _came(self) -> dict[str, Any]:
-        """Try it, and return what came of it or why nothing did."""
+        """Try it. Return the result, or why it failed."""
         form = SampleSubjectForm(self.request.POST)
         subject = subjects.subject_with(self.row, form.cleaned_data["subject"]) if form.is_valid() else None
         if subject is None:

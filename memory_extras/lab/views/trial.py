@@ -1,4 +1,4 @@
-"""Trying the text of a prompt on a session or stream, beside the version in force."""
+"""Trials of a prompt text on a session or stream, compared with the active version."""
 
 from collections.abc import Collection
 from typing import Any
@@ -24,7 +24,7 @@ TRIALS = 10  # over samples
 
 
 class TrialForm(TextForm):
-    """A text, and what it is tried on."""
+    """A text, and the session or stream to try it on."""
 
     subject = forms.IntegerField(
         label="Try on", min_value=1, max_value=2**62, error_messages={"required": "Choose one from the list."}
@@ -32,13 +32,13 @@ class TrialForm(TextForm):
 
 
 def may_try(page: PromptEditor) -> bool:
-    """Tell whether the operator may try prompts: a trial costs money, and shows what was said."""
+    """Return whether the operator may try prompts. A trial costs money, and shows messages."""
     may_change = page.admin.has_change_permission(page.request)
     return bool(may_change and page.request.user.has_perms((READ_PERSON, *SEE_MEMORY)))
 
 
 def panel_context(page: PromptEditor) -> dict[str, Any]:
-    """Collect the trials over samples, and what a prompt can be tried on if the operator may try it."""
+    """Return the trials over samples and, if the operator may try the prompt, what it can be tried on."""
     shown: dict[str, Any] = {"trials": sample.trials_of(page.row, actor=page.actor)[:TRIALS]}
     if not (may_try(page) and can_be_tried(page.row)):
         return shown
@@ -59,7 +59,7 @@ PANEL = Panel("operator/prompts/trials.html", panel_context)
 
 
 class TriesPrompt(PromptEditor):
-    """A view for those who may try prompts."""
+    """A view for operators who may try prompts."""
 
     def has_permission(self) -> bool:
         return may_try(self)
@@ -69,14 +69,14 @@ class TriesPrompt(PromptEditor):
 
 
 class TryPrompt(TriesPrompt):
-    """Show what the text in the editor makes of a session, beside the version in force; nothing is written."""
+    """Shows the results of the editor's text and the active version for a session. Writes nothing."""
 
     route, name = "<path:pk>/try/", "try"
     http_method_names = ["post"]
     tried: Session | MemoryStream | None = None
 
     def people(self) -> Collection[int]:
-        """Return the person whom the text was tried on."""
+        """Return the person of the session or stream."""
         return people_of(self.tried) if self.tried else ()
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
@@ -86,7 +86,7 @@ class TryPrompt(TriesPrompt):
         return self.editor(VersionForm(request.POST), **shown)
 
     def _tried(self, form: TrialForm) -> dict[str, Any]:
-        """Try the text; say why where that can't be done."""
+        """Try the text. If that fails, return the reason."""
         if not form.is_valid():
             return {"problem": " ".join(f"{field.label}: {error}" for field in form for error in field.errors)}
         subject = subjects.subject_with(self.row, form.cleaned_data["subject"])
@@ -106,13 +106,13 @@ class TryPrompt(TriesPrompt):
         }
 
     def _version_with(self, content: str) -> PromptVersion:
-        """Return the saved version with this text, else one that is not saved."""
+        """Return the saved version with this text, or an unsaved one."""
         saved = self.row.versions.filter(content=content).first()
         return saved or PromptVersion(resource=self.row, content=content)
 
 
 class TrialSubjects(TriesPrompt):
-    """The subjects to try a prompt on, for the list that follows what is typed."""
+    """Lists the subjects to try a prompt on, filtered by the typed text."""
 
     route, name = "<path:pk>/subjects/", "subjects"
 

@@ -1,4 +1,4 @@
-"""Date formats of the pages: short, sortable, the same for every operator, in UTC."""
+"""Date formats of the pages: short, sortable, in UTC, and the same for every operator."""
 
 DATE_FORMAT = "Y-m-d"
 TIME_FORMAT = "H:i:s"

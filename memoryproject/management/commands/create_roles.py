@@ -1,4 +1,4 @@
-"""`manage.py create_roles`: print the SQL by which an administrator makes the roles that the platform works under."""
+"""`manage.py create_roles`: print the SQL with which an administrator creates the platform's roles."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`drop_extra`: drop the tables of an extra, before it is taken out of `EXTRAS`."""
+"""`drop_extra`: drop the tables of an extra, before it is removed from `EXTRAS`."""
 
 from typing import Any
 

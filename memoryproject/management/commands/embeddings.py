@@ -1,4 +1,4 @@
-"""`manage.py embeddings`: serve the embedded model to other hosts, which name it by `EMBEDDING__BASE_URL`."""
+"""`manage.py embeddings`: serve the embedded model to other hosts, which set `EMBEDDING__BASE_URL`."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8001)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Replace this process: the server needs neither Django nor a database."""
+        """Replace this process, because the server needs neither Django nor a database."""
         command = [sys.executable, "-m", "memoryproject.embeddings", "--host", options["host"]]
         command += ["--port", str(options["port"])]
         if folder := settings.EMBEDDING.model_folder:

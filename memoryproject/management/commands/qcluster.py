@@ -1,7 +1,7 @@
-"""`manage.py qcluster`: the workers of one host, and what queues scheduled tasks; in the place of django-q's command.
+"""`manage.py qcluster`: the workers of one host, and the queuing of scheduled tasks. Replaces django-q's command.
 
-That one's workers share a lock, and one that is killed while it holds it stops the rest for ever (django-q2 issues 23
-and 339). Here each is a process of its own, kept alive by this one and killed by the kernel when this one is gone.
+Workers of django-q share a lock, and one that is killed while it holds the lock stops the others forever (django-q2
+issues 23 and 339). Here, this process restarts each worker, and the kernel kills the workers if this process dies.
 """
 
 from contextlib import suppress

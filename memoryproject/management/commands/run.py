@@ -37,7 +37,7 @@ from sessions_app.models import ApiKey, UserProfile
 
 OPERATOR = "operator"
 MANAGE = ".venv/bin/python manage.py" if (settings.BASE_DIR / "manage.py").exists() else "memory-platform"
-PATIENCE = 5  # seconds that a run which was killed may take to close its database
+PATIENCE = 5  # seconds that a killed run may take to close its database
 
 
 class Command(BaseCommand):
@@ -48,7 +48,7 @@ class Command(BaseCommand):
         parser.add_argument("--no-demo", action="store_true", help="skip the demonstration on a new site")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        die_with_parent()  # of a drill's own installation
+        die_with_parent()  # if a drill started this installation
         end_as_by_ctrl_c()
         try:
             with hold(settings.DATA_DIR, patience=PATIENCE):
@@ -61,7 +61,7 @@ class Command(BaseCommand):
             ) from error
         except CannotStart as error:
             raise CommandError(str(error)) from error
-        except KeyboardInterrupt:  # before anything was started
+        except KeyboardInterrupt:  # before any process was started
             self._say("Stopped.")
 
     def _run(self, port: int, *, with_demonstration: bool) -> None:
@@ -79,12 +79,12 @@ class Command(BaseCommand):
                 self._serve(base_url, tree, password, with_demonstration=with_demonstration and is_new)
 
     def _prepare(self) -> tuple[str, bool]:
-        """Migrate, and create a login if there is none; return its password, and whether the site is new."""
+        """Migrate, and create a login if there is none. Return its password, and whether the site is new."""
         try:
             call_command("migrate", verbosity=0)
             return self._ensure_operator(), not UserProfile.objects.exists()
         except KeyboardInterrupt:
-            _stop_database()  # here, too: the parent may be dead
+            _stop_database()  # in this process, because the parent may be dead
             raise
 
     def _serve(self, base_url: str, tree: Tree, password: str, *, with_demonstration: bool) -> None:
@@ -102,12 +102,12 @@ class Command(BaseCommand):
             tree.end()
 
     def _say_how_it_finds(self) -> None:
-        """Say that memory is found by its words alone, if there is no model for anything else."""
+        """Say that searches use words only, if there is no embeddings model."""
         if not settings.EMBEDDING.is_on and not embeddings.is_packaged():
             self._say(f"Searches use words only, because {embeddings.PACKAGE} is not installed (docs/engines.md).")
 
     def _note_killed(self, left: str) -> None:
-        """Say that the run before this one didn't come to its end, as of any process that is started again."""
+        """Report that the previous run was killed, like any process that is restarted."""
         if left:
             sentence = f"All processes stopped when {left} exited. They are being restarted."
             self._say(sentence)
@@ -115,10 +115,10 @@ class Command(BaseCommand):
 
     @transaction.atomic
     def _ensure_operator(self) -> str:
-        """Create a login for the admin if there is none, and return its password, else a blank text.
+        """Create a login for the admin if there is none, and return its password, or a blank string.
 
-        The password is printed before it is committed: if the process is killed in between, no login with an unknown
-        password is left.
+        The password is printed before the commit. If the process is killed in between, no login with an unknown
+        password remains.
         """
         operators = get_user_model().objects
         if operators.filter(is_superuser=True).exists():
@@ -129,7 +129,7 @@ class Command(BaseCommand):
         return password
 
     def _demonstrate(self, base_url: str) -> None:
-        """Show the demonstration. A step that fails is reported in one line, and the site stays up."""
+        """Show the demonstration. If a step fails, report it in one line, and keep the site running."""
         self._say("\nDemonstration: an application stores a conversation, and gets memory back.")
         try:
             with _key_of_demonstration() as key:
@@ -153,34 +153,34 @@ class Command(BaseCommand):
         )
 
     def _say(self, text: str) -> None:
-        """Print a text and flush it. In a file or pipe it would otherwise stay in a buffer while the site serves."""
+        """Print a text and flush it. In a file or pipe, it would otherwise stay in a buffer while the site serves."""
         self.stdout.write(text)
         self.stdout.flush()
 
     def _tell(self, sentence: str) -> None:
-        """Say that a child died: here, and in the event log, where the dashboard finds it."""
+        """Report that a child died, on the terminal and in the event log, which the dashboard reads."""
         self._say(sentence)
         apart(partial(note_restart, sentence, "run"))
 
 
 @contextmanager
 def _key_of_demonstration() -> Iterator[str]:
-    """Issue a key for the block, and delete it afterwards; it expires in an hour in any case."""
+    """Issue a key for the block, and delete it afterward. It expires in an hour in any case."""
     hour = timezone.now() + timedelta(hours=1)
     key, text = ApiKey.objects.issue("demonstration", scope=ApiKey.Scope.WRITE, expires_at=hour)
     try:
         yield text
     finally:
-        with transaction.atomic():  # locked first: a request may be counting its usage
+        with transaction.atomic():  # locked first, because a request may be counting its usage
             for locked in ApiKey.objects.select_for_update().filter(pk=key.pk):
                 locked.delete()
 
 
 def _check_port(port: int) -> None:
-    """Refuse a port that somebody listens on, before anything is started.
+    """Reject a port that is in use, before any process is started.
 
     Raises:
-        CommandError: names the port.
+        CommandError: Names the port.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -195,7 +195,7 @@ def _check_port(port: int) -> None:
 
 @contextmanager
 def _database() -> Iterator[None]:
-    """Stop the embedded database at the end, if that is what is used."""
+    """Stop the embedded database at the end, if it is used."""
     try:
         yield
     finally:
@@ -216,15 +216,15 @@ def _children(port: int) -> list[Fork]:
 
 
 def _wait_until_ready(base_url: str, tree: Tree) -> None:
-    """Wait for as long as the children live: how long a start takes is the machine's matter.
+    """Wait until the site is ready, without a time limit, because slow machines start slowly.
 
     Raises:
-        CannotStart: one has ended.
+        CannotStart: A child has ended.
     """
     while True:
         tree.require()
         try:
             with open_url(f"{base_url}/healthz", timeout=5):
                 return
-        except OSError:  # not there yet, or too busy to answer in time
+        except OSError:  # not listening yet, or too busy to respond in time
             time.sleep(0.1)

@@ -29,8 +29,8 @@ document.addEventListener("alpine:init", () => {
   }));
 });
 
-// The page is hidden until Alpine is there, and a field that is hidden gets no focus by itself: where scripts took long,
-// what one typed at once was lost.
+// The page is hidden until Alpine has loaded, and hidden fields don't get the focus automatically. If scripts loaded
+// slowly, the first typed characters were lost.
 document.addEventListener("alpine:initialized", () => setTimeout(() => {
   if (document.activeElement === document.body && !location.hash) {
     document.querySelector("[autofocus]")?.focus();
@@ -38,9 +38,9 @@ document.addEventListener("alpine:initialized", () => setTimeout(() => {
 }));
 
 // The search for names. Unfold's version appears with the next frame and focuses its field after 20 ms. Anything typed
-// before that is lost, and if no frame was drawn by then, so is all the rest. Ours listens from the shortcut on. Enter
-// opens the first result where no arrow key chose another, also before the results are there; when the search is closed,
-// the focus returns to where it was.
+// before that is lost and, if no frame was drawn by then, so is everything after it. Ours listens from the shortcut on.
+// Enter opens the first result unless an arrow key has selected another one, even before the results have loaded. When
+// the search is closed, the focus returns to its previous place.
 function listeningCommand() {
   const command = searchCommand();
   const { handleOpen, handleEscape, handleContentLoaded, selectItem } = command;
@@ -70,7 +70,7 @@ function listeningCommand() {
       this.selectItem();
     }
   };
-  // Tab goes on to the results, and past them to the page, which the search must not cover then.
+  // Tab moves to the results, and then to the page, which the search must not cover.
   command.handleLeaving = function (event) {
     if (this.openCommandResults && event.relatedTarget && !this.$root.contains(event.relatedTarget)) {
       this.handleOutsideClick();
@@ -79,13 +79,13 @@ function listeningCommand() {
   return command;
 }
 
-// Django's choice boxes have hints that are an icon with a label. Without a role, screen readers skip the label.
+// The hints of Django's choice boxes are icons with a label. Without a role, screen readers skip the label.
 window.addEventListener("load", () => requestAnimationFrame(() => {
   document.querySelectorAll(".help-tooltip[aria-label]").forEach((hint) => hint.setAttribute("role", "img"));
-  hideIcons(document);  // those of the calendar and the clock, which Django adds when all is loaded
+  hideIcons(document);  // the calendar's and the clock's, which Django adds after loading
 }));
 
-// An icon is a word that its font draws. Without this, screen readers read the word: "forum Sessions".
+// An icon is a word that its font renders. Without this, screen readers read the word: "forum Sessions".
 function hideIcons(root) {
   root.querySelectorAll(".material-symbols-outlined:not([aria-hidden], [aria-label])").forEach((icon) => icon.setAttribute("aria-hidden", "true"));
 }

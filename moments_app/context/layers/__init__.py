@@ -1,8 +1,9 @@
-"""The layers of a context, in the order in which they stand. A new one is a module here and a line in `LAYERS`.
+"""The layers of a context, in their order. To add one, add a module here and a line in `LAYERS`.
 
-What lasts long comes first and what changes with the query last, so that providers' prompt caches know the beginning.
+Lasting text comes first and text that depends on the query last, so that providers' prompt caches match the beginning.
 
-A module has `items(source)`, and says by `STATIC` whether its items are the same until the stamp of the input changes.
+Each module has `items(source)`, and `STATIC`, which says whether its items stay the same until the stamp of the input
+changes.
 """
 
 from collections.abc import Sequence
@@ -60,6 +61,6 @@ LAYERS: dict[str, Layer] = {
     "now": now,
     "query": query,
 }
-# `now` changes with the clock, so it is there only when asked for.
+# `now` changes with the clock, so it is only included on request.
 DEFAULT = tuple(name for name in ORDER if name != "now")
 ALWAYS = ("policy", "query")

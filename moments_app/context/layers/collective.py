@@ -1,6 +1,6 @@
-"""`collective`: what an agent has learned, kept in its shards; lessons first.
+"""`collective`: the lessons and other knowledge that an agent has learned and keeps in its shards.
 
-That is what this person taught it, and of what others did what was released.
+It contains what this person taught the agent, and released items that it learned from others.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,6 @@ STATIC = True
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the items of each active shard of the agent and of every agent; one that both have, once."""
+    """Return the items of active shards, both the agent's own and those of every agent, without duplicates."""
     found = items_of(source, MemoryStream.Type.AGENT)
     return list({(item.name, item.text): item for item in reversed(found)}.values())[::-1]

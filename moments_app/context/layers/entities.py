@@ -1,8 +1,8 @@
 """`entities`: open tasks, goals and problems, the most relevant first.
 
-A score adds up three things: how recently it changed (half-life seven days, counted back from the session's last
-activity, so that the clock alone changes nothing), how near it is by links to what the session or the query is about
-(1 / (1 + hops), up to two), and how well its words match the query's (0 to 1).
+The score is the sum of three parts: how recently the entity changed (half-life seven days, counted back from the
+session's last activity, so that the clock alone changes nothing); how few links separate it from what the session or
+the query is about (1 / (1 + hops), up to two hops); and how well its words match the query's (0 to 1).
 """
 
 from collections import defaultdict
@@ -22,13 +22,13 @@ from sessions_app import lexemes
 STATIC = False
 HALF_LIFE_DAYS = 7.0
 MAX_HOPS = 2
-RECENT = 100  # candidates by their last change; older ones have to match the query
+RECENT = 100  # most recently changed candidates; older ones must match the query
 MATCHING = 50
 MOST = 25
 BODY_CHARS = 1_000  # of a body
 
-# The newest by the index of a person's open entities; what matches by a function, for under row security that alone can
-# use the index of words. Neighbours by the two indexes of links.
+# Finds the newest by the index of a person's open entities. Finds matches with a function, because under row security
+# only a function can use the index of words. Finds neighbors by the two indexes of links.
 _CANDIDATES_SQL = """
 WITH matching AS MATERIALIZED (
     SELECT found, rank FROM search_moments_app_entity(%(user)s, %(words)s::tsquery, %(forms)s, 'open', %(matching)s)
@@ -49,14 +49,14 @@ WHERE e.user_id = %(user)s AND e.id IN (SELECT id FROM recent UNION SELECT found
 
 @dataclass(frozen=True)
 class Candidate:
-    """An entity with what it is scored by.
+    """An entity and the data for its score.
 
     Args:
         pk, entity_id, kind, title, due_at, updated_at: as in the model.
-        body: its beginning.
-        is_here: it came up in this session.
-        match: rank of its words, 0 to 1; None when it shares none with the query.
-        neighbours: primary keys of the entities it is linked to, either way.
+        body: the beginning of its body.
+        is_here: whether it came up in this session.
+        match: the rank of its words, 0 to 1; None if it shares no words with the query.
+        neighbours: primary keys of the entities it is linked to, in either direction.
     """
 
     pk: int
@@ -71,14 +71,14 @@ class Candidate:
     neighbours: list[int]
 
     def score(self, activity: datetime, hops: Mapping[int, int]) -> float:
-        """Return the sum that the module's docstring explains; `activity` is the session's last."""
+        """Return the score that the module's docstring explains. `activity` is the session's last activity."""
         days = max((activity - self.updated_at).total_seconds() / 86_400, 0.0)
         recency: float = 0.5 ** (days / HALF_LIFE_DAYS)
         proximity = 1 / (1 + hops[self.pk]) if self.pk in hops else 0.0
         return recency + proximity + (self.match or 0.0)
 
     def item(self) -> Item:
-        """Return the entity as it stands in a context."""
+        """Return the entity as an item of a context."""
         due = f" (due {self.due_at:%Y-%m-%d})" if self.due_at else ""
         body = f": {self.body}" if self.body else ""
         uri = Entity(entity_id=self.entity_id).uri
@@ -86,7 +86,7 @@ class Candidate:
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the best, at most `MOST`."""
+    """Return the best entities, at most `MOST`."""
     candidates = _candidates(source) if source.has_entities else []
     hops = _hops(candidates)
     activity = source.session.last_activity_at
@@ -111,7 +111,7 @@ def _candidates(source: ContextInput) -> list[Candidate]:
 
 
 def _hops(candidates: Sequence[Candidate]) -> dict[int, int]:
-    """Return how many links each candidate is away from the nearest that the session or the query is about."""
+    """Return the number of links from each candidate to the nearest one that the session or the query is about."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     for one in candidates:
         for other in one.neighbours:

@@ -1,7 +1,7 @@
-"""`hot_turns`: the live window, word for word: all turns if they fit, else the newest.
+"""`hot_turns`: the verbatim live window: all turns if they fit, otherwise the newest.
 
-The newest round is always there. A call of tools and its results must never get apart, so they come whole or not at
-all. What was corrected since stands there as it was said, with a mark.
+The newest round is always included. A tool call and its results are included together or not at all. Corrected turns
+keep their original words and are marked.
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ USER, ASSISTANT, TOOL, SYSTEM = (
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the live turns that were read, oldest first; the older ones with a score of 0."""
+    """Return the live turns, oldest first. The older ones have a score of 0."""
     turns = [turn for turn in source.turns if turn.role != SYSTEM]
     if turns and turns[-1].role == USER and turns[-1].content == source.query != "":
-        turns = turns[:-1]  # the current message was appended already
+        turns = turns[:-1]  # the current message was already appended
     newest = _newest_round(turns)
     hot = turns[max(len(turns) - settings.MEMORY_CONTEXT.hot_turns_limit, 0) :]
     zone = source.user.zone
@@ -41,14 +41,14 @@ def items(source: ContextInput) -> Sequence[Item]:
 
 
 def _scored(item: Item, is_of_newest_round: bool) -> Item:
-    """Return one of the newest turns with its score, and why it is there."""
+    """Return one of the newest turns with its score and the reason for including it."""
     if is_of_newest_round:
         return item.marked(why="the newest round", score=1.0, is_certain=True)
     return item.marked(why="among the newest turns", score=1.0, is_certain=False)
 
 
 def _newest_round(turns: Sequence[LiveTurn]) -> int:
-    """Return the sequence where the newest round begins: the last user turn that was answered, or the last at all."""
+    """Return the sequence where the newest round starts: the last answered user turn, otherwise the last user turn."""
     asked = [turn.sequence for turn in turns if turn.role == USER]
     answered = [turn.sequence for turn in turns if turn.role == ASSISTANT]
     begun = [sequence for sequence in asked if answered and sequence < answered[-1]]
@@ -56,7 +56,7 @@ def _newest_round(turns: Sequence[LiveTurn]) -> int:
 
 
 def _item(source: ContextInput, zone: ZoneInfo, turn: LiveTurn) -> Item:
-    """Return a turn as one of the older ones, with its time where the person is."""
+    """Return a turn as one of the older ones, with its time in the person's time zone."""
     payload = turn.payload if isinstance(turn.payload, dict) else {}
     content = turn.content or ("" if turn.role == ASSISTANT else str(turn.payload or ""))
     return Item(
@@ -75,7 +75,7 @@ def _item(source: ContextInput, zone: ZoneInfo, turn: LiveTurn) -> Item:
 
 
 def _paired(found: Sequence[Item]) -> list[Item]:
-    """Join each result to the turn before it; drop the calls of a turn whose results are not all here."""
+    """Join each result to the previous turn. Drop the calls of a turn if some of its results are missing."""
     if not any(item.calls or item.role == TOOL for item in found):
         return [item for item in found if item.text]
     kept: list[Item] = []

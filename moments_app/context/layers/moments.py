@@ -1,4 +1,4 @@
-"""`moments`: the checkpoint at the session's latest boundary and the latest moments; hints without a boundary."""
+"""`moments`: the checkpoint at the session's latest boundary and the latest moments; without a boundary, only hints."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ STATIC = True
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the checkpoint and the latest moments, newest first; without a boundary only where to look."""
+    """Return the checkpoint and the latest moments, newest first; without a boundary, only where to look."""
     latest = list(Moment.objects.for_user(source.user).defer("search_vector", "detail").newest_first()[:LATEST_MOMENTS])
     event = Message.objects.boundaries_of(source.session).first()
     return [_checkpoint(source, event), *map(moment_item, latest)] if event else _hints(source, latest)

@@ -1,4 +1,4 @@
-"""`now`: date, time and part of the day where the person is."""
+"""`now`: date, time and part of the day in the person's time zone."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 
 STATIC = False
-PARTS = ((5, "night"), (12, "morning"), (17, "afternoon"), (22, "evening"), (24, "night"))  # each up to that hour
+PARTS = ((5, "night"), (12, "morning"), (17, "afternoon"), (22, "evening"), (24, "night"))  # each ends at that hour
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return one item, by the profile's time zone; by UTC where that is not a time zone."""
+    """Return one item with the time in the profile's time zone, or in UTC if that is not a valid time zone."""
     zone = source.user.zone
     local = timezone.now().astimezone(zone)
     part = next(name for end, name in PARTS if local.hour < end)

@@ -1,4 +1,4 @@
-"""`policy`: what memory is, and that it is data."""
+"""`policy`: explains to the model what memory is, and that it is data."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ POLICY = (
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the prompt resource of the application, or the site's, when one is in force; else `POLICY`."""
+    """Return the active prompt resource of the application or the global one; without either, `POLICY`."""
     try:
         version = PromptResource.objects.version_in_force(POLICY_URI, source.user.application_id)
     except PromptResource.DoesNotExist:

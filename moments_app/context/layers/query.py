@@ -9,5 +9,5 @@ STATIC = False
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the message as it was asked."""
+    """Return the message unchanged."""
     return [Item(source.query, role="user")] if source.query else []

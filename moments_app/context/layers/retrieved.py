@@ -1,7 +1,7 @@
 """`retrieved`: facts, moments and turns that answer the query, from this session or any other.
 
-If the query names a time, what was said then comes first: all of it if the query asks for nothing else, and else up to
-`SPAN_SHARE` of the budget.
+If the query names a time, results from that time come first. They may fill the layer if the query asks for nothing
+else; otherwise they get up to `SPAN_SHARE` of the budget.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,25 +23,25 @@ from sessions_app.shorten import shorten_middle
 from sessions_app.tokens import estimate_tokens
 
 STATIC = False
-MAX_CHARS, LEAST_CHARS = 600, 350  # of a long result
-CHARS_A_TOKEN = 0.7  # of the budget, in between: then a long turn takes at most a fifth of the budget
-LINE_TOKENS = 28  # of a short result: as many are asked for as could stand in the budget
+MAX_CHARS, LEAST_CHARS = 600, 350  # maximum characters of a result: for large and for small budgets
+CHARS_A_TOKEN = 0.7  # of the budget, between these limits; a long turn then takes at most a fifth of the budget
+LINE_TOKENS = 28  # of a short result; recall is asked for as many results as could fit
 MOST = 200
 # Minimum share of the best score. A word that occurs in almost every turn says nothing about any of them, and would
 # fill the budget with arbitrary turns (docs/decisions/0015).
 LEAST_SHARE = 0.01
 USUAL_LINE = 30  # tokens
-SPAN_SHARE = 0.25  # of the budget, for the time that a query names beside other things
-_SEARCHES = (("text", "words"), ("semantic", "meaning"))  # as operators are told of them
+SPAN_SHARE = 0.25  # of the budget, for the time that a query names if it also asks for something else
+_SEARCHES = (("text", "words"), ("semantic", "meaning"))  # labels for operators
 
 
 class FoundItems(Sequence[Item]):
-    """The items of results, each made when it is asked for: half of them find no room, and nobody asks.
+    """The items of results. Each is created on access, because about half of them don't fit and are never read.
 
     Args:
-        person: whose memory it is; days are as they were where they are.
+        person: the person whose memory it is; days are in their time zone.
         results: best first, each with its score in a context.
-        most_chars: of a text; of a longer one the middle is left out.
+        most_chars: maximum characters of a text; longer texts are cut in the middle.
         span: the time that the query names.
     """
 
@@ -76,13 +76,13 @@ class FoundItems(Sequence[Item]):
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the best first, and more than fit: other layers may have some."""
+    """Return the best results first. There are more than fit, because other layers may contain some."""
     if source.recall is None:
         return []
     most = min(max(source.applied // LINE_TOKENS, 1), MOST)
     found = recall(source.user, source.session.agent_id, source.recall, most=most, least_share=LEAST_SHARE)
     kept = [(_score(result), result) for result in _told(source, found)]
-    kept.sort(key=lambda scored: -scored[0])  # not the order of results: long ones score less here
+    kept.sort(key=lambda scored: -scored[0])  # the order changes, because long results have a lower score here
     most_chars = min(MAX_CHARS, max(LEAST_CHARS, int(CHARS_A_TOKEN * source.applied)))
     span = span_in(source.query, source.recall.now_of(source.user))
     if span is None:
@@ -94,16 +94,16 @@ def items(source: ContextInput) -> Sequence[Item]:
 
 
 def _told(source: ContextInput, found: Iterable[Result]) -> Iterator[Result]:
-    """Yield the results that a context may have."""
+    """Yield the results that a context may include."""
     assert source.recall is not None
-    # The current message may have been appended already, and nothing answers a message so well as itself.
+    # The current message may already be in memory, and it would be its own best match.
     readable = (result for result in found if result.content != UNREADABLE and not _is_left_out(source, result))
     told = (result for result in readable if not result.is_over or source.recall.asks_of_past or result.planned)
     return (result for result in told if not source.query.startswith(result.content))
 
 
 def _of_share(results: Sequence[tuple[float, Result]], span: Span, applied: int) -> Iterator[tuple[float, Result]]:
-    """Yield the results of a span as long as they stay within its share of the budget."""
+    """Yield the results of a span until they exceed its share of the budget."""
     left = applied if span.is_all else int(SPAN_SHARE * applied)
     for score, result in results:
         left -= estimate_tokens(result.content[:MAX_CHARS])
@@ -119,7 +119,7 @@ def _nothing_said(span: Span) -> Item:
 
 
 def _is_left_out(source: ContextInput, result: Result) -> bool:
-    """Tell whether a result is a turn of the session that the context knows nothing of."""
+    """Return whether a result is a turn of the session that the context must leave out."""
     of_session = result.kind == "turn" and result.session_id == source.session.session_id
     return of_session and result.sequence is not None and result.sequence >= source.before
 
@@ -144,7 +144,7 @@ def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, *, is_o
 
 
 def _span(result: Result, zone: ZoneInfo) -> str:
-    """Return when a fact held that is over, or when a plan is due; blank where a fact holds."""
+    """Return when an ended fact was valid or when a plan is due; blank for a valid fact."""
     if planned := result.planned:
         return f" ({planned})"
     if result.valid_until is None:
@@ -154,7 +154,7 @@ def _span(result: Result, zone: ZoneInfo) -> str:
 
 
 def _score(result: Result) -> float:
-    """Return the score of a result; what was made of turns has less the longer it is, for the turns can stand there."""
+    """Return the score of a result. Long derived items score lower, because their turns can be included instead."""
     if result.kind == "turn" or result.score <= 0:
         return result.score
     return result.score * min(1.0, USUAL_LINE / max(estimate_tokens(result.content), 1))

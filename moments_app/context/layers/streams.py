@@ -1,10 +1,10 @@
-"""A stream in a context, whichever layer it is in: facts, what an operator pinned, the text, and what waits.
+"""The items of a stream, for any layer: facts, pinned items, the text, and waiting observations.
 
-A shard begins with what this person said themselves, which nobody else's context has.
+A shard starts with this person's own statements, which no other person's context includes.
 
-Each line of a text is an item of its own, so that a context may end after any line. One that several say stands once:
-what somebody corrected waits beside the text in which it was corrected, too. Observations that wait have their
-date, not their age: the same memory gives the same text tomorrow.
+Each line of a text is a separate item, so that a context may end after any line. Duplicate lines are included once, for
+example a correction that still waits next to the text in which it was already made. Waiting observations have their
+date instead of their age, so that the same memory gives the same text tomorrow.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from moments_app.models import MemoryAtom, MemoryStream
 
 
 def items_of(source: ContextInput, stream_type: str) -> list[Item]:
-    """Return the items of all streams of a type, of those with the same words the first."""
+    """Return the items of all streams of a type. Of items with the same words, return the first."""
     of_type = (found for found in source.streams if found[0].stream_type == stream_type)
     items = (item for stream, atoms in of_type for item in _items(stream, atoms, source.user.zone))
     by_words: dict[tuple[str, str], Item] = {}
@@ -44,12 +44,12 @@ def _items(stream: MemoryStream, atoms: list[MemoryAtom], zone: ZoneInfo) -> Ite
 def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
     for line in text.split("\n"):
         if line.strip():
-            said = line.strip().removeprefix("- ")  # a context has list marks of its own
+            said = line.strip().removeprefix("- ")  # a context adds its own list marks
             yield Item(said, ref=stream.uri, time=stream.last_updated_at, name=stream.name)
 
 
 def fact_item(atom: MemoryAtom, zone: ZoneInfo, name: str = "") -> Item:
-    """Return the line of a fact or observation, with the day it was said on where the person is, or is planned for."""
+    """Return the line of a fact or observation, with its day or planned day in the person's time zone."""
     planned = plan_in(atom.content, atom.formed_at, zone) if atom.is_planned else ""
     day = f"{atom.formed_at.astimezone(zone):%Y-%m-%d}"
     return Item(f"{atom.content} ({planned or day})", ref=atom.uri, time=atom.formed_at, name=name)

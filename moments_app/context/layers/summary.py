@@ -10,7 +10,7 @@ STATIC = True
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the latest completed summary; one that failed or is being written never counts."""
+    """Return the latest completed summary. Failed and unfinished summaries are ignored."""
     summary = Summary.objects.latest_completed(source.session)
     if summary is None:
         return []

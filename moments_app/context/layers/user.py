@@ -1,11 +1,11 @@
 """`user`: what is known about the person: their profile and their stream, as one text.
 
-Who they are comes first, their name above all, then people around them, work, home and health, for there may be room
-for a few lines alone; what passes, such as plans, comes last. What says who they are, or what may harm them, is marked
-as certain.
+The order matters, because only a few lines may fit: who the person is, above all their name; then people around them,
+work, home and health; last temporary information, for example plans. Lines about who they are, or about what may harm
+them, are marked as certain.
 
-Both are made of the same conversations, so a profile often says, in the same words, what the stream says. Then the
-stream says it, for it holds what was noticed with this agent, and consolidations keep it up to date.
+Profile and stream are derived from the same conversations, so they often have the same sentences. In this case the
+stream's line is used, because it records what this agent noticed, and consolidations keep it up to date.
 """
 
 import re
@@ -28,14 +28,14 @@ STATIC = True
 _WHO = re.compile(
     r"(?:[\w'’-]+ ){1,3}(?:is|was) (?:an? |from |born )|(?:[^:]{1,40}: )?I(?:['’]m| am| was) (?:an? |from |born )"
 )
-_NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # by their name or their people
-PINNED, FIRST = 3.0, 2.0  # more than any worth
+_NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # lines that give the person's name or relationships
+PINNED, FIRST = 3.0, 2.0  # more than the rank of any other line
 WHO = 0.9
-FEW = 3  # words that say little by themselves, or without the heading of their list
+FEW = 3  # words; shorter lines mean little without the heading of their list
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the profile: its summary, interests, topics; then what the agent has noticed about the person."""
+    """Return the profile's summary, interests and topics, then what the agent has noticed about the person."""
     user = source.user
     noticed = items_of(source, MemoryStream.Type.USER)
     pinned = {item.text for item in pinned_items(source, MemoryStream.Type.USER)}
@@ -50,7 +50,7 @@ def items(source: ContextInput) -> Sequence[Item]:
 
 
 def _rank(text: str, pinned: Collection[str]) -> float:
-    """Return how early a line stands: what an operator pinned, who the person is, then by how long it lasts."""
+    """Return the rank of a line: pinned lines first, then who the person is, then other lines by how long they last."""
     if text in pinned:
         return PINNED
     told = without_day(text).strip()
@@ -61,7 +61,7 @@ def _rank(text: str, pinned: Collection[str]) -> float:
 
 
 def _unsaid(summary: str, noticed: Sequence[str]) -> list[str]:
-    """Return the sentences of a profile's summary, without those that lines of the stream say."""
+    """Return the sentences of a profile's summary that no line of the stream repeats."""
     said = [own for text in noticed for own in _said(text)]
     told = [_content(text) for text in noticed]
     lines = [line for line in lines_of(summary) if not _is_said(told_words(line.text), said)]
@@ -88,18 +88,18 @@ def _content(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _alone(line: Line) -> str:
-    """Return a line as it stands by itself: there may be room for one of a list and not for those before it."""
+    """Return a line that makes sense alone, because previous lines of its list may not fit."""
     text = line.text.removeprefix(ITEM).strip()
     is_sentence = len(words(told_words(text))) > FEW
     return text if is_sentence or not line.heading else f"{line.heading} {text}"
 
 
 def _is_said(sentence: str, said: Sequence[str]) -> bool:
-    """Tell whether a line says a sentence; one of a word or two may stand in a line about something else."""
+    """Return whether a line contains a sentence. A sentence of one or two words must be the whole line."""
     return sentence in said or (len(sentence.split()) > 2 and any(sentence in line for line in said))
 
 
 def _said(line: str) -> set[str]:
-    """Return the words of a stream's line, with and without who said it."""
+    """Return the words of a stream's line, with and without the speaker."""
     undated = without_day(line)
     return {told_words(undated), told_words(without_speaker(undated))}

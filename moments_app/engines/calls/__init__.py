@@ -1,1 +1,1 @@
-"""What engines are called for, a module a purpose: the request as data and as a model reads it, and the answer."""
+"""The calls of engines, one module per purpose: the request as data and as a message, and the answer."""

@@ -1,4 +1,4 @@
-"""Consolidating a stream: its text, with the observations that wait taken into it."""
+"""Consolidate a stream: merge waiting observations into its text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from moments_app.engines.transcript import as_data
 
 @dataclass(frozen=True)
 class Labelled:
-    """A line of a stream's text, or an observation, and the label by which the answer names it."""
+    """A line of a stream's text, or an observation, with the label that the answer uses for it."""
 
     label: str
     text: str
@@ -20,15 +20,15 @@ class Labelled:
 
 @dataclass(frozen=True)
 class ConsolidationRequest:
-    """Everything an engine gets to consolidate observations into a stream's text.
+    """The engine's input for merging observations into a stream's text.
 
     Args:
-        prompt: what the stream's text is about.
-        fixed: lines that people wrote; they stay as they are.
-        lines: of the text so far, without those.
+        prompt: the subject of the stream's text.
+        fixed: lines that people wrote; they stay unchanged.
+        lines: the other lines of the current text.
         observations: oldest first, each with its date.
-        max_words: of the new lines together.
-        rules: the text of the prompt version in force.
+        max_words: maximum words of the new lines together.
+        rules: the text of the active prompt version.
     """
 
     prompt: str
@@ -40,7 +40,7 @@ class ConsolidationRequest:
 
 
 class DraftLine(BaseModel):
-    """A line of the new text, and what it says."""
+    """A line of the new text and its sources."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -66,7 +66,7 @@ SHAPE = Shape("stream-consolidation", ConsolidationAnswer, _problem)
 
 
 def judged(request: ConsolidationRequest, answer: ConsolidationAnswer) -> Judged[ConsolidationAnswer]:
-    """Return an answer without the lines that neither the text so far nor the observations bear out."""
+    """Return the answer without lines that have no support in the current text or the observations."""
     grounds = Grounds(known=[part.text for part in [*request.lines, *request.observations]])
     lines = [line for line in answer.lines if grounds.takes(line.text, grounds.complaint(line.text, may_order=True))]
     problem = "" if lines else "no line says what the observations say."
@@ -74,7 +74,7 @@ def judged(request: ConsolidationRequest, answer: ConsolidationAnswer) -> Judged
 
 
 def as_message(request: ConsolidationRequest) -> str:
-    """Return the user message of a request to consolidate."""
+    """Return the user message of a consolidation request."""
     fixed = list(request.fixed)
     return "\n".join(
         [

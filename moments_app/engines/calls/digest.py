@@ -1,4 +1,4 @@
-"""Digesting a session: what has to be known to go on, and the lessons in it."""
+"""Digest a session: the context needed to continue it, and the lessons in it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from moments_app.engines.transcript import Turn, as_data
 
 @dataclass(frozen=True)
 class DigestRequest:
-    """Everything an engine gets to digest the live window of a session.
+    """The engine's input for a digest of a session's live window.
 
     Args:
-        turns: the latest of the window, oldest first; their indexes are sequences of the session.
+        turns: the latest turns of the window, oldest first; their indexes are sequences of the session.
         context: what is known from before the window; may be blank.
-        max_words: of the new context.
-        prompt: the text of the prompt version in force.
+        max_words: maximum words of the new context.
+        prompt: the text of the active prompt version.
     """
 
     turns: Sequence[Turn]
@@ -28,7 +28,7 @@ class DigestRequest:
 
 
 class DigestAnswer(BaseModel):
-    """What an engine answers. A digest without a word is a failure, never "nothing happened"."""
+    """An engine's answer. An empty digest is a failure and never means that nothing happened."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -46,7 +46,7 @@ SHAPE = Shape("session-digest", DigestAnswer, _problem)
 
 
 def judged(request: DigestRequest, answer: DigestAnswer) -> Judged[DigestAnswer]:
-    """Return an answer without what neither the turns nor the context before bear out."""
+    """Return the answer without parts that have no support in the turns or the earlier context."""
     grounds = Grounds(request.turns, [request.context])
     lessons = [kept for lesson in answer.lessons if (kept := grounds.kept(lesson, may_order=True))]
     context = grounds.kept(answer.context)
@@ -55,6 +55,6 @@ def judged(request: DigestRequest, answer: DigestAnswer) -> Judged[DigestAnswer]
 
 
 def known_text(request: DigestRequest) -> str:
-    """Return what stands before the turns in a request for a digest: what is known from before, how long it may be."""
+    """Return the text before the turns of a digest request: the earlier context and the maximum length."""
     known = [f"Known from before these turns: {as_data(request.context)}"] if request.context else []
     return "\n".join([*known, f"Context: at most {request.max_words} words."])

@@ -31,14 +31,14 @@ SHOWN_LEAST, SHOWN_MOST, TURNS_EACH = 8, 40, 3
 
 @dataclass(frozen=True)
 class StreamSection:
-    """A stream that a formation is for.
+    """A stream to form memories for.
 
     Args:
         label: its name in the answer.
         prompt: what it accepts.
         observation_words, fact_words: maximum words per item; 0 if it accepts none.
         current: its text and its other items, shown to avoid repetition.
-        known: the person's current statements in it, numbered. A new statement names those that it ends by number.
+        known: the person's current statements in it, numbered. A new statement lists the numbers of those that it ends.
     """
 
     label: str
@@ -50,7 +50,7 @@ class StreamSection:
 
     @property
     def lines(self) -> list[str]:
-        """Each line that it has."""
+        """All of its lines."""
         return [*self.current.splitlines(), *self.known.values()]
 
     @property
@@ -61,12 +61,12 @@ class StreamSection:
 
 @dataclass(frozen=True)
 class FormationRequest:
-    """Everything an engine gets to form memories from: one call for all streams.
+    """The engine's input for forming memories: one call for all streams.
 
     Args:
-        turns: since the last formation, oldest first; their indexes are sequences of the session.
+        turns: the turns since the last formation, oldest first; their indexes are sequences of the session.
         sections: one for each stream.
-        prompt: the text of the prompt version in force.
+        prompt: the text of the active prompt version.
         others: names of people other than the user who speak in the turns.
     """
 
@@ -95,7 +95,7 @@ KindOfItem = Literal[
 
 
 def _known_kind(kind: Any) -> Any:
-    """Return `other` for a kind that there isn't: it costs no good item."""
+    """Replace an unknown kind with `other`, so that the item is kept."""
     return kind if kind in get_args(KindOfItem) else OTHER
 
 
@@ -109,7 +109,7 @@ class DraftAtom(BaseModel):
 
     Args:
         text: one sentence.
-        kind: its kind, such as `plan`.
+        kind: its kind, for example `plan`.
         turns: indexes of its source turns.
         ends: numbers of the known statements that it ends.
         confidence: from 0 to 1.
@@ -151,20 +151,23 @@ class StreamStatements(BaseModel):
 
 
 class FormationShape(BaseModel):
-    """What a model is asked for."""
+    """The shape that a model is asked for."""
 
     streams: list[StreamStatements]
 
 
 class FormationAnswer(BaseModel):
-    """What is taken: entries of any shape, so that a bad item costs no good one. Each is checked by itself."""
+    """The accepted shape: entries of any shape.
+
+    Each is checked separately, so that a bad item doesn't affect good ones.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     streams: list[Any] = Field(max_length=200)
 
 
-# A formation may be empty, and each item is checked by itself: see `streams/formation.py`.
+# A formation may be empty, and each item is checked separately: see `streams/formation.py`.
 SHAPE = Shape("memory-extraction", FormationAnswer, lambda answer: "", FormationShape)
 
 
@@ -230,8 +233,8 @@ def _list_of(item: Any, section: StreamSection | None) -> str:
 def _judged_item(item: Any, grounds: Grounds, *, of_many: bool) -> Any:
     """Return a statement, with lower confidence if its support is weak; None if it has no support.
 
-    The shape check drops items of another shape later. A lesson may be an order to the assistant. A shard accepts no
-    person's orders to the assistant, because many people share it.
+    The shape check drops items of another shape later. A lesson may instruct the assistant. A shard accepts no person's
+    instructions to the assistant, because many people share it.
     """
     text = item.get("text") if isinstance(item, dict) else None
     if not isinstance(text, str):
@@ -244,13 +247,13 @@ def _judged_item(item: Any, grounds: Grounds, *, of_many: bool) -> Any:
 
 
 def known_text(request: FormationRequest) -> str:
-    """Return what stands before the turns in a request for memories: a section for each stream."""
+    """Return the text before the turns of a formation request: a section for each stream."""
     most = min(max(SHOWN_LEAST, len(request.turns) // TURNS_EACH), SHOWN_MOST)
     return "\n".join(f"Stream: {as_data(_shown(section, request.turns, most))}" for section in request.sections)
 
 
 def _shown(section: StreamSection, turns: Sequence[Turn], most: int) -> dict[str, object]:
-    """Return a stream for the prompt, with those of its lines that are nearest to the turns."""
+    """Return a stream for the prompt, with the lines that are most similar to the turns."""
     numbers = list(section.known)
     near = nearest([section.known[number] for number in numbers], turns, most)
     lines = unlike(section.current.splitlines(), section.known.values())

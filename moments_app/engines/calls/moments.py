@@ -10,9 +10,9 @@ from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.transcript import Turn, as_data
 
-RECENT_MOMENTS = 8  # the latest of a person's moments, from which the journey is derived
-SHOWN_MOMENTS = 2  # of them, that a model is told
-KNOWN_SUMMARY_MAX = 200  # characters of each
+RECENT_MOMENTS = 8  # a person's latest moments, from which the journey is derived
+SHOWN_MOMENTS = 2  # of these, the number that a model receives
+KNOWN_SUMMARY_MAX = 200  # maximum characters of each
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class KnownMoment:
 
 @dataclass(frozen=True)
 class Journey:
-    """The person's way up to the turns that an engine is shown, whatever conversation it was in.
+    """The person's moments up to the turns that an engine receives, from all conversations.
 
     Args:
-        moments: the latest, newest first.
-        count: how many moments there were in all.
-        since: when the first of them began; None when there was none.
+        moments: the latest moments, newest first.
+        count: the total number of moments.
+        since: the start of the first moment; None if there is none.
     """
 
     moments: Sequence[KnownMoment] = ()
@@ -48,12 +48,12 @@ class Journey:
 
 @dataclass(frozen=True)
 class MomentRequest:
-    """Everything an engine gets to build moments from.
+    """The engine's input for building moments.
 
     Args:
-        turns: the window, oldest first, indexes 0..n-1.
-        journey: of the user, up to the window.
-        prompt: the text of the prompt version in force.
+        turns: the window, oldest first, with indexes 0..n-1.
+        journey: the user's journey up to the window.
+        prompt: the text of the active prompt version.
     """
 
     turns: Sequence[Turn]
@@ -102,7 +102,7 @@ SHAPE = Shape("moment-builder", MomentAnswer, _problem)
 
 
 def judged(request: MomentRequest, answer: MomentAnswer) -> Judged[MomentAnswer]:
-    """Return an answer without what the conversation doesn't bear out. A moment is kept as long as it has a summary."""
+    """Return the answer without parts that the conversation doesn't support. Keep a moment if its summary remains."""
     grounds = Grounds(request.turns, [moment.summary for moment in request.journey.moments])
     drafts = [_judged_moment(moment, grounds) for moment in answer.moments]
     bare = sum(not draft.summary for draft in drafts)

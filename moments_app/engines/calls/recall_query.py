@@ -1,4 +1,4 @@
-"""Making a query: what to look up in memory before a message is answered."""
+"""Write a query: what to search memory for before a message is answered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from moments_app.engines.transcript import Turn, as_data, fenced
 
 @dataclass(frozen=True)
 class QueryRequest:
-    """Everything an engine gets to say what to look up in memory.
+    """The engine's input for writing a query.
 
     Args:
-        turns: the latest of the conversation, oldest first; their indexes are sequences of the session.
-        message: about to be answered.
-        prompt: the text of the prompt version in force.
+        turns: the latest turns of the conversation, oldest first; their indexes are sequences of the session.
+        message: the message to be answered.
+        prompt: the text of the active prompt version.
     """
 
     turns: Sequence[Turn]
@@ -25,7 +25,7 @@ class QueryRequest:
 
 
 class QueryAnswer(BaseModel):
-    """What to look up; blank when nothing."""
+    """What to search for; blank for nothing."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -36,7 +36,7 @@ SHAPE = Shape("recall-query", QueryAnswer, lambda answer: "")
 
 
 def as_message(request: QueryRequest) -> str:
-    """Return the user message of a request for a query: the message, then the turns before it."""
+    """Return the user message of a query request: the message, then the previous turns."""
     return "\n".join(
         [
             f"Message about to be answered: {as_data(request.message)}",

@@ -1,4 +1,4 @@
-"""What an engine's answer has to be: a model of it, and the JSON Schema that endpoints are given."""
+"""The required shape of an engine's answer: a pydantic model, and the JSON Schema for endpoints."""
 
 import json
 from collections.abc import Callable
@@ -8,35 +8,35 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-# The parts of JSON Schema that every endpoint with strict structured outputs takes. Some refuse a schema with bounds of
-# length or defaults; those are held by validating the answer.
+# The JSON Schema keywords that every endpoint with strict structured outputs accepts. Some reject schemas with length
+# limits or defaults, so these are checked when the answer is validated.
 _KEYWORDS = {"$defs", "$ref", "type", "description", "properties", "items"}
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
 
 def strict_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON Schema as strict structured outputs want it: every property required, and no other allowed."""
+    """Return a JSON Schema for strict structured outputs: every property is required, and no other is allowed."""
     kept = {keyword: value for keyword, value in schema.items() if keyword in _KEYWORDS}
     for keyword in kept.keys() & {"properties", "$defs"}:
         kept[keyword] = {name: strict_schema(part) for name, part in kept[keyword].items()}
     if "items" in kept:
         kept["items"] = strict_schema(kept["items"])
     if "properties" in kept:
-        kept.pop("description", None)  # the docstring of the class, which is not for models
+        kept.pop("description", None)  # the class's docstring, which is not for models
         kept |= {"required": list(kept["properties"]), "additionalProperties": False}
     return kept
 
 
 @dataclass(frozen=True)
 class Shape(Generic[Answer]):
-    """An answer that a model is asked for.
+    """The shape of an answer that a model is asked for.
 
     Args:
-        purpose: of the call, as it is recorded.
-        model: that the answer has to validate as.
-        problem: returns what else is wrong with an answer, in words that don't quote it; blank when nothing is.
-        asked: the model that is asked for, where more than that is taken; None is `model`.
+        purpose: the recorded purpose of the call.
+        model: validates the answer.
+        problem: returns what else is wrong with an answer, without quoting it; blank if nothing is.
+        asked: the model whose schema is requested, if `model` accepts more than that; None: `model`.
     """
 
     purpose: str
@@ -46,10 +46,10 @@ class Shape(Generic[Answer]):
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema, as strict structured outputs want it."""
+        """The JSON Schema for strict structured outputs."""
         return strict_schema((self.asked or self.model).model_json_schema())
 
     @property
     def as_text(self) -> str:
-        """The shape in words, for endpoints that take no schema as a response format."""
+        """The shape in words, for endpoints that don't accept a schema as a response format."""
         return f"The answer's shape, as JSON Schema: {json.dumps(self.schema)}"

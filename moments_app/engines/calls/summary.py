@@ -1,4 +1,4 @@
-"""Rolling a summary: the one so far, carried on over the turns since."""
+"""Update a rolling summary with the turns since the previous version."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from moments_app.engines.transcript import Turn, as_data
 
 
 class Fact(BaseModel):
-    """One thing worth keeping, and the turns that say it."""
+    """A fact worth keeping, and its source turns."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -21,14 +21,14 @@ class Fact(BaseModel):
 
 @dataclass(frozen=True)
 class SummaryRequest:
-    """Everything an engine gets to carry a rolling summary on.
+    """The engine's input for updating a rolling summary.
 
     Args:
-        turns: those to be taken in, oldest first; their indexes are sequences of the session.
-        base_text: the summary so far; blank for a first one.
-        base_facts: its facts that still lie in the window; they stay, and a model is not shown them again.
-        start: sequence where the window begins; what was said before it is to be left out.
-        prompt: the text of the prompt version in force.
+        turns: the turns to add, oldest first; their indexes are sequences of the session.
+        base_text: the previous summary; blank for the first one.
+        base_facts: its facts that are still in the window; they stay, so the model doesn't receive them.
+        start: sequence where the window starts; earlier content is dropped from the summary.
+        prompt: the text of the active prompt version.
     """
 
     turns: Sequence[Turn]
@@ -39,7 +39,7 @@ class SummaryRequest:
 
 
 class SummaryAnswer(BaseModel):
-    """What an engine answers. A summary without a word is a failure, never "nothing happened"."""
+    """An engine's answer. An empty summary is a failure and never means that nothing happened."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,7 +55,7 @@ SHAPE = Shape("rolling-summary", SummaryAnswer, _problem)
 
 
 def judged(request: SummaryRequest, answer: SummaryAnswer) -> Judged[SummaryAnswer]:
-    """Return the facts so far and an answer without what neither the turns nor the summary before bear out."""
+    """Return the previous facts and the answer, without parts that the turns or the previous summary don't support."""
     grounds = Grounds(request.turns, [request.base_text, *(fact.fact for fact in request.base_facts)])
     new = [fact.model_copy(update={"fact": text}) for fact in answer.facts if (text := grounds.kept(fact.fact))]
     known = {fact.fact for fact in request.base_facts}
@@ -66,7 +66,7 @@ def judged(request: SummaryRequest, answer: SummaryAnswer) -> Judged[SummaryAnsw
 
 
 def known_text(request: SummaryRequest) -> str:
-    """Return what stands before the new turns in a request for a summary: the one so far, where the window begins."""
+    """Return the text before the new turns of a summary request: the previous summary, and the window's start."""
     return "\n".join(
         [
             f"Summary so far: {as_data(request.base_text)}",

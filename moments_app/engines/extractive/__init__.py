@@ -1,8 +1,9 @@
-"""The engine that needs no model: it quotes what people say, word for word, and chooses what says most.
+"""The engine without a model: it quotes the most informative sentences word for word.
 
 `sentences.py` reads turns: `speech.py` finds small talk, `whole.py` finds sentences that need context, `kinds.py` finds
-what a sentence says about its speaker. Other modules write moments, memories, summary, digest. Words are
-data (`engines/tables/`). It is deterministic. It can't conclude or resolve a contradiction; see docs/engines.md.
+what a sentence says about its speaker. Other modules write moments, memories, summary, digest. Words are data
+(`engines/tables/`). The same input always gives the same output. It can't draw conclusions or resolve contradictions;
+see docs/engines.md.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from moments_app.engines.shared_call import Part
 
 
 class ExtractiveEngine:
-    """The engine without a model: its calls are not recorded, and none fails."""
+    """The engine without a model. Its calls are not recorded and never fail."""
 
     name = "extractive"
     build_moments = staticmethod(build_moments)
@@ -31,9 +32,9 @@ class ExtractiveEngine:
         return self
 
     def with_answers(self, parts: Sequence[Part]) -> "ExtractiveEngine":
-        """Return itself: a call costs nothing."""
+        """Return itself, because combining calls saves nothing."""
         return self
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        """Return the message itself: its rarest words find best."""
+        """Return the message itself: its rarest words make the best query."""
         return QueryAnswer(query=request.message[:1_000])

@@ -1,4 +1,4 @@
-"""The text of a stream: its lines so far and the observations, each a line unless one says it already."""
+"""Write the text of a stream: its current lines, and each observation that no line repeats."""
 
 from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest, DraftLine
 from moments_app.engines.extractive.language import words
@@ -6,10 +6,10 @@ from moments_app.engines.extractive.sentences import says
 
 
 def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
-    """Add to the lines so far what none of them says."""
+    """Add the observations that no current line repeats."""
     lines = [DraftLine(text=line.text, carries=[line.label]) for line in request.lines]
     said = [set(words(line.text)) for line in lines]
-    for observation in request.observations:  # a call has at most some hundreds, however long the text is
+    for observation in request.observations:  # a call has a few hundred at most, however long the text is
         own = set(words(observation.text))
         number = next((number for number, known in enumerate(said) if says(known, own)), None)
         if number is None:

@@ -1,4 +1,4 @@
-"""The digest: the most telling sentences of the turns, and lessons as the person put them."""
+"""The digest: the most informative sentences of the turns, and lessons in the person's words."""
 
 import re
 
@@ -6,7 +6,7 @@ from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
 from moments_app.engines.extractive.kinds import is_instruction
 from moments_app.engines.extractive.sentences import Sentence, dated, fallback, read, telling
 
-LESSON_WORDS = (4, 40)  # at least, at most
+LESSON_WORDS = (4, 40)  # minimum and maximum words
 _PERSONAL = re.compile(
     r"\b(?:I|I'm|I'd|I'll|I've|me|my|mine|we|us|our|he|him|his|she|her|they|them|their|your?|yours)\b|\d|@",
     re.IGNORECASE,
@@ -14,7 +14,7 @@ _PERSONAL = re.compile(
 
 
 def digest(request: DigestRequest) -> DigestAnswer:
-    """Return what is known from before and the most telling sentences of the turns, and the lessons in them."""
+    """Return the earlier context with the most informative sentences of the turns, and their lessons."""
     window = read(request.turns)
     stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
     new = dated(telling(stated, window.weights, request.max_words * 3 // 4)) or fallback(request.turns[-1])
@@ -26,7 +26,7 @@ def digest(request: DigestRequest) -> DigestAnswer:
 
 
 def is_lesson(sentence: Sentence) -> bool:
-    """Tell whether a person says how the assistant should work, in words that hold for anybody: lessons are shared."""
+    """Return whether a person says how the assistant should work, without naming anyone, because lessons are shared."""
     least, most = LESSON_WORDS
     return (
         sentence.turn.role == "user"

@@ -1,4 +1,4 @@
-"""Feelings that people name as their own: not those that they deny, nor those that they wish somebody."""
+"""Find feelings that people express as their own, except those that they deny or wish for someone."""
 
 import re
 from collections import Counter
@@ -10,14 +10,14 @@ FEELINGS = (
     "joy excitement gratitude pride relief hope worry frustration anger sadness disappointment exhaustion surprise"
 ).split()
 MOST = 4
-_BEFORE = 4  # words that a denial may stand before the feeling
+_BEFORE = 4  # maximum words between a negation and the feeling
 _PATTERNS = {name: re.compile(rf"\b(?:{any_of(name)})\b", re.IGNORECASE) for name in FEELINGS}
 _DENIED = re.compile(rf"\b(?:{any_of('negations')})\b(?:\W+\w+){{0,{_BEFORE}}}\W*$", re.IGNORECASE)
 _OWN = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Ww]e|[Uu]s)\b|^(?:so|feeling|really|super|very|just)\b", re.IGNORECASE)
 
 
 def feelings(sentences: Iterable[str]) -> list[str]:
-    """Return the feelings that somebody's sentences name, the most frequent first."""
+    """Return the feelings in a speaker's sentences, most frequent first."""
     counts = Counter(name for sentence in sentences if _OWN.search(sentence) for name in _named(sentence))
     return [name for name, _count in counts.most_common(MOST)]
 
@@ -28,7 +28,7 @@ def _named(sentence: str) -> list[str]:
 
 
 def _is_denied(sentence: str, start: int) -> bool:
-    """Tell whether a denial stands shortly before a feeling, in the same part of the sentence."""
+    """Return whether a negation precedes a feeling closely, in the same clause."""
     clause = re.split(r"[,;:.!?–—]|\bbut\b", sentence[:start])[-1]
-    # What can't be waited for, or believed, is not denied.
+    # "Can't wait" and "can't believe" are no denials.
     return bool(_DENIED.search(clause))

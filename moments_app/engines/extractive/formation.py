@@ -1,6 +1,6 @@
-"""Memories: what people say that stands alone and is held as true, word for word.
+"""Form memories from statements that make sense alone and are held as true, word for word.
 
-Each sentence is judged by itself, so the same turns give the same memories however they are batched.
+Each sentence is judged separately, so the same turns give the same memories, however they are batched.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from moments_app.engines.extractive.digest import is_lesson
 from moments_app.engines.extractive.language import content_words, language_of
 from moments_app.engines.extractive.sentences import Sentence, read
 
-SHARED = 2  # words that a sentence has of a shard's prompt
-PERSON, SESSION = "user", "session"  # labels of the streams that are nobody else's
+SHARED = 2  # minimum words that a sentence shares with a shard's prompt
+PERSON, SESSION = "user", "session"  # labels of the streams that belong to one person
 
 
 def form_memories(request: FormationRequest) -> FormationAnswer:
-    """Choose what each stream takes; results of tools are left out."""
+    """Choose the sentences for each stream. Tool results are left out."""
     said = read(request.turns).sentences
     kept = [one for one in said if one.turn.role != "tool" and one.can_be_kept]
     entries = [_entry(section, _fitting(section, kept, request)) for section in request.sections]
@@ -44,7 +44,7 @@ def _fitting(section: StreamSection, kept: Sequence[Sentence], request: Formatio
 
 
 def _is_of_user(sentence: Sentence, request: FormationRequest) -> bool:
-    """Tell whether the person whose memory it is says something lasting of themselves."""
+    """Return whether the user says something lasting about themselves."""
     return sentence.turn.role == "user" and sentence.turn.name not in request.others and sentence.lasts
 
 
@@ -57,6 +57,6 @@ def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
 
 
 def _drafts(chosen: Sequence[Sentence], *, as_quotes: bool = True) -> list[DraftAtom]:
-    """Return the sentences, each once however often it is said."""
+    """Return the sentences without duplicates."""
     first = {one.quote if as_quotes else one.text: one for one in reversed(chosen)}
     return [DraftAtom(text=text, turns=[one.turn.index]) for text, one in reversed(first.items())]

@@ -1,4 +1,4 @@
-"""What a sentence tells of its speaker: who they are, their people, their work, and so on, by words of the tables."""
+"""Find what a sentence says about its speaker, such as identity, family or work, by words of the tables."""
 
 import re
 
@@ -6,14 +6,14 @@ from moments_app.engines.extractive.language import ENGLISH, is_wide, words
 from moments_app.engines.tables import english, filled, lines_of, words_of
 
 WORK = "work"
-INSTRUCTION, OTHER = "instruction", "other"  # how they want to be answered; what lasts in a language with fewer words
+INSTRUCTION, OTHER = "instruction", "other"  # how to answer; in other languages, anything lasting
 START = 48  # characters at the start that are searched for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
 _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
 _PATTERNS = {(*head.split(" "),): re.compile(filled(pattern, english())) for head, pattern in lines_of("own_kinds")}
-# How much longer something is true and asked for than what merely happened.
+# The extra weight of lasting information compared to events, by how long it stays true and useful.
 DURABLE = {INSTRUCTION: 0.7, OTHER: 0.8} | {kind: float(worth) for kind, worth in _PATTERNS}
 _WORKING = re.compile(r"\b(?:work|worked|working|studied|study|studying|job) (?:as|at|for|in|on)\b", re.IGNORECASE)
 _FROM_NOW = r"next time|from now on|in future|in the future"
@@ -23,13 +23,13 @@ _ORDER = re.compile(
     re.IGNORECASE,
 )
 _ASKED = re.compile(rf"\b(?:please|{_FROM_NOW})\b", re.IGNORECASE)
-# What assistants do: "Don't use jargon" is for one, "Make sure yours stands out" is advice to a friend.
+# Words for what assistants do. "Don't use jargon" is for one; "Make sure yours stands out" is advice to a friend.
 _ANSWERING = re.compile(
     r"\b(?:answers?|answering|repl(?:y|ies)|respon[ds]\w*|explain\w*|summari[sz]\w+|translat\w+|bullets?|sentences?"
     r"|paragraphs?|emojis?|markdown|code blocks?|jargon|metric|units|sources)\b",
     re.IGNORECASE,
 )
-# "Our planet is our future" says nothing of who says it.
+# "Our planet is our future" says nothing about the speaker.
 _EVERYBODYS = re.compile(
     r"\bour(?: \w+)? (?:earth|environment|future|generations?|humanity|planet|society|species|world)\b", re.IGNORECASE
 )
@@ -37,7 +37,7 @@ _OWN = re.compile(r"\b(?:I|me|my|mine|myself|we)\b(?!\.)", re.IGNORECASE)
 
 
 def is_of_speaker(text: str, language: str) -> bool:
-    """Tell whether a sentence, at its beginning, is about who says it."""
+    """Return whether the start of a sentence is about its speaker."""
     if language != ENGLISH:
         return not set(words_of("first_person", language)).isdisjoint(words(text))
     is_everybodys = _EVERYBODYS.search(text) and not _OWN.search(text)
@@ -45,17 +45,17 @@ def is_of_speaker(text: str, language: str) -> bool:
 
 
 def is_instruction(text: str) -> bool:
-    """Tell whether a sentence says how to answer, and isn't a remark ("Never saw that") or advice to a friend."""
+    """Return whether a sentence says how to answer. A remark ("Never saw that") or advice to a friend is not."""
     return bool(_ORDER.match(text)) and bool(_ANSWERING.search(text) or _ASKED.search(text))
 
 
 def is_advice(text: str) -> bool:
-    """Tell whether a sentence says what to do, and not to an assistant: a friend's advice, a remark at a game."""
+    """Return whether a sentence is an instruction, but not to an assistant: for example advice to a friend."""
     return bool(_ORDER.match(text)) and not is_instruction(text)
 
 
 def kinds_of(text: str, language: str) -> tuple[str, ...]:
-    """Return the kinds of lasting information that a sentence has about its speaker, usually most durable first."""
+    """Return the kinds of lasting information about its speaker in a sentence, usually most durable first."""
     if language != ENGLISH:
         return (OTHER,) if is_of_speaker(text, language) and _has_lasting_word(text, language) else ()
     if is_instruction(text):
@@ -63,7 +63,7 @@ def kinds_of(text: str, language: str) -> tuple[str, ...]:
     if not is_of_speaker(text, language) and not _CALLED.search(text):
         return ()
     found = [kind for (kind, _), pattern in _PATTERNS.items() if pattern.search(text)]
-    # A nurse in a hospital tells of work, not of health.
+    # A nurse in a hospital talks about work, not health.
     return tuple(sorted(found, key=lambda kind: kind != WORK) if _WORKING.search(text) else found)
 
 

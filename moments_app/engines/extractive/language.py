@@ -1,4 +1,4 @@
-"""Words and sentences of a text, and the language it is in; nothing to train and nothing to download."""
+"""The words, sentences and language of a text, without training or downloads."""
 
 import re
 from collections.abc import Iterator
@@ -9,35 +9,35 @@ from moments_app.engines.tables import word_set, words_of
 from sessions_app.lexemes import certain_language, likely_languages, stop_words
 
 ENGLISH = "en"
-UNKNOWN = ""  # nothing is known of the language but where its sentences end
-# Those with stop words. On a tie the first counts: the list begins with English.
+UNKNOWN = ""  # only the ends of sentences are known for this language
+# Languages with stop words. On a tie the first one wins, so the list starts with English.
 LANGUAGES = (
     *(ENGLISH, "de", "fr", "es", "it", "nl", "sv", "da", "no", "pt", "pl", "fi", "cs", "hu", "id", "ro", "tr"),
     *("ar", "el", "hi", "ru"),
 )
-SENTENCE_TEXT_MAX = 4_000  # characters of one text that are split into sentences
-SENTENCE_MAX = 400  # characters; a longer "sentence" is a list, code or no prose at all
-MOSTLY = 0.5  # share of a text's words in a script that makes it one of that script
-SAMPLE = 1_000  # characters of a text that tell its language
+SENTENCE_TEXT_MAX = 4_000  # maximum characters of a text that are split into sentences
+SENTENCE_MAX = 400  # characters; a longer "sentence" is a list, code or not prose
+MOSTLY = 0.5  # share of a text's words in a script that determines the text's script
+SAMPLE = 1_000  # characters of a text that are used to detect its language
 
-LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # with the vowel signs of Hindi, no letters for Python
-# A word, a number with its punctuation, or one character of a script that puts no spaces between words.
+LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # includes Hindi's vowel signs, which Python's \w omits
+# A word, a number with its punctuation, or one character of a script without spaces.
 _WORD = re.compile(rf"[\u3040-\u30ff\u3400-\u9fff]|{LETTERS}(?:['’]{LETTERS})*|\d+(?:[.,:/-]\d+)*")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _HANGUL = re.compile(r"[\uac00-\ud7af]")
 _WIDE_SENTENCE = re.compile(r"[^。！？\n]+[。！？]?")
-# An end of a sentence, with what closes a quotation, before a space; the mark of Arabic and Hindi, too.
+# An end of a sentence, with closing quotation marks, before a space. Includes the marks of Arabic and Hindi.
 _END = re.compile(r"(?<=[.!?…؟।])[\"'”’)\]]*\s+")
 _LIST_MARK = re.compile(r"\s*\d{1,2}\.")
-# What a point follows that ends no sentence: titles, "e.g.", an initial.
+# Periods that end no sentence: after titles, "e.g." or an initial.
 _NO_END = re.compile(
     r"(?<![^\s(])(?:mr|mrs|ms|dr|prof|st|vs|no|nr|jr|sr|e\.g|i\.e|z\.b|ca|approx|etc|bzw|usw|[A-Z])\.$",
     re.IGNORECASE,
 )
 _MONTHS = times.any_of(name for language in "de da no cs fi hu".split() for name in times.spelled_months(language))
-# Points within a sentence, by what stands on both sides: a day before its month ("3. Mai"), another ordinal ("im 2.
-# Stock"), what is short before its number ("Sept. 7"), and letters with points before a small one ("3 p.m. on").
+# Periods within a sentence, by the text before and after them: a day before its month ("3. Mai"), another ordinal ("im
+# 2. Stock"), an abbreviation before its number ("Sept. 7"), and abbreviations before a lowercase letter ("3 p.m. on").
 _WITHIN = tuple(
     (re.compile(rf"{before}\.$", re.IGNORECASE), re.compile(after))
     for before, after in (
@@ -50,21 +50,21 @@ _WITHIN = tuple(
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in lower case, numbers among them."""
+    """Return the words of a text in lower case, including numbers."""
     return [word.replace("’", "'") for word in _WORD.findall(text.lower())]
 
 
 @cache
 def ignored_words(language: str) -> frozenset[str]:
-    """Return words that carry no content, and what is left of English contractions."""
+    """Return words without content, including the remains of English contractions."""
     return stop_words(language) | (word_set("chat words") if language == ENGLISH else frozenset())
 
 
 @lru_cache(maxsize=2_000)
 def language_of(text: str) -> str:
-    """Return the language of a text; `UNKNOWN` when it is in none with stop words.
+    """Return the language of a text; `UNKNOWN` if it is not in a language with stop words.
 
-    A turn is read by itself: its language doesn't depend on the turns around it.
+    Each turn is read separately: its language doesn't depend on the turns around it.
     """
     said = words(text[:SAMPLE])
     letters = sum(word[0].isalpha() for word in said)
@@ -77,7 +77,7 @@ def language_of(text: str) -> str:
 
 
 def is_common(word: str) -> bool:
-    """Return whether a word is a common one of some language, and so names no subject."""
+    """Return whether a word is common in some language, and therefore not a topic."""
     return word in _common_words()
 
 
@@ -90,7 +90,7 @@ def _common_words() -> frozenset[str]:
 
 
 def _language_by_script(said: list[str], least: float) -> str:
-    """Return the language that words are in by their script alone, of which there are so many at least."""
+    """Return the language that the script of the words implies, if at least `least` words have this script."""
     if sum(bool(_HANGUL.match(word)) for word in said) >= least:
         return "ko"
     if sum(bool(_WIDE.match(word)) for word in said) < least:
@@ -99,13 +99,13 @@ def _language_by_script(said: list[str], least: float) -> str:
 
 
 def content_words(text: str, language: str) -> list[str]:
-    """Return the words that say what a text is about, plurals cut."""
+    """Return the words that carry the content of a text, with plural endings removed."""
     ignored = ignored_words(language)
     return [stem(word) for word in words(text) if word not in ignored and (len(word) > 1 or _WIDE.match(word))]
 
 
 def stem(word: str) -> str:
-    """Cut the commonest endings, so that "glazes" and "glaze", "kiln's" and "kiln" are one word."""
+    """Remove the most common endings, so that "glazes" and "glaze", "kiln's" and "kiln" are one word."""
     word = word.removesuffix("'s")
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
@@ -113,7 +113,7 @@ def stem(word: str) -> str:
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text, or of the beginning of a very long one.
 
-    What is too long for a sentence is a list, code or no prose at all, and is left out.
+    Text that is too long for a sentence is a list, code or not prose, and is left out.
     """
     text = text[:SENTENCE_TEXT_MAX]
     lines = _WIDE_SENTENCE.findall(text) if _WIDE.search(text) else text.splitlines()
@@ -133,12 +133,12 @@ def _divided(line: str) -> Iterator[str]:
 
 
 def _is_within(line: str, start: int, end: re.Match[str]) -> bool:
-    """Tell whether a sentence goes on behind a mark, by what stands before it from a place on, and after it."""
+    """Return whether a sentence continues after a mark, judging by the text before it (from `start`) and after it."""
     return bool(_NO_END.search(line, start, end.start())) or any(
         before.search(line, start, end.start()) and after.match(line, end.end()) for before, after in _WITHIN
     )
 
 
 def is_wide(text: str) -> bool:
-    """Tell whether a text has a script that puts no spaces between words."""
+    """Return whether a text has a script without spaces."""
     return bool(_WIDE.search(text))

@@ -1,4 +1,4 @@
-"""Moments: a window divided by pauses and vocabulary, each part with its most central sentences and its key phrases."""
+"""Moments: a window divided by pauses and vocabulary. Each part has its most central sentences and key phrases."""
 
 import re
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from moments_app.engines.transcript import Turn
 
 SUMMARY_SENTENCES = 3
 SUMMARY_MAX = 320  # characters
-DETAIL_WORDS = 280  # of the 300 that a detail may have; dates come on top
-DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would be the transcript again
+DETAIL_WORDS = 280  # of the 300 that a detail may have; dates are added
+DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would repeat the transcript
 TAGS = 6
 NAME_MAX = 60  # characters
 _WORDS = re.compile(r"[^\W_]+")
 
 
 def build_moments(request: MomentRequest) -> MomentAnswer:
-    """Divide the window and write its moments; never fails."""
+    """Divide the window and write its moments. Never fails."""
     window = read(request.turns)
     moments: list[DraftMoment] = []
     names = {moment.name for moment in request.journey.moments}
@@ -62,11 +62,11 @@ def _tags(window: Window, phrases: Counted) -> list[str]:
 
 
 def _name(tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
-    """Return an unused name made of the first tags. If those names are taken, add the date.
+    """Return an unused name from the first tags. If it is taken, add the date.
 
     Args:
-        tags: of the moment.
-        turn: its first.
+        tags: the tags of the moment.
+        turn: its first turn.
         taken: names of other moments.
     """
     names = ["-".join(_WORDS.findall(" ".join(some)))[:NAME_MAX] for some in (tags[:2], tags[:3], tags[1:3]) if some]
@@ -76,7 +76,7 @@ def _name(tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
 
 
 def _in_turn(chosen: Sequence[Sentence]) -> str:
-    """Return sentences as they were said, the speaker where it changes."""
+    """Return verbatim sentences, with the speaker each time it changes."""
     said, speaker = [], None
     for one in chosen:
         said.append(one.quote.removeprefix(f"{one.speaker.name}: ") if one.speaker == speaker else one.quote)
@@ -107,7 +107,7 @@ def _of_most(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentenc
 
 
 def _detail(own: Sequence[Sentence], weights: dict[str, float]) -> str:
-    """Return what was stated in at most half the words of all, with its dates."""
+    """Return the statements with their dates, using at most half of all words."""
     words_said = sum(len(sentence.text.split()) for sentence in own)
     stated = [sentence for sentence in own if sentence.is_statement] or own
     return dated(telling(stated, weights, min(DETAIL_WORDS, 20 + round(DETAIL_SHARE * words_said))))

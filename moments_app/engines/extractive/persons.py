@@ -1,4 +1,4 @@
-"""The persons of some sentences: who speaks under a name, and who is spoken about by name."""
+"""Find the people in some sentences: named speakers, and people who are mentioned by name."""
 
 import re
 from collections import Counter
@@ -19,7 +19,7 @@ _NO_NAMES = times.calendar_names().union("Just Not Very Really So Still Going Gl
 
 
 def persons_in(own: Iterable[Sentence]) -> list[str]:
-    """Return who speaks under a name, and who is spoken about by name."""
+    """Return the named speakers, and the people who are mentioned by name."""
     counts = Counter[str]()
     for sentence in own:
         if sentence.speaker.is_named:

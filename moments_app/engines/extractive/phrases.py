@@ -1,6 +1,6 @@
-"""Key phrases: what turns are about, as runs of words between stop words that recur.
+"""Key phrases: the topics of turns, found as recurring runs of words between stop words.
 
-In scripts without spaces, a phrase is a run of two to four characters that stands in several turns.
+In scripts without spaces, a phrase is a run of two to four characters that occurs in several turns.
 """
 
 import math
@@ -17,12 +17,12 @@ SHORTEST = 3  # letters
 WIDE_LENGTHS = (4, 3, 2)  # characters
 PHRASE_MAX = 60  # characters
 OFTEN = 0.8  # exponent of the number of sentences in the score of a phrase
-SHARED = 1.5  # how much more it is worth where more than one speaks of it
+SHARED = 1.5  # factor for a phrase that more than one speaker uses
 _TOKEN = re.compile(rf"{LETTERS}(?:['’-]{LETTERS})*|\d[\w.,:/-]*|[^\w\s]")
 _ASIDE = re.compile(r"\[[^\[\]]{1,300}\]")  # "[shares a photo of a street]" is no topic
 _WIDE_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
 _KATAKANA = re.compile(r"[\u30a0-\u30ff]{2,}")
-# Characters that are in no phrase of Chinese or Japanese: pronouns, particles, what any sentence has.
+# Characters that are in no phrase of Chinese or Japanese: pronouns, particles, and parts of any sentence.
 _WIDE_STOPS = re.compile(
     "[的了是我你您他她它们在有和就不也都这那吗呢吧啊呀嘛哦很会要去来到说想能可把被给让对从跟与或但而且因为所以如果还没好多少些个一两几"
     "什么怎样谁哪里上下着沿过得以为中后前起时候现在今天昨天明天年月日号点分钟\u3040-\u309f]+|[。！？，、；：]"
@@ -33,7 +33,7 @@ Phrase = tuple[str, ...]  # stems of its words
 
 @lru_cache(maxsize=5_000)
 def phrases_of(text: str, language: str) -> tuple[str, ...]:
-    """Return the phrases of a sentence in lower case, in order; none in a language that isn't known."""
+    """Return the phrases of a sentence in lower case, in order; none in an unknown language."""
     if wide := _WIDE_RUN.findall(text):
         return tuple(dict.fromkeys(part for run in wide for part in _wide_phrases(run)))
     if language == UNKNOWN:
@@ -58,7 +58,7 @@ def _runs(text: str, language: str) -> Iterator[list[str]]:
     for token in [*_TOKEN.findall(text), ""]:
         word = token.lower().replace("’", "'").removesuffix("'s")
         is_named = len(word) >= SHORTEST and word[0].isalpha() and word not in ignored
-        if is_named and not word.endswith(("ly", "n't")) and not before.isdigit():  # what is counted is no subject
+        if is_named and not word.endswith(("ly", "n't")) and not before.isdigit():  # a counted thing is no topic
             run.append(word)
         elif run:
             yield run
@@ -74,7 +74,7 @@ class Counted:
     """Counts the sentences that contain a phrase, for all phrases and their parts.
 
     Args:
-        without: stems that no phrase may have, such as the names of the speakers.
+        without: stems that no phrase may have, for example the names of the speakers.
     """
 
     def __init__(self, without: frozenset[str] = frozenset()) -> None:
@@ -85,7 +85,7 @@ class Counted:
         self._said: dict[Phrase, str] = {}
 
     def add(self, sentence: Sentence) -> None:
-        """Count what a sentence names."""
+        """Count the phrases of a sentence."""
         own: dict[Phrase, str] = {}
         for phrase in phrases_of(_ASIDE.sub(". ", sentence.core), sentence.language):
             said = phrase.split(" ")
@@ -101,12 +101,12 @@ class Counted:
             self._turns[stems].add(sentence.turn.index)
 
     def best(self, weights: Mapping[str, float], count: int, least: int = 1) -> list[str]:
-        """Return the phrases that say most, none with a word or a run of characters of another.
+        """Return the best phrases. No two share a word or a run of characters.
 
         Args:
-            weights: of stems, by how rare they are.
-            count: most phrases.
-            least: turns that a phrase is in.
+            weights: the weights of stems, by their rarity.
+            count: maximum number of phrases.
+            least: minimum number of turns with the phrase.
         """
         ranked = sorted(self._counts, key=lambda stems: (-self._worth(stems, weights), stems))
         chosen: list[Phrase] = []
@@ -118,7 +118,7 @@ class Counted:
         return [self._said[stems] for stems in chosen]
 
     def _worth(self, stems: Phrase, weights: Mapping[str, float]) -> float:
-        """Return what a phrase says: how often, how rare its words; more for each word, and where several say it."""
+        """Return the score of a phrase. It grows with frequency, rarity, length, and the number of speakers."""
         is_wide = bool(_WIDE_RUN.match(stems[0]))
         rarity = math.sqrt(len(stems[0])) if is_wide else sum(weights.get(stem, 1.0) for stem in stems)
         return math.pow(self._counts[stems], OFTEN) * rarity * (SHARED if len(self._speakers[stems]) > 1 else 1.0)
@@ -134,11 +134,11 @@ def counted(sentences: Iterable[Sentence], names: Iterable[str]) -> Counted:
     """Count the phrases of sentences, without names of people.
 
     Args:
-        sentences: to count; only what is said or asked counts.
-        names: of people.
+        sentences: the sentences; only statements and questions count.
+        names: the names of people.
     """
     said = [one for one in sentences if one.turn.role != "tool" and _is_about_something(one)]
-    said = [one for one in said if one.kinds or one.language == ENGLISH] or said  # elsewhere small talk isn't known
+    said = [one for one in said if one.kinds or one.language == ENGLISH] or said  # else small talk is not recognized
     found = Counted(frozenset(stem(word) for name in names for word in words(name)))
     for one in said:
         found.add(one)
@@ -146,5 +146,5 @@ def counted(sentences: Iterable[Sentence], names: Iterable[str]) -> Counted:
 
 
 def _is_about_something(sentence: Sentence) -> bool:
-    """Tell whether a sentence states something, or asks it in a language whose small talk is known."""
+    """Return whether a sentence is a statement, or a question in a language whose small talk is recognized."""
     return sentence.is_statement or (sentence.is_question and sentence.language == ENGLISH)

@@ -1,4 +1,4 @@
-"""The sentences of a window of turns, word for word: which of them stand alone, and what they are chosen by."""
+"""The verbatim sentences of a window of turns: which of them make sense alone, and how they are chosen."""
 
 import math
 import re
@@ -18,18 +18,18 @@ from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 VOCABULARY_CHARS = 20_000  # of a turn whose words are counted
-SAID = 0.9  # of the words of what is said by a text already
-DATED, PARTICULAR = 1.7, 1.3  # how much more something is worth with a time, and with a number or a name
-VAGUE = 0.4  # what a sentence is worth by itself that can't be understood so
-LEAST_WORDS = 3  # of a sentence that says something
-LEAST_UNREAD = 6  # of one in another language
-LEAST_CHARACTERS = 12  # of one in a script without spaces
-LEAST_LASTING = 4  # characters of one in such a script that says what stays true of its speaker
-LEAST_LETTERS = 0.6  # share of a sentence's characters that are letters or spaces: less is code or a table
+SAID = 0.9  # share of a sentence's words that make it a repetition of a text
+DATED, PARTICULAR = 1.7, 1.3  # factors for a sentence with a time, and with a number or a name
+VAGUE = 0.4  # factor for a sentence that can't be understood alone
+LEAST_WORDS = 3  # minimum of a meaningful sentence
+LEAST_UNREAD = 6  # minimum in another language
+LEAST_CHARACTERS = 12  # minimum in a script without spaces
+LEAST_LASTING = 4  # minimum in such a script for a sentence with lasting information about its speaker
+LEAST_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; less is code or a table
 
-# "Maria: Hey John!" as a transcript of two people has it.
+# "Maria: Hey John!", as in a transcript of two people.
 _SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{1,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
-# Where a sentence goes on about the same subject, and the words that stand for its speaker.
+# The places where a sentence continues with the same subject, and the words for its speaker.
 _PIECE = re.compile(r"(?<=[,;，；])(?=.)|(?=\s(?:and|but|und|aber|y|pero|et|mais|и|а)\s)")
 _SUBJECT = re.compile(r"\b(?:I(?:'m|’m)?|[Ii]ch|[Jj]e|[Jj]'|Я|я)(?=\W)|我")
 _LOOSE_END = re.compile(r"[\s,;，；]+$")
@@ -43,7 +43,7 @@ class Speaker:
 
     Args:
         name: the name; "User", "Assistant" or the name of the tool if it is unknown.
-        is_named: the application or the transcript names them.
+        is_named: whether the application or the transcript names them.
     """
 
     name: str
@@ -55,16 +55,16 @@ USER, ASSISTANT = Speaker("User", is_named=False), Speaker("Assistant", is_named
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence as it was said, and the words by which it is chosen.
+    """A verbatim sentence, and the words by which it is chosen.
 
     Args:
-        turn: where it stands.
-        place: in that turn.
-        text: word for word.
-        core: without interjections before it and names of who is spoken to; it is read, never shown.
+        turn: its turn.
+        place: its place in the turn.
+        text: its text, word for word.
+        core: its text without leading interjections and forms of address; used for analysis, never shown.
         terms: its content words.
-        speaker: who says it.
-        language: of its turn.
+        speaker: its speaker.
+        language: the language of its turn.
     """
 
     turn: Turn
@@ -77,7 +77,7 @@ class Sentence:
 
     @cached_property
     def quote(self) -> str:
-        """The sentence as it is remembered: its speaker, its words, and the dates that they stand for in brackets."""
+        """The sentence as a memory: its speaker, its words, and in brackets the dates that they refer to."""
         said = with_dates(self.text, self.turn.created_at.date())
         return said if self.turn.role == "tool" else f"{self.speaker.name}: {said}"
 
@@ -97,7 +97,7 @@ class Sentence:
 
     @property
     def is_of_person(self) -> bool:
-        """True if a person says it, not an assistant or a tool."""
+        """True if its speaker is a person, not an assistant or a tool."""
         return self.turn.role == "user" or (self.turn.role == "assistant" and self.speaker.is_named)
 
     @property
@@ -121,7 +121,7 @@ class Sentence:
 
     @property
     def _is_long_enough(self) -> bool:
-        """True if it has words enough; more where small talk can't be told by its words."""
+        """True if it has enough words. The minimum is higher if small talk can't be recognized by its words."""
         if is_wide(self.text):
             return len(self.text) >= (LEAST_LASTING if self._lasts else LEAST_CHARACTERS)
         if self.language == ENGLISH or self._lasts:
@@ -141,22 +141,22 @@ class Sentence:
 
     @cached_property
     def stands_alone(self) -> bool:
-        """True if it is understood without what stands around it."""
+        """True if it is understood without context."""
         return not leans(self.core, self.language)
 
     @cached_property
     def can_be_kept(self) -> bool:
-        """True if it states something that is understood by itself, and that its speaker holds as true."""
+        """True if it states something that is understood alone and that its speaker holds as true."""
         return self.is_statement and self.stands_alone and not is_unreal(self.text)
 
     @property
     def lasts(self) -> bool:
-        """True if it tells something of its speaker that will be true for a while."""
+        """True if it says something about its speaker that will be true for a while."""
         return self._lasts and self.can_be_kept
 
     @cached_property
     def worth(self) -> float:
-        """What a new word in it counts: by who says it, how long that will be true, and how much stands by itself."""
+        """The weight of a new word in it: by its speaker, by how long it stays true, and by how specific it is."""
         if self.is_question or self.is_reaction:
             return 0.1 * self._role_weight
         durable = 1 + sum(DURABLE[kind] for kind in self.kinds[:2])
@@ -166,20 +166,20 @@ class Sentence:
 
     @property
     def _role_weight(self) -> float:
-        """How much the speaker counts: people alike, more than an assistant."""
+        """The weight of the speaker: all people have the same weight, an assistant has less."""
         return 1.0 if self.speaker.is_named else ROLE_WEIGHT[self.turn.role]
 
 
 @dataclass(frozen=True)
 class Window:
-    """Turns that were read.
+    """A window of turns after reading.
 
     Args:
         turns: oldest first.
-        speech: who speaks in each, and what.
-        languages: of each.
+        speech: the speaker and the text of each.
+        languages: the language of each.
         vocabulary: the content words of each.
-        weights: of words, by how few turns have them.
+        weights: the weights of words; rare words have high weights.
     """
 
     turns: Sequence[Turn]
@@ -247,9 +247,9 @@ def read(turns: Sequence[Turn]) -> Window:
 
 
 def _by_speaker(turns: Sequence[Turn]) -> list[tuple[Speaker, str]]:
-    """Return who speaks in each turn, and its text, without the name in front if most turns have one.
+    """Return the speaker and the text of each turn. If most turns start with a name, remove it from the text.
 
-    A name that the application gives goes before any other.
+    A name from the application takes precedence.
     """
     matches = [None if turn.name or turn.role == "tool" else _SPEAKER.match(turn.content) for turn in turns]
     named = sum(map(bool, matches)) > len(turns) / 2
@@ -278,11 +278,12 @@ def _weights(vocabulary: Sequence[Sequence[str]]) -> dict[str, float]:
 
 
 def telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> list[Sentence]:
-    """Choose greedily the sentences that say most that is new for their length, up to `left` words, in order.
+    """Choose the sentences with the most new information for their length, up to `left` words, in order.
 
-    Budgeted coverage as in Lin & Bilmes 2011 (https://aclanthology.org/P11-1052): the gain of a sentence is the weight
-    of its words that no chosen one has. It never grows, so a gain from before is a bound, and only the sentence with
-    the highest is weighed again (Minoux 1978, https://doi.org/10.1007/BFb0006528).
+    The choice is greedy, with budgeted coverage as in Lin & Bilmes 2011 (https://aclanthology.org/P11-1052): the gain
+    of a sentence is the weight of its words that no chosen one has. It never grows, so an earlier gain is an upper
+    bound, and only the sentence with the highest gain is weighed again (Minoux 1978,
+    https://doi.org/10.1007/BFb0006528).
     """
     covered: set[str] = set()
     chosen: list[int] = []
@@ -302,28 +303,28 @@ def telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> li
 
 
 def gain(sentence: Sentence, covered: Set[str], weights: dict[str, float]) -> float:
-    """Return what a sentence says that is new, for its length.
+    """Return the new information in a sentence, relative to its length.
 
-    The sum is exact before it is rounded: it must not depend on the order of a set, nor grow when words are taken away.
+    The sum is exact before it is rounded: it must not depend on the order of a set, nor grow when words are removed.
     """
     new = math.fsum(weights.get(term, 0.0) for term in sentence.terms - covered)
     return new * sentence.worth / (len(sentence.text.split()) + LEAST_WORDS)
 
 
 def information(sentence: Sentence, weights: dict[str, float]) -> float:
-    """Return what a sentence says by itself, whatever else is said: long ones say more, but not by the word."""
+    """Return the information in a sentence alone. It grows with length, but less than proportionally."""
     said = math.fsum(weights.get(term, 0.0) for term in sentence.terms)
     alone = 1.0 if sentence.can_be_kept else VAGUE
     return said * alone * sentence.worth / math.pow(len(sentence.text.split()) + LEAST_WORDS, 0.75)
 
 
 def says(said: Set[str], own: Set[str], enough: float = SAID) -> bool:
-    """Tell whether the words of a text have nearly all of another's own."""
+    """Return whether a text has nearly all words of another."""
     return bool(own) and len(own & said) >= enough * len(own)
 
 
 def dated(chosen: Iterable[Sentence]) -> str:
-    """Return the sentences as they were said, a line for each speaker in turn, the date where it changes."""
+    """Return the verbatim sentences, one line per change of speaker, with the date each time it changes."""
     lines: list[str] = []
     date = ""
     speaker: Speaker | None = None
@@ -340,5 +341,5 @@ def dated(chosen: Iterable[Sentence]) -> str:
 
 
 def fallback(turn: Turn) -> str:
-    """Return a summary of a turn without a sentence: its beginning."""
+    """Return the summary of a turn without sentences: its beginning."""
     return " ".join(turn.content[:200].split()) or "Turns without text."

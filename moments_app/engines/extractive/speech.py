@@ -7,13 +7,13 @@ from functools import lru_cache
 from moments_app.engines.tables import any_of
 
 _REACTION = re.compile(rf"(?:{any_of('reactions')})(?![\w'])", re.IGNORECASE)
-_GREETED = r"(?:[Hh]i|[Hh]ey|[Hh]ello|[Dd]ear) [A-Z][\w'-]+(?=[,!.])"  # by a name that nobody is known to speak under
-_OPENERS = 3  # interjections before the last of a row: with any number, rows that match in two ways would take for ever
-_NICKNAME = 3  # letters of a name that are a way to call somebody
+_GREETED = r"(?:[Hh]i|[Hh]ey|[Hh]ello|[Dd]ear) [A-Z][\w'-]+(?=[,!.])"  # with a name, even an unknown one
+_OPENERS = 3  # maximum interjections before the last one; the limit prevents exponential time
+_NICKNAME = 3  # minimum letters of a short form of a name
 
 
 def without_openers(sentence: str, called: frozenset[str]) -> str:
-    """Return a sentence without interjections before it, and without the names of who is spoken to.
+    """Return a sentence without leading interjections and names of the addressed person.
 
     Args:
         sentence: in English.
@@ -27,19 +27,19 @@ def without_openers(sentence: str, called: frozenset[str]) -> str:
 
 
 def is_reaction(sentence: str) -> bool:
-    """Tell whether a sentence only answers to what the other said, or passes the time."""
+    """Return whether a sentence is only a reaction or small talk."""
     return bool(_REACTION.match(sentence))
 
 
 def nicknames(names: Iterable[str]) -> frozenset[str]:
-    """Return names and how they are cut short: Mel for Melanie."""
+    """Return names and their short forms: Mel for Melanie."""
     firsts = {name.split()[0] for name in names}
     return frozenset(first[:length] for first in firsts for length in range(_NICKNAME, len(first) + 1)) | firsts
 
 
 @lru_cache(maxsize=64)
 def _patterns(called: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return what matches an opener, and what matches a name called at the end."""
+    """Return a pattern for openers, and a pattern for a name at the end."""
     names = "|".join(sorted(map(re.escape, called), key=len, reverse=True)) or r"(?!)"
     word = rf"(?:{_GREETED}|(?i:{any_of('openers')})|{names})"
     opener = re.compile(rf"(?:{word}[ ,]+){{0,{_OPENERS}}}{word}(?:\s*[,.!?…:;]+|\s*[-–—]+(?=\s)|\s*$)\s*")

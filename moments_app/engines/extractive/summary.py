@@ -1,15 +1,15 @@
-"""The rolling summary: the facts that still lie in the window, and the most telling sentences of the new turns."""
+"""The rolling summary: the facts that are still in the window, and the most informative sentences of the new turns."""
 
 from collections.abc import Iterable
 
 from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
 from moments_app.engines.extractive.sentences import dated, fallback, read, telling
 
-WORDS_PER_TURN = 16  # of 14 turns about 220
+WORDS_PER_TURN = 16  # about 220 for 14 turns
 
 
 def roll_summary(request: SummaryRequest) -> SummaryAnswer:
-    """Keep the facts that still lie in the window and add the most telling sentences of the new turns."""
+    """Keep the facts that are still in the window, and add the most informative sentences of the new turns."""
     window = read(request.turns)
     stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
     new = telling(stated, window.weights, WORDS_PER_TURN * len(request.turns))
@@ -20,7 +20,7 @@ def roll_summary(request: SummaryRequest) -> SummaryAnswer:
 
 
 def _under_dates(facts: Iterable[str]) -> str:
-    """Return the facts, a line each, the date only where it changes."""
+    """Return the facts, one per line, with the date each time it changes."""
     lines: list[str] = []
     date = ""
     for fact in facts:

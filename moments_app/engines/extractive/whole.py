@@ -14,11 +14,11 @@ _PART = re.compile(r"^[^\w\"“¿¡(]|[:(,;–—-]$")
 
 
 def leans(text: str, language: str) -> bool:
-    """Tell whether a sentence can't be understood without what was said before.
+    """Return whether a sentence can't be understood without the previous one.
 
     Args:
-        text: a sentence, without interjections before it.
-        language: of its turn.
+        text: a sentence without leading interjections.
+        language: the language of its turn.
     """
     if any_pattern("leaning", language).search(text) or _PART.search(text) or text.count('"') % 2:
         return True

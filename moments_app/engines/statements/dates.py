@@ -1,4 +1,4 @@
-"""Days that a sentence names: relative ones get a date in brackets, others say since when it holds, or until when."""
+"""Days in sentences: add dates in brackets to relative times, and find when statements start or end."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ KNOWN = 20_000  # texts
 
 
 def with_dates(text: str, said_on: date) -> str:
-    """Return a text with the date in brackets behind each time that is relative to the day it was said on."""
+    """Return a text with the date in brackets after each time that is relative to the day of the text."""
     result, end = "", 0
     for place, written in _dates(text, said_on):
         result += f"{text[end:place]} [{written}]"
@@ -27,34 +27,34 @@ def with_dates(text: str, said_on: date) -> str:
     return result + text[end:]
 
 
-# By Python's own hash, so that no text is kept. The contexts of a person have many turns in common.
+# Keyed by Python's hash, so that no text is cached. The contexts of a person have many turns in common.
 @cached(LRUCache(KNOWN), key=lambda *pair: hash(pair), lock=Lock())
 def _dates(text: str, said_on: date) -> Sequence[tuple[int, str]]:
-    """Return the dates of a text's relative times, and where they are written."""
+    """Return the dates of a text's relative times, and where to insert them."""
     return [(found.end, _written(found)) for found in times.relative_times(text, said_on)]
 
 
 def is_dated(text: str) -> bool:
-    """Tell whether a text names a time that is relative to the day it was said on."""
+    """Return whether a text names a time that is relative to the day of the text."""
     return bool(times.relative_times(text, ANY_DAY))
 
 
 def is_to_come(text: str) -> bool:
-    """Tell whether a text names a day after the one it was said on, relative to that."""
+    """Return whether a text names a future day relative to the day of the text."""
     return any(found.time.first > ANY_DAY for found in times.relative_times(text, ANY_DAY, is_dated=True))
 
 
 def spoken_date(day: date) -> str:
-    """Return a date as people say it: 7 May 2023."""
+    """Return a date in spoken form: 7 May 2023."""
     return f"{day.day} {times.month_name(day.month)} {day.year}"
 
 
 def since_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
-    """Return when the day begins that a sentence names; None where it names none, or one that can't be.
+    """Return when the day starts that a sentence names; None if it names no valid day.
 
     Args:
-        text: with a date in brackets behind what is relative.
-        said_at: when it was said. A day without a year is the last one before that, and none is later.
+        text: a text with dates in brackets after relative times.
+        said_at: the time of the text. A day without a year is the last one before it. Later days are ignored.
         zone: the person's time zone.
     """
     digits, languages = _read(text)
@@ -68,8 +68,8 @@ def planned_in(text: str, said_on: date) -> Time | None:
     """Return the next time at which a plan is over; None if it names no such time, as in "every Monday".
 
     Args:
-        text: of a plan. A weekday, or a day without a year, is the first one after `said_on`.
-        said_on: the day on which it was said.
+        text: the text of a plan. A weekday, or a day without a year, is the first one after `said_on`.
+        said_on: the day of the text.
     """
     digits, languages = _read(text)
     named = times.times_in(digits, languages, (times.RELATIVE, times.ABSOLUTE, times.ASKED), said_on)
@@ -85,7 +85,7 @@ def plan_ends(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
 
 
 def plan_in(text: str, said_at: datetime, zone: tzinfo) -> str:
-    """Return when something is planned for, as people say it; blank if no day is named."""
+    """Return the time of a plan in spoken form; blank if no day is named."""
     planned = planned_in(text, said_at.astimezone(zone).date())
     return f"planned for {_in_english(planned)}" if planned else ""
 
@@ -105,7 +105,7 @@ def _written(found: Found) -> str:
 
 
 def _in_english(named: Time) -> str:
-    """Return a time as people say it."""
+    """Return a time in spoken English."""
     if named.unit in ("week", "weekend") and not named.around:
         return f"{named.unit} of {spoken_date(named.first)}"
     if named.unit == "month":

@@ -1,6 +1,6 @@
 """Find a person named with a relationship: "my sister Anna", "Dr. Weiss is my dentist", "Nora's son Tim".
 
-Each language has a few short patterns in `tables/named_people.txt`. A sentence that matches none names no person.
+Each language has a few short patterns in `tables/named_people.txt`. A sentence without a match names no person.
 """
 
 import re
@@ -28,8 +28,8 @@ class NamedPerson(NamedTuple):
     """A person whom a sentence names.
 
     Args:
-        name: as written in the sentence.
-        relationship: what they are to the owner, in English.
+        name: the name in the sentence.
+        relationship: their relationship to the owner, in English.
         owner: the person to whom they are related: a name, or blank for the speaker.
     """
 

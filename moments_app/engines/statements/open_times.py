@@ -1,4 +1,4 @@
-"""Times that are not an end: "from tomorrow", "every Monday". `times.txt` has the words around them."""
+"""Find times that are not an end: "from tomorrow", "every Monday". `times.txt` has the words around them."""
 
 import re
 from collections.abc import Iterable
@@ -23,8 +23,8 @@ def without_open(digits: str, found: Iterable[Found], languages: Languages) -> l
 
     Args:
         digits: the text as `in_digits` writes it.
-        found: times in it.
-        languages: of the text.
+        found: the times in it.
+        languages: the languages of the text.
     """
     dated = [replace(one, end=_end_of_date(digits, one.end)) for one in found]
     whole = [one for one in dated if not any(_is_part(one, other) for other in dated)]
@@ -54,7 +54,7 @@ def _is_beginning(digits: str, one: Found, others: Iterable[Found], languages: L
 
 
 def _recurs(digits: str, one: Found, languages: Languages) -> bool:
-    """Return whether a time is one of a series."""
+    """Return whether a time recurs."""
     if not one.time.recurs or _stands_before(_pattern("until", languages), digits, one.start):
         return False
     is_habitual = one.time.recurs == "week" and one.language in _HABITUAL

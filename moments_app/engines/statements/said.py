@@ -1,9 +1,9 @@
-"""Patterns that read a sentence as somebody's attribute and its value: in the third person, or in the first.
+"""Read a person's attribute and its value from a sentence in the first or third person.
 
-The patterns are in `tables/attributes.txt`, few and short. A sentence that none fits has no attribute; it is kept as it
-was said. In English, "I live in Oslo" is read as "User lives in Oslo" is: "I" and "my" stand for whoever the line names
-as its speaker ("Nora: I live in Oslo"), and for the user where it names nobody. In other languages, people speak of
-themselves.
+The patterns are in `tables/attributes.txt`, few and short. A sentence that matches none has no attribute and is kept
+unchanged. In English, "I live in Oslo" is read like "User lives in Oslo": "I" and "my" stand for the speaker that the
+line names ("Nora: I live in Oslo"), or for the user if it names none. In other languages, only the first person is
+read.
 """
 
 import re
@@ -19,9 +19,9 @@ from moments_app.engines.tables import filled, lines_of, words_of
 HOME, WORK, NAME, AGE, RELATIONSHIP = "home", "work", "name", "age", "relationship"
 ENGLISH = "en"
 USER = "User"
-# "Nora: I live in Oslo", as transcripts and quotes have it.
+# "Nora: I live in Oslo", as in transcripts and quotes.
 SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{1,30})?): (?=\S)")
-# How "I" is spelled out, so that the patterns for "Nora" read it as well.
+# First-person forms are rewritten with "I", so that the patterns for "Nora" match.
 _SHORT = [
     (re.compile(short), long)
     for short, long in (
@@ -38,13 +38,13 @@ _SHORT = [
     )
 ]
 _IN_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|My|my|We|[Cc]alls? me)\b")
-_LEFT_OUT = re.compile(r"(?<=[\u4e00-\u9fff]) … | \[[^\]]{4,40}\]")  # from a quote, and dates put into it
+_LEFT_OUT = re.compile(r"(?<=[\u4e00-\u9fff]) … | \[[^\]]{4,40}\]")  # omissions in a quote, and dates added to it
 _CLAUSES = re.compile(r"(?:[,;:–—!.-]| and| but| so| because| since|^\w+,?) (?=I\b)")
 _ARTICLE = re.compile(r"^(?:an?|the) ")
 _NEW = re.compile(r"\b(?:now|new|started|starts|began|got|moved|instead|these days|currently|actually)\b")
 _EMPLOYER = re.compile(rf"^(?:{'|'.join(words_of('firms', 'firm'))})$|\b(?:{'|'.join(words_of('firms', 'kind'))})\.?$")
 
-# The parts of the patterns, in any language but English.
+# The parts of the patterns in all languages except English.
 _PROPER = r"[A-ZÀ-ÞĀ-ŽА-ЯЁ][\w'’-]*"
 _HAN = r"\u4e00-\u9fff"
 _PARTS = {
@@ -53,7 +53,7 @@ _PARTS = {
     "PLACE": rf"(?P<value>{_PROPER}(?:[ -](?:(?:de|del|la|el|sur|am|an der) )?{_PROPER}){{0,2}})",
     "FIRM": rf"(?P<employer>{_PROPER}(?: {_PROPER}){{0,2}})",
     "ROLE": r"(?P<role>[^\W\d_][\w-]+)",
-    "FEW": r"(?: [\w,'’-]+){0,5}?",  # words between a verb and what goes with it
+    "FEW": r"(?: [\w,'’-]+){0,5}?",  # words between a verb and its object
     "HAN": _HAN,
     "HAN_PLACE": rf"(?P<value>(?:(?![的了和跟，])[{_HAN}]){{2,8}}?)(?=[了，,。.！!；;、\s]|$|和|跟|的|已)",
 }
@@ -65,7 +65,7 @@ _END = r"(?=[.,;!]|$| (?:now|since|in|on|and|from|these|but|which|where|near|as|
 _AT = rf"(?: (?:at|for|with) {_FIRM})?{_END}"
 _ROLE = r"(?P<role>[a-z][\w-]*(?: (?!at\b|for\b|in\b|with\b|since\b|and\b|but\b|now\b|on\b|near\b)[a-z][\w-]*){0,4})"
 _ENGLISH_PARTS = {
-    # A capital letter at the beginning is no name yet: "Recently Nora moved", or "Since Nora moved", which is left.
+    # A capitalized first word may not be a name: "Recently Nora moved". "Since Nora moved" is not matched.
     "SUBJECT": r"^(?:(?:Now|Recently|Lately|Currently|Today|Yesterday|Finally|Also|So|And|But),? )?"
     r"(?!(?:Since|When|Because|After|Before|Although|Though|While|If|Once|Until|Unless|As|Then|Maybe|Perhaps)\b)"
     r"(?P<subject>(?:The (?:user|assistant))|I\b|[A-ZÀ-Þ][\w-]*(?: [A-ZÀ-Þ][\w-]*)?)",
@@ -89,15 +89,15 @@ _NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_WORD
 
 @dataclass(frozen=True)
 class Statement:
-    """That somebody's attribute has a value.
+    """A statement that a subject's attribute has a value.
 
     Args:
-        subject: who.
-        attribute: `home`, `work`, `name`, `age`, `relationship`, or what the one is to them whose name it is.
-        value: as it was said; of work what as and where, as far as either was said; blank: whatever it was.
-        is_over: it no longer has that value.
-        wrong: the value that it corrects; blank where it corrects none.
-        is_new: it says that something changed.
+        subject: the person.
+        attribute: `home`, `work`, `name`, `age`, `relationship`, or the relationship of a person whose name it gives.
+        value: the value in the sentence; for work the occupation, the employer or both; blank: any value.
+        is_over: whether it no longer has that value.
+        wrong: the value that it corrects; blank if it corrects none.
+        is_new: whether it says that something changed.
     """
 
     subject: str
@@ -109,11 +109,11 @@ class Statement:
 
     @property
     def is_exclusive(self) -> bool:
-        """True if there is never a second value at one time; there may be two daughters."""
+        """True if the attribute has only one value at a time. A person may have two daughters."""
         return self.attribute in (HOME, WORK, NAME, AGE, RELATIONSHIP)
 
     def ends(self, earlier: "Statement") -> bool | None:
-        """Tell whether an earlier statement of the same attribute doesn't hold beside this; None: maybe."""
+        """Return whether an earlier statement of the same attribute is no longer valid; None: maybe."""
         if earlier.is_over or (not self.is_over and self._says(earlier)):
             return False
         if self.is_over:
@@ -123,11 +123,11 @@ class Statement:
         return True if self.is_exclusive else None
 
     def corrects(self, earlier: "Statement") -> bool:
-        """Tell whether an earlier statement never held."""
+        """Return whether an earlier statement was never true."""
         return bool(self.wrong) and self.wrong.casefold() == earlier.value.casefold()
 
     def _says(self, earlier: "Statement") -> bool:
-        """Tell whether both can be true at once."""
+        """Return whether both can be true at once."""
         has_its_value = self._has_value_of(earlier)
         is_another_job = self.attribute == WORK and self.is_new and self.value.casefold() != earlier.value.casefold()
         return has_its_value and not is_another_job
@@ -140,7 +140,7 @@ class Statement:
 
 
 def _may_be_one(firm: str, other: str) -> bool:
-    """Tell whether two names may be of one employer: "Haukeland" is short for "Haukeland Hospital"."""
+    """Return whether two names may be of one employer: "Haukeland" is short for "Haukeland Hospital"."""
     return not firm or not other or f"{firm} ".startswith(f"{other} ") or f"{other} ".startswith(f"{firm} ")
 
 
@@ -153,9 +153,9 @@ class _Pattern(NamedTuple):
     """A line of the table.
 
     Args:
-        attribute: that it gives somebody.
-        mark: `-` where that is over, `+` where it has changed.
-        pattern: with groups for its value, and in English for its subject.
+        attribute: the attribute.
+        mark: `-` if the value has ended, `+` if it is new.
+        pattern: a pattern with groups for its value, and in English for its subject.
     """
 
     attribute: str
@@ -177,12 +177,12 @@ def _patterns(*, in_english: bool) -> Iterator[_Pattern]:
 _OWN, _ENGLISH = list(_patterns(in_english=False)), list(_patterns(in_english=True))
 
 
-@lru_cache(maxsize=2_000)  # a build, and each context, read the same sentences several times
+@lru_cache(maxsize=2_000)  # builds and contexts read the same sentences repeatedly
 def statement_of(text: str) -> Statement | None:
-    """Return what a sentence says, if it is read as an attribute of somebody.
+    """Return the statement in a sentence, if it gives an attribute.
 
     Args:
-        text: a sentence, with its speaker in front or without.
+        text: a sentence, with or without its speaker in front.
     """
     line = SPEAKER.match(text)
     speaker, said = (line[1], text[line.end() :]) if line else (USER, text)
@@ -197,7 +197,7 @@ def statement_of(text: str) -> Statement | None:
 
 
 def _clauses(text: str) -> list[str]:
-    """Return the clauses of a sentence in the first person, with "I" where a sentence in the third has a name."""
+    """Return the clauses of a sentence after rewriting its first-person forms with "I"."""
     text = text.replace("’", "'")
     for short, long in _SHORT:
         text = short.sub(long, text)
@@ -217,7 +217,7 @@ def _statement(one: _Pattern, found: re.Match[str]) -> Statement | None:
         return None
     if "subject" in named and first in times.calendar_names():  # English: "I moved in May"
         return None
-    if attribute == HOME and one.mark == "+":  # who moves to an employer changes the job, and to Linux neither
+    if attribute == HOME and one.mark == "+":  # moving to an employer is a new job; "moved to Linux" is no move
         if first in words_of("firms", "other"):
             return None
         if _EMPLOYER.search(value):

@@ -1,7 +1,7 @@
 """Recognize sentences that aren't held as true: dreams, wishes, suppositions, questions, and quotes of other people.
 
-What people deny of their home or work is no fact either, but for what is over. A sentence in which none of the patterns
-of `tables/unreal.txt` stands is taken at its word.
+A denial about home or work is no fact either, unless it says that something ended. A sentence that matches no pattern
+of `tables/unreal.txt` is taken literally.
 """
 
 import re
@@ -16,12 +16,12 @@ _QUOTED = re.compile(
 
 
 def is_question(text: str) -> bool:
-    """Tell whether a sentence asks something."""
+    """Return whether a sentence is a question."""
     return bool(_QUESTION.search(text))
 
 
-@lru_cache(maxsize=2_000)  # the same sentence is asked about several times
+@lru_cache(maxsize=2_000)  # the same sentence is checked several times
 def is_unreal(text: str) -> bool:
-    """Tell whether a sentence says something that its speaker doesn't hold as true of the world."""
+    """Return whether a sentence says something that its speaker doesn't hold as true."""
     said = text.replace("’", "'")
     return is_question(said) or bool(any_pattern("unreal").search(said)) or bool(_QUOTED.search(said))

@@ -1,7 +1,7 @@
-"""What the engines know of languages, as data: words and patterns, in a file for each use.
+"""The engines' knowledge of languages, as data: words and patterns, with a file for each use.
 
-A line has a name or a language, a colon, and words or a pattern; `#` begins a comment. A name in angle brackets in a
-pattern stands for a part that the module which uses the pattern defines.
+A line has a name or a language, a colon, and words or a pattern; `#` starts a comment. A name in angle brackets in a
+pattern stands for a part that is defined by the module that uses the pattern.
 """
 
 import re
@@ -14,7 +14,7 @@ _PART = re.compile(r"<([A-Z_]+)>")
 
 @cache
 def lines_of(name: str) -> tuple[tuple[str, str], ...]:
-    """Return the lines of a table, each as what stands before and after its first colon."""
+    """Return the lines of a table, each split at its first colon."""
     lines = (Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     read = (line.partition(": ") for line in lines if not line.startswith("#"))
     return tuple((head, rest) for head, _, rest in read)
@@ -22,7 +22,7 @@ def lines_of(name: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def words_of(name: str, language: str) -> tuple[str, ...]:
-    """Return the words of a table in a language; none of a language that isn't listed."""
+    """Return the words of a table in a language; none if the language isn't listed."""
     return tuple(dict(lines_of(name)).get(language, "").split())
 
 
@@ -52,16 +52,16 @@ def english() -> dict[str, str]:
 
 @cache
 def any_pattern(name: str, language: str | None = None) -> re.Pattern[str]:
-    """Return a pattern that matches where one of a table does, whatever the case.
+    """Return a pattern that matches if any pattern of a table does, ignoring case.
 
     Args:
-        name: of the table.
-        language: whose patterns are meant; None: those of all.
+        name: the name of the table.
+        language: the language of the patterns; None: all languages.
     """
     patterns = [pattern for own, pattern in lines_of(name) if language in (None, own)]
     return re.compile("|".join(patterns) or "(?!)", re.IGNORECASE)
 
 
 def filled(pattern: str, parts: Mapping[str, str]) -> str:
-    """Return a pattern with the parts that names in angle brackets stand for."""
+    """Return a pattern with its names in angle brackets replaced by their parts."""
     return _PART.sub(lambda name: parts[name[1]], pattern)

@@ -1,4 +1,4 @@
-"""`as_of`: the time whose memory is asked for."""
+"""`as_of`: the time for which memory is requested."""
 
 import re
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from sessions_app.api.fields import DATE, TIME, AwareDateTimeField, Patterned
 
-_LAST = "T23:59:59.999999Z"  # of a day
+_LAST = "T23:59:59.999999Z"  # the end of a day
 
 
 class AsOfField(Patterned, serializers.CharField):

@@ -113,7 +113,7 @@ class AtomViewSet(ListModelMixin, OfStreamViewSet[MemoryAtom]):
     filters = {"state": "state", "atom_type": "atom_type"}
 
     def get_queryset(self) -> MemoryAtomQuerySet:
-        """Return what the person sees of the stream."""
+        """Return the items of the stream that the person may see."""
         seen: MemoryAtomQuerySet = self.stream().atoms.seen_by(self.person)
         if "related_user" in self.validated_data:
             seen = seen.filter(user=self.person, related_users__contains=[self.validated_data["related_user"]])
@@ -136,27 +136,27 @@ class AtomViewSet(ListModelMixin, OfStreamViewSet[MemoryAtom]):
 def add_directly(
     stream: MemoryStream, person: UserProfile | None, values: dict[str, Any], *, requested_by: str
 ) -> tuple[MemoryAtom, bool]:
-    """Add an atom to a stream, unless it has the same, or had it sent before.
+    """Add an atom to a stream, unless the stream has the same one, or the request is a repetition.
 
     Args:
-        stream: of the acting person, or a shard.
-        person: whose it is; None: everybody's who sees the shard.
+        stream: a stream of the acting person, or a shard.
+        person: the owner; None: all users of the shard.
         values: validated by `AtomInput`.
-        requested_by: who writes it; also for the jobs that become due.
+        requested_by: the writer, who is also recorded as the requester of jobs that become due.
 
     Returns:
-        The atom, or the present one, and whether it is new.
+        The new or existing atom, and whether it is new.
 
     Raises:
-        NamesPeople: it is to be shared, and names people.
-        IdTaken: the one with its `external_id` says something else.
+        NamesPeople: it would be shared and names people.
+        IdTaken: the item with its `external_id` has other content.
     """
     if person is None and stream.is_shard and values.get("related_users"):
         raise NamesPeople(SHARED_NAMES_NOBODY)
     digest = content_hash(values["content"])
     whose = belonging_to(stream, person) if person else {}
     atom = MemoryAtom(stream=stream, content_hash=digest, written_by=requested_by, **whose, **values)
-    # What was there when it was to be added may be absorbed by the time it is looked for.
+    # An item that prevented the insert may have been absorbed before it is looked up.
     while (present := _sent_before(atom) or _said_already(atom, person)) is None:
         if add_atoms(stream, [atom], requested_by=requested_by):
             return atom, True
@@ -164,10 +164,10 @@ def add_directly(
 
 
 def _sent_before(atom: MemoryAtom) -> MemoryAtom | None:
-    """Return what was written with the same `external_id`, in whatever state.
+    """Return the item with the same `external_id`, in any state.
 
     Raises:
-        IdTaken: it says something else.
+        IdTaken: it has other content.
     """
     if not atom.external_id:
         return None
@@ -178,6 +178,6 @@ def _sent_before(atom: MemoryAtom) -> MemoryAtom | None:
 
 
 def _said_already(atom: MemoryAtom, person: UserProfile | None) -> MemoryAtom | None:
-    """Return the active one that says the same, and that the person sees."""
+    """Return the active item with the same words that the person sees."""
     same = atom.stream.atoms.active().seen_by(person).filter(content_hash=atom.content_hash)
     return same.order_by("is_candidate").first()

@@ -79,7 +79,7 @@ class ContextInput(PersonQuery):
         """Split the layers, which are one value in a query string, at the commas; read `chat_id` as `session_id`.
 
         Raises:
-            ValidationError: the two name different sessions.
+            ValidationError: `chat_id` and `session_id` name different sessions.
         """
         if isinstance(data, Mapping):
             data = dict(data)
@@ -168,12 +168,12 @@ class ContextViewSet(PersonViewSet[Any]):
 
 
 def served_context(user_id: str | None, values: dict[str, Any], *, application: int) -> dict[str, Any]:
-    """Make a context, note that it was served, and return it as `ContextAnswer` describes it.
+    """Build a context, record that it was served, and return it in the form of `ContextAnswer`.
 
     Args:
-        user_id: of the person; None for nobody.
+        user_id: the person; None for an unknown person.
         values: validated by `ContextInput`.
-        application: primary key of the one that names the person.
+        application: primary key of the application that names the person.
 
     Raises:
         NotFound: the key may not see the person.
@@ -198,7 +198,7 @@ def served_context(user_id: str | None, values: dict[str, Any], *, application: 
 
 
 def context_data(envelope: Envelope) -> dict[str, Any]:
-    """Return a context as `ContextAnswer` describes it."""
+    """Return a context in the form of `ContextAnswer`."""
     filled = envelope.filled
     counts = {name: len(lines) for name, lines in filled.layers.items()}
     return {

@@ -1,4 +1,4 @@
-"""The account of a person's turns over REST."""
+"""The number of a person's turns in each state of memory, over REST."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ class JobsAsked(serializers.Serializer[Any]):
 
 
 class CoverageViewSet(PersonViewSet[Any]):
-    """The account of a person's turns."""
+    """The number of a person's turns in each state of memory."""
 
     serializer_class = CoverageAnswer
     answers = {"retry": {202: JobsAsked}}

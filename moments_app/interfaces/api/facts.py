@@ -1,4 +1,4 @@
-"""A person's facts over REST: what holds, what held at a time, and where each comes from."""
+"""A person's facts over REST: current facts, facts at a time, and the sources of each."""
 
 import uuid
 from dataclasses import asdict
@@ -190,10 +190,10 @@ class FactHistory(serializers.Serializer[Any]):
 
 
 def facts_of(user: UserProfile | None, values: dict[str, Any]) -> dict[str, Any]:
-    """Return a page of a person's facts as `FactList` describes it; two statements at most.
+    """Return a page of a person's facts in the form of `FactList`, using at most two statements.
 
     Args:
-        user: whose facts.
+        user: the person.
         values: validated by `FactsQuery`.
     """
     facts = _in_time(MemoryAtom.objects.statements_of(user), values).select_related(*SHOWN)
@@ -219,7 +219,7 @@ def fact_or_404(user: UserProfile | None, fact_id: uuid.UUID) -> MemoryAtom:
     """Return a person's fact.
 
     Raises:
-        NotFound: there is none, or it is somebody else's.
+        NotFound: there is none, or it belongs to another person.
     """
     facts = MemoryAtom.objects.filter(user=user).select_related(*SHOWN, "stream", "user")
     return one_or_404(facts.defer("search_vector"), atom_id=fact_id)
@@ -248,7 +248,7 @@ class FactPatch(PersonQuery):
     )
 
     def validate(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a patch that says neither what is right nor that it ended, or both."""
+        """Reject a patch with neither a new text nor an end, or with both."""
         if ("content" in values) == ("state" in values):
             raise serializers.ValidationError({"content": "Send either content or state=ended."}, CONTRADICTORY)
         if "valid_until" in values and "state" not in values:
@@ -303,21 +303,21 @@ class CorrectionAnswer(serializers.ModelSerializer[Correction]):
 
 
 def order_of(values: dict[str, Any]) -> Order:
-    """Return what a valid patch asks for."""
+    """Return the order in a valid patch."""
     return correcting(values["content"]) if "content" in values else ending(values.get("valid_until"))
 
 
 def corrected(fact: MemoryAtom, order: Order, values: dict[str, Any], *, requested_by: str) -> dict[str, Any]:
-    """Carry out an order, or show what it would change; return that as `CorrectionAnswer` describes it.
+    """Carry out an order, or preview its changes. Return the result in the form of `CorrectionAnswer`.
 
     Args:
-        fact: of the acting person.
-        order: what is to be done.
+        fact: a fact of the acting person.
+        order: the order.
         values: validated by `FactPatch` or `WithdrawQuery`.
         requested_by: the caller.
 
     Raises:
-        CannotCorrect: the fact can't be corrected as things are.
+        CannotCorrect: the fact can't be corrected in its current state.
     """
     if values["preview"]:
         return _previewed(fact, order)
@@ -329,7 +329,7 @@ def correction_or_404(user: UserProfile | None, correction_id: uuid.UUID) -> Cor
     """Return a person's correction.
 
     Raises:
-        NotFound: there is none, or it is somebody else's.
+        NotFound: there is none, or it belongs to another person.
     """
     return one_or_404(Correction.objects.for_user(user).select_related("fact"), correction_id=correction_id)
 
@@ -422,7 +422,7 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
 
 
 def sources_of(user: UserProfile, fact: MemoryAtom) -> list[dict[str, Any]]:
-    """Return the turns that a fact comes from as `FactSource` describes them."""
+    """Return the source turns of a fact in the form of `FactSource`."""
     turns = Message.objects.for_user(user).filter(pk__in=fact.source_message_ids[:SOURCES_MAX])
     found = list(turns.select_related("session", "moment").in_order())
     for turn in found:

@@ -282,7 +282,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
 
     def destroy(self, request: Request) -> Response:
         """Delete the items at some addresses."""
-        held = self.at_addresses().select_for_update(of=("self",)).in_order()  # in the order of `put`: no deadlocks
+        held = self.at_addresses().select_for_update(of=("self",)).in_order()  # ordered as in `put`: no deadlocks
         deleted, _by_table = StoredItem.objects.filter(pk__in=[item.pk for item in held]).delete()
         return self.answer({"deleted": deleted})
 

@@ -1,4 +1,4 @@
-"""The people whom a user's memory knows over REST, each with a profile that is derived from the facts about them."""
+"""The known people in a user's memory over REST, each with a profile that is derived from the facts about them."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class PeopleQuery(PageQuery):
 
 
 class KnownPersonRow(serializers.ModelSerializer[KnownPerson]):
-    """Another person whom the user's memory knows."""
+    """Another person in the user's memory."""
 
     class Meta:
         model = KnownPerson
@@ -48,7 +48,7 @@ class KnownPersonAnswer(KnownPersonRow):
 
 @extend_schema_view(list=extend_schema(description="Return the other people in a user's memory, newest first."))
 class PeopleViewSet(ListModelMixin, PersonViewSet[KnownPerson]):
-    """The people whom a user's memory knows."""
+    """The known people in a user's memory."""
 
     queryset = KnownPerson.objects.with_statements().newest_first()
     serializer_class = KnownPersonRow

@@ -1,7 +1,7 @@
-"""Prompts over REST: what is in force for the key's application, its versions, and which of them counts.
+"""Prompts over REST: the prompts of the key's application, their versions, and the active version.
 
-An application's prompt takes the place of the site's once a version of it is in force. Keys read both, and change what
-is their application's alone; where there is but one application, the site's are its own.
+An application's prompt replaces the global one once it has an active version. Keys read both, and change only prompts
+of their application. If there is only one application, the global prompts count as its own.
 """
 
 from contextlib import AbstractContextManager
@@ -182,7 +182,7 @@ class VersionRow(serializers.ModelSerializer[PromptVersion]):
 
 
 class VersionAnswer(VersionRow):
-    """Return a version with its text."""
+    """A version with its text."""
 
     class Meta(VersionRow.Meta):
         fields = (*VersionRow.Meta.fields, "content")
@@ -197,21 +197,21 @@ class OfPromptViewSet(ApiViewSet[M]):
         return unlimited()
 
     def prompts(self) -> QuerySet[PromptResource]:
-        """Return what prompts the application has, each its own or else the site's."""
+        """Return the application's prompts: for each, its own or else the global one."""
         seen = Q(application=self.application) | Q(application=None)
         own_first = F("application").asc(nulls_last=True)
         found = PromptResource.objects.filter(seen, uri__startswith=ADDRESS).order_by("uri", own_first)
         return found.distinct("uri").select_related("active_version", "previous_version")
 
     def prompt(self, name: str) -> PromptResource:
-        """Return the application's prompt of this name, or else the site's."""
+        """Return the application's prompt of this name, or else the global one."""
         return one_or_404(self.prompts(), uri=f"{ADDRESS}{name}")
 
     def changeable(self, name: str) -> PromptResource:
         """Return a prompt that the key may change.
 
         Raises:
-            PromptOfSite: it is not the application's alone.
+            PromptOfSite: it does not belong to the application alone.
         """
         prompt = self.prompt(name)
         if prompt.application_id is None and self.owner() is not None:
@@ -219,11 +219,11 @@ class OfPromptViewSet(ApiViewSet[M]):
         return prompt
 
     def owner(self) -> int | None:
-        """Return whose prompts the key makes; None for the site's, where nobody else has them."""
+        """Return the owner of the key's new prompts; None for global ones, if there is only one application."""
         return self.application if Application.objects.are_several() else None
 
     def added(self, prompt: PromptResource) -> PromptVersion:
-        """Add the version that the body has, and put it in force where it says so."""
+        """Add the version in the body, and activate it on request."""
         text = with_line_breaks(self.validated_data["content"])
         note, after = self.validated_data["note"], self.validated_data.get("after")
         version = prompt.add_version(text, created_by=self.actor, note=note, after=after)
@@ -266,10 +266,10 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
         return self.created(self.prompt(self.validated_data["name"]), is_new=True)
 
     def _drafted(self) -> PromptResource:
-        """Return the prompt as the body has it; what it leaves out is as the site's.
+        """Return the prompt in the body. Omitted fields are taken from the global prompt.
 
         Raises:
-            ValidationError: its purpose is not known, or another than that of the site's.
+            ValidationError: its purpose is unknown, or differs from the global prompt's.
         """
         name, purpose = self.validated_data["name"], self.validated_data.get("purpose")
         uri = f"{ADDRESS}{name}"

@@ -1,7 +1,7 @@
 """Retraction over REST.
 
-What was made of a turn stands in tables that requests may not change; so the views that retract and undo, which need an
-admin's key, work as the tables' owner and filter by person themselves.
+Derived rows are in tables that requests may not change. So the views that retract and undo, which need an admin's key,
+use the role of the tables' owner and filter by person themselves.
 """
 
 import uuid
@@ -86,7 +86,7 @@ class RetractionInput(PersonQuery):
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Check that one thing is named: turns, items or their writer."""
+        """Check that exactly one thing is named: turns, items or their writer."""
         named = [name for name in ("session_id", *NAMES_OF_ITEMS) if name in attrs]
         if len(named) != 1 or (attrs["sequences"] is not None and named != ["session_id"]):
             told = "Send session_id (with or without sequences), items, entities or written_by."
@@ -197,7 +197,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
         return self._answer_turns()
 
     def _answer_turns(self) -> Response:
-        """Retract the turns that the body names, or say what that would withdraw."""
+        """Retract the turns in the body, or preview what that would withdraw."""
         session = session_or_404(self.person, self.validated_data["session_id"])
         sequences, reason = self.validated_data["sequences"], self.validated_data["reason"]
         if self.validated_data["preview"]:
@@ -220,7 +220,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
 
 
 def answer_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
-    """Retract what a body names of a person's or a shard's items, or say what that would withdraw."""
+    """Retract a person's or a shard's items in a body, or preview what that would withdraw."""
     named = Named(**{name: body[name] for name in NAMES_OF_ITEMS if name in body})
     if body["preview"]:
         return _previewed(preview_items(owner, named))

@@ -128,12 +128,12 @@ class SearchViewSet(PersonViewSet[Any]):
 
 
 def search_data(user_id: str | None, values: dict[str, Any], *, application: int) -> dict[str, Any]:
-    """Search a person's memory, and return what is found as `SearchAnswer` describes it.
+    """Search a person's memory, and return the results in the form of `SearchAnswer`.
 
     Args:
-        user_id: of the person; None for nobody.
+        user_id: the person; None for an unknown person.
         values: validated by `SearchInput`.
-        application: primary key of the one that names the person.
+        application: primary key of the application that names the person.
     """
     kinds = list(dict.fromkeys(values["kinds"]))
     since, until = values.get("since"), values.get("until")
@@ -163,7 +163,7 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
 
 
 def _result_data(result: Result) -> dict[str, Any]:
-    """Return a result as `SearchResult` describes it."""
+    """Return a result in the form of `SearchResult`."""
     return {
         "kind": result.kind,
         "ref": result.ref,

@@ -1,4 +1,4 @@
-"""Retraction of what everybody sees in a shard, over REST: it is nobody's, so no call about a person reaches it."""
+"""Retraction of a shard's shared items over REST. They belong to no person, so other calls don't reach them."""
 
 import uuid
 from contextlib import AbstractContextManager
@@ -46,7 +46,7 @@ class ShardRetractionInput(StrictSerializer):
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Check that one thing is named: items or their writer."""
+        """Check that exactly one thing is named: items or their writer."""
         if ("atom_ids" in attrs) == ("written_by" in attrs):
             raise serializers.ValidationError("Send items or written_by.", CONTRADICTORY)
         return attrs
@@ -82,6 +82,6 @@ class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
         return self.answer(undo_retraction(self.get_object(), requested_by=self.actor))
 
     def shard(self) -> MemoryStream:
-        """Return the shard that the address names."""
+        """Return the shard in the URL."""
         shards = MemoryStream.objects.filter(stream_type=MemoryStream.Type.AGENT, application=self.application)
         return one_or_404(shards, stream_id=self.kwargs["stream_id"])

@@ -196,7 +196,7 @@ class AlreadyThere(Conflict):
 
 
 def streams_seen_by(person: UserProfile | None, application: int) -> QuerySet[MemoryStream]:
-    """Return the streams that a person's requests see: their own, and the shards, which are everybody's."""
+    """Return the streams that a person's requests see: their own, and the shards of the application."""
     seen = Q(user=None, application=application)
     seen |= Q(user=person) if person else Q()
     return MemoryStream.objects.filter(seen).select_related("user", "session")
@@ -217,7 +217,7 @@ class OfStreamViewSet(PersonViewSet[M]):
     permission_classes = (HasScope, ServiceChangesShards)
 
     def stream(self) -> MemoryStream:
-        """Return the stream that the address names.
+        """Return the stream in the URL.
 
         Raises:
             PermissionDenied: the stream is a shard, and a user's key tries to change it.

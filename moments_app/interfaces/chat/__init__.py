@@ -1,6 +1,6 @@
-"""The chat endpoint, `/v1/chat/completions` and `/v1/responses`: an OpenAI-compatible model that remembers.
+"""The chat endpoint, `/v1/chat/completions` and `/v1/responses`: an OpenAI-compatible model with memory.
 
-A call gets the memory of its person and conversation, goes on to the configured upstream, and is answered byte by byte
-as the upstream answers; afterwards the round is stored. Whatever fails in memory, the caller gets the answer. All of it
-runs on the event loop; work on the database runs in threads, and none of it while the upstream answers.
+A call gets the memory of its person and conversation, and is forwarded to the configured upstream. The upstream's
+answer is relayed byte by byte, and then the round is stored. If memory fails, the caller still gets the answer.
+Everything runs on the event loop, except database work, which runs in threads and never while the upstream answers.
 """

@@ -1,6 +1,6 @@
-"""A model's answer, read from the bytes that were passed on: a whole completion, or a stream of its parts.
+"""Read a model's answer from the relayed bytes: a whole completion, or a stream of its parts.
 
-The upstream is not trusted: whatever the bytes are, they become an answer that can be stored, or none.
+The upstream is not trusted: any bytes become either an answer that can be stored, or none.
 """
 
 import json
@@ -17,8 +17,8 @@ from sessions_app.content_parts import filled
 from sessions_app.shorten import shorten_middle
 from sessions_app.transcript.append import NewMessage
 
-_USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}  # as they are kept
-NOTICE_CHARS = 100  # of the notice in a text that is shortened
+_USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}  # their stored names
+NOTICE_CHARS = 100  # of the notice in a shortened text
 
 
 A = TypeVar("A", bound="Answer")
@@ -26,14 +26,14 @@ A = TypeVar("A", bound="Answer")
 
 @dataclass
 class Answer:
-    """What a model answers: the first choice of a completion.
+    """A model's answer: the first choice of a completion.
 
     Args:
-        text: what was said.
-        calls: of tools, by their position.
-        model: as the upstream names it.
-        finish_reason: why it ended; blank when it didn't.
-        usage: tokens, where the upstream told them: `input_tokens`, `output_tokens`.
+        text: the text.
+        calls: tool calls, by their position.
+        model: the upstream's name of the model.
+        finish_reason: why it ended; blank if it didn't.
+        usage: tokens, if the upstream reported them: `input_tokens`, `output_tokens`.
     """
 
     text: str = ""
@@ -80,11 +80,11 @@ class Answer:
         return {"id": _storable(call["id"]), "type": "function", "function": function}
 
     def turn(self, metadata: dict[str, Any], *, is_whole: bool) -> NewMessage | None:
-        """Return the answer as the transcript takes it; None when nothing was said.
+        """Return the answer as a turn for the transcript; None if it is empty.
 
         Args:
-            metadata: of the turn.
-            is_whole: the answer did not break off; calls of one that did were not made.
+            metadata: the metadata of the turn.
+            is_whole: whether the answer is complete; tool calls of an incomplete answer are dropped.
         """
         calls = [self._whole_call(number) for number in sorted(self.calls)] if is_whole else []
         if not self.text and not calls:
@@ -100,7 +100,7 @@ class Answer:
 
 
 def read_answer(answer: A, data: bytes, *, is_stream: bool) -> A:
-    """Return the answer with what the bytes say that were passed on."""
+    """Return the answer with the content of the relayed bytes."""
     for part in _events(data) if is_stream else [data]:
         try:
             answer.add(json.loads(part))
@@ -121,5 +121,5 @@ def _text(value: Any) -> str:
 
 
 def _storable(text: str) -> str:
-    """Return the text without NUL and lone surrogates, which PostgreSQL can't store; a pair in two parts is joined."""
+    """Return the text without NUL and lone surrogates, which PostgreSQL can't store. A split pair is joined."""
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

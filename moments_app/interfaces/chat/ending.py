@@ -1,17 +1,17 @@
-"""The end of a stream of events, told from what comes before it, so that it can be held back."""
+"""Recognize the end of a stream of events, so that it can be held back."""
 
 import re
 from collections.abc import Sequence
 
 
 class Ending:
-    """Takes the bytes of a stream as they come and gives back those that may be passed on at once.
+    """Receives the bytes of a stream, and returns those that can be passed on now.
 
-    Everything may, but the event that ends the stream and what comes behind it. Of a line that has not come whole,
-    only so much is held as that event could begin with.
+    All bytes can, except the event that ends the stream and everything after it. Of an incomplete line, only as much is
+    held back as could be the start of that event.
 
     Args:
-        spellings: how that event begins.
+        spellings: possible starts of that event.
     """
 
     def __init__(self, spellings: Sequence[bytes]) -> None:
@@ -22,7 +22,7 @@ class Ending:
         self._end = re.compile(rb"^(?:%b)" % b"|".join(map(re.escape, spellings)), re.MULTILINE)
 
     def take(self, chunk: bytes) -> bytes:
-        """Return what may be passed on now that these bytes have come."""
+        """Return what can be passed on after these bytes arrived."""
         data, self.held = self.held + chunk, b""
         if self.is_there:
             self.held = data

@@ -1,4 +1,4 @@
-"""The addresses of the chat endpoint, and the checks before a call goes on."""
+"""The URLs of the chat endpoint, and the checks before a call is forwarded."""
 
 import asyncio
 import time
@@ -34,10 +34,10 @@ logger = structlog.get_logger(__name__)
 
 
 async def _answer(protocol: Protocol, request: Request) -> Relay:
-    """Answer by the upstream's model, which is given memory."""
+    """Answer with the upstream's model, which receives memory."""
     refuse_strangers(request.scope)
     key = await authenticated(request.headers)
-    data = await request.body()  # whose size was checked when it was taken in
+    data = await request.body()  # its size was checked when it was received
     sent = await in_thread(partial(protocol.read_request, data))
     session = chat_session_of(key, request.headers, sent)
     await _count(key)
@@ -46,7 +46,7 @@ async def _answer(protocol: Protocol, request: Request) -> Relay:
 
 
 async def relayed(protocol: Protocol, session: ChatSession, sent: ChatRequest) -> Relay:
-    """Return the answer to a call: memory is in it, and what was said is committed."""
+    """Return the response to a call, after adding memory and committing the person's message."""
     started = time.monotonic()
     memory = await _with_memory(session, sent)
     left = settings.CHAT.memory_timeout_seconds - (time.monotonic() - started)
@@ -60,7 +60,7 @@ async def relayed(protocol: Protocol, session: ChatSession, sent: ChatRequest) -
 
 
 async def models(request: Request) -> Response:
-    """Answer with the upstream's models, as it lists them."""
+    """Return the upstream's list of models."""
     refuse_strangers(request.scope)
     key = await authenticated(request.headers)
     await _count(key)
@@ -73,30 +73,30 @@ async def models(request: Request) -> Response:
 
 
 async def _count(key: ApiKey) -> None:
-    """Count a call. While the database can't be reached, no call is refused.
+    """Count a call. While the database can't be reached, no call is rejected.
 
     Raises:
-        LimitReached: The call exceeds a limit.
+        LimitReached: the call exceeds a limit.
     """
     try:
         await asyncio.wait_for(in_thread(partial(call_under_way().begin, key)), settings.CHAT.memory_timeout_seconds)
     except (DatabaseError, TimeoutError) as error:
-        logger.warning("a call goes on without limits", error=type(error).__name__)
+        logger.warning("a call continues without limits", error=type(error).__name__)
 
 
 async def _with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory | None:
-    """Return the request with memory; None when that can't be had, whatever the reason."""
+    """Return the request with memory; None if memory fails for any reason."""
     try:
         work = in_thread(partial(_caught_up, session, request))
         return await asyncio.wait_for(work, settings.CHAT.memory_timeout_seconds)
     except Exception as error:
         FAILURES.labels("load").inc()
-        logger.warning("a call goes on without memory", error=type(error).__name__)
+        logger.warning("a call continues without memory", error=type(error).__name__)
         return None
 
 
 def _caught_up(session: ChatSession, request: ChatRequest) -> RequestWithMemory:
-    """Return the request with memory, in which earlier rounds of the session are."""
+    """Return the request with memory that includes earlier rounds of the session."""
     catch_up(session)
     return with_memory(session, request)
 

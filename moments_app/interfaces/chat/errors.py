@@ -1,4 +1,4 @@
-"""Errors of the chat endpoint itself, in the shape that OpenAI's clients read."""
+"""Errors of the chat endpoint itself, in the form that OpenAI's clients read."""
 
 from django.db import OperationalError
 from starlette.exceptions import HTTPException
@@ -10,13 +10,13 @@ from sessions_app.refusals import Refusal
 
 
 class ChatError(Refusal):
-    """An error that has no class of its own.
+    """An error without a class of its own.
 
     Args:
-        status: of the answer.
+        status: the HTTP status.
         code: for programs.
-        message: for people; quotes nothing of anybody's conversation.
-        headers: of the answer.
+        message: for people; quotes no conversation.
+        headers: headers of the response.
     """
 
     def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
@@ -31,7 +31,7 @@ def error_body(refusal: Refusal) -> dict[str, dict[str, str]]:
 
 
 def refused(refusal: Refusal) -> JSONResponse:
-    """Return the answer to a refusal."""
+    """Return the response to a refusal."""
     headers = refusal.headers or {} if isinstance(refusal, ChatError) else {}
     if refusal.retry_after is not None:
         headers = {"Retry-After": str(refusal.retry_after)} | headers
@@ -39,7 +39,7 @@ def refused(refusal: Refusal) -> JSONResponse:
 
 
 async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
-    """Answer a refusal, or what the database did not do."""
+    """Return the response to a refusal, or to a database error."""
     if isinstance(error, OperationalError):
         error = Unavailable(error)
     assert isinstance(error, Refusal)
@@ -47,7 +47,7 @@ async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
 
 
 async def answer_http_error(request: Request, error: Exception) -> JSONResponse:
-    """Answer for addresses and methods that there are not."""
+    """Return the response for unknown URLs and methods."""
     assert isinstance(error, HTTPException)
     code = error.detail.lower().replace(" ", "_")
     body = error_body(ChatError(error.status_code, code, f"{error.detail}."))

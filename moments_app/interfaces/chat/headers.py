@@ -1,4 +1,4 @@
-"""The key, the person and the session of a call, from its headers or its body."""
+"""Read the key, the person and the session of a call from its headers or its body."""
 
 import asyncio
 import hashlib
@@ -25,27 +25,27 @@ from sessions_app.models import ApiKey
 from sessions_app.models.api_key import CHAT
 from sessions_app.models.application import DEFAULT
 
-ADDRESSES = "/v1/"  # below which the chat endpoint is
-CACHE_SECONDS = 300  # for which a key that was valid is taken as valid while the database is away
+ADDRESSES = "/v1/"  # the prefix of the chat endpoint's URLs
+CACHE_SECONDS = 300  # how long a verified key stays valid while the database is down
 
 _public_id = PublicIdField()
 
 
 @dataclass(frozen=True)
 class ChatSession:
-    """The session that a call is about; a blank `agent_id` is the session's own."""
+    """The session of a call. A blank `agent_id` stands for the session's own."""
 
     user_id: str
     session_id: str
     agent_id: str = ""
-    application: int = DEFAULT  # what an earlier release wrote down names none
+    application: int = DEFAULT  # records of an earlier release don't have it
 
 
 async def authenticated(headers: Headers) -> ApiKey:
-    """Return the key of a call, which may chat.
+    """Return the key of a call, if it has the write scope.
 
     Raises:
-        ChatError: there is none, it is not valid, may only read, or called too often.
+        ChatError: there is none, it is invalid, may only read, or exceeds its rate limit.
     """
     kind, _, text = headers.get("Authorization", "").partition(" ")
     key = await _verified(text.strip()) if kind.lower() == "bearer" else None
@@ -61,7 +61,7 @@ async def authenticated(headers: Headers) -> ApiKey:
 
 
 async def _verified(text: str) -> ApiKey | None:
-    """Return the valid key with this text; while the database is away, one that was valid lately."""
+    """Return the valid key with this text. While the database is down, return one that was recently valid."""
     place = f"chat_key:{hashlib.sha256(text.encode()).hexdigest()}"
     try:
         key = await asyncio.wait_for(in_thread(partial(_found, text)), settings.CHAT.memory_timeout_seconds)
@@ -85,13 +85,13 @@ def _found(text: str) -> ApiKey | None:
 
 
 def chat_session_of(key: ApiKey, headers: Headers, request: ChatRequest) -> ChatSession:
-    """Return the session that a call is about. Headers name it, or the body does, or it is derived from the history.
+    """Return the session of a call. It is named by headers or by the body, or derived from the history.
 
     Raises:
-        ChatError: a name is missing or is no id; or the key may not act for the person, who is then as unknown.
+        ChatError: a name is missing or invalid; or the key may not act for the person, which is reported as not found.
     """
     own = key.user.user_id if key.user else ""
-    # What a user's key says of anybody in the body is for the upstream.
+    # With a user's key, a person in the body is only meant for the upstream.
     user_id = _id(headers, "X-User-Id") or own or _named("user", request.body.get("user"))
     if not user_id:
         text = "Send X-User-Id, or user in the body. A service key must name the user."
@@ -106,7 +106,7 @@ def chat_session_of(key: ApiKey, headers: Headers, request: ChatRequest) -> Chat
 
 
 def _named(field: str, value: Any) -> str:
-    """Return the id in a field of the body; blank when it isn't there."""
+    """Return the id in a field of the body; blank if it is missing."""
     if value is None:
         return ""
     try:
@@ -117,7 +117,7 @@ def _named(field: str, value: Any) -> str:
 
 
 def _id(headers: Headers, name: str) -> str:
-    """Return the id in a header, in UTF-8; blank when it isn't there."""
+    """Return the id in a header, in UTF-8; blank if it is missing."""
     value = headers.get(name)
     if value is None:
         return ""

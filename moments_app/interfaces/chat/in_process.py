@@ -1,4 +1,4 @@
-"""The chat endpoint called from within, for an operator who has no key: all of it but the door."""
+"""Call the chat endpoint from within the process, for an operator without a key. This only skips the entry checks."""
 
 import asyncio
 import json
@@ -15,38 +15,41 @@ from moments_app.interfaces.chat.protocols import CHAT
 
 @dataclass
 class Passed:
-    """What a caller gets.
+    """The response that the caller receives.
 
     Args:
-        status: of the answer.
-        content: of the answer.
+        status: its status.
+        content: its body.
     """
 
     status: int = 0
     content: bytearray = field(default_factory=bytearray)
 
     async def send(self, message: Message) -> None:
-        """Take a part of the answer."""
+        """Receive a part of the response."""
         self.status = message.get("status", self.status)
         self.content += message.get("body", b"")
 
     @property
     def error(self) -> str:
-        """The reason why there is no answer; blank where there is one. An upstream's own text may quote anything."""
+        """The reason why there is no answer; blank if there is one.
+
+        An upstream's own text is left out, because it may quote anything.
+        """
         return "" if self.status < 400 else f"No answer: status {self.status}."
 
 
 def pass_on(session: ChatSession, body: dict[str, Any]) -> Passed:
-    """Return what the endpoint answers to a call: memory is put in, the round is stored, the upstream is asked.
+    """Return the endpoint's response to a call: add memory, store the round, call the upstream.
 
     Call this in a thread without an event loop, and outside any transaction: it waits for the upstream.
 
     Args:
-        session: that the call is about.
-        body: of the call, which asks for no stream.
+        session: the session of the call.
+        body: the body of the call, which doesn't request a stream.
 
     Raises:
-        ChatError: the body is none.
+        ChatError: the body is invalid.
     """
     return asyncio.run(_pass_on(session, json.dumps(body).encode()))
 
@@ -62,6 +65,6 @@ async def _pass_on(session: ChatSession, data: bytes) -> Passed:
 
 
 async def _wait() -> Message:
-    """Wait for the caller to hang up, who doesn't."""
+    """Wait for the caller to disconnect, which never happens."""
     await asyncio.Event().wait()
     raise AssertionError("nobody sets the event")

@@ -1,4 +1,4 @@
-"""Memory for a call."""
+"""Add memory to a call."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -15,19 +15,19 @@ from sessions_app.row_security import acting_for
 from sessions_app.transcript.append_round import live_from, newest_turns
 from sessions_app.transcript.lock_sessions import NamedSession, locked_session
 
-SOURCE = "chat"  # of sessions that begin here; turns stored from here have it in their metadata
-# For a caller who sends the conversation along: neither its turns nor a summary of them is repeated.
+SOURCE = "chat"  # origin of new sessions; also stored in the metadata of turns
+# For a caller who sends the conversation, so that its turns and their summary aren't repeated.
 WITHOUT_TURNS = tuple(name for name in DEFAULT if name not in ("hot_turns", "summary"))
 
 
 @dataclass(frozen=True)
 class RequestWithMemory:
-    """A request with memory in it.
+    """A request with memory.
 
     Args:
-        context_id: of the receipt.
+        context_id: the id of the receipt.
         body: for the upstream.
-        replaced: how many of the caller's messages are left out, being remembered.
+        replaced: how many of the caller's messages were replaced by memory.
     """
 
     context_id: UUID
@@ -36,13 +36,13 @@ class RequestWithMemory:
 
 
 def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory:
-    """Put memory into a request. A session that is new begins here: earlier ones are remembered in it.
+    """Add memory to a request. A new session starts here, and it remembers earlier sessions.
 
-    Where the caller sends the conversation's history, no turn of it is repeated, and what lies before the boundary
-    whose checkpoint the memory has is left out; else the newest turns come from memory.
+    If the caller sends the conversation's history, no turn of it is repeated, and turns before the boundary of the
+    included checkpoint are left out. Otherwise memory provides the newest turns.
 
     Raises:
-        Exception: whatever fails in memory.
+        Exception: any error in memory.
     """
     layers = WITHOUT_TURNS if request.has_history else DEFAULT
     sent = [turn.content for turn in request.turns]
@@ -57,7 +57,7 @@ def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory
 
 def _begin(session: ChatSession) -> None:
     with acting_for(session.user_id, application=session.application, create=True, holding=True) as user:
-        assert user is not None  # it was made
+        assert user is not None  # the session was created for this person
         locked_session(NamedSession(user, session.session_id, session.agent_id, SOURCE))
 
 
@@ -66,11 +66,11 @@ def _put_into(request: ChatRequest, envelope: Envelope) -> RequestWithMemory:
     assert isinstance(context, list)  # its format
     memory, *earlier = context
     if request.query:
-        earlier.pop()  # the caller's own message stands there already
+        earlier.pop()  # the caller's own message is already included
     recalled = [earlier.pop()] if earlier and earlier[-1]["role"] == Message.Role.SYSTEM else []
     said = {turn.content for turn in request.turns}
     while earlier and earlier[-1]["role"] == Message.Role.USER and earlier[-1]["content"] in said:
-        earlier.pop()  # sent before, and not answered
+        earlier.pop()  # an earlier message without an answer
     replaced = _replaced_turns(request, envelope)
     body = request.with_memory(memory, earlier, recalled, without=replaced)
     return RequestWithMemory(envelope.context_id, body, replaced)

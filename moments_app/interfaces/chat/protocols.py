@@ -1,4 +1,4 @@
-"""The protocols of OpenAI that the chat endpoint speaks: where they differ, and nothing else."""
+"""The OpenAI protocols of the chat endpoint: only their differences."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 
 @dataclass(frozen=True)
 class Protocol:
-    """A way to ask a model.
+    """A protocol for calling a model.
 
     Args:
-        name: in records.
-        path: of a call, here and at the upstream.
+        name: its name in records.
+        path: the path of a call, here and at the upstream.
         read_request: returns the request in a body; raises `ChatError`.
-        answer: what reads the parts of an answer.
-        endings: how the event begins that ends a stream.
+        answer: the class that reads the parts of an answer.
+        endings: possible starts of the event that ends a stream.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One call passed on: the upstream's answer goes to the caller as it comes, its end when the round is kept."""
+"""Relay one call: the upstream's answer is passed on as it arrives, and its end once the round is stored."""
 
 import json
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ class Relay:
     """An ASGI application that answers one call.
 
     Args:
-        ahead: the round, which has begun.
+        ahead: the round, which has started.
         body: for the upstream.
-        headers: of the answer, about memory.
+        headers: headers of the response, about memory.
     """
 
     ahead: WriteAhead
     body: bytes
     headers: dict[str, str]
-    _incomplete: str = "client_disconnected"  # unless something else becomes of it
+    _incomplete: str = "client_disconnected"  # unless another outcome replaces it
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -73,7 +73,7 @@ class Relay:
     # --- a stream of events ---
 
     async def _stream(self, response: httpx2.Response, send: Send) -> None:
-        """Pass events on as they come, but for the last; headers go before, so they tell of what was said."""
+        """Relay events as they arrive, except the last. Headers are sent first, so they only report on the message."""
         await self._begin(response, send, self.ahead.words)
         ending = Ending(self._protocol.endings)
         try:
@@ -91,7 +91,7 @@ class Relay:
             await send(_body(await self._end(ending), more=False))
 
     async def _end(self, ending: Ending, incomplete: str = "") -> bytes:
-        """Have the round kept; return what was held back, with a comment where the outcome isn't what headers said."""
+        """Store the round. Return the held-back bytes, with a comment if the outcome differs from the headers."""
         self._incomplete = incomplete
         is_told = bool(self.ahead.outcome)
         outcome = await self._settle()
@@ -99,10 +99,10 @@ class Relay:
         is_as_told = is_told or outcome == self.ahead.words
         return held if is_as_told else f": {OUTCOME}: {outcome}\n\n".encode() + held
 
-    # --- any other answer ---
+    # --- other responses ---
 
     async def _whole(self, response: httpx2.Response, send: Send) -> None:
-        """Pass an answer on when it is whole; one that is too long to be read, as it comes from there on."""
+        """Relay a response when it is complete. If it is too long to store, relay the rest as it arrives."""
         held = bytearray()
         try:
             async for chunk in response.aiter_raw():
@@ -127,7 +127,7 @@ class Relay:
 
 
 async def _end_with_caller(receive: Receive, scope: anyio.CancelScope) -> None:
-    """End the call when its caller hangs up."""
+    """Cancel the call when its caller disconnects."""
     while True:
         message: Message = await receive()
         if message["type"] == "http.disconnect":

@@ -1,7 +1,7 @@
-"""Replay: rounds that were left in the spool are stored, by whichever web process of the host finds them first.
+"""Replay: store rounds that were left in the spool, in the first web process of the host that finds them.
 
-Each looks at its start and every few seconds. A call looks for those of its session first, so that rounds are stored in
-the order in which they were said.
+Each process checks at its start and every few seconds. A call first checks for rounds of its session, so that rounds
+are stored in order.
 """
 
 import asyncio
@@ -18,22 +18,23 @@ from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.transcript import spool
 
-EVERY_SECONDS = 2.0  # between two looks while rounds are left
-QUIET_SECONDS = 10.0  # otherwise
-AWAY = (InterfaceError, OperationalError, RuntimeError)  # the database's, and the embedded server's
-AWAY_PAUSE = 5.0  # seconds until a round is tried again for which the database was away
-LONGEST_PAUSE = 300.0  # until one is that fails otherwise: it doubles
-AWAY_MAX = 3  # rounds for which the database was away, after which a look ends
+EVERY_SECONDS = 2.0  # between two checks while rounds are left
+QUIET_SECONDS = 10.0  # between two checks otherwise
+AWAY = (InterfaceError, OperationalError, RuntimeError)  # errors while the database or the embedded server is down
+AWAY_PAUSE = 5.0  # seconds until a round is retried after the database was down
+LONGEST_PAUSE = 300.0  # maximum seconds until a round is retried that fails for other reasons; they double each time
+AWAY_MAX = 3  # a check ends after this many rounds fail because the database is down
 
 logger = structlog.get_logger(__name__)
 
 _tasks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]] = WeakKeyDictionary()
-# How often it failed in a row, and when it is due again: by the name of a file, or by session if the database was away.
+# The number of consecutive failures, and the time of the next try: by file name, or by session if the database was
+# down.
 _failures: dict[str, tuple[int, float]] = {}
 
 
 def keep_replaying() -> None:
-    """Have the event loop look at once and then again and again, if it doesn't do so already."""
+    """Make the event loop check the spool at once and at intervals, unless it already does."""
     loop = asyncio.get_running_loop()
     if loop not in _tasks:
         _tasks[loop] = loop.create_task(_keep_replaying())
@@ -52,7 +53,7 @@ async def _keep_replaying() -> None:
 
 
 def replay_due() -> None:
-    """Store what was left in the spool, but what failed just now. What failed most often comes last."""
+    """Store the rounds in the spool, except recently failed ones. Rounds with the most failures come last."""
     orphans = spool.orphans()
     for key in set(_failures) - {_file(path) for path in orphans} - {spool.session_of(path) for path in orphans}:
         _failures.pop(key, None)
@@ -61,17 +62,17 @@ def replay_due() -> None:
 
 
 def catch_up(session: ChatSession) -> None:
-    """Store what was left in the spool of a session, or wait until another has."""
+    """Store the rounds in the spool of a session, or wait until another process has."""
     left = spool.left_of(session.user_id, session.session_id, session.application)
     replay((path for path in left if _is_due(_file(path))), patiently=True)
 
 
 def replay(paths: Iterable[Path], *, patiently: bool = False) -> None:
-    """Store rounds; what fails stays where it is.
+    """Store rounds. Files of rounds that fail are kept.
 
     Args:
-        paths: of their files.
-        patiently: wait for others who are storing one.
+        paths: the paths of their files.
+        patiently: wait for other processes that are storing one.
     """
     away = 0
     for path in paths:
@@ -90,11 +91,11 @@ def _replay_one(path: Path, patiently: bool) -> None:
     with spool.claimed(path, patiently=patiently) as records:
         if records:
             is_kept = Round.from_records(records).store()
-            logger.info("a round was stored from the spool" if is_kept else "a round went with its session")
+            logger.info("a round was stored from the spool" if is_kept else "a round was dropped with its session")
 
 
 def _file(path: Path) -> str:
-    """Return the name of a file as it was made."""
+    """Return the original name of a file."""
     return path.name.removesuffix(spool.TAKEN)
 
 

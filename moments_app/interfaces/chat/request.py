@@ -1,4 +1,4 @@
-"""The body of a call: its messages as the transcript takes them, and memory put before them."""
+"""The body of a call: convert its messages to turns, and add memory to it."""
 
 import hashlib
 import io
@@ -17,19 +17,19 @@ from sessions_app.chat_messages import turn_fields
 from sessions_app.models import Message
 from sessions_app.transcript.append import NewMessage
 
-QUERY_CHARS = 1_000  # of the newest message that memory is searched for
-INSTRUCTIONS = ("system", "developer")  # roles of what tells the model what to do
+QUERY_CHARS = 1_000  # of the newest message that are used to search memory
+INSTRUCTIONS = ("system", "developer")  # roles of instructions to the model
 
 _message_input = MessageInput()
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A message of a body, with the parts of the body that say it.
+    """A message of a body, with the parts of the body that contain it.
 
     Args:
-        role: whose message it is.
-        parts: as they were sent.
+        role: the role of the message.
+        parts: the original parts.
     """
 
     role: str
@@ -41,10 +41,10 @@ class ChatRequest:
     """The body that a caller sent.
 
     Args:
-        body: as JSON.
-        data: as it was sent.
+        body: the body as JSON.
+        data: the original bytes.
         entries: its messages.
-        turns: its messages but the system's, which tell the model what to do and are nobody's words.
+        turns: its messages except system messages, which are instructions to the model.
     """
 
     body: dict[str, Any]
@@ -60,18 +60,18 @@ class ChatRequest:
 
     @property
     def has_history(self) -> bool:
-        """True where the caller keeps the conversation itself: earlier turns are in the call."""
+        """True if the caller sends the conversation's earlier turns."""
         return any(turn.role != Message.Role.USER for turn in self.turns)
 
     @property
     def conversation(self) -> Any:
-        """The conversation that the body names; None where it names none."""
+        """The conversation that the body names; None if it names none."""
         return None
 
     def derived_session(self, user_id: str) -> str:
-        """Return a session id made of the user and the first message.
+        """Return a session id derived from the user and the first message.
 
-        A client that sends the history gets the same id in each call of a conversation. Blank: there is no message.
+        A client that sends the history gets the same id in each call of a conversation. Blank if there is no message.
         """
         if not self.turns:
             return ""
@@ -87,15 +87,15 @@ class ChatRequest:
         *,
         without: int,
     ) -> bytes:
-        """Return the body with memory in it: what lasts first, what was recalled right before the person's message.
+        """Return the body with memory: lasting memory first, and search results right before the person's message.
 
-        So a provider's prompt cache has all that stands before it from the last round.
+        So a provider's prompt cache can reuse everything before the results from the last round.
 
         Args:
             memory: a system message.
-            earlier: turns that the caller did not send; they come behind the caller's instructions.
-            recalled: system messages for the newest message of the person.
-            without: how many of the caller's oldest turns are left out; instructions never are.
+            earlier: turns that the caller did not send; they follow the caller's instructions.
+            recalled: system messages for the person's newest message.
+            without: how many of the caller's oldest turns are left out; instructions are never left out.
         """
         turns = [number for number, entry in enumerate(self.entries) if entry.role not in INSTRUCTIONS]
         first = turns[0] if turns else len(self.entries)
@@ -108,7 +108,7 @@ class ChatRequest:
         )
         standing, turns_before, found = map(self.written, ([memory], earlier, recalled))
         parts = [*standing, *instructions, *turns_before, *before, *found, *after]
-        return json.dumps(self.with_parts(parts)).encode()  # in ASCII, which has lone surrogates too
+        return json.dumps(self.with_parts(parts)).encode()  # ASCII escapes can represent lone surrogates too
 
     def written(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return chat messages as parts of the body."""
@@ -119,7 +119,7 @@ class ChatRequest:
         return self.body | {"messages": parts}
 
     def without_memory(self) -> bytes:
-        """Return the body for the upstream where memory can't be had."""
+        """Return the body for the upstream if memory is not available."""
         return self.data
 
 
@@ -127,7 +127,7 @@ def read_request(data: bytes) -> ChatRequest:
     """Return the request in a body.
 
     Raises:
-        ChatError: naming what is wrong.
+        ChatError: the request is invalid; the message says why.
     """
     body = read_body(data)
     messages = body.get("messages")
@@ -138,10 +138,10 @@ def read_request(data: bytes) -> ChatRequest:
 
 
 def read_body(data: bytes) -> dict[str, Any]:
-    """Return a body as JSON; an empty one where it is no object.
+    """Return a body as JSON; an empty dict if it is not an object.
 
     Raises:
-        ChatError: it is no JSON.
+        ChatError: it is not JSON.
     """
     try:
         body = StrictJSONParser().parse(io.BytesIO(data))
@@ -151,13 +151,13 @@ def read_body(data: bytes) -> dict[str, Any]:
 
 
 def read_turns(messages: Iterable[tuple[str, Any]]) -> Iterator[NewMessage]:
-    """Yield chat messages but the system's, as the transcript takes them.
+    """Yield chat messages as turns for the transcript, except system messages.
 
     Args:
-        messages: as they were sent, each with its place in the body.
+        messages: the original messages, each with its place in the body.
 
     Raises:
-        ChatError: one of them is none, or can't be stored.
+        ChatError: a message is invalid or can't be stored.
     """
     tools: dict[str, str] = {}
     for place, message in messages:
@@ -170,7 +170,7 @@ def _turn(place: str, message: Any, tools: dict[str, str]) -> NewMessage:
     try:
         return new_message(message, tools)
     except InvalidMessage as error:
-        field = next(map(str, error.errors()[0]["loc"]), "it")  # what follows is one of the forms that it may have
+        field = next(map(str, error.errors()[0]["loc"]), "it")  # the further parts name a variant of its type
         reason = f"{field} does not match the format of a chat message."
     except ValidationError as error:
         field, [detail, *_] = next(iter(cast(dict[str, list[Any]], error.detail).items()))
@@ -179,14 +179,14 @@ def _turn(place: str, message: Any, tools: dict[str, str]) -> NewMessage:
 
 
 def new_message(message: Any, tools: dict[str, str]) -> NewMessage:
-    """Return a chat message as the transcript takes it.
+    """Return a chat message as a turn for the transcript.
 
     Args:
-        message: as it was sent.
-        tools: the names of tools by the ids of calls before it; those of its own are added.
+        message: the original message.
+        tools: names of tools by the ids of earlier calls; this message's calls are added.
 
     Raises:
-        pydantic.ValidationError: it is no chat message.
+        pydantic.ValidationError: it is not a chat message.
         rest_framework.exceptions.ValidationError: it can't be stored.
     """
     return NewMessage(**_message_input.run_validation(turn_fields(message, tools)))

@@ -1,8 +1,8 @@
-"""OpenAI's Responses API: a body of items, and a response of items, as whole or as a stream of events.
+"""OpenAI's Responses API: a body of items, and a response of items, complete or as a stream of events.
 
-To the transcript an item is a message, or part of one: what an assistant said in a row, with the tools it called, is
-one turn, so that an answer that comes back in the next call's input is known. Items without words, such as reasoning,
-stay beside those that they belong to, and go on as they are.
+In the transcript, an item is a message or a part of one. Consecutive items of an assistant, including its tool calls,
+are one turn, so that an answer is recognized when it comes back in the next call's input. Items without text, such as
+reasoning, stay with the items that they belong to, and are forwarded unchanged.
 """
 
 import json
@@ -15,9 +15,9 @@ from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.request import ChatRequest, Entry, read_body, read_turns
 from sessions_app.models.message import spoken
 
-CALLS = {"function_call": "arguments", "custom_tool_call": "input"}  # and the field that has what a tool is given
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}  # calls and their arguments
 RESULTS = ("function_call_output", "custom_tool_call_output")
-# What the platform keeps in the upstream's place: the session has the turns of earlier responses.
+# Fields for state that the platform keeps instead of the upstream: the session has the turns of earlier responses.
 OURS = ("conversation", "previous_response_id")
 _FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
@@ -27,12 +27,12 @@ class ResponsesRequest(ChatRequest):
 
     @property
     def conversation(self) -> Any:
-        """The conversation that the body names, as a text or as an object with an id."""
+        """The conversation that the body names, as a string or as an object with an id."""
         named = self.body.get("conversation")
         return named.get("id") if isinstance(named, dict) else named
 
     def derived_session(self, user_id: str) -> str:
-        """Return a session id made of the user and the first message; blank if an earlier response has that message."""
+        """Return a session id as for chat messages; blank if an earlier response has the first message."""
         return "" if self.body.get("previous_response_id") else super().derived_session(user_id)
 
     def written(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -40,11 +40,14 @@ class ResponsesRequest(ChatRequest):
         return [item for message in messages for item in _items(message)]
 
     def with_parts(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return the body with these items as its input, and without what refers to earlier ones."""
+        """Return the body with these items as its input, and without references to earlier ones."""
         return {name: value for name, value in self.body.items() if name not in OURS} | {"input": parts}
 
     def without_memory(self) -> bytes:
-        """Return the body, which the upstream may know an earlier response of, but no conversation."""
+        """Return the body without its conversation.
+
+        A reference to an earlier response stays, because the upstream may know it.
+        """
         left = {name: value for name, value in self.body.items() if name != "conversation"}
         return self.data if left == self.body else json.dumps(left).encode()
 
@@ -53,7 +56,7 @@ def read_request(data: bytes) -> ResponsesRequest:
     """Return the request in a body.
 
     Raises:
-        ChatError: naming what is wrong.
+        ChatError: the request is invalid; the message says why.
     """
     body = read_body(data)
     if body.get("background"):
@@ -72,10 +75,10 @@ Grouped = list[tuple[dict[str, Any], list[dict[str, Any]]]]
 
 
 def _grouped(items: Sequence[Any]) -> Grouped:
-    """Return the chat messages that items say, each with its items.
+    """Return the chat messages in items, each with its items.
 
     Raises:
-        ChatError: an item is none.
+        ChatError: an item is invalid.
     """
     groups: Grouped = []
     wordless: list[dict[str, Any]] = []
@@ -95,10 +98,10 @@ def _grouped(items: Sequence[Any]) -> Grouped:
 
 
 def _message(number: int, item: Any) -> dict[str, Any] | None:
-    """Return what an item says as a chat message; None where it has no words.
+    """Return an item as a chat message; None if it has no text.
 
     Raises:
-        ChatError: it is no item.
+        ChatError: it is not an item.
     """
     if not isinstance(item, dict):
         raise ChatError(400, "invalid_input", f"input[{number}] must be an object.")
@@ -114,7 +117,7 @@ def _message(number: int, item: Any) -> dict[str, Any] | None:
 
 
 def _joined(message: dict[str, Any], more: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a message of the assistant with another right behind it."""
+    """Return a message of the assistant joined with the next one."""
     if more is None:
         return message
     texts = [text for text in (message["content"], more["content"]) if text]
@@ -128,7 +131,7 @@ def _call(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
-    """Return what an assistant's message says, or that it refuses."""
+    """Return the text of an assistant's message, or its refusal."""
     if isinstance(content, str):
         return content
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
@@ -176,7 +179,7 @@ class ResponsesAnswer(Answer):
         if not isinstance(output, list):
             return
         self.model = response["model"] if isinstance(response.get("model"), str) else self.model
-        if output:  # all of it, which a stream told in parts before
+        if output:  # the complete text, which a stream has already sent in parts
             self._replace([item for item in output if isinstance(item, dict)])
         details = response.get("incomplete_details")
         reason = details.get("reason") if isinstance(details, dict) else None

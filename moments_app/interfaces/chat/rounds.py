@@ -1,7 +1,7 @@
-"""A round of a call: what was said, committed before the upstream is called; then the answer, once.
+"""A round of a call: the person's message, committed before the upstream is called; then the answer, stored once.
 
-A round can be written down as records and be read from them, so that another process can store what one that died had
-heard. Whatever is stored twice is there once: the round's id is in the external ids of its turns.
+A round can be written to records and read from them, so that another process can store what a dead process had
+received. Storing a round twice has no effect, because the external ids of its turns contain the round's id.
 """
 
 from collections.abc import Sequence
@@ -33,29 +33,29 @@ from sessions_app.transcript.append_round import (
     question,
 )
 
-READ_BYTES = 16_777_216  # of an answer that is read to be stored; all of it is passed on
-INTERRUPTED = "interrupted"  # the process died that passed the answer on
-CLOCKS = timedelta(minutes=1)  # by which those of two hosts may differ
+READ_BYTES = 16_777_216  # of an answer that are read for storing; the whole answer is relayed
+INTERRUPTED = "interrupted"  # the process that relayed the answer died
+CLOCKS = timedelta(minutes=1)  # maximum difference between the clocks of two hosts
 Record = dict[str, Any]
 
 
 @dataclass
 class Round:
-    """What was said in a call and what has been heard of its answer.
+    """The messages of a call and the part of the answer received so far.
 
     Args:
-        session: it is part of.
+        session: its session.
         sent: the call's messages.
         protocol: a key of `PROTOCOLS`.
-        context_id: of the context that the model was given; blank for none.
+        context_id: the id of the model's context; blank for none.
         round_id: in the external ids of its turns.
-        started_at: when it was said.
-        begun: None as long as what was said isn't known to be in the transcript.
-        status: of the upstream; 0 before it answered.
-        is_stream: how it answers.
-        heard: its bytes.
-        incomplete: why there are no more; blank when it came to its end.
-        ended_at: when it did.
+        started_at: the time of the messages.
+        begun: None until the messages are known to be in the transcript.
+        status: the upstream's status; 0 before it answered.
+        is_stream: whether it answers with a stream.
+        heard: the received bytes.
+        incomplete: why the answer is incomplete; blank if it is complete.
+        ended_at: when it ended.
     """
 
     session: ChatSession
@@ -74,7 +74,7 @@ class Round:
     # --- in records ---
 
     def first_record(self) -> Record:
-        """Return what is known before the upstream is called; nothing that was said when it is stored already."""
+        """Return the first record, which is written before the upstream is called. It omits stored messages."""
         sent = [] if self.begun else [asdict(turn) | {"created_at": None} for turn in self.sent]
         return {
             "session": asdict(self.session),
@@ -87,26 +87,26 @@ class Round:
         }
 
     def answered(self, status: int, *, is_stream: bool) -> Record:
-        """Note how the upstream answers; return the record of it."""
+        """Record the status and the kind of the upstream's answer. Return the record."""
         return self._read({"status": status, "is_stream": is_stream})
 
     def hear(self, part: bytes) -> Record:
-        """Add a part of the answer, up to `READ_BYTES`; return the record of it."""
+        """Add a part of the answer, up to `READ_BYTES`. Return its record."""
         return self._read({"part": part[: READ_BYTES - len(self.heard)].decode("latin-1")})
 
     def end(self, incomplete: str) -> Record:
-        """Note why there is no more; return the record of it."""
+        """Record why the answer ended. Return the record."""
         return self._read({"incomplete": incomplete, "ended_at": timezone.now().isoformat()})
 
     @classmethod
     def from_records(cls, records: Sequence[Record]) -> Self:
-        """Return the round that was written down."""
+        """Return the round that these records describe."""
         first, *others = records
         heard = cls(
             session=ChatSession(**first["session"]),
             sent=[NewMessage(**turn) for turn in first["sent"]],
-            protocol=first.get("protocol", CHAT.name),  # which earlier releases did not write down
-            context_id=first.get("context_id", ""),  # which an earlier release didn't spool
+            protocol=first.get("protocol", CHAT.name),  # earlier releases did not write it
+            context_id=first.get("context_id", ""),  # an earlier release did not spool it
             round_id=first["round_id"],
             started_at=datetime.fromisoformat(first["started_at"]),
             begun=BegunRound(**first["begun"]) if first["begun"] else None,
@@ -127,18 +127,18 @@ class Round:
     # --- in the transcript ---
 
     def begin(self) -> BegunRound:
-        """Store what was said."""
+        """Store the messages."""
         said = self._said()
         process_texts(question(said))
         with self._acting(create=True) as user:
-            assert user is not None  # it was made
+            assert user is not None  # the session was created for this person
             return begin_round(user, self.session.session_id, said, **self._named())
 
     def store(self) -> bool:
-        """Store the answer, and what was said unless that is there; ask for the jobs that become due with it.
+        """Store the answer, and the messages unless they are stored. Queue the jobs that become due.
 
         Returns:
-            False if the person or the session was removed meanwhile, and the round with it.
+            False if the person or the session was deleted in the meantime, so that the round is dropped.
         """
         answer, unanswered = self._answer()
         process_texts([answer] if answer else [])
@@ -151,7 +151,7 @@ class Round:
             return False
         if user is None:
             with self._acting(create=True) as user:
-                assert user is not None  # it was made
+                assert user is not None  # the session was created for this person
                 self._append(user, answer, unanswered)
         return True
 
@@ -171,16 +171,16 @@ class Round:
         return {"agent_id": self.session.agent_id, "source": SOURCE, "round_id": self.round_id}
 
     def _may_be_erased(self) -> bool:
-        """Return True if somebody was erased since: nobody can say any more who that was."""
+        """Return True if any person was erased since the round started, because it is unknown who that was."""
         erased = Event.objects.filter(type=ERASED_EVENT, created_at__gte=self.started_at - CLOCKS)
-        with unlimited():  # nobody is there any more whose event it could be
+        with unlimited():  # the event of an erasure belongs to no person
             return erased.filter(Q(application=self.session.application) | Q(application=None)).exists()
 
     def _answer(self) -> tuple[NewMessage | None, str]:
-        """Return the answer as a turn, and why there is none."""
+        """Return the answer as a turn; if there is none, return None and the reason."""
         protocol = PROTOCOLS[self.protocol]
         answer = read_answer(protocol.answer(), bytes(self.heard), is_stream=self.is_stream)
-        # Some callers hang up as soon as they have read the end, before it is passed on that there is no more.
+        # Some callers disconnect after reading the end, before the relay has finished.
         why = "" if answer.finish_reason else self.incomplete or "unfinished"
         if 400 <= self.status < 500:
             return None, "refused"

@@ -1,4 +1,4 @@
-"""Work on the database, in threads beside the event loop: as many as there are connections for."""
+"""Database work in threads next to the event loop: as many as there are connections for."""
 
 import asyncio
 from collections.abc import Callable

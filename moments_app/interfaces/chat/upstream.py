@@ -1,4 +1,4 @@
-"""The upstream: the model that calls are passed on to. Its address and its key come from the settings alone."""
+"""The upstream: the model to which calls are forwarded. Its URL and key come only from settings."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from django.conf import settings
 
 from moments_app.interfaces.chat.errors import ChatError
 
-# What the caller gets of an answer's headers, besides limits of rate: what clients act on.
+# Response headers that are passed on to the caller, in addition to rate limits: those that clients act on.
 PASSED_ON = (
     "content-type",
     "content-length",
@@ -23,7 +23,7 @@ PASSED_ON = (
 CONNECT_SECONDS = 10.0  # until the upstream accepts the call
 LIMITS = "x-ratelimit-"
 
-# Whatever a call may end in. Their own texts may quote anything.
+# All errors of a call. Their messages may quote anything.
 BROKEN = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError)
 
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = WeakKeyDictionary()
@@ -31,10 +31,10 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = Wea
 
 @asynccontextmanager
 async def opened(method: str, path: str, body: bytes | None = None) -> AsyncIterator[httpx2.Response]:
-    """Call the upstream; its answer has begun, and is closed at the end.
+    """Call the upstream. Yield its response once it has started, and close the response at the end.
 
     Raises:
-        ChatError: there is no upstream, it can't be reached, or leads elsewhere.
+        ChatError: there is no upstream, it can't be reached, or it redirects.
     """
     conf = settings.CHAT
     if not conf.upstream_base_url:
@@ -70,12 +70,12 @@ def broken(error: Exception) -> ChatError:
 
 
 def passed_on(response: httpx2.Response) -> dict[str, str]:
-    """Return the headers of an answer that the caller gets."""
+    """Return the response headers that the caller receives."""
     return {name: value for name, value in response.headers.items() if name in PASSED_ON or name.startswith(LIMITS)}
 
 
 def _client() -> httpx2.AsyncClient:
-    """Return the event loop's client, which keeps connections; nothing in the environment leads them elsewhere."""
+    """Return the event loop's client, which keeps connections open. It ignores proxies in the environment."""
     loop = asyncio.get_running_loop()
     if loop not in _clients:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
@@ -92,7 +92,7 @@ async def close() -> None:
 
 def _headers() -> dict[str, str]:
     key = settings.CHAT.upstream_api_key.get_secret_value()
-    # Nothing packed is asked for: an answer is read as it is passed on.
+    # Compression is not requested, because an answer is read while it is relayed.
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     return headers | ({"Authorization": f"Bearer {key}"} if key else {})
 

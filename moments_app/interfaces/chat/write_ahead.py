@@ -1,8 +1,8 @@
-"""Writing ahead: whatever kills the process, a round whose end the caller saw is stored, or stored at the next start.
+"""Write-ahead: if a process is killed, a round whose end the caller saw is stored, or will be at the next start.
 
-What was said is committed before the upstream is called, or is on the disk where the database is away. What is heard
-of the answer is in the spool before it is passed on. The end is passed on when the answer is committed or the spool is
-on the disk; if neither works, the call goes on all the same, and the answer says so.
+The message is committed before the upstream is called, or spooled to disk while the database is down. Each part of the
+answer is spooled before it is passed on. The end is passed on once the answer is committed or the spool is on disk. If
+both fail, the call still continues, and the response says so.
 """
 
 import asyncio
@@ -17,40 +17,40 @@ from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.transcript.spool import Spool
 
 STORED, SPOOLED, UNSTORED = "stored", "spooled", "unstored"
-STORE_SECONDS = 2.0  # for storing an answer before its end; after that it is kept on the disk
-RETRY_SECONDS = (0.5, 2.0, 10.0)  # to wait before each further try of storing what couldn't be spooled either
+STORE_SECONDS = 2.0  # for storing an answer before its end; after that it is kept on disk
+RETRY_SECONDS = (0.5, 2.0, 10.0)  # waits before each retry to store what couldn't be spooled
 
 logger = structlog.get_logger(__name__)
 
 
 class WriteAhead:
-    """A round that is being answered, and where it is kept.
+    """A round in progress, and where it is stored.
 
     Args:
         heard: the round.
-        file: its spool; None if that can't be written.
+        file: its spool; None if it can't be written.
     """
 
     def __init__(self, heard: Round, file: Spool | None) -> None:
         self.round, self._spool = heard, file
-        self.words = SPOOLED if self._is_spooled else UNSTORED  # what became of what was said
+        self.words = SPOOLED if self._is_spooled else UNSTORED  # what happened to the message
         if heard.begun:
             self.words = STORED
-        self.outcome = ""  # what became of the answer; blank as long as it isn't settled
+        self.outcome = ""  # what happened to the answer; blank until it is known
         self._failure: Exception | None = None
 
     @classmethod
     async def begin(cls, said: Round, seconds: float) -> "WriteAhead":
-        """Commit what was said; spool it if that fails.
+        """Commit the message. If that fails, spool it.
 
         Args:
             said: the round.
-            seconds: that the database may take.
+            seconds: time limit for the database.
         """
         try:
             said.begun = await asyncio.wait_for(in_thread(said.begin), seconds)
         except Exception as error:
-            logger.warning("what was said waits in the spool", error=type(error).__name__)
+            logger.warning("a message waits in the spool", error=type(error).__name__)
         return cls(said, await _spooled(said))
 
     @property
@@ -58,11 +58,11 @@ class WriteAhead:
         return self._spool is not None and self._spool.is_whole
 
     def answered(self, status: int, *, is_stream: bool) -> None:
-        """Note how the upstream answers."""
+        """Record the status and the kind of the upstream's answer."""
         self._write(self.round.answered(status, is_stream=is_stream))
 
     def hear(self, part: bytes) -> None:
-        """Note a part of the answer, unless that is settled."""
+        """Record a part of the answer, unless its outcome is known."""
         if not self.outcome:
             self._write(self.round.hear(part))
 
@@ -71,10 +71,10 @@ class WriteAhead:
             self._spool.add(record)
 
     async def settle(self, incomplete: str) -> str:
-        """Have the answer stored, or else kept on the disk.
+        """Store the answer, or keep it on disk.
 
         Args:
-            incomplete: why it is not whole; blank if it is.
+            incomplete: why it is incomplete; blank if it is complete.
 
         Returns:
             The outcome.
@@ -105,11 +105,11 @@ class WriteAhead:
         if self._spool:
             self._spool.discard()
         if not is_kept:
-            logger.info("a round went with its session")
+            logger.info("a round was dropped with its session")
         self._spool, self.outcome = None, STORED if is_kept else UNSTORED
 
     async def insist(self) -> None:
-        """Try further to store a round that could be kept nowhere; the caller has its answer."""
+        """Retry storing a round that could be stored nowhere. The caller has its answer already."""
         if self.outcome != UNSTORED or self._failure is None:
             return None
         for wait in RETRY_SECONDS:
@@ -123,11 +123,11 @@ class WriteAhead:
         FAILURES.labels("store").inc()
         logger.error("a round was not stored", error=type(self._failure).__name__, status=self.round.status)
         if self._spool:
-            self._spool.leave()  # for what is in it
+            self._spool.leave()  # another process can store the round from the file
 
 
 async def _spooled(said: Round) -> Spool | None:
-    """Return the spool of a round, on the disk if what was said is nowhere else; None if there can't be one."""
+    """Return the spool of a round; None if it can't be written. Sync it to disk if the message isn't committed."""
     session = said.session
     make = partial(
         Spool.create, session.user_id, session.session_id, said.first_record(), application=session.application

@@ -1,6 +1,6 @@
-"""The connection of a client, which says whose memory it reads: by a key over HTTP, by arguments over stdio.
+"""The connection of a client, which determines the person: by a key over HTTP, by arguments over stdio.
 
-No address and no argument of a tool names the person, so none leads to somebody else.
+No URI or argument of a tool names the person, so none leads to another person's memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,11 +31,11 @@ class Connection:
     """A client.
 
     Args:
-        user_id: of the person; None for nobody, or for somebody whom the key may not see.
+        user_id: the person; None for an unknown person, or for one that the key may not see.
         agent_id: the assistant, whose streams are written and whose shards are searched.
         actor: the name of the client in the event log and in jobs.
-        scope: of its key.
-        application: primary key of the one that names the person.
+        scope: the scope of its key.
+        application: primary key of the application that names the person.
     """
 
     user_id: str | None
@@ -56,11 +56,11 @@ class Connection:
 
     @contextmanager
     def writing(self) -> Iterator[UserProfile]:
-        """Open such a transaction to write; the person is made when they aren't there.
+        """Open such a transaction for writing. Create the person if they don't exist.
 
         Raises:
-            PermissionDenied: the key's scope is less.
-            NotFound: the key may not see the person; or what was written is about something that was deleted meanwhile.
+            PermissionDenied: the key's scope is insufficient.
+            NotFound: the key may not see the person, or the subject was deleted in the meantime.
         """
         if not ApiKey(scope=self.scope).allows(ApiKey.Scope.WRITE):
             raise PermissionDenied("This tool needs an API key with the scope write.")
@@ -81,7 +81,7 @@ CURRENT: ContextVar[Connection] = ContextVar("mcp_connection")
 
 
 def database_work(work: Callable[P, T]) -> Callable[P, T]:
-    """Limit work that the SDK runs in its threads as a request, and give the thread's connection back after it."""
+    """Apply a request's limits to work in the SDK's threads, and release the thread's connection after it."""
 
     @wraps(work)
     def done(*args: P.args, **kwargs: P.kwargs) -> T:

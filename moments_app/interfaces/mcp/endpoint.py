@@ -1,7 +1,7 @@
-"""The door of `/mcp`: clients enter under the same conditions as for REST.
+"""The endpoint `/mcp`, which admits clients under the same conditions as REST.
 
-Key, rate and scope are checked by the classes that check them there, and refusals have the same shape. A user's key
-stands for its person; a service key names the person in `X-User-Id`.
+REST's classes check key, rate and scope, and refusals have the same form. A user's key stands for its person. A service
+key names the person in `X-User-Id`.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ PATH = "/mcp"
 
 
 class ConnectionHeaders(StrictSerializer):
-    """The person that a service key acts for, and the assistant that is calling."""
+    """The person that a service key acts for, and the calling assistant."""
 
     user_id = PublicIdField(required=False, help_text="X-User-Id")
     agent_id = PublicIdField(default=DEFAULT_AGENT, help_text="X-Agent-Id")
 
 
 class _Entrance(APIView):
-    """The checks of the REST interface before each call. Tools that write need more, and say so themselves."""
+    """The checks of the REST interface before each call. Tools that write require more, and check it themselves."""
 
     scopes = {"POST": "read", "DELETE": "read"}
 
@@ -46,7 +46,7 @@ class Endpoint:
     """An ASGI application around the SDK's."""
 
     def __init__(self) -> None:
-        # Its own check of hosts knows no patterns; `refuse_strangers` asks Django's.
+        # The SDK's check of hosts doesn't support patterns; `refuse_strangers` uses Django's.
         self._inside: ASGIApp = server.streamable_http_app(
             streamable_http_path=PATH,
             stateless_http=True,
@@ -55,12 +55,12 @@ class Endpoint:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or say why not; the SDK's own start and end pass through.
+        """Serve a request, or reject it. The SDK's own start and end events pass through.
 
         Raises:
             NoAnswer: the database does not answer.
         """
-        # As many as serve the API, so that both together fit into the pool of database connections.
+        # As many threads as the API has, so that both together fit into the pool of database connections.
         to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads + SPARE
         app = self._inside
         if scope["type"] == "http":
@@ -76,7 +76,7 @@ class Endpoint:
 
 @database_work
 def _admitted(scope: Scope) -> Connection | JSONResponse:
-    """Return the client's connection, or the answer that refuses it."""
+    """Return the client's connection, or the response that rejects it."""
     view = _Entrance()
     try:
         http = refuse_strangers(scope)
@@ -99,10 +99,10 @@ def _connection(request: Request) -> Connection:
     """Return the client's connection.
 
     Raises:
-        ValidationError: a service key has to name somebody, and ids have their limits.
+        ValidationError: a service key names no person, or an id exceeds its limits.
     """
     names = {"user_id": "X-User-Id", "agent_id": "X-Agent-Id"}
-    # A header is bytes, which Django reads as Latin-1; ids are sent as UTF-8.
+    # A header is bytes, which Django reads as Latin-1, but ids are sent as UTF-8.
     given = {
         field: request.headers[header].encode("latin-1").decode(errors="replace")
         for field, header in names.items()

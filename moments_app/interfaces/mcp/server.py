@@ -1,7 +1,8 @@
 """The resources, the tools and the prompt that an assistant sees.
 
-Each is thin, like a view: it checks its arguments with the serializers of the REST interface, calls what REST calls,
-and answers as REST does. The SDK runs these functions in threads of its own, so that none holds up the event loop.
+Each is thin, like a view: it checks its arguments with the serializers of the REST interface, calls the same functions
+as REST, and answers in the same form. The SDK runs these functions in its own threads, so that none blocks the event
+loop.
 """
 
 import asyncio
@@ -58,7 +59,7 @@ from sessions_app.transcript.load import LoadedMessage
 from sessions_app.unseen import all_without_unseen
 
 PAGE_SIZE = 25
-BUILD_SECONDS = 45  # a tool waits for a build: clients give up after a minute
+BUILD_SECONDS = 45  # a tool waits for a build; clients time out after a minute
 BUILD_POLL_SECONDS = 0.5
 
 INSTRUCTIONS = (
@@ -84,13 +85,13 @@ server = MCPServer(
     "memory",
     title="Memory platform",
     instructions=INSTRUCTIONS,
-    # Values are looked up in the database, no path is made of them; an id may well begin with "x:".
+    # Values are looked up in the database and never used as paths, and an id may start with "x:".
     resource_security=ResourceSecurity(reject_absolute_paths=False),
 )
 
 
 def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
-    """Register what is read at an address. What isn't there and what is somebody else's are answered alike."""
+    """Register a resource. The answer is the same for missing resources and those of other people."""
 
     def register(read: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         @wraps(read)
@@ -223,10 +224,10 @@ def entity(entity_id: str) -> dict[str, Any]:
 
 
 def _uuid(text: str) -> UUID:
-    """Return the id in an address or an argument.
+    """Return the id in a URI or an argument.
 
     Raises:
-        NotFound: it is none.
+        NotFound: it is not an id.
     """
     try:
         return UUID(text)
@@ -258,7 +259,7 @@ def session_message(session_id: str, sequence: str) -> dict[str, Any]:
         raise NotFound
     with CURRENT.get().reading() as user:
         there = session_or_404(user, session_id).messages.for_user(user).believed()
-        turns = [there.turns(), there.archived()]  # each has an index of its own
+        turns = [there.turns(), there.archived()]  # each has a separate index
         named = [found.filter(sequence=int(sequence)).annotate(moment_key=F("moment__key")) for found in turns]
         turn = named[0].first() or named[1].first()
         if turn is None or user is None:
@@ -309,7 +310,7 @@ def search_long_term_memory(
 
 
 class _ContextInput(ContextInput):
-    """The same as over REST, but an assistant need not know of sessions."""
+    """The input over REST, except that an assistant doesn't need to know about sessions."""
 
     session_id = PublicIdField(default="")
 
@@ -427,7 +428,7 @@ async def build_moments(session_id: str, context: Context, force: bool = False) 
         force: build moments even if the thresholds are not reached.
     """
     if ends := request_deadline():
-        ends.lift()  # it waits for the job
+        ends.lift()  # the tool waits for the job
     job = await _in_thread(partial(_requested_build, session_id, force))
     deadline = asyncio.get_running_loop().time() + BUILD_SECONDS
     while job["status"] in Job.OPEN and asyncio.get_running_loop().time() < deadline:

@@ -39,7 +39,7 @@ class Command(RefusingCommand):
 
 
 def _not_taken(job: Job) -> str:
-    """Say why a job can't be run now."""
+    """Return why a job can't run now."""
     if job.is_held:
         return f"Job {job.job_id} is waiting for its engine. {job.error}"
     if job.status == Job.Status.QUEUED:

@@ -13,9 +13,9 @@ from moments_app.recall import embed
 from moments_app.recall.vectors import Text, Vectors, vectors_side_by_side
 from sessions_app.tokens import estimate_tokens
 
-TRIES = 5  # of a batch that the endpoint has no time for
-SAMPLE = 200  # texts of a kind, whose tokens are counted
-PAUSE = 5.0  # seconds before the next, when the endpoint names no time
+TRIES = 5  # attempts of a batch while the endpoint is overloaded
+SAMPLE = 200  # texts of each kind whose tokens are counted
+PAUSE = 5.0  # seconds until the next attempt, if the endpoint names no time
 
 
 class Command(BaseCommand):
@@ -43,12 +43,12 @@ class Command(BaseCommand):
         made = self._fill(model)
         if options["activate"] and not model.is_active:
             model.activate()
-            made += self._fill(model)  # what came in since the last look and was given to the model before
+            made += self._fill(model)  # texts that were added since the last check and embedded with the former model
         state = "in use" if options["activate"] or model.is_active else "not in use; --activate switches to it"
         return f"{model}: {made:,} embedded, {self._left(model)}, {state}."
 
     def _left(self, model: EmbeddingModel) -> str:
-        """Say what has no vector yet, or that everything has."""
+        """Return how many texts have no vector, or that all have one."""
         filled = embed.filled(model)
         waiting, refused = (sum(getattr(row, name) for row in filled) for name in ("waiting", "refused"))
         parts = [f"{waiting:,} waiting"] if waiting else []
@@ -58,7 +58,7 @@ class Command(BaseCommand):
         return ", ".join(parts) or "complete"
 
     def _model(self, name: str | None, dimensions: int | None, *, wants_new: bool) -> EmbeddingModel:
-        """Return the model to fill. To activate the one in use is to give it the recipe of the settings."""
+        """Return the model to fill. If the model in use is requested, it gets the configured recipe."""
         if not name and not dimensions:
             model = EmbeddingModel.objects.in_use()
             if not wants_new:
@@ -71,7 +71,7 @@ class Command(BaseCommand):
         return EmbeddingModel.objects.ensure(name, dimensions, concurrently=True)
 
     def _say_cost(self, model: EmbeddingModel) -> None:
-        """Print an estimate before anything is sent: it can be stopped here, and continues another time."""
+        """Print an estimate before anything is sent. The command can be stopped here and run again later."""
         texts, tokens = 0, 0.0
         for kind in embed.kinds():
             missing = embed.without_vector(kind, model)
@@ -99,7 +99,7 @@ class Command(BaseCommand):
         return made
 
     def _vectors(self, texts: list[Text], embedder: Any) -> Iterator[Vectors]:
-        """Yield vectors as they come; what finds no answer is asked for again, `TRIES` times in a row."""
+        """Yield vectors as they arrive. Retry failed texts up to `TRIES` times in a row."""
         tries = 0
         while texts:
             answered = vectors_side_by_side(texts, embedder)

@@ -1,4 +1,4 @@
-"""The list of facts and observations, and the form of one."""
+"""The list of facts and observations, and the form of an item."""
 
 from typing import Any
 
@@ -22,8 +22,8 @@ from sessions_app.admin.views.base import actor_of
 from sessions_app.lock_rows import lock_rows
 from sessions_app.models import UserProfile
 
-SEARCHED = 20_000  # the newest items, where neither a person nor a stream is chosen
-FOUND = 1_000  # items, and people
+SEARCHED = 20_000  # newest items to search, if neither a person nor a stream is selected
+FOUND = 1_000  # maximum items, and people
 STATES = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning", "line": "info"}
 # Columns that are read from the text.
 DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind", "about")
@@ -31,7 +31,7 @@ DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "wort
 
 @admin.register(MemoryAtom)
 class MemoryAtomAdmin(PageAdmin):
-    """Items of memory. What an operator writes is pinned: kept word for word."""
+    """Memory items. An item that an operator writes is pinned, which keeps it word for word."""
 
     list_display = ("content", "sort", "state_label", "in_stream", "formed", "recalled")
     applications = ("user__application", "stream__application")
@@ -56,7 +56,7 @@ class MemoryAtomAdmin(PageAdmin):
         return queryset.select_related("stream__user", "stream__session")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Name the stream whose items are shown, where it is one."""
+        """Add the stream's name if the list shows the items of one stream."""
         of_stream = {"of_stream": stream_named(request, "stream__id__exact")}
         response: HttpResponse = super().changelist_view(request, (extra_context or {}) | of_stream)
         return response
@@ -64,7 +64,7 @@ class MemoryAtomAdmin(PageAdmin):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Name the stream that the item is for, when one comes from there."""
+        """Add the name of the stream that the item is for, if the operator comes from its page."""
         of_stream = {"of_stream": stream_named(request, "stream")}
         response: HttpResponse = super().add_view(request, form_url, (extra_context or {}) | of_stream)
         return response
@@ -84,7 +84,8 @@ class MemoryAtomAdmin(PageAdmin):
             return queryset, False
         if request.GET.get(UserFilter.parameter_name) or request.GET.get("stream__id__exact"):
             return queryset.matching(term), False  # type: ignore[attr-defined]
-        # By primary keys, which are few: in one statement either half would be looked for in all rows.
+        # Search by the few primary keys found. In a single statement, each half of the condition would scan all
+        # rows.
         people = list(UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND])
         floor = MemoryAtom.objects.order_by("-pk").values_list("pk", flat=True)[SEARCHED - 1 : SEARCHED].first() or 0
         by_words = MemoryAtom.objects.filter(pk__gte=floor).matching(term).order_by("-pk")
@@ -92,15 +93,15 @@ class MemoryAtomAdmin(PageAdmin):
         return queryset.filter(Q(user__in=people) | Q(pk__in=found)), False
 
     def has_change_permission(self, request: HttpRequest, obj: MemoryAtom | None = None) -> bool:
-        """Leave what is not in memory any more as it is, and the wording of a release, which is signed."""
+        """Forbid changes to items that are no longer in memory, and to the wording of a release, which is signed."""
         is_kept = obj is None or (obj.state == MemoryAtom.State.ACTIVE and not hasattr(obj, "release"))
         return is_kept and bool(super().has_change_permission(request, obj))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # evicted, not deleted: what memory said has to be found again
+        return False  # items are evicted, not deleted, so that former contexts can be explained
 
     def save_model(self, request: HttpRequest, obj: MemoryAtom, form: Any, change: bool) -> None:
-        """Pin what an operator wrote, so that it stands in the next context."""
+        """Pin the operator's text, so that the next context includes it."""
         cause = Cause(actor_of(request))
         if not change:
             obj.user_id, obj.written_by = obj.stream.user_id, cause.actor
@@ -120,12 +121,12 @@ class MemoryAtomAdmin(PageAdmin):
         else:
             super().save_model(request, obj, form, change)
         if is_written:
-            obj.embeddings.all().delete()  # it is found by what it says now
+            obj.embeddings.all().delete()  # the vectors of the former text
             rebuild_known_people([was_about] if was_about else [])
         note_growth(obj, requested_by=cause.actor)
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
-        """Go back to the stream that the item was written into."""
+        """Go back to the stream that the item was added to."""
         response: HttpResponse = super().response_add(request, obj, post_url_continue)
         is_plain = "_continue" not in request.POST and "_addanother" not in request.POST
         return HttpResponseRedirect(change_url(obj.stream)) if is_plain else response

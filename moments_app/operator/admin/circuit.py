@@ -1,4 +1,4 @@
-"""The list of circuits: which engines are left alone, since when, why, and what waits for them."""
+"""The list of circuits: which engines are not called, since when, why, and what waits for them."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from sessions_app.admin.links import list_url
 
 @admin.register(Circuit)
 class CircuitAdmin(ReadOnlyAdmin):
-    """Circuits, the open ones first; one is tried, or closed by hand."""
+    """Circuits, open ones first. Operators can send a probe or close a circuit."""
 
     list_display = ("engine", "work", "how", "since_when", "why_open", "held_jobs", "failed_at", "tried_at")
     sortable_by = ()
@@ -32,12 +32,12 @@ class CircuitAdmin(ReadOnlyAdmin):
         return super().get_queryset(request).with_held()  # type: ignore[no-any-return]
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may change circuits steer them; nobody edits their rows."""
+        """Allow operators who may change circuits to control them. Rows can't be edited."""
         return request.user.has_perm("moments_app.change_circuit")
 
     @admin.action(description="Try selected circuits now", permissions=["steer"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Circuit]) -> None:
-        """Send out the next probe of each at once."""
+        """Send the next probe of each circuit now."""
         TryCircuit.change_each(self, request, queryset)
 
     @admin.action(description="Close selected circuits", permissions=["steer"])
@@ -46,7 +46,7 @@ class CircuitAdmin(ReadOnlyAdmin):
         button="Close these circuits",
     )
     def close(self, request: HttpRequest, queryset: QuerySet[Circuit]) -> None:
-        """Make what each holds due at once."""
+        """Make all jobs that the circuits hold due now."""
         CloseCircuit.change_each(self, request, queryset)
 
     @display(description="State", label={"closed": "success", "open": "danger"})  # type: ignore[untyped-decorator]

@@ -1,4 +1,4 @@
-"""The list of receipts of contexts that were served."""
+"""The list of receipts of served contexts."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     form_page = ReceiptForm
 
     def get_fieldsets(self, request: HttpRequest, obj: ContextReceipt | None = None) -> list[Any]:
-        return []  # the page shows the row in its own way
+        return []  # the page doesn't use Django's fields
 
     @admin.display(description="Tokens")
     def total(self, receipt: ContextReceipt) -> str:

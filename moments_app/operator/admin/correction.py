@@ -1,4 +1,4 @@
-"""The lists of corrections, and of contradictions that nobody was sure of."""
+"""The lists of corrections, and of contradictions that need an answer."""
 
 from django.contrib import admin
 from django.core.cache import cache
@@ -17,7 +17,7 @@ from sessions_app.admin.actors import AskedForAdmin
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.limited_operators import scope_key
 
-COUNTED, KEPT = 100, 30  # questions, and for how many seconds their number is kept
+COUNTED, KEPT = 100, 30  # counted questions, and seconds for which their number is cached
 
 
 @admin.register(Correction)
@@ -37,7 +37,7 @@ class CorrectionAdmin(AskedForAdmin):
     fields = (("user", "kind"), "before", "after", ("valid_until", "by"), ("created_at", "undone_at"))
 
     def has_undo_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may change corrections undo them."""
+        """Allow operators who may change corrections to undo them."""
         return request.user.has_perm("moments_app.change_correction")
 
 
@@ -62,12 +62,12 @@ class ContradictionAdmin(ReadOnlyAdmin):
         return question.later.attribute or question.later.atom_type
 
     def has_answer_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may change contradictions answer them."""
+        """Allow operators who may change contradictions to answer them."""
         return request.user.has_perm("moments_app.change_contradiction")
 
 
 def waiting(request: HttpRequest) -> str:
-    """Count the questions that wait, for the sidebar of each page; blank for none."""
+    """Return the number of open questions for the sidebar of each page; blank for none."""
     number: int = cache.get_or_set(f"contradictions-waiting{scope_key()}", _number_waiting, KEPT) or 0
     return f"{COUNTED}+" if number > COUNTED else str(number or "")
 

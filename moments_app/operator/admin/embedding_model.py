@@ -1,4 +1,4 @@
-"""The list of models whose vectors there are."""
+"""The list of models that have vectors."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from sessions_app.admin.base import ReadOnlyAdmin
 
 @admin.register(EmbeddingModel)
 class EmbeddingModelAdmin(ReadOnlyAdmin):
-    """Read only: `manage.py embed` fills and switches."""
+    """Read only: `manage.py embed` fills and switches models."""
 
     list_display = ("name", "dimensions", "is_active", "created_at")
     sortable_by = ()
@@ -23,10 +23,10 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     form_page = EmbeddingModelForm
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may change jobs ask for more of them."""
+        """Allow operators who may change jobs to queue more of them."""
         return request.user.has_perm("moments_app.change_job")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Say before the list how far the model in use is."""
+        """Add the progress of the model in use to the list."""
         response: HttpResponse = super().changelist_view(request, (extra_context or {}) | embedding_state())
         return response

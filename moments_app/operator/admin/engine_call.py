@@ -1,4 +1,4 @@
-"""Calls of models: how they ended, how long they took, what they cost."""
+"""The list of model calls: their result, duration and cost."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from sessions_app.admin.base import FOUND, DaysFilter, LogAdmin, NewestValuesFil
 
 
 class OutcomeFilter(admin.SimpleListFilter):
-    """Answered or not."""
+    """Successful or failed."""
 
     title = "outcome"
     parameter_name = "ok"
@@ -29,7 +29,7 @@ class OutcomeFilter(admin.SimpleListFilter):
 
 
 class FailureKindFilter(NewestValuesFilter):
-    """Kinds of failures; found among failed calls alone, which have an index of their own."""
+    """Kinds of failures. Only failed calls are searched, because they have an index."""
 
     title = "kind of failure"
 
@@ -42,7 +42,7 @@ class FailureKindFilter(NewestValuesFilter):
 
 
 class PersonFilter(ExactFilter):
-    """Calls for one person, by their newest jobs: an index leads from the person to jobs, and from these to calls."""
+    """Calls for one person, found by the person's newest jobs, because jobs and their calls have indexes."""
 
     title, parameter_name, lookup = "user_id", "user_id", "pk__in"
     JOBS = 1_000
@@ -56,7 +56,7 @@ class PersonFilter(ExactFilter):
 
 @admin.register(EngineCall)
 class EngineCallAdmin(LogAdmin):
-    """Calls of a model; what was said is on the page of one that failed."""
+    """Calls of a model. The page of a failed call shows its texts."""
 
     list_display = ("called_at", "purpose", "engine", "outcome", "tokens", "cost", "took", "job_link")
     applications = ("job__user__application", "job__stream__application")

@@ -1,4 +1,4 @@
-"""The list of tasks, goals and problems, and the form of one with its links."""
+"""The list of tasks, goals and problems, and the form of an entity with its links."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ class EntityAdmin(PageAdmin):
         return found_by(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # the application adds them, for a person it knows
+        return False  # only applications add entities, for people they know
 
     @admin.display(description="User")
     def user_link(self, entity: Entity) -> SafeString | str:

@@ -1,4 +1,4 @@
-"""The list of failures, each cause once, below the state of the providers and lanes."""
+"""The list of failures, grouped by cause, below the state of the providers and lanes."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ STATES = {"unfinished": "danger", "resolved": "success", "muted": "warning"}
 
 
 class MutedFilter(admin.SimpleListFilter):
-    """Failures that somebody muted, or not."""
+    """Muted failures, or the others."""
 
     title = "muted"
     parameter_name = "muted"
@@ -35,7 +35,7 @@ class MutedFilter(admin.SimpleListFilter):
 
 @admin.register(FailureGroup)
 class FailureGroupAdmin(ReadOnlyAdmin):
-    """Failures, put together by their cause: how often, since when, and what is undone."""
+    """Failures, grouped by cause: how often, since when, and the unfinished jobs."""
 
     list_display = ("what", "state", "stalled_jobs", "times", "last_error", "seen_last", "seen_first")
     applications = ("application",)
@@ -53,15 +53,15 @@ class FailureGroupAdmin(ReadOnlyAdmin):
         return super().get_queryset(request).with_stalled()  # type: ignore[no-any-return]
 
     def get_fieldsets(self, request: HttpRequest, obj: FailureGroup | None = None) -> list[Any]:
-        return []  # the page shows the row in its own way
+        return []  # the page doesn't use Django's fields
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may change jobs retry and mute; nobody edits these rows."""
+        """Allow operators who may change jobs to retry and mute. Rows can't be edited."""
         return request.user.has_perm("moments_app.change_job")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Say before the list how providers and lanes stand."""
-        sees_providers = may_see(request, Circuit)  # which are the site's, whosever the failures are
+        """Add the state of providers and lanes to the list."""
+        sees_providers = may_see(request, Circuit)  # they are global, while failures belong to people
         shown: dict[str, Any] = {"sees_providers": sees_providers, "lanes": lane_states()}
         shown["providers"] = provider_states() if sees_providers else []
         shown["may_change"] = request.user.has_perm("moments_app.change_circuit")

@@ -1,4 +1,4 @@
-"""Filters that an operator types into: a list's choices are never collected from its rows."""
+"""Filters with a text field, which don't have to collect choices from the rows."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from unfold.contrib.filters.admin import TextFilter
 
 
 class ExactFilter(TextFilter):  # type: ignore[misc]
-    """Rows whose `lookup` is what was typed."""
+    """Rows whose `lookup` equals the entered text."""
 
     lookup = ""
 
     def wanted(self, text: str) -> Any:
-        """The value looked for."""
+        """The value to search for."""
         return text
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -22,7 +22,7 @@ class ExactFilter(TextFilter):  # type: ignore[misc]
 
 
 class TagFilter(ExactFilter):
-    """Rows one of whose tags is what was typed."""
+    """Rows with the entered text as a tag."""
 
     def wanted(self, text: str) -> list[str]:
         return [text]

@@ -1,4 +1,4 @@
-"""The list of jobs: what waits, runs and failed."""
+"""The list of jobs: waiting, running and failed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
 from sessions_app.models import Session, UserProfile
 
-FOUND_BY_NAME = 50  # people and sessions whose names begin with what is searched for
+FOUND_BY_NAME = 50  # maximum people and sessions whose names start with the search term
 STATE_LABELS = {
     "due": "info",
     "waiting": "warning",
@@ -47,13 +47,13 @@ COUNTED = 100  # failed jobs
 
 
 def failed_jobs(request: HttpRequest) -> str:
-    """Count the failed jobs for the sidebar; blank for none."""
+    """Return the number of failed jobs for the sidebar; blank for none."""
     number = Job.objects.filter(status=Job.Status.FAILED)[:COUNTED].count()
     return f"{COUNTED - 1}+" if number == COUNTED else str(number or "")
 
 
 class StateFilter(admin.SimpleListFilter):
-    """Jobs by what their status and times come to."""
+    """Jobs by a state that follows from their status and times."""
 
     title = "state"
     parameter_name = "state"
@@ -68,7 +68,7 @@ class StateFilter(admin.SimpleListFilter):
 
 @admin.register(Job)
 class JobAdmin(LogAdmin):
-    """Jobs with their outcome; what failed can be tried again, what waits or runs be cancelled."""
+    """Jobs with their outcome. Failed jobs can be retried, and open ones canceled."""
 
     list_display = ("what", "state", "about", "why", "asked_at", "took", "asked_by")
     applications = ("user__application", "stream__application")
@@ -104,7 +104,7 @@ class JobAdmin(LogAdmin):
         return (_found(queryset, term) if term else queryset), False
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may change jobs steer them; nobody edits their rows."""
+        """Allow operators who may change jobs to control them. Rows can't be edited."""
         return request.user.has_perm("moments_app.change_job")
 
     @admin.action(description="Retry selected failed or cancelled jobs", permissions=["steer"])
@@ -113,7 +113,7 @@ class JobAdmin(LogAdmin):
         button="Retry these jobs",
     )
     def retry(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        """Give each a new set of attempts; say which could not be retried, and why."""
+        """Give each job a new set of attempts. Report the jobs that could not be retried, and why."""
         RetryJob.change_each(self, request, queryset)
 
     @admin.action(description="Cancel selected queued or running jobs", permissions=["steer"])
@@ -122,7 +122,7 @@ class JobAdmin(LogAdmin):
         button="Cancel these jobs",
     )
     def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        """End each; say which could not be cancelled, and why."""
+        """Cancel each job. Report the jobs that could not be canceled, and why."""
         CancelJob.change_each(self, request, queryset)
 
     @admin.display(description="Process")
@@ -161,7 +161,7 @@ class JobAdmin(LogAdmin):
 
 
 def _found(jobs: QuerySet[Job], term: str) -> QuerySet[Job]:
-    """Find a job by its id; else those of the first people and sessions whose names begin so, as indexes serve."""
+    """Find a job by its id, otherwise by the start of a person's or session's name. Uses indexes."""
     digits = term.replace("-", "")
     if len(digits) == 32 and all(character in "0123456789abcdefABCDEF" for character in digits):
         return jobs.filter(job_id=digits)

@@ -1,4 +1,4 @@
-"""The list of the people whom users' memories know, and the page of one."""
+"""The list of the people in users' memories, and the page of a known person."""
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -15,7 +15,7 @@ from sessions_app.admin.links import link_to
 
 @admin.register(KnownPerson)
 class KnownPersonAdmin(ReadOnlyAdmin):
-    """People as the facts about them name them. To change one, correct the facts."""
+    """People as the facts about them describe them. To change a person, correct the facts."""
 
     list_display = ("name", "relationship", "user_link", "key", "created_at")
     applications = ("user__application",)
@@ -33,7 +33,7 @@ class KnownPersonAdmin(ReadOnlyAdmin):
     readonly_fields = ("user_link",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[KnownPerson]:
-        """Leave out people about whom every statement was withdrawn."""
+        """Exclude people about whom every statement was withdrawn."""
         return super().get_queryset(request).with_statements()  # type: ignore[no-any-return]
 
     def get_search_results(

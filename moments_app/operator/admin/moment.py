@@ -1,4 +1,4 @@
-"""The list of moments, and the form that corrects one."""
+"""The list of moments, and the form to correct a moment."""
 
 from collections.abc import Sequence
 
@@ -39,7 +39,7 @@ class EmotionFilter(TagFilter):
 
 @admin.register(Moment)
 class MomentAdmin(PageAdmin):
-    """Moments to find and to correct."""
+    """Moments, which operators can search and correct."""
 
     list_display = ("told", "topics", "period", "user_link", "session_link", "engine")
     applications = ("user__application",)
@@ -65,7 +65,7 @@ class MomentAdmin(PageAdmin):
         return named.defer("search_vector")
 
     def get_ordering(self, request: HttpRequest) -> Sequence[str]:
-        """Go by time; one person's moments go as their chain does, for which there is an index."""
+        """Sort by time. Sort one person's moments by their chain, which has an index."""
         is_of_one = any(request.GET.get(name) for name in (UserFilter.parameter_name, "user__id__exact"))
         return CHAIN_ORDER if is_of_one else self.ordering
 
@@ -86,7 +86,7 @@ class MomentAdmin(PageAdmin):
         delete_moment(obj, actor=actor_of(request))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Moment]) -> None:
-        for moment in queryset:  # one by one: each closes the chain over its gap
+        for moment in queryset:  # one by one: each deletion closes the gap in the chain
             self.delete_model(request, moment)
 
     @admin.display(description="Moment", ordering="key")
@@ -95,7 +95,7 @@ class MomentAdmin(PageAdmin):
 
     @admin.display(description="Topics")
     def topics(self, moment: Moment) -> SafeString:
-        """Link the moments of each topic."""
+        """Return the topics with links to their moments."""
         tags = moment.topic_tags[:CHIPS]
         links = format_html_join(
             " ", '<a class="rem-tag" href="{}">{}</a>', ((list_url(Moment, topic=tag), tag) for tag in tags)

@@ -1,4 +1,4 @@
-"""The list of prompts; its rows have an editor in place of a form."""
+"""The list of prompts; each prompt has an editor instead of a form."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from sessions_app.limited_operators import is_limited
 
 @admin.register(PromptResource)
 class PromptResourceAdmin(PageAdmin):
-    """Prompt resources, each with the version in force."""
+    """Prompt resources, each with the active version."""
 
     list_display = ("name", "uri", "purpose", "active_version", "active_since")
     applications = ("application",)
@@ -36,13 +36,13 @@ class PromptResourceAdmin(PageAdmin):
     )
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Ask whose prompt it is, where there are several applications."""
+        """Include the application if there are several."""
         return (*self.fields, "application") if are_several() else self.fields
 
     def has_change_permission(self, request: HttpRequest, obj: PromptResource | None = None) -> bool:
-        """Leave the site's prompts to operators who are not limited to some applications."""
+        """Forbid changes of global prompts to operators who are limited to some applications."""
         is_others = obj is not None and obj.application_id is None and is_limited(request.user)
         return not is_others and bool(super().has_change_permission(request, obj))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # moments name the version they were made with
+        return False  # moments refer to the version that created them

@@ -21,7 +21,7 @@ for model in (Failure, Schedule, Success):
 
 @admin.register(Schedule)
 class ScheduleAdmin(ReadOnlyAdmin):
-    """Schedules. The table is the code's; here one is paused, and let run again."""
+    """Schedules. The code defines them; operators can pause and resume them."""
 
     list_display = ("name", "does", "every", "state", "last_time", "next_time")
     fields = readonly_fields = ("does", "every", "state", "last_time", "next_time")
@@ -32,17 +32,17 @@ class ScheduleAdmin(ReadOnlyAdmin):
         return with_runs(super().get_queryset(request))
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may change schedules steer them; what they run is changed by nobody."""
+        """Allow operators who may change schedules to pause and resume them. What they run can't be changed."""
         return request.user.has_perm("django_q.change_schedule")
 
     @admin.action(description="Pause selected schedules", permissions=["steer"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Keep the schedules from running until somebody lets them."""
+        """Pause the schedules until an operator resumes them."""
         self._set_repeats(request, queryset, PAUSED, "Paused.")
 
     @admin.action(description="Resume selected schedules", permissions=["steer"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Let the schedules run from their next time on."""
+        """Resume the schedules from their next run on."""
         self._set_repeats(request, queryset, FOR_EVER, "Resumed.")
 
     def _set_repeats(self, request: HttpRequest, queryset: QuerySet[Any], repeats: int, entry: str) -> None:

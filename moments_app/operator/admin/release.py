@@ -1,4 +1,4 @@
-"""The list of releases: what of shared memory came from people, who decided on it, and whether it stands."""
+"""The list of releases: items shared from people's memory, who decided to share them, and their state."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from moments_app.operator.views.release import (
 from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import ReadOnlyAdmin
 
-STATES = {"active": "success", "revoked": "warning", "invalid signature": "danger"}  # colours
+STATES = {"active": "success", "revoked": "warning", "invalid signature": "danger"}  # colors
 
 
 @admin.register(Release)
@@ -46,7 +46,7 @@ class ReleaseAdmin(ReadOnlyAdmin):
         return queryset.select_related("stream", "atom").annotate(people=people)
 
     def has_release_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may change releases revoke, extend and reword them."""
+        """Allow operators who may change releases to revoke, extend and reword them."""
         return request.user.has_perm("moments_app.change_release")
 
     @admin.display(description="Shard")
@@ -69,5 +69,5 @@ class ReleaseAdmin(ReadOnlyAdmin):
         button="Revoke these releases",
     )
     def revoke_selected(self, request: HttpRequest, queryset: QuerySet[Release]) -> None:
-        """Revoke each; say which can't be, and why."""
+        """Revoke each release. Report those that can't be revoked, and why."""
         RevokeRelease.change_each(self, request, queryset)

@@ -33,11 +33,11 @@ class RetractionAdmin(AskedForAdmin):
 
     @admin.display(description="User", ordering="user")
     def whose(self, retraction: Retraction) -> str:
-        """Name the person, or the shard in which everybody saw it."""
+        """Return the person, or the shard whose users saw the item."""
         return str(retraction.user or retraction.stream)
 
     def has_undo_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may change retractions undo them."""
+        """Allow operators who may change retractions to undo them."""
         return request.user.has_perm("moments_app.change_retraction")
 
     @admin.action(description="Undo selected retractions", permissions=["undo"])
@@ -46,5 +46,5 @@ class RetractionAdmin(AskedForAdmin):
         button="Undo these retractions",
     )
     def undo_selected(self, request: HttpRequest, queryset: QuerySet[Retraction]) -> None:
-        """Undo the newest first; say which can't be undone, and why."""
+        """Undo the retractions, newest first. Report those that can't be undone, and why."""
         UndoRetraction.change_each(self, request, queryset.order_by("-id"))

@@ -1,4 +1,4 @@
-"""The list of sessions, and the form of one's details."""
+"""The list of sessions, and the form for a session's details."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -44,7 +44,7 @@ from sessions_app.transcript.search import Mention, find_sessions
 
 @admin.register(Session)
 class SessionAdmin(PageAdmin):
-    """Conversations, found by their names and by what was said."""
+    """Sessions, searched by their names and by their messages."""
 
     list_display = ("name", "person", "source", "agent_id", "turns", "tokens", "active_at", "state")
     applications = ("user__application",)
@@ -130,14 +130,14 @@ class SessionAdmin(PageAdmin):
         return queryset.select_related("user").annotate(began=_beginning())
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Session | None:
-        """Return a session; raise `Http404` for the number of none, as its tabs do."""
+        """Return a session; raise `Http404` for an unknown id, as its tabs do."""
         session: Session | None = super().get_object(request, object_id, from_field)
         if session is None and object_id.isdecimal():
             raise Http404
         return session
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Show where the words were said that were searched for."""
+        """Add a column with the search hits in the messages."""
         if not request.GET.get(SEARCH_VAR, "").strip():
             return super().get_list_display(request)
         return ("name", _said_column(request), "person", "turns", "active_at", "state")
@@ -156,7 +156,7 @@ class SessionAdmin(PageAdmin):
     # --- rights ---
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Let nothing be edited but title and legal hold: the rest is what happened."""
+        """Make all fields except title and legal hold read-only, because they record events."""
         return [field.name for field in Session._meta.fields if field.name not in ("title", "legal_hold")]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -166,14 +166,14 @@ class SessionAdmin(PageAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: Session, form: Any, change: bool) -> None:
-        """Save what was edited and nothing else: counters may have moved since the row was read."""
+        """Save only the edited fields, because counters may have changed since the row was read."""
         if "legal_hold" in form.changed_data:
             obj.hold(obj.legal_hold, actor=actor_of(request))
         obj.save(update_fields=form.changed_data)
 
 
 def _beginning() -> Coalesce:
-    """Return a session's title, or how the first turn of its user begins that is still in the transcript."""
+    """Return a session's title, or the start of the user's first turn that is still in the transcript."""
     first = Func("user", "pk", Value(2 * GIST), function="first_words")
     return Coalesce(NullIf("title", Value("")), first, Value(""), output_field=TextField())
 

@@ -1,4 +1,4 @@
-"""The list of the items that applications have stored, and the page of one."""
+"""The list of items that applications stored, and the page of an item."""
 
 from django.contrib import admin
 from django.db.models import QuerySet

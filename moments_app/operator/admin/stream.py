@@ -1,4 +1,4 @@
-"""The list of streams, and the form of one: what it takes in, its limits, its text."""
+"""The list of streams, and the form of a stream: what it accepts, its limits and its text."""
 
 from dataclasses import asdict
 from typing import Any
@@ -31,7 +31,7 @@ COUNTED = 500  # items of a kind in a stream
 
 
 class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A new shard: it needs a name, which its agent has none of yet."""
+    """A new shard. It needs a name that its agent does not use yet."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -41,9 +41,9 @@ class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
             self.fields["application"].required = True
 
     def clean(self) -> dict[str, Any]:
-        """Refuse in words what the database would refuse."""
+        """Report conflicts as form errors before the database rejects them."""
         cleaned: dict[str, Any] = super().clean() or {}
-        # Of the first application where the form doesn't ask for any.
+        # Use the first application if the form doesn't have the field.
         self.instance.application_id = application = getattr(cleaned.get("application"), "pk", DEFAULT)
         shards = MemoryStream.objects.filter(stream_type=MemoryStream.Type.AGENT, application=application)
         if shards.filter(agent_id=cleaned.get("agent_id", ""), name=cleaned.get("name")).exists():
@@ -52,7 +52,10 @@ class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class StreamList(ChangeList):  # type: ignore[misc]
-    """The list with its figures, read for the rows shown: a later page would else have them for all rows before it."""
+    """The list with counts, which are read only for the shown rows.
+
+    Otherwise, later pages would count all previous rows.
+    """
 
     result_list: Any
 
@@ -65,7 +68,7 @@ class StreamList(ChangeList):  # type: ignore[misc]
 
 @admin.register(MemoryStream)
 class MemoryStreamAdmin(PageAdmin):
-    """A stream: what it takes in, its limits, its text. New ones are shards; the others appear by themselves."""
+    """A stream: what it accepts, its limits and its text. New ones are shards. Others are created automatically."""
 
     list_display = (
         "of_type",
@@ -124,7 +127,7 @@ class MemoryStreamAdmin(PageAdmin):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: MemoryStream | None = None) -> Any:
-        """Ask for a shard's application, where there are several."""
+        """Include the application of a shard if there are several."""
         if obj is not None or not are_several():
             return super().get_fieldsets(request, obj)
         return (("Application", {"fields": ("application",)}), *self.add_fieldsets)
@@ -137,7 +140,7 @@ class MemoryStreamAdmin(PageAdmin):
         return queryset.select_related("user", "session")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> MemoryStream | None:
-        """Return the stream with its figures."""
+        """Return the stream with its counts."""
         stream: MemoryStream | None = super().get_object(request, object_id, from_field)
         figures = MemoryStream.objects.select_related("user", "session").with_figures(COUNTED)
         return figures.get(pk=stream.pk) if stream else None
@@ -146,12 +149,12 @@ class MemoryStreamAdmin(PageAdmin):
         return super().get_form(request, obj, change, **kwargs if obj else kwargs | {"form": ShardForm})
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Begin a shard with what the API begins one with."""
+        """Start a new shard with the API's defaults."""
         initial: dict[str, Any] = super().get_changeform_initial_data(request)
         return asdict(SHARD_DEFAULTS) | initial
 
     def save_model(self, request: HttpRequest, obj: MemoryStream, form: Any, change: bool) -> None:
-        """Save what was edited and nothing else, fresh in every context: the text may have been consolidated since."""
+        """Save only the edited fields, because the text may have changed since. Invalidate cached contexts."""
         if "pinned_content" in form.changed_data:
             pin_text(obj, obj.pinned_content, actor=actor_of(request))
         edited = set(form.changed_data)
@@ -162,10 +165,10 @@ class MemoryStreamAdmin(PageAdmin):
         obj.save(update_fields=[*edited, "last_updated_at"] if change else None)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # switched off, not deleted: what it holds has sources
+        return False  # streams are deactivated instead, because their items have sources
 
     def has_consolidate_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may change streams consolidate them."""
+        """Allow operators who may change streams to consolidate them."""
         return request.user.has_perm("moments_app.change_memorystream")
 
     # --- the list ---
@@ -197,7 +200,7 @@ class MemoryStreamAdmin(PageAdmin):
         button="Consolidate these streams",
     )
     def consolidate(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:
-        """Ask for it, however few observations wait."""
+        """Queue consolidations, even if few observations wait."""
         ConsolidateStream.change_each(self, request, queryset)
 
     @admin.action(description="Undo last consolidation of selected streams", permissions=["consolidate"])
@@ -207,7 +210,7 @@ class MemoryStreamAdmin(PageAdmin):
         button="Undo these consolidations",
     )
     def undo(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:
-        """Take it back; say where it can't be."""
+        """Undo the last consolidation of each. Report streams where that is not possible."""
         UndoConsolidation.change_each(self, request, queryset)
 
 

@@ -19,7 +19,7 @@ STUCK = "stuck"
 
 
 class StatusFilter(admin.SimpleListFilter):
-    """Summaries of a status; stuck are those in the making that nobody is working on."""
+    """Summaries with a status. Stuck ones are in progress without a running job."""
 
     title = "status"
     parameter_name = "status"
@@ -35,7 +35,7 @@ class StatusFilter(admin.SimpleListFilter):
 
 @admin.register(Summary)
 class SummaryAdmin(ReadOnlyAdmin):
-    """Versions of rolling summaries: what they cover, what they carry on, how long they took."""
+    """Versions of rolling summaries: their turns, their previous version, and their duration."""
 
     list_display = ("told", "status_badge", "session_link", "user_link", "base_link", "sources", "took", "created_at")
     applications = ("user__application",)
@@ -57,7 +57,7 @@ class SummaryAdmin(ReadOnlyAdmin):
         return named.select_related("session", "user", "job", "prompt_version__resource", "base")
 
     def get_fieldsets(self, request: HttpRequest, obj: Summary | None = None) -> list[Any]:
-        return []  # the page shows the row in its own way
+        return []  # the page doesn't use Django's fields
 
     @admin.display(description="Turns", ordering="end_sequence")
     def told(self, summary: Summary) -> SafeString:
@@ -65,7 +65,7 @@ class SummaryAdmin(ReadOnlyAdmin):
 
     @staticmethod
     def window(summary: Summary) -> str:
-        """Return the turns that a summary covers."""
+        """Return the range of turns that a summary covers."""
         return f"{summary.start_sequence}–{summary.end_sequence}"
 
     @admin.display(description="Status")

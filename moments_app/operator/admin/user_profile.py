@@ -1,4 +1,4 @@
-"""The list of profiles, and the form of one's details."""
+"""The list of profiles, and the form for a profile's details."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from sessions_app.admin.views.base import actor_of
 from sessions_app.models import UserProfile
 from sessions_app.models.user_profile import DERIVED, EDITED
 
-MOST_READ = 10_000  # people in whose name or summary the words stand: a common one would take all there are
+MOST_READ = 10_000  # maximum people whose name or summary matches; a common word would match everyone
 
 
 class ProfileDetailsForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -42,7 +42,7 @@ class ProfileDetailsForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @admin.register(UserProfile)
 class UserProfileAdmin(PageAdmin):
-    """The profile of a person, to read and to correct."""
+    """The profile of a person."""
 
     list_display = ("user_id", "gist", "topics", "timezone", "updated_at")
     applications = ("application",)
@@ -70,17 +70,17 @@ class UserProfileAdmin(PageAdmin):
         return found_by(queryset, named, queryset.filter(pk__in=read)), False
 
     def save_model(self, request: HttpRequest, obj: UserProfile, form: Any, change: bool) -> None:
-        """Save what was edited and nothing else: the rest may have changed since the page was opened."""
+        """Save only the edited fields, because other fields may have changed since the page was opened."""
         now = UserProfile.objects.locked().get(pk=obj.pk)
         obj.save(update_fields=[*{*form.changed_data}.difference(DERIVED), "updated_at"])
         edits = {name: form.cleaned_data[name] for name in form.changed_data if name in EDITED}
         edit_profile(now, edits, actor=actor_of(request))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # made on first use
+        return False  # created on first use
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # a person's data goes as a whole or not at all: see `EraseProfile`
+        return False  # a person's data is only deleted completely: see `EraseProfile`
 
     @admin.display(description="Summary")
     def gist(self, profile: UserProfile) -> str:

@@ -1,4 +1,4 @@
-"""The lists of webhooks and of what they were told."""
+"""The lists of webhooks and deliveries."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from sessions_app.admin.base import LogAdmin, PageAdmin, one_line
 
 @admin.register(WebhookEndpoint)
 class WebhookEndpointAdmin(PageAdmin):
-    """Systems that are told what happens; to enter one is a right of its own."""
+    """Systems that are notified of events. Adding one requires a separate permission."""
 
     list_display = ("name", "state", "told_of", "created_at")
     applications = ("application",)
@@ -51,7 +51,7 @@ class WebhookEndpointAdmin(PageAdmin):
 
 @admin.register(WebhookDelivery)
 class WebhookDeliveryAdmin(LogAdmin):
-    """What was sent, what waits, and what was given up, newest first."""
+    """Delivered, waiting and failed deliveries, newest first."""
 
     list_display = ("queued", "called", "endpoint", "how", "attempts", "last_error", "next_at")
     list_filter = ("endpoint",)
@@ -65,7 +65,7 @@ class WebhookDeliveryAdmin(LogAdmin):
     fields = readonly_fields = ("queued", "called", "endpoint", "how", "attempts", "last_error", "sent", "next_at")
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may change webhooks send again; nobody edits deliveries."""
+        """Allow operators who may change webhooks to resend deliveries. Rows can't be edited."""
         return request.user.has_perm("moments_app.change_webhookendpoint")
 
     @admin.action(description="Resend selected", permissions=["steer"])
@@ -74,7 +74,7 @@ class WebhookDeliveryAdmin(LogAdmin):
         button="Resend these deliveries",
     )
     def resend(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> None:
-        """Make each due at once."""
+        """Make each delivery due now."""
         ResendDelivery.change_each(self, request, queryset)
 
     @admin.display(description="Queued")

@@ -1,1 +1,1 @@
-"""Pages and actions of the operator, a file a subject."""
+"""Pages and actions for operators, one file per subject."""

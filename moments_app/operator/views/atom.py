@@ -1,4 +1,4 @@
-"""The page of a fact or observation: where it comes from; and evicting, restoring and moving it."""
+"""The page of a fact or observation with its sources; and evicting, restoring and moving it."""
 
 from functools import partial
 from typing import Any
@@ -17,13 +17,13 @@ from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction, may_see
 from sessions_app.models import Message
 
-TARGETS = 100  # streams to move an item to
+TARGETS = 100  # maximum streams to choose from
 SOURCES = 50  # turns
-CHANGES = 50  # the newest of its history
+CHANGES = 50  # newest changes in its history
 
 
 class MoveForm(forms.Form):
-    """The target of a move: another stream of the same person; for a shard's item another shard."""
+    """The target of a move: another stream of the same person; for a shard's item, another shard."""
 
     stream = forms.ModelChoiceField(MemoryStream.objects.none())
 
@@ -34,12 +34,12 @@ class MoveForm(forms.Form):
         self._streams = streams.select_related("user", "session").order_by("-stream_type", "-last_updated_at", "-pk")
 
     def targets(self) -> list[MemoryStream]:
-        """List the streams to choose from: the person's own first, then those of sessions, latest first."""
+        """Return the streams to choose from: first the person's own, then those of sessions, latest first."""
         return list(self._streams[:TARGETS])
 
 
 class AtomForm(FormPage[MemoryAtom]):
-    """Where an item comes from, and where it may go."""
+    """An item's sources, and the actions on it."""
 
     before, after = "operator/facts/fact.html", "operator/facts/source.html"
 
@@ -68,7 +68,7 @@ class AtomForm(FormPage[MemoryAtom]):
         }
 
     def _may_retract(self) -> bool:
-        """Tell whether the operator may retract it: somebody wrote it directly."""
+        """Return whether the operator may retract it: only directly written items can be retracted."""
         rests_on_others = self.row.engine or self.row.source_message_ids or hasattr(self.row, "release")
         return not rests_on_others and may_retract_directly(self.request)
 
@@ -93,7 +93,7 @@ class EvictAtom(RowAction[MemoryAtom]):
 
 
 class RestoreAtom(RowAction[MemoryAtom]):
-    """Take an item back into memory."""
+    """Restore an item to memory."""
 
     route, name = "<int:pk>/restore/", "restore"
 

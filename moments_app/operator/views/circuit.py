@@ -1,4 +1,4 @@
-"""The page of a circuit, having it tried, and closing it."""
+"""The page of a circuit, with actions to send a probe and to close it."""
 
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ HELD_SHOWN = 20
 
 
 class CircuitForm(FormPage[Circuit]):
-    """The page of a circuit: whether the engine is asked, why not, and what waits for it."""
+    """The page of a circuit: whether the engine is called, why not, and what waits for it."""
 
     before = "operator/circuits/circuit.html"
 
@@ -29,7 +29,7 @@ class CircuitForm(FormPage[Circuit]):
 
 
 class TryCircuit(RowAction[Circuit]):
-    """Send out the next probe of a circuit at once."""
+    """Send the next probe of a circuit now."""
 
     route, name, permission = "<path:pk>/try/", "try", "steer"
 
@@ -41,7 +41,7 @@ class TryCircuit(RowAction[Circuit]):
 
 
 class CloseCircuit(RowAction[Circuit]):
-    """Close a circuit: all that it holds is due."""
+    """Close a circuit. All held jobs become due."""
 
     route, name, permission = "<path:pk>/close/", "close", "steer"
 

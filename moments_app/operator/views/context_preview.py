@@ -1,4 +1,4 @@
-"""The context of a session as an operator sees it: a form, the layers with their sizes, and where each line is from."""
+"""Preview a session's context for an operator: a form, the layers with their sizes, and the source of each line."""
 
 import json
 from operator import attrgetter
@@ -25,7 +25,7 @@ from sessions_app.transcript.load import turn_kinds
 
 
 class PreviewForm(forms.Form):
-    """The question of an application."""
+    """The parameters of a context request."""
 
     query = forms.CharField(max_length=QUERY_MAX_CHARS, required=False, widget=forms.Textarea(attrs={"rows": 2}))
     max_tokens = forms.IntegerField(min_value=1, required=False)
@@ -34,7 +34,7 @@ class PreviewForm(forms.Form):
 
 
 class ContextPreview(SessionTab):
-    """The context that an application would get for this session, layer by layer."""
+    """The context that an application would receive for this session, layer by layer."""
 
     route, name, tab = "<int:pk>/context/", "context", "Context preview"
     needs = (PREVIEW_CONTEXT, *SEE_MEMORY)
@@ -47,7 +47,7 @@ class ContextPreview(SessionTab):
         return shown | (_preview(self.row, form.cleaned_data, turn) if form.is_valid() else {})
 
     def _question(self) -> Message | None:
-        """Return the user's turn that the turn of the address answers, or is."""
+        """Return the user's turn for the sequence in the URL: the turn itself, or the one that it answers."""
         sequence = self.number("turn")
         if sequence is None:
             return None
@@ -63,7 +63,7 @@ class ContextPreview(SessionTab):
 
 
 def _preview(session: Session, asked: dict[str, Any], turn: Message | None) -> dict[str, Any]:
-    """Assemble the context, as if a turn were asked now, and collect what the page shows of it."""
+    """Assemble the context of a new turn, and collect the page's data about it."""
     plan = asked["plan"] or "query"
     retrieval = "query" if plan == "query" else "off"
     wanted = ContextRequest(
@@ -84,7 +84,7 @@ def _preview(session: Session, asked: dict[str, Any], turn: Message | None) -> d
         envelope = preview(session.user, session.session_id, wanted)
     except BudgetTooSmall as error:
         return {"problem": str(error)}
-    assert envelope is not None  # the session is there
+    assert envelope is not None  # the session exists
     kept, following = kept_context(envelope), kept_lines(envelope.filled.next)
     pages = Pages(session.user, {*kept.refs(), *(line.ref for line in following if line.ref)})
     layers, free = shown_layers(kept.layers, pages, kept.applied), kept.applied - kept.tokens
@@ -103,7 +103,7 @@ def _preview(session: Session, asked: dict[str, Any], turn: Message | None) -> d
 
 
 def _text(envelope: Envelope) -> str:
-    """Write the context as an application gets it; of a format without text the whole answer."""
+    """Return the context as an application receives it; for formats without text, the whole response."""
     context = envelope.context or context_data(envelope)
     if isinstance(context, str):
         return context

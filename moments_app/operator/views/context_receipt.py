@@ -1,4 +1,4 @@
-"""The page of a receipt: what went into a context that was served, each line with the page of what it names."""
+"""The page of a receipt: the content of a served context, with a link for each line."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from moments_app.operator.context_view import BAR, ShownLayer, shown_layers
 from sessions_app.admin.views.base import FormPage
 from sessions_app.transcript.append import CONTEXT_ID
 
-LOOKED_AT = 30  # turns after a context was served
+LOOKED_AT = 30  # maximum turns to search after a context was served
 
 
 class ReceiptForm(FormPage[ContextReceipt]):
@@ -30,7 +30,7 @@ class ReceiptForm(FormPage[ContextReceipt]):
 
 
 def answer_to(receipt: ContextReceipt) -> int | None:
-    """Return the sequence of the turn for which a context was served; None where nobody said which one that is."""
+    """Return the sequence of the turn for which a context was served; None if no turn names it."""
     if receipt.after_sequence is None:
         return None
     after = receipt.session.messages.turns().filter(user=receipt.user_id, sequence__gt=receipt.after_sequence)
@@ -39,17 +39,17 @@ def answer_to(receipt: ContextReceipt) -> int | None:
 
 
 def tokens_by_layer(receipt: ContextReceipt) -> dict[str, int]:
-    """Return the tokens of each layer in the order of a context: the column keeps none."""
+    """Return the tokens of each layer, in the order of a context. The database column has no order."""
     return {name: receipt.tokens[name] for name in ORDER if name in receipt.tokens}
 
 
 def total_of(receipt: ContextReceipt) -> str:
-    """Return the tokens of all layers, as pages write them."""
+    """Return the total tokens, formatted for pages."""
     return f"{sum(tokens_by_layer(receipt).values()):,}"
 
 
 def served_layers(receipt: ContextReceipt) -> list[ShownLayer]:
-    """Return the layers of a receipt. Their lines have addresses alone."""
+    """Return the layers of a receipt. Their lines contain only addresses."""
     layers = [
         KeptLayer(name, tokens, [KeptLine("", 0, ref) for ref in dict.fromkeys(receipt.refs.get(name, ()))])
         for name, tokens in tokens_by_layer(receipt).items()

@@ -1,4 +1,4 @@
-"""The page of an embedding model, and what stands before the list of them."""
+"""The page of an embedding model, and the text above the list of models."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class EmbeddingModelForm(FormPage[EmbeddingModel]):
 
 
 class SendRefused(RowAction[EmbeddingModel]):
-    """Send the texts that the endpoint refused once more."""
+    """Resend texts that the endpoint rejected."""
 
     route, name, permission = "<int:pk>/send-refused/", "send_refused", "steer"
 
@@ -47,7 +47,7 @@ def _progress(model: EmbeddingModel) -> dict[str, Any]:
 
 
 def embedding_state() -> dict[str, Any]:
-    """Collect whether texts are embedded at all, and what the model in use still has to do."""
+    """Return whether texts are embedded, and what the model in use still has to embed."""
     model = EmbeddingModel.objects.active().first()
     return {
         "is_on": settings.EMBEDDING.is_on,
@@ -57,7 +57,7 @@ def embedding_state() -> dict[str, Any]:
 
 
 def _jobs() -> dict[str, int]:
-    """Count the jobs that wait or run, and those that failed, by one statement."""
+    """Count open and failed jobs with one statement."""
     own = Job.objects.filter(process=Embed.name).order_by().values_list("status", flat=True)
     failed = own.filter(status=Job.Status.FAILED)[:COUNTED]
     found = list(own.filter(status__in=Job.OPEN)[:COUNTED].union(failed, all=True))

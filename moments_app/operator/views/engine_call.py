@@ -1,4 +1,4 @@
-"""The page of a call: of one that failed, what was asked and answered; and what all calls cost."""
+"""The page of a call, with the texts of a failed call; and the cost of all calls."""
 
 from collections.abc import Collection
 from functools import partial
@@ -13,11 +13,11 @@ from sessions_app.admin.views.base import FormPage, OperatorPage
 from sessions_app.limited_operators import scope_key
 from sessions_app.several_servers import read_for_page
 
-KEPT_SECONDS = 300  # a month of calls takes a second to sum
+KEPT_SECONDS = 300  # summing a month of calls takes a second
 
 
 class CallForm(FormPage[EngineCall]):
-    """A call, and the texts of one that failed for those who may read people's memory."""
+    """A call, with the texts of a failed one for operators who may read people's memory."""
 
     before = "operator/calls/exchange.html"
 
@@ -27,7 +27,7 @@ class CallForm(FormPage[EngineCall]):
         return shown | {"exchange": kept.exchange if kept and may_read else None}
 
     def people(self) -> Collection[int]:
-        """Return the person for whom a call was made whose texts are kept."""
+        """Return the person of a call whose texts are stored."""
         kept = self._kept()
         return [kept.user_id] if kept else []
 
@@ -36,7 +36,7 @@ class CallForm(FormPage[EngineCall]):
 
 
 class SiteCost(OperatorPage):
-    """What calls used by day, purpose, application, person and prompt, beside what was said; and summaries' times."""
+    """The usage of calls by day, purpose, application, person and prompt; and the times of summaries."""
 
     route, name = "cost/", "cost"
     needs = ("moments_app.view_job",)

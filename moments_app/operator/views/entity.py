@@ -10,7 +10,7 @@ LINKS_SHOWN = 100
 
 
 class EntityForm(FormPage[Entity]):
-    """The page of an entity, who added it, and the links that lead to it."""
+    """The page of an entity, with its author and the links that lead to it."""
 
     after = "operator/entities/links.html"
 

@@ -1,4 +1,4 @@
-"""A person's facts at a time, and correcting or ending one with all that says the same."""
+"""A person's facts at a time; and correcting or ending a fact together with matching items."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from moments_app.streams.timeline import decide
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage
 
-SHOWN = 200  # facts of a page
+SHOWN = 200  # facts per page
 SEE_FACTS = ("moments_app.view_memoryatom",)
 KINDS = {
     "fact": "Facts and observations",
@@ -45,7 +45,7 @@ KINDS = {
 
 
 class PersonFacts(PersonPage):
-    """What holds of a person, or was known at a time to hold then."""
+    """Facts about a person that are valid now, or were known to be valid at a time."""
 
     route, name, tab, needs = "<int:pk>/facts/", "facts", "Facts over time", SEE_FACTS
     template_name = "operator/facts/person.html"
@@ -61,21 +61,21 @@ class PersonFacts(PersonPage):
 
 
 class OrderForm(forms.Form):
-    """What is to be done with a fact."""
+    """The change of a fact."""
 
     do = forms.ChoiceField(choices=[(kind, kind) for kind in Correction.Kind.values])
     content = forms.CharField(max_length=4_000, required=False)
     valid_until = forms.DateField(required=False)
 
     def clean(self) -> dict[str, Any]:
-        """Require what a correction puts in the place."""
+        """Require the new text of a correction."""
         values: dict[str, Any] = super().clean() or {}
         if values.get("do") == Correction.Kind.CORRECTED and not values.get("content"):
             self.add_error("content", "content: enter the correct text.")
         return values
 
     def order(self) -> Order:
-        """Return what the form orders."""
+        """Return the order from the form."""
         values = self.cleaned_data
         if values["do"] == Correction.Kind.CORRECTED:
             return correcting(values["content"])
@@ -87,7 +87,7 @@ class OrderForm(forms.Form):
 
 @dataclass(frozen=True)
 class ShownChange:
-    """A text that says the same, with what changes in it marked."""
+    """A matching text, with its changes marked."""
 
     ref: str
     field: str
@@ -103,7 +103,7 @@ class ShownKind:
 
 
 def shown_changes(changes: Sequence[Change]) -> list[ShownKind]:
-    """Return changes by kind, as pages show them."""
+    """Return changes by kind, for pages."""
     kinds = [ShownKind(title, [_shown(one) for one in changes if one.kind == kind]) for kind, title in KINDS.items()]
     return [kind for kind in kinds if kind.changes]
 
@@ -114,13 +114,13 @@ def _shown(change: Change) -> ShownChange:
 
 @dataclass(frozen=True)
 class Saying:
-    """A text that says the same as a fact.
+    """A text that says the same thing as a fact.
 
     Args:
-        place: what it is of.
+        place: the kind of its source.
         ref: its address.
-        url: its page; blank where there is none.
-        words: what of it says the same.
+        url: its page; blank if there is none.
+        words: the matching words.
     """
 
     place: str
@@ -130,7 +130,7 @@ class Saying:
 
 
 class SaidElsewhere(RowPage[MemoryAtom]):
-    """All else that says the same as a fact: other facts, moments, texts of streams, and turns."""
+    """Everything that says the same thing as a fact: other facts, moments, texts of streams, and turns."""
 
     route, name, needs = "<int:pk>/elsewhere/", "elsewhere", SEE_MEMORY
     template_name = "operator/facts/elsewhere.html"
@@ -144,7 +144,7 @@ class SaidElsewhere(RowPage[MemoryAtom]):
             kinds = shown_changes(said_elsewhere(fact))
         except CannotCorrect as error:
             return {"atom": fact, "problem": str(error)}
-        assert fact.user is not None  # or it is refused
+        assert fact.user is not None  # otherwise it is refused
         pages = Pages(fact.user, {change.ref for kind in kinds for change in kind.changes})
         return {
             "atom": fact,
@@ -159,7 +159,7 @@ def _saying(change: ShownChange, pages: Pages) -> Saying:
 
 
 class CorrectFact(RowPage[MemoryAtom]):
-    """Say what is right, or that it ended; see all that says the same, and confirm it once."""
+    """Correct or end a fact. Show everything that says the same thing, and confirm all changes at once."""
 
     route, name, permission, needs = "<int:pk>/correct/", "correct", "change", SEE_MEMORY
     template_name = "operator/facts/correct.html"
@@ -198,7 +198,7 @@ class CorrectFact(RowPage[MemoryAtom]):
 
 
 class CorrectionForm(FormPage[Correction]):
-    """What a correction changed."""
+    """The page of a correction: its changes."""
 
     after = "operator/facts/correction.html"
 
@@ -214,7 +214,7 @@ class CorrectionForm(FormPage[Correction]):
 
 
 class UndoCorrection(RowAction[Correction]):
-    """Take a correction back; say where it can't be, and why."""
+    """Undo a correction, or explain why that is not possible."""
 
     route, name, permission = "<int:pk>/undo/", "undo", "undo"
 
@@ -225,7 +225,7 @@ class UndoCorrection(RowAction[Correction]):
 
 
 class ContradictionForm(FormPage[Contradiction]):
-    """Two facts of which one may have ended the other, and the answer."""
+    """Two facts, of which one may have ended the other, and the answer."""
 
     before = "operator/facts/contradiction.html"
 
@@ -252,21 +252,21 @@ class Answer(RowAction[Contradiction]):
 
 
 class AcceptContradiction(Answer):
-    """The earlier fact ended."""
+    """Answer that the earlier fact ended."""
 
     route, name = "<int:pk>/accept/", "accept"
     decision, told = Contradiction.Decision.ACCEPTED, "The earlier fact has ended."
 
 
 class DeclineContradiction(Answer):
-    """Both facts are true."""
+    """Answer that both facts are true."""
 
     route, name = "<int:pk>/decline/", "decline"
     decision, told = Contradiction.Decision.DECLINED, "Both facts are true."
 
 
 class TakeAnswerBack(Answer):
-    """Nobody has answered yet."""
+    """Remove the answer."""
 
     route, name = "<int:pk>/take-back/", "take_back"
     decision, told = "", "The answer was undone. Both facts count as true until someone answers again."

@@ -1,4 +1,4 @@
-"""The page of a failure: the incidents that it belongs to, its calls and its unfinished jobs; and retrying them."""
+"""The page of a failure with its incidents, calls and unfinished jobs; and retrying the jobs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from sessions_app.admin.views.base import FormPage, RowAction
 from sessions_app.models import Session
 
 SHOWN = 20  # jobs, and calls
-SHARED = 5  # people, and versions of prompts, that it hit most
+SHARED = 5  # people, and prompt versions, with the most failures
 BAR = 480  # width of the strip, in its own units
 CHANGE_CIRCUIT = "moments_app.change_circuit"
 RETRY_WARNING = f"Up to {AT_ONCE} failed jobs of this incident are queued again, and waiting jobs become due now."
 # For operators who may change circuits.
 PROBE_WARNING = " If the circuit of their engine is open, one job tries the engine."
-# By process, the counters of a session whose difference is what isn't remembered yet.
+# For each process, the two counters of a session whose difference is the number of turns not yet remembered.
 NOT_REMEMBERED = {
     "build_moments": ("turns without a moment", "built_message_count"),
     "form_memories": ("turns not searched for facts", "formed_message_count"),
@@ -34,7 +34,7 @@ NOT_REMEMBERED = {
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour of the strip: where its bar stands, and how high it is, in per cent."""
+    """An hour of the strip: the position and height of its bar, in percent."""
 
     at: datetime
     count: int
@@ -43,7 +43,7 @@ class Hour:
 
     @property
     def top(self) -> float:
-        """Where its bar begins."""
+        """The top of its bar."""
         return 100 - self.height
 
 
@@ -56,7 +56,7 @@ class Shown:
 
     @property
     def others(self) -> list[FailureGroup]:
-        """Its other failures."""
+        """The incident's other failures."""
         return [each for each in self.incident.failures if each != self.failure]
 
     @property
@@ -73,7 +73,7 @@ def strip_of(hours: Sequence[tuple[datetime, int]]) -> list[Hour]:
 
 
 class FailureForm(FormPage[FailureGroup]):
-    """A failure: what it is, whom it hit, and what is to be done."""
+    """A failure: what it is, whom it affects, and what to do."""
 
     before = "operator/failures/failure.html"
 
@@ -113,7 +113,7 @@ class FailureForm(FormPage[FailureGroup]):
         return named.annotate(calls=Count("pk")).order_by("-calls")[:SHARED]
 
     def _not_remembered(self, stalled: Any) -> str:
-        """Say what of people's conversations isn't remembered because of it; blank where that isn't counted."""
+        """Return a sentence about turns that aren't remembered because of the failure; blank if they aren't counted."""
         if self.row.process not in NOT_REMEMBERED:
             return ""
         words, done = NOT_REMEMBERED[self.row.process]
@@ -124,13 +124,13 @@ class FailureForm(FormPage[FailureGroup]):
 
 
 class SteerFailure(RowAction[FailureGroup]):
-    """A change of an incident that a failure belongs to, by operators who may change jobs."""
+    """A change of a failure's incident, for operators who may change jobs."""
 
     permission = "steer"
 
     def change(self, failure: FailureGroup) -> str:
         key = self.request.POST.get("incident")
-        shown = incidents_of(failure, list(self.seen(Circuit.objects.open())))  # circuits are a part of the key
+        shown = incidents_of(failure, list(self.seen(Circuit.objects.open())))  # circuits are part of the key
         incident = next((each for each in shown if each.key == key), None)
         if incident is None:
             messages.error(self.request, "This incident is over, so nothing was changed.")
@@ -160,7 +160,7 @@ class TryFailure(SteerFailure):
 
 
 class RetryFailure(SteerFailure):
-    """Run again all jobs of the incident."""
+    """Run all jobs of the incident again."""
 
     route, name = "<int:pk>/retry/", "retry"
 
@@ -172,7 +172,7 @@ class RetryFailure(SteerFailure):
 
 
 class MuteFailure(SteerFailure):
-    """Show the incident after all others, as muted."""
+    """Mute the incident, which lists it after all others."""
 
     route, name = "<int:pk>/mute/", "mute"
 

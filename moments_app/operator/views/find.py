@@ -1,4 +1,4 @@
-"""One box that finds people, sessions, moments and facts, with the words marked."""
+"""A search for people, sessions, moments and facts, with the matching words marked."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
@@ -23,13 +23,13 @@ QUERY_MAX = 200  # characters
 
 
 class Hit(NamedTuple):
-    """One thing that was found.
+    """A search hit.
 
     Attributes:
-        url: of its page.
-        name: what it is called.
-        text: what it says, with the words marked.
-        row: it is.
+        url: its page.
+        name: its name.
+        text: its text, with the matching words marked.
+        row: its row.
     """
 
     url: str
@@ -39,12 +39,12 @@ class Hit(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What was found of one kind.
+    """The hits of one kind.
 
     Attributes:
-        title: what its list is called.
-        hits: the first of them.
-        more: the address of the list with all of them; blank where these are all.
+        title: the title of its list.
+        hits: the first hits.
+        more: the URL of the list with all hits; blank if these are all.
     """
 
     title: str
@@ -53,7 +53,7 @@ class Group(NamedTuple):
 
 
 class Find(OperatorPage):
-    """Search everything at once, by the searches that the lists have."""
+    """Search all kinds, using the searches of the lists."""
 
     route, name = "find/", "find"
     template_name = "operator/find/page.html"
@@ -69,7 +69,7 @@ class Find(OperatorPage):
         return {"asked": asked, "groups": self.groups, "query_max": QUERY_MAX}
 
     def people(self) -> Collection[int]:
-        """Return those whom the hits are about."""
+        """Return the people whom the hits are about."""
         return {person for group in self.groups for hit in group.hits for person in people_of(hit.row)}
 
     def _group(self, model: type[Model], asked: str, words: Sequence[lexemes.QueryWord]) -> Group:
@@ -87,7 +87,7 @@ def _person(request: HttpRequest, user: UserProfile, words: Sequence[lexemes.Que
 
 
 def _session(request: HttpRequest, session: Session, words: Sequence[lexemes.QueryWord]) -> Hit:
-    """Tell of a session by the turn that has the words, else by how it begins."""
+    """Return a hit for a session: the turn that has the words, or the session's beginning."""
     name = f"{session.session_id} of {session.user.user_id}"
     mention = request.said.get(session.pk)  # type: ignore[attr-defined]  # the list's search leaves it there
     if mention is None:
@@ -102,7 +102,7 @@ def _moment(request: HttpRequest, moment: Moment, words: Sequence[lexemes.QueryW
 
 
 def _fact(request: HttpRequest, atom: MemoryAtom, words: Sequence[lexemes.QueryWord]) -> Hit:
-    """Tell of an item, and where no context has it any more."""
+    """Return a hit for an item, with its state unless it is active."""
     state = "" if atom.state == MemoryAtom.State.ACTIVE else f", {atom.state}"
     name = f"{atom.atom_type}{state}, {atom.stream.title}"
     return Hit(change_url(atom), name, marked(atom.content, words, EXCERPT), atom)

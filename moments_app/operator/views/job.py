@@ -1,4 +1,4 @@
-"""The page of a job, trying one again, and ending one."""
+"""The page of a job, and actions to retry and to cancel it."""
 
 import json
 from functools import partial
@@ -12,14 +12,14 @@ from sessions_app.actors import named_actor
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
 
-LEFT_SHOWN = 50  # of each kind that a job left
+LEFT_SHOWN = 50  # rows of each kind that a job created
 CALLS_SHOWN = 200
-# By process, the mark of a session up to which it has read the turns.
+# For each process, the session's counter of the turns that it has read.
 PROGRESS = {"build_moments": "built_to", "form_memories": "formed_to", "roll_summary": "summarised_to"}
 
 
 def state_of(job: Job) -> str:
-    """Name what its status and times come to, as the list's filter does."""
+    """Return the state that the job's status and times imply, as in the list's filter."""
     if job.status == Job.Status.QUEUED:
         return "held" if job.is_held else "due" if job.is_due else "waiting"
     if job.status == Job.Status.PROCESSING:
@@ -28,7 +28,7 @@ def state_of(job: Job) -> str:
 
 
 class JobForm(FormPage[Job]):
-    """A job's state, what it is about, its calls and what it left."""
+    """A job's state, its subject, its calls and its results."""
 
     before = "operator/jobs/job.html"
 
@@ -53,7 +53,7 @@ class JobForm(FormPage[Job]):
 
 
 class RetryJob(RowAction[Job]):
-    """Give a job that failed or was cancelled a new set of attempts."""
+    """Give a failed or canceled job a new set of attempts."""
 
     route, name, permission = "<path:pk>/retry/", "retry", "steer"
 
@@ -63,7 +63,7 @@ class RetryJob(RowAction[Job]):
 
 
 class CancelJob(RowAction[Job]):
-    """End a job that is queued or running."""
+    """Cancel a queued or running job."""
 
     route, name, permission = "<path:pk>/cancel/", "cancel", "steer"
 
@@ -75,7 +75,7 @@ class CancelJob(RowAction[Job]):
 
 
 def unread_turns(job: Job) -> tuple[int, int] | None:
-    """Return the first and last turn that a job which came to nothing has left; None where that isn't counted."""
+    """Return the first and last turn that a failed job left unread; None if they aren't counted."""
     session = job.session
     if session is None or job.process not in PROGRESS or job.status == Job.Status.COMPLETED:
         return None

@@ -1,4 +1,4 @@
-"""The page of a person whom a user's memory knows."""
+"""The page of a known person in a user's memory."""
 
 from typing import Any
 

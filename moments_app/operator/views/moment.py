@@ -1,4 +1,4 @@
-"""The page of a moment, beside its source turns, and the chain of a person's moments."""
+"""The page of a moment next to its source turns, and the chain of a person's moments."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -27,7 +27,7 @@ SECTIONS = {"at": moment_chain.around, "before": moment_chain.earlier_than, "aft
 
 
 class MomentForm(FormPage[Moment]):
-    """The moments before and after a moment, its turns, and what it was made by."""
+    """The moments before and after a moment, its turns, and the job that created it."""
 
     before, after = "operator/moments/neighbors.html", "operator/moments/source.html"
 
@@ -46,7 +46,7 @@ class MomentForm(FormPage[Moment]):
 
 
 class MomentReading(RowView[Moment]):
-    """A moment beside its source turns, to be opened in its place in the timeline."""
+    """A moment next to its source turns, to open within the timeline."""
 
     route, name = "<int:pk>/reading/", "reading"
 
@@ -55,14 +55,14 @@ class MomentReading(RowView[Moment]):
 
 
 class Chain(OperatorPage):
-    """A person's moments as a timeline, around the one asked for or the newest."""
+    """A person's moments as a timeline, around the requested moment or the newest."""
 
     route, name = "chain/<int:user_pk>/", "chain"
     template_name = "operator/moments/chain.html"
 
     @cached_property
     def person(self) -> UserProfile:
-        """The person of the address."""
+        """The person of the URL."""
         return get_object_or_404(UserProfile, pk=self.kwargs["user_pk"])
 
     def get_title(self) -> str:
@@ -81,11 +81,11 @@ class Chain(OperatorPage):
         return shown | (read(self, section.opened) if section and section.opened else {})
 
     def people(self) -> Collection[int]:
-        """Return the person whose chain it is."""
+        """Return the person of the chain."""
         return people_of(self.person)
 
     def _section_asked_for(self, moments: MomentQuerySet, until: datetime | None) -> moment_chain.ChainSection | None:
-        """Read the section that the address names by one of the person's moments."""
+        """Read the section around the moment that the URL names, if it is one of the person's moments."""
         for name, section in SECTIONS.items():
             pk = self.number(name)
             if pk is not None and (moment := moments.filter(pk=pk).first()):

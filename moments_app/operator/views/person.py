@@ -1,4 +1,4 @@
-"""The pages of a person: who they are, their days, what they want to do, and what they cost; a tab each."""
+"""The tabs of a person: who they are, their days, their entities, and their cost."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ class PersonPage(RowPage[UserProfile]):
     """A page below the head of a person, which has the tabs.
 
     Attributes:
-        tab: what the tab is called.
+        tab: the label of the tab.
     """
 
     has_trail = True
@@ -65,7 +65,7 @@ class PersonPage(RowPage[UserProfile]):
 
     @cached_property
     def as_of(self) -> AsOf:
-        """The day of which the page tells."""
+        """The day that the page shows."""
         return AsOf.of(self.request)
 
     def context(self) -> dict[str, Any]:
@@ -73,13 +73,13 @@ class PersonPage(RowPage[UserProfile]):
 
 
 class Who(FirstTab[UserProfile], PersonPage):
-    """Who somebody is."""
+    """Who the person is."""
 
     tab = "Overview"
     template_name = "operator/profiles/who.html"
 
     def note_reading(self) -> None:
-        """Note that the operator reads the person, by the name that the log has for it."""
+        """Log that the operator read the person's data."""
         note_reading(self.request, str(self.admin.opts.verbose_name), self.people())
 
     def context(self) -> dict[str, Any]:
@@ -96,13 +96,13 @@ class Who(FirstTab[UserProfile], PersonPage):
         return may_see(self.request, model)
 
     def _said(self, time: datetime | None) -> dict[str, Any]:
-        """Return the profile as it is, or as it follows from what was known at a time."""
+        """Return the current profile, or the one that follows from what was known at a time."""
         person = self.row
         known = MemoryAtom.objects.of_person(person).about_user()
         return {"was": profile_of(known.as_of(time), person.zone) if time else person}
 
     def _facts(self, time: datetime | None) -> dict[str, Any]:
-        """Read what holds, and what held, the latest first."""
+        """Return current and former facts, latest first."""
         if not self._sees(MemoryAtom):
             return {"sees_facts": False}
         facts = MemoryAtom.objects.statements_of(self.row).select_related("user").defer("search_vector")
@@ -133,7 +133,7 @@ class Who(FirstTab[UserProfile], PersonPage):
         } | self._readings()
 
     def _readings(self) -> dict[str, Any]:
-        """Read who read of the person last, for those who may see events."""
+        """Return the operators who read the person's data last, for operators who may see events."""
         if not may_see(self.request, Event):
             return {"readings": None}
         readings = with_key_names(self.request, Event.objects.readings_of(self.row), "actor")
@@ -176,7 +176,7 @@ class PersonEntities(PersonPage):
 
 
 class PersonCost(PersonPage):
-    """What the calls for a person used, by month and purpose."""
+    """The usage of calls for a person, by month and purpose."""
 
     route, name, tab = "<int:pk>/cost/", "cost", "Cost"
     needs = ("moments_app.view_enginecall", "moments_app.view_job")
@@ -188,7 +188,7 @@ class PersonCost(PersonPage):
 
 
 class ProfileDetails(DetailsTab[UserProfile], PersonPage):
-    """What an operator may write into a profile."""
+    """The fields of a profile that an operator may edit."""
 
 
 class ProfileForm(FormPage[UserProfile]):
@@ -201,7 +201,7 @@ class ProfileForm(FormPage[UserProfile]):
 
 
 def head_of(admin: Any, request: HttpRequest, person: UserProfile, tab: str, as_of: AsOf) -> dict[str, Any]:
-    """Collect what the head of a person shows, with the tabs that this operator may open."""
+    """Return the data for the head of a person, with the tabs that this operator may open."""
     tabs = tabs_of(admin, request, person, tab, as_of.query)
     if may_see(request, Moment):
         tabs.insert(2, {"title": "Moments", "url": page_url(Moment, "chain", person.pk) + as_of.query})
@@ -218,7 +218,7 @@ def _each_once(facts: QuerySet[MemoryAtom]) -> tuple[list[MemoryAtom], bool]:
 
 
 def _links(person: UserProfile, entities: Iterable[Entity]) -> list[EntityLink]:
-    """Return the links between these of a person's entities."""
+    """Return the links between these entities of a person."""
     there = [entity.pk for entity in entities]
     links = EntityLink.objects.filter(user=person, from_entity__in=there, to_entity__in=there)
     return list(links.select_related("to_entity").defer("to_entity__search_vector").order_by("pk"))
@@ -233,7 +233,7 @@ def _put_off(profile: UserProfile) -> dict[str, Any] | None:
 
 
 def _kept(request: HttpRequest, profile: UserProfile) -> list[dict[str, str]]:
-    """Count what there is of a person, as far as the operator may see it: one query, however many tables there are."""
+    """Count a person's data that the operator may see, with one query for all tables."""
     tables = [(label, model) for label, model in KEPT.items() if may_see(request, model)]
     if not tables:
         return []
@@ -246,12 +246,12 @@ def _kept(request: HttpRequest, profile: UserProfile) -> list[dict[str, str]]:
 
 
 def _first_few(number: int, model: type[Model], profile: UserProfile) -> QuerySet[Any, int]:
-    """Return the number of a table once for each of a person's rows, but a few at most."""
+    """Return the table's number, repeated for each of a person's rows up to a small limit."""
     rows = model._default_manager.filter(user=profile).order_by().annotate(number=Value(number))
     few: QuerySet[Any, int] = rows.values_list("number", flat=True)[: COUNTED + 1]
     return few
 
 
 def _some(number: int) -> str:
-    """Say how many there are; of many only that they are many, for nobody waits to have them counted."""
+    """Return a number as text. A large number is shown as a minimum, because counting it would take too long."""
     return f"{COUNTED}+" if number > COUNTED else str(number)

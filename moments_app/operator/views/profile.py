@@ -1,4 +1,4 @@
-"""Exporting what is kept of a person, and erasing them."""
+"""Export a person's data, and erase the person."""
 
 from tempfile import TemporaryFile
 from typing import Any
@@ -17,7 +17,7 @@ from sessions_app.people.export import CannotExport, export_user
 
 
 class ExportProfile(RowView[UserProfile]):
-    """Everything that is kept of a person, as a file: each time it is an event."""
+    """All stored data of a person, as a file. Each export is logged as an event."""
 
     route, name, needs = "<path:pk>/export/", "export", (EXPORT_PERSON,)
 
@@ -34,7 +34,7 @@ class ExportProfile(RowView[UserProfile]):
 
 
 class EraseProfile(RowPage[UserProfile]):
-    """Ask for the `user_id` to be typed, and erase the person."""
+    """Erase the person after the operator has typed the `user_id`."""
 
     route, name = "<path:pk>/erase/", "erase"
     template_name = "operator/profiles/erase.html"
@@ -46,8 +46,8 @@ class EraseProfile(RowPage[UserProfile]):
         return f"Erase {self.row}"
 
     def context(self) -> dict[str, Any]:
-        person = self.row  # looked up as the operator, who may not see them
-        with unlimited():  # as the erasure counts: also what this operator doesn't see
+        person = self.row  # loaded with the operator's limits, which may exclude the person
+        with unlimited():  # counts everything that the erasure deletes, including rows that this operator can't see
             rows = holdings(person)
         return {
             "profile": person,
@@ -63,7 +63,7 @@ class EraseProfile(RowPage[UserProfile]):
             )
         person = self.row
         try:
-            with unlimited():  # nothing may be left of the person that this operator doesn't see, as in others' logs
+            with unlimited():  # also deletes rows that this operator can't see, such as log entries of others
                 erased = erase_user(person.user_id, application=person.application_id, actor=self.actor)
         except (OnHold, UserProfile.DoesNotExist) as error:
             return self.page(problem=str(error))

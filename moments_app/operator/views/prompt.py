@@ -1,4 +1,4 @@
-"""Prompts: an editor, versions and what differs between them, and which one is in force."""
+"""Prompts: an editor, versions and their differences, and the active version."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from sessions_app.admin.links import page_url
 from sessions_app.admin.views.base import RowPage
 from sessions_app.tokens import estimate_tokens
 
-VERSIONS = 50  # a page
+VERSIONS = 50  # per page
 LATEST_CHANGES = 10
 JUNK_DAYS = 30
 MAX_NUMBER = 2**31 - 1  # of a version
@@ -43,7 +43,7 @@ class TextForm(forms.Form):
     content = forms.CharField(label="Text", max_length=MAX_CHARS, strip=False)
 
     def clean_content(self) -> str:
-        """Return the text with line breaks as prompts have them."""
+        """Return the text with normalized line breaks."""
         content: str = self.cleaned_data["content"]
         if not content.strip():
             raise forms.ValidationError(NO_WORD)
@@ -51,7 +51,7 @@ class TextForm(forms.Form):
 
 
 class VersionForm(TextForm):
-    """The editor. `after` is the newest version there was when it was opened."""
+    """The editor. `after` is the newest version at the time it was opened."""
 
     note = forms.CharField(max_length=255, required=False)
     after = forms.IntegerField(min_value=0)
@@ -92,7 +92,7 @@ class PromptPage(RowPage[PromptResource]):
 
 
 class PromptEditor(PromptPage):
-    """The editor with all that is around it. Of a prompt itself nothing is changed, so it has no form of Django's."""
+    """The editor and the data around it. The prompt's own row isn't edited, so this is not a Django admin form."""
 
     template_name = "operator/prompts/editor.html"
 
@@ -103,8 +103,8 @@ class PromptEditor(PromptPage):
         """Render the page.
 
         Args:
-            form: what was typed, to be typed on; None for the version asked for, else that in force, else the newest.
-            status: the answer's status.
+            form: the submitted form, to continue editing; None: the requested version, the active one, or the newest.
+            status: the status of the response.
             more: further context for the template.
         """
         newest = self.row.versions.first()
@@ -153,7 +153,7 @@ PANELS: list[Panel] = []
 
 
 class ChangesVersions(PromptEditor):
-    """A button of the editor that changes which versions there are, or which is in force."""
+    """An action of the editor that adds or activates a version."""
 
     permission = "change"
     http_method_names = ["post"]
@@ -162,7 +162,7 @@ class ChangesVersions(PromptEditor):
         return bool(self.admin.has_change_permission(self.request, self.row))
 
     def try_to_put_in_force(self, version: PromptVersion) -> None:
-        """Have a version count from the next job on, or say why not."""
+        """Activate a version from the next job on, or report why that is not possible."""
         try:
             with transaction.atomic():
                 put_in_force(version, by=self.actor)
@@ -173,7 +173,7 @@ class ChangesVersions(PromptEditor):
 
 
 class AddVersion(ChangesVersions):
-    """Store the editor's text as a new version, and put it in force when asked to."""
+    """Store the editor's text as a new version, and activate it on request."""
 
     route, name = "<path:pk>/versions/", "add_version"
 
@@ -201,13 +201,13 @@ class AddVersion(ChangesVersions):
         return version
 
     def _missed(self, opened: int, newest: PromptVersion) -> list[list[DiffLine]]:
-        """Compare the newest version with the one that the editor was opened on."""
+        """Compare the newest version with the one on which the editor was opened."""
         before = self.row.versions.filter(number=opened).first()
         return line_diff(before.content if before else "", newest.content)
 
 
 class ActivateVersion(ChangesVersions):
-    """Put a version in force."""
+    """Activate a version."""
 
     route, name = "<path:pk>/activate/<int:number>/", "activate"
 

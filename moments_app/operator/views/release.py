@@ -1,4 +1,4 @@
-"""Releases: the candidates that wait for a decision, the page on which one is released, and what can be done later."""
+"""Releases: pending candidates, the page to release one, and later actions."""
 
 from collections.abc import Collection, Sequence
 from functools import cached_property, partial
@@ -39,18 +39,18 @@ SEE_ITEMS = "moments_app.view_memoryatom"
 PAGE = 20  # candidates
 COUNTED = 1_000  # people, and candidates
 LISTED = 10  # ages of accounts
-WAITING, KEPT = "candidates-waiting", 30  # where their number is kept, and for how many seconds
+WAITING, KEPT = "candidates-waiting", 30  # the cache key of their number, and its seconds
 
 
 class WordingForm(forms.Form):
-    """What others are to see."""
+    """The text to share."""
 
     wording = forms.CharField(max_length=LONGEST, widget=forms.Textarea)
     note = forms.CharField(max_length=2_000, required=False)
 
 
 def waiting(request: HttpRequest) -> str:
-    """Count the candidates that wait for a decision, for the sidebar of each page; blank for none."""
+    """Return the number of pending candidates for the sidebar of each page; blank for none."""
     number: int = cache.get_or_set(_waiting_key(), _number_waiting, KEPT) or 0
     return f"{COUNTED:,}+" if number > COUNTED else str(number or "")
 
@@ -70,7 +70,7 @@ def _number_waiting() -> int:
 
 
 def audience(agent_id: str, application: int) -> str:
-    """Say who sees what the shard of an application's agent has, or of its every agent."""
+    """Return a sentence that says who sees a shard of one agent, or of every agent of an application."""
     talking: QuerySet[Any] = UserProfile.objects.filter(application=application)
     if agent_id:
         sessions = Session.objects.filter(user__application=application, agent_id=agent_id)
@@ -106,7 +106,7 @@ def _days(ages: Sequence[int]) -> str:
 
 
 class Candidates(OperatorPage):
-    """The candidates that nobody has decided on, newest first."""
+    """Candidates without a decision, newest first."""
 
     route, name, title = "waiting/", "waiting", "Pending decisions"
     needs = (SEE_ITEMS,)
@@ -114,7 +114,7 @@ class Candidates(OperatorPage):
 
     @cached_property
     def found(self) -> tuple[list[MemoryAtom], MemoryAtom | None]:
-        """A page of them, and the last where more follow."""
+        """A page of candidates, and the last of them if more follow."""
         before = self.number("before")
         found = MemoryAtom.objects.to_review().select_related("stream", "user", "source_session").order_by("-pk")
         return first_of(found if before is None else found.filter(pk__lt=before), PAGE)
@@ -124,7 +124,7 @@ class Candidates(OperatorPage):
         return {"items": [(item, agent_of(item)) for item in items], "more_before": more}
 
     def people(self) -> Collection[int]:
-        """Return the people of the candidates shown."""
+        """Return the people of the shown candidates."""
         return [person for atom in self.found[0] for person in people_of(atom)]
 
 
@@ -135,23 +135,23 @@ class CandidateView(OperatorView):
 
     @cached_property
     def candidate(self) -> MemoryAtom:
-        """The candidate of the address; one that is no longer in memory is not found."""
+        """The candidate of the URL. A candidate that is no longer in memory is not found."""
         found = MemoryAtom.objects.active().candidates().select_related("stream", "user", "source_session")
         return get_object_or_404(found, pk=self.kwargs["candidate"])
 
     def people(self) -> Collection[int]:
-        """Return the person whose candidate it is."""
+        """Return the person of the candidate."""
         return people_of(self.candidate)
 
     @property
     def next_page(self) -> HttpResponse:
-        """Where the operator goes on, who has just decided."""
+        """Redirect the operator after a decision."""
         cache.delete(_waiting_key())
         return HttpResponseRedirect(page_url(Release, "waiting"))
 
 
 class ReleaseCandidate(CandidateView, OperatorPage):
-    """Read what was said and by whom, and write what others are to see."""
+    """Show the messages of a candidate and who sent them, and edit the text to share."""
 
     route, name, title = "waiting/<int:candidate>/", "candidate", "Release to others"
     template_name = "operator/releases/candidate.html"
@@ -189,7 +189,7 @@ class ReleaseCandidate(CandidateView, OperatorPage):
 
 
 class KeepPrivate(CandidateView):
-    """Leave a candidate with its person."""
+    """Keep a candidate private."""
 
     route, name = "waiting/<int:candidate>/keep/", "keep"
 
@@ -209,18 +209,18 @@ class KeepPrivate(CandidateView):
 
 
 class ReleaseForm(FormPage[Release]):
-    """The page of a release: who sees it, what it rests on, and what can be done."""
+    """The page of a release: its audience, its sources, and possible actions."""
 
     before = "operator/releases/release.html"
 
     @cached_property
     def sources(self) -> list[ReleaseSource]:
-        """What the release rests on, for those who may see what was said."""
+        """The sources of the release, for operators who may see messages."""
         found = self.row.sources.select_related("user", "atom")
         return list(found) if self.request.user.has_perm(SEE_ITEMS) else []
 
     def people(self) -> Collection[int]:
-        """Return the people whom it is from."""
+        """Return the people who are its sources."""
         return [source.user_id for source in self.sources]
 
     def context(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class ReleaseForm(FormPage[Release]):
 
 
 class RevokeRelease(RowAction[Release]):
-    """Take a release back."""
+    """Revoke a release."""
 
     route, name, permission = "<int:pk>/revoke/", "revoke", "release"
 
@@ -247,7 +247,7 @@ class RevokeRelease(RowAction[Release]):
 
 
 class ExtendRelease(RowAction[Release]):
-    """Release to the users of every agent what those of one see."""
+    """Share a release of one agent with the users of every agent."""
 
     route, name, permission = "<int:pk>/extend/", "extend", "release"
 
@@ -258,7 +258,7 @@ class ExtendRelease(RowAction[Release]):
 
 
 class RewordRelease(RowAction[Release]):
-    """Release the same in other words."""
+    """Replace a release with another wording."""
 
     route, name, permission = "<int:pk>/reword/", "reword", "release"
 

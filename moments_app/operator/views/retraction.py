@@ -1,4 +1,4 @@
-"""The page of a retraction, undoing one, and the pages of a session, an item and an entity on which one is made."""
+"""The page of a retraction and its undo action; and the pages for retracting turns, items and entities."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ from sessions_app.admin.views.base import FormPage, RowAction, RowPage, number_i
 from sessions_app.models import Event, Message, Session
 
 ITEMS_SHOWN = 500
-ROWS_SHOWN = 50  # of a kind, in a preview
+ROWS_SHOWN = 50  # of each kind, in a preview
 
 Direct = TypeVar("Direct", MemoryAtom, Entity)
 
@@ -47,7 +47,7 @@ class TurnsForm(forms.Form):
     sequences = forms.CharField(max_length=10_000, required=False)
 
     def clean_sequences(self) -> list[int] | None:
-        """Return the turns that are named; None for all of the session."""
+        """Return the sequences of the turns; None for all turns of the session."""
         text: str = self.cleaned_data["sequences"].strip()
         try:
             return sequences_of(text) if text else None
@@ -56,13 +56,13 @@ class TurnsForm(forms.Form):
 
 
 class ReasonForm(TurnsForm):
-    """The turns to retract, and why."""
+    """The turns to retract, and the reason."""
 
     reason = forms.CharField(max_length=2_000)
 
 
 def _form_of(request: HttpRequest) -> TurnsForm:
-    """Read which turns are meant: from what is posted, from a text in the address, or from turns that were ticked."""
+    """Read the turns: from the posted form, from a text in the URL, or from selected turns."""
     if request.method == "POST":
         return ReasonForm(request.POST)
     if "sequences" in request.GET:
@@ -72,7 +72,7 @@ def _form_of(request: HttpRequest) -> TurnsForm:
 
 
 def _left(request: HttpRequest, answers: Iterable[Answer]) -> set[str]:
-    """Return the addresses of the answers that the operator has unticked."""
+    """Return the addresses of the answers that the operator has deselected."""
     return {answer.ref for answer in answers} - {*request.POST.getlist("answer")} if request.method == "POST" else set()
 
 
@@ -86,7 +86,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """The rows of one kind that would be withdrawn: the first of them, and how many there are in all."""
+    """The rows of one kind that would be withdrawn: the first of them, and the total number."""
 
     title: str
     count: int
@@ -94,12 +94,12 @@ class Group:
 
     @property
     def more(self) -> int:
-        """The number of those not among the first."""
+        """The number of rows that aren't shown."""
         return self.count - len(self.rows)
 
 
 def _previewed(form: TurnsForm, session: Session) -> dict[str, Any]:
-    """Collect what would be withdrawn, or why nothing can be; nothing where turns are not named yet."""
+    """Return what would be withdrawn, or why nothing can be. Return nothing if no turns are named yet."""
     if not form.is_bound or (not form.is_valid() and "sequences" in form.errors):
         return {}
     try:
@@ -189,13 +189,13 @@ class RetractionForm(FormPage[Retraction]):
         )
 
     def _items(self) -> QuerySet[RetractedItem]:
-        """Return the rows that were withdrawn, for those who may see such rows where they are."""
+        """Return the withdrawn rows, for operators who may see such rows in their own tables."""
         items = self.row.items.order_by("model", "is_rewritten", "object_pk")
         return items if self.request.user.has_perms(SEE_MEMORY) else items.none()
 
 
 class RetractTurns(SessionPage):
-    """Name the turns, see what would be withdrawn with them, and retract them."""
+    """Name turns, preview what would be withdrawn with them, and retract them."""
 
     route, name, needs = "<int:pk>/retract/", "retract", ("moments_app.add_retraction", *SEE_MEMORY)
     template_name = "operator/sessions/retract.html"
@@ -225,7 +225,7 @@ def _after(request: HttpRequest, made: Retraction) -> str:
 
 
 class ItemsForm(forms.Form):
-    """Whether all is meant that the writer of an item wrote directly, and why it is retracted."""
+    """Whether to retract everything that the item's writer wrote directly, and the reason."""
 
     all_of_writer = forms.BooleanField(required=False)
     reason = forms.CharField(max_length=2_000)
@@ -239,7 +239,7 @@ def _groups_of_items(found: ItemsPreview) -> list[Group]:
 
 
 class RetractDirect(RowPage[Direct]):
-    """See what would be withdrawn with what was written directly, or with all of its writer's; retract it."""
+    """Preview the retraction of a directly written item, or of all that its writer wrote; and retract it."""
 
     route, name, needs = "<int:pk>/retract/", "retract", RETRACT_DIRECTLY
     template_name = "operator/retractions/direct.html"
@@ -273,7 +273,7 @@ class RetractDirect(RowPage[Direct]):
         return HttpResponseRedirect(_after(request, made))
 
     def owner(self) -> Owner:
-        """Return whose memory it is in."""
+        """Return the owner of the memory."""
         raise NotImplementedError
 
     def _is_about_all(self) -> bool:
@@ -284,12 +284,12 @@ class RetractDirect(RowPage[Direct]):
         return Named(written_by=self.row.written_by) if self._is_about_all() else self.only()
 
     def only(self) -> Named:
-        """Name the row alone."""
+        """Name only this row."""
         raise NotImplementedError
 
 
 class RetractItems(RetractDirect[MemoryAtom]):
-    """Retract an item: a person's, or what everybody sees in a shard."""
+    """Retract an item of a person, or an item that all users of a shard see."""
 
     def owner(self) -> Owner:
         return self.row.user or self.row.stream
@@ -309,7 +309,7 @@ class RetractEntity(RetractDirect[Entity]):
 
 
 class CheckRetraction(RowPage[Retraction]):
-    """Ask the person's memory again, and show what still says the retracted text."""
+    """Query the person's memory again, and show what still contains the retracted text."""
 
     route, name, needs = "<int:pk>/check/", "check", (PREVIEW_CONTEXT, *SEE_MEMORY)
     template_name = "operator/retractions/check.html"
@@ -327,7 +327,7 @@ class CheckRetraction(RowPage[Retraction]):
 
 
 class UndoRetraction(RowAction[Retraction]):
-    """Undo a retraction; say where it can't be, and why."""
+    """Undo a retraction, or explain why that is not possible."""
 
     route, name, permission = "<int:pk>/undo/", "undo", "undo"
 
@@ -340,7 +340,7 @@ class UndoRetraction(RowAction[Retraction]):
 
 @dataclass(frozen=True)
 class Kind:
-    """The rows of one table: those withdrawn, or those rewritten, as they were before."""
+    """The rows of one table: those withdrawn, or those rewritten, in their former state."""
 
     title: str
     items: list[RetractedItem]

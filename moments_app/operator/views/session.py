@@ -1,6 +1,6 @@
-"""The pages of a session: its transcript, and a tab for each kind of what was made of it.
+"""The pages of a session: its transcript, and a tab for each kind of derived data.
 
-Each takes a few queries, whatever there is.
+Each page takes a few queries, however large the session is.
 """
 
 from typing import Any
@@ -21,13 +21,13 @@ from sessions_app.admin.views.base import FormPage, RowPage
 from sessions_app.models import Message, Session
 from sessions_app.transcript.load import page_of_messages, turn_kinds
 
-TURNS = 100  # of a page
+TURNS = 100  # per page
 ROWS = 25
-NEWEST = 2**62  # behind every sequence
+NEWEST = 2**62  # greater than every sequence
 
 
 class SessionPage(RowPage[Session]):
-    """A page below the head of a session, which has the tabs and what an operator may ask for."""
+    """A page below the head of a session, which has the tabs and the actions."""
 
     has_trail = True
 
@@ -39,17 +39,18 @@ class SessionTab(SessionPage):
     """A page that is a tab.
 
     Attributes:
-        tab: what the tab is called.
+        tab: the label of the tab.
     """
 
     tab = ""
 
     def newest(self, rows: QuerySet[Any]) -> dict[str, Any]:
-        """Read a page of rows, newest first, from the row on that the address names."""
+        """Read a page of rows, newest first, starting at the row in the URL."""
         before = self.number("before")
         if before is not None:
             rows = rows.filter(pk__lt=before)
-        # By an expression: by the key itself the planner may walk all the table backwards for the rows of one session.
+        # Sorts by an expression. By the key itself, the planner may scan the whole table backward to find a session's
+        # rows.
         found, last = first_of(rows.order_by(-F("pk")), ROWS)
         return {"rows": found, "older": last.pk if last else None}
 
@@ -66,11 +67,11 @@ class Transcript(FirstTab[Session], SessionTab):
 
     def context(self) -> dict[str, Any]:
         shown = super().context() | self.turns()
-        is_kept = self.row.kept_from_sequence <= self.row.last_sequence  # some turn isn't archived: it can be retracted
+        is_kept = self.row.kept_from_sequence <= self.row.last_sequence  # turns that are not archived can be retracted
         return shown | {"may_tick": shown["may_retract"] and bool(shown["entries"]) and is_kept}
 
     def turns(self) -> dict[str, Any]:
-        """Read a page of turns: the newest, or those before, after or around what the address names."""
+        """Read a page of turns: the newest, or those before, after or around the place in the URL."""
         session, turn, moment = self.row, self.number("at"), self._moment()
         around = moment.first_sequence if moment and turn is None else turn
         page = page_of_messages(session, TURNS, **self._bounds(around), kinds=turn_kinds(session)).messages
@@ -90,19 +91,19 @@ class Transcript(FirstTab[Session], SessionTab):
         }
 
     def _begins_at(self) -> int:
-        """Return the sequence of the first turn that can still be read, be it in an archive."""
+        """Return the sequence of the first readable turn, including archived ones."""
         if not self.row.kept_from_sequence:
             return 0
         archived = self.row.archives.aggregate(first=Min("first_sequence"))["first"]
         return self.row.kept_from_sequence if archived is None else archived
 
     def _moment(self) -> Moment | None:
-        """Return the moment that the address names; None where it names none of the session's."""
+        """Return the moment that the URL names, if it is one of the session's; else None."""
         pk = self.number("moment")
         return self.seen(self.row.moments.filter(user_id=self.row.user_id, pk=pk)).first() if pk else None
 
     def _bounds(self, around: int | None) -> dict[str, int]:
-        """Say before or after which turn the page lies."""
+        """Return the turn before or after which the page lies."""
         for name in ("after", "before"):
             if (sequence := self.number(name)) is not None:
                 return {name: sequence}
@@ -112,7 +113,7 @@ class Transcript(FirstTab[Session], SessionTab):
 
 
 class MoreTurns(Transcript):
-    """More of the transcript, to stand before or after what is shown: a part of a page."""
+    """The next part of the transcript, to insert before or after the shown turns."""
 
     route, name = "<int:pk>/turns/", "turns"
     http_method_names = ["get"]
@@ -124,7 +125,7 @@ class MoreTurns(Transcript):
 
 
 class SessionSummaries(SessionTab):
-    """Versions of the rolling summary, newest first, and the one in force."""
+    """Versions of the rolling summary, newest first, and the current one."""
 
     route, name, tab = "<int:pk>/summaries/", "summaries", "Summaries"
     needs = ("moments_app.view_summary",)
@@ -144,7 +145,7 @@ class SessionSummaries(SessionTab):
 
 
 class SessionMemory(SessionTab):
-    """The streams that the session feeds, and what was formed from it."""
+    """The streams that the session feeds, and the items formed from it."""
 
     route, name, tab = "<int:pk>/memory/", "memory", "Memory"
     needs = ("moments_app.view_memoryatom", "moments_app.view_memorystream")
@@ -195,12 +196,12 @@ class SessionForm(FormPage[Session]):
 
 
 def head_of(admin: Any, request: HttpRequest, session: Session, tab: str) -> dict[str, Any]:
-    """Collect what the head of a session shows, with the tabs that this operator may open."""
+    """Return the data for the head of a session, with the tabs that this operator may open."""
     tabs = tabs_of(admin, request, session, tab)
     return {"session": session, "tabs": tabs} | rights_of(admin, request, session)
 
 
 def rights_of(admin: Any, request: HttpRequest, session: Session) -> dict[str, Any]:
-    """Say what the operator may do with a session."""
+    """Return what the operator may do with a session."""
     may_retract = request.user.has_perm("moments_app.add_retraction")
     return {"may_change": admin.has_change_permission(request, session), "may_retract": may_retract}

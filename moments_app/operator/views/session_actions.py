@@ -22,16 +22,16 @@ from sessions_app.models import Session
 
 
 class BuildForm(forms.Form):
-    """The lag of a build; blank for the one that is set."""
+    """The lag of a build; blank for the configured one."""
 
     lag = forms.IntegerField(min_value=0, max_value=1_000_000, required=False)
 
 
 class RequestsJob(OperatorView):
-    """Asks for jobs about a session."""
+    """A base for views that queue jobs for a session."""
 
     def request_job(self, session: Session, process: str, message: str, *, params: dict[str, Any] | None = None) -> str:
-        """Ask for a job, whatever the thresholds say, and go on to its page."""
+        """Queue a job regardless of the thresholds, and return the URL of its page."""
         with transaction.atomic():
             job = Job.objects.request(process, session, requested_by=self.actor, force=True, params=params)
         message = f"{message}: job {job.job_id}."
@@ -40,7 +40,7 @@ class RequestsJob(OperatorView):
 
 
 class BuildSession(RequestsJob, RowAction[Session]):
-    """Ask for a forced build, with a lag where one is given."""
+    """Queue a forced build, optionally with a lag."""
 
     route, name = "<int:pk>/build/", "build"
 
@@ -54,7 +54,7 @@ class BuildSession(RequestsJob, RowAction[Session]):
 
 
 class RequestDigest(RequestsJob, RowAction[Session]):
-    """Ask for a digest of the live window."""
+    """Queue a digest of the live window."""
 
     route, name = "<int:pk>/digest/", "digest"
 
@@ -63,7 +63,7 @@ class RequestDigest(RequestsJob, RowAction[Session]):
 
 
 class SettleSession(RequestsJob, RowAction[Session]):
-    """Ask for the session to be settled; it is when it is quiet."""
+    """Queue settling of the session, which runs once the session is quiet."""
 
     route, name = "<int:pk>/settle/", "settle"
 
@@ -74,7 +74,7 @@ class SettleSession(RequestsJob, RowAction[Session]):
 
 
 class HoldSession(RowAction[Session]):
-    """Put the session under legal hold, or end that."""
+    """Put the session under legal hold, or end the hold."""
 
     route, name = "<int:pk>/hold/", "hold"
 
@@ -90,7 +90,7 @@ class HoldSession(RowAction[Session]):
 
 
 class RebuildSession(RequestsJob, SessionPage):
-    """Show what would be made again and what it costs; and ask for it."""
+    """Show what would be rebuilt and its cost, and queue the rebuild."""
 
     route, name, permission, needs = "<int:pk>/rebuild/", "rebuild", "change", ("moments_app.view_moment",)
     template_name = "operator/sessions/rebuild.html"
@@ -104,7 +104,7 @@ class RebuildSession(RequestsJob, SessionPage):
 
 
 def _to_rebuild(session: Session) -> dict[str, Any]:
-    """Collect what a rebuild would take on, and about what it would cost."""
+    """Return what a rebuild would process, and its approximate cost."""
     moments = session.moments.filter(user_id=session.user_id, first_sequence__gte=session.kept_from_sequence)
     turns = session.messages.turns().filter(user_id=session.user_id, moment__isnull=False)
     shown = {

@@ -1,4 +1,4 @@
-"""The page of a stream: its text and its items; and consolidating it, or undoing that."""
+"""The page of a stream with its text and items; and consolidating it, or undoing the last consolidation."""
 
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ TITLES = {MemoryAtom.Type.OBSERVATION.value: "Waiting observations", MemoryAtom.
 
 
 class StreamForm(FormPage[MemoryStream]):
-    """The page of a stream: its text, its items, and when it is consolidated next."""
+    """The page of a stream: its text, its items, and the time of the next consolidation."""
 
     before = "operator/streams/stream.html"
 
@@ -42,7 +42,7 @@ class StreamForm(FormPage[MemoryStream]):
 
 
 class StreamItems(RowPage[MemoryStream]):
-    """A page of a stream's items of one kind: rows for the stream's page, or a page by itself."""
+    """A page of a stream's items of one kind: rows for the stream's page, or a separate page."""
 
     route, name = "<int:pk>/items/<str:kind>/", "items"
     needs = ("moments_app.view_memoryatom",)
@@ -66,7 +66,7 @@ class StreamItems(RowPage[MemoryStream]):
 
 
 class ConsolidateStream(RowAction[MemoryStream]):
-    """Ask for a consolidation, however few observations wait."""
+    """Queue a consolidation, even if few observations wait."""
 
     route, name = "<int:pk>/consolidate/", "consolidate"
 
@@ -78,7 +78,7 @@ class ConsolidateStream(RowAction[MemoryStream]):
 
 
 class UndoConsolidation(RowAction[MemoryStream]):
-    """Take the last consolidation back."""
+    """Undo the last consolidation."""
 
     route, name = "<int:pk>/undo/", "undo"
 
@@ -95,20 +95,20 @@ class UndoConsolidation(RowAction[MemoryStream]):
 
 
 def stream_named(request: HttpRequest, parameter: str) -> MemoryStream | None:
-    """Return the stream whose key the address carries; None where there is none."""
+    """Return the stream with the primary key in the URL; None if there is none."""
     pk = number_in(request.GET.get(parameter, ""))
     return None if pk is None else MemoryStream.objects.select_related("user", "session").filter(pk=pk).first()
 
 
 def _items_of(stream: MemoryStream, kind: str, *, after: MemoryAtom | None = None) -> dict[str, Any]:
-    """Read items of a kind that are in memory, newest first; candidates are no shard's yet."""
+    """Read items of a kind that are in memory, newest first. Candidates don't belong to the shard yet."""
     atoms = stream.atoms.active().filter(atom_type=kind, is_candidate=False).newest_first()
     items, more_after = first_of(atoms.said_before(after) if after else atoms, PAGE)
     return {"kind": kind, "items": items, "more_after": more_after}
 
 
 def _when(stream: MemoryStream) -> str:
-    """Say when the stream consolidates by itself."""
+    """Return when the stream is consolidated automatically."""
     fresh, trigger = stream.fresh, max(stream.consolidation_trigger, 1)  # type: ignore[attr-defined]
     if not stream.consolidation_prompt:
         return "This stream has no consolidation prompt, so observations are never merged into a text."

@@ -18,7 +18,7 @@ SOURCES_SHOWN = 200
 
 
 class SummaryForm(FormPage[Summary]):
-    """A version of a rolling summary: its sources, the version made of it, and whether it can be tried again."""
+    """A version of a rolling summary: its sources, the next version, and whether it can be retried."""
 
     before = "operator/summaries/summary.html"
 
@@ -57,7 +57,7 @@ class RetrySummary(OperatorView):
 
 
 def failed_job_of(request: HttpRequest, session: Session) -> Job | None:
-    """Return the newest job of the session's summary, if it failed and the operator may try it again."""
+    """Return the newest summary job of the session if it failed and the operator may retry it."""
     if not request.user.has_perm("moments_app.change_job"):
         return None
     newest = Job.objects.filter(session=session, process=PROCESS).newest_first().first()

@@ -1,4 +1,4 @@
-"""Tabs of a row: the first stands in place of Django's form, the last one shows that form."""
+"""Tabs of a row. The first one replaces Django's form, and the last one shows that form."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from sessions_app.admin.views.base import Row, RowView
 
 
 class FirstTab(RowView[Row]):
-    """The tab in place of Django's form; what is posted here is that form, which the tab of details shows."""
+    """The tab that replaces Django's form. Posts to it submit that form, which the details tab shows."""
 
     name = "change"
 
@@ -20,7 +20,7 @@ class FirstTab(RowView[Row]):
 
 
 class DetailsTab(RowView[Row]):
-    """What an operator may see and write of the row itself, in Django's form."""
+    """The fields of the row that an operator may see and edit, in Django's form."""
 
     route, name, tab = "<int:pk>/details/", "details", "Details"
 
@@ -29,11 +29,11 @@ class DetailsTab(RowView[Row]):
         form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk), form_url)
         return form
 
-    post = get  # a browser's script has the form sent to the page that it is on
+    post = get  # a browser script submits the form to the page's own URL
 
 
 def tabs_of(admin: Any, request: HttpRequest, row: Model, current: str, query: str = "") -> list[dict[str, Any]]:
-    """Return the tabs that this operator may open, and which of them is open."""
+    """Return the tabs that this operator may open. The current one is marked."""
     return [
         {"title": view.tab, "url": page_url(type(row), view.name, row.pk) + query, "is_current": view.name == current}
         for view in admin.tabs

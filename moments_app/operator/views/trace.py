@@ -1,4 +1,4 @@
-"""The trace of one call: what the model saw, what it would see now, the difference, and what became of the round."""
+"""The trace of one call: what the model saw, what it would see now, the difference, and the effects of the round."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -33,7 +33,7 @@ FOLLOWED = 20  # of each kind that a round led to
 
 
 class Trace(SessionPage):
-    """One call, from the turn that the address names."""
+    """One call, found by the turn in the URL."""
 
     route, name = "<int:pk>/trace/", "trace"
     needs = (PREVIEW_CONTEXT, *SEE_MEMORY)
@@ -41,31 +41,31 @@ class Trace(SessionPage):
 
     @cached_property
     def round(self) -> Round:
-        """The round that is traced."""
+        """The round to trace."""
         return round_of(self.row, self.number("turn"))
 
     @cached_property
     def receipt(self) -> ContextReceipt | None:
-        """The receipt of the context that the model had."""
+        """The receipt of the model's context."""
         return receipt_of(self.row, self.round) if may_see(self.request, ContextReceipt) else None
 
     def get_title(self) -> str:
-        """Name the page."""
+        """Return the title of the page."""
         return f"Trace: {self.row}"
 
     @cached_property
     def as_of(self) -> AsOf:
-        """The day whose memory is asked beside what was served."""
+        """The day for which memory is compared with the served context."""
         return AsOf.of(self.request)
 
     @cached_property
     def then(self) -> KeptContext | None:
-        """The context that the model had, where it is kept."""
+        """The model's context, if it is stored."""
         return KeptContext.from_sealed(self.receipt.sealed, self.receipt.context_id) if self.receipt else None
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """Ask again without the lines that are ticked, and show both answers."""
-        if not self.admin.has_change_permission(request, self.row):  # for it costs
+        """Ask again without the selected lines, and show both answers."""
+        if not self.admin.has_change_permission(request, self.row):  # because the call costs money
             raise PermissionDenied
         model, names = request.POST.get("model", "").strip(), request.POST.getlist("line")
         if self.then is None or not model or not can_ask_again():
@@ -108,7 +108,7 @@ class Trace(SessionPage):
         }
 
     def _now(self, then: KeptContext | None) -> tuple[KeptContext | None, str]:
-        """Return the context that the same question would get now, or why there is none."""
+        """Return the context that the same question would get now, or the reason why there is none."""
         question = self.round.question
         if question is None:
             return None, "There is no question before this turn."
@@ -138,7 +138,7 @@ class Trace(SessionPage):
             return None, str(error)
         return (kept_context(envelope) if envelope else None), ""
 
-    # --- what became of it ---
+    # --- the effects ---
 
     def _followed(self) -> dict[str, Any]:
         turns = [turn for turn in (self.round.question, self.round.answer) if turn]
@@ -158,7 +158,7 @@ class Trace(SessionPage):
         }
 
     def _jobs(self, since: datetime) -> QuerySet[Any]:
-        """Return the first job of each process that was asked for since the question came."""
+        """Return the first job of each process that was queued since the question."""
         calls = EngineCall.objects.filter(job=OuterRef("pk")).order_by().values("job")
         first = Job.objects.filter(user_id=self.row.user_id, session=self.row, queued_at__gte=since)
         first = first.order_by("process", "queued_at", "id").distinct("process")
@@ -166,7 +166,7 @@ class Trace(SessionPage):
 
 
 def _lines_named(names: Iterable[str]) -> set[LineName]:
-    """Return the layers and places that ticked lines name."""
+    """Return the layers and places of the selected lines."""
     parts = [name.rpartition(":") for name in names]
     numbers = [(layer, number_in(place)) for layer, _, place in parts]
     return {(layer, number) for layer, number in numbers if number is not None}

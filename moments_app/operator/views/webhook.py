@@ -1,4 +1,4 @@
-"""The page of a webhook, and sending a delivery again."""
+"""The page of a webhook, and resending a delivery."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ SHOWN = 10
 
 
 class WebhookForm(FormPage[WebhookEndpoint]):
-    """The page of a webhook: how it fares, its secret, and what it was told last."""
+    """The page of a webhook: its state, its secret, and its latest deliveries."""
 
     before = "operator/webhooks/webhook.html"
 
@@ -25,7 +25,7 @@ class WebhookForm(FormPage[WebhookEndpoint]):
 
 
 class ResendDelivery(RowAction[WebhookDelivery]):
-    """Send a delivery again, at once."""
+    """Resend a delivery now."""
 
     route, name, permission = "<path:pk>/resend/", "resend", "steer"
 

@@ -1,1 +1,1 @@
-"""Pages and actions beside the transcript's lists."""
+"""Pages and actions of the transcript's lists."""

@@ -1,4 +1,4 @@
-"""The page of an API key, and revoking one."""
+"""The page of an API key, and the action that revokes one."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from sessions_app.models import ApiKey
 
 
 class ApiKeyForm(FormPage[ApiKey]):
-    """The page of a key: its state, revoking it, and what it has used."""
+    """The page of a key: its state, the button that revokes it, and its usage."""
 
     before = "operator/keys/key.html"
     after = "operator/limits/usage.html"
@@ -23,7 +23,7 @@ class ApiKeyForm(FormPage[ApiKey]):
 
 
 class MadeApiKey(RowPage[ApiKey]):
-    """The page that shows the text of a new key, this once."""
+    """The page that shows the text of a new key once."""
 
     template_name = "operator/keys/made.html"
 
@@ -35,7 +35,7 @@ class MadeApiKey(RowPage[ApiKey]):
 
 
 class RevokeApiKey(RowAction[ApiKey]):
-    """End a key at once."""
+    """Revokes a key."""
 
     route, name = "<path:pk>/revoke/", "revoke"
 

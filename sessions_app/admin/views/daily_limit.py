@@ -15,7 +15,7 @@ KINDS: dict[type[Model], Kind] = {ApiKey: Kind.KEY, Application: Kind.APPLICATIO
 
 
 class UsageForm(FormPage[Any]):
-    """The form of a key, an application or their limits, below their usage."""
+    """The form of a key, of an application or of their limits, below their usage."""
 
     before = "operator/limits/usage.html"
 

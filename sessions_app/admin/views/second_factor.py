@@ -1,4 +1,4 @@
-"""The pages of a login's second factor: setting it up, giving a code, new recovery codes, and taking it away."""
+"""The pages of a login's second factor: setup, code entry, new recovery codes, and removal."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ WRONG = "This code is wrong or was already used. Try again with a new code; each
 
 
 class CodeForm(forms.Form):
-    """A code of the app, or a recovery code."""
+    """A code from the authenticator app, or a recovery code."""
 
     code = forms.CharField(max_length=32)
 
 
 class OwnPage(OperatorPage):
-    """A page of a login about itself: whoever may enter the admin at all has it."""
+    """A page about the operator's own login. Open to everyone who may enter the admin."""
 
     def may_enter(self) -> bool:
         return True
@@ -35,18 +35,18 @@ class OwnPage(OperatorPage):
         return second_factor.login_of(self.request)
 
     def code(self) -> str:
-        """Return the code that was posted; blank where there is none."""
+        """Return the submitted code, or a blank string."""
         form = CodeForm(self.request.POST)
         return form.cleaned_data["code"] if form.is_valid() else ""
 
     def context(self) -> dict[str, Any]:
-        # Before the second factor there is no way to other pages, so nothing leads to them.
+        # Until the second factor is verified, all other pages are blocked, so this page doesn't link to them.
         is_in = second_factor.is_verified(self.request) or not second_factor.is_required()
         return {"layout": "admin/base_site.html" if is_in else "unfold/layouts/unauthenticated.html"}
 
 
 class SecondFactor(OwnPage):
-    """Whether the login has a second factor; a QR code to set one up."""
+    """Shows whether the login has a second factor, and a QR code to set one up."""
 
     route, name, title = "second-factor/", "second_factor", "Second factor"
     template_name = "operator/logins/second_factor.html"
@@ -58,7 +58,7 @@ class SecondFactor(OwnPage):
         return shown | {"offer": Offer(self.login)}
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """Take the key that was shown, if the code is of it."""
+        """Save the key if the code was made with it."""
         offer = Offer.brought_back(self.login, request.POST.get("offer", ""))
         if offer is None or second_factor.has_one(self.login):
             return self.page(problem="This page has expired. Scan the new QR code and try again.")
@@ -70,12 +70,12 @@ class SecondFactor(OwnPage):
         return self.recovery_codes()
 
     def recovery_codes(self) -> HttpResponse:
-        """Show new recovery codes, this once: no redirect, because a message would keep them in a cookie."""
+        """Show new recovery codes once. A redirect would need a message, which would store them in a cookie."""
         return self.page(offer=None, codes=second_factor.new_recovery_codes(self.login))
 
 
 class RecoveryCodes(SecondFactor):
-    """Make new recovery codes."""
+    """Creates new recovery codes."""
 
     route, name = "second-factor/codes/", "recovery_codes"
     http_method_names = ["post"]
@@ -87,7 +87,7 @@ class RecoveryCodes(SecondFactor):
 
 
 class TurnOff(SecondFactor):
-    """Take one's own second factor away."""
+    """Removes the operator's own second factor."""
 
     route, name = "second-factor/off/", "turn_off"
     http_method_names = ["post"]
@@ -103,7 +103,7 @@ class TurnOff(SecondFactor):
 
 
 class GiveCode(OwnPage):
-    """Ask for the code, before any other page."""
+    """Asks for the code before any other page."""
 
     route, name, title = "second-factor/code/", "give_code", "Second factor"
     template_name = "operator/logins/give_code.html"
@@ -112,7 +112,7 @@ class GiveCode(OwnPage):
         return self._go_on() if self._is_through() else self.page()
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
-        """Verify the session."""
+        """Verify the code for this session."""
         if self._is_through() or second_factor.verify(request, self.code()):
             return self._go_on()
         return self.page(problem=WRONG)
@@ -124,7 +124,7 @@ class GiveCode(OwnPage):
         return second_factor.is_verified(self.request) or not second_factor.has_one(self.login)
 
     def _next(self) -> str:
-        """Return the page that was asked for first, if it is one of ours."""
+        """Return the page that was requested first, if it is on this site."""
         asked = self.request.POST.get("next") or self.request.GET.get("next", "")
         is_ours = url_has_allowed_host_and_scheme(asked, {self.request.get_host()}, self.request.is_secure())
         return asked if is_ours else reverse("admin:index")
@@ -134,7 +134,7 @@ class GiveCode(OwnPage):
 
 
 class LoginForm(FormPage[User]):
-    """The page of a login: whether it has a second factor, and taking that away."""
+    """The page of a login, with a button that removes its second factor."""
 
     before = "operator/logins/login.html"
 
@@ -145,7 +145,7 @@ class LoginForm(FormPage[User]):
 
 
 class RemoveSecondFactor(RowAction[User]):
-    """Take a login's second factor away, for somebody who lost it."""
+    """Removes a login's second factor, for an operator who lost it."""
 
     route, name = "<path:pk>/second-factor/remove/", "remove_second_factor"
 

@@ -1,4 +1,4 @@
-"""The page of people who work here, what changes one of them, and the page that an invitation leads to."""
+"""The staff page with its actions, and the page that an invitation link opens."""
 
 from functools import cached_property, partial
 from typing import Any
@@ -29,7 +29,7 @@ ROLE_CHOICES = [(role.name, role.name) for role in ROLES]
 
 
 class InviteForm(forms.Form):
-    """Who is invited, and as what."""
+    """The name and role of the invited person."""
 
     username = forms.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
     email = forms.EmailField(required=False)
@@ -38,13 +38,13 @@ class InviteForm(forms.Form):
 
 
 class RoleForm(forms.Form):
-    """A role that somebody is given."""
+    """The new role of a login."""
 
     role = forms.ChoiceField(choices=ROLE_CHOICES)
 
 
 class Staff(OperatorPage):
-    """Who works here and as what; it stands in the place of the list of logins."""
+    """Lists the staff and their roles. Replaces Django's list of users."""
 
     name = "changelist"
     title = "Staff"
@@ -64,7 +64,7 @@ class Staff(OperatorPage):
         }
 
     def with_invitation(self, one: User, *, again: bool = False) -> HttpResponse:
-        """Render the page with a login's link, this once: no redirect, because a message would keep it in a cookie."""
+        """Render the page with a login's link once. A redirect would need a message, which a cookie would store."""
         link = self.request.build_absolute_uri(page_url(User, Accept.name, staff.invitation_to(one)))
         return self.page(invited=one, link=link, again=again)
 
@@ -74,7 +74,7 @@ def _shown(one: User) -> tuple[User, str, str]:
 
 
 class Invite(Staff):
-    """Make a login, and show the link by which somebody chooses its password."""
+    """Creates a login, and shows the link where its owner sets the password."""
 
     route, name, permission = "invite/", "invite", "add"
     http_method_names = ["post"]
@@ -93,11 +93,11 @@ class Invite(Staff):
 
 
 class LoginAction(RowAction[User]):
-    """A change of somebody who works here.
+    """A change to a login.
 
     Attributes:
-        entry: in the history of the login.
-        told: to the operator, behind the login's name.
+        entry: The entry in the login's history.
+        told: The message to the operator, after the login's name.
     """
 
     entry = told = ""
@@ -111,24 +111,24 @@ class LoginAction(RowAction[User]):
         """Change a login.
 
         Args:
-            one: the login.
-            by: the operator.
+            one: The login.
+            by: The operator.
 
         Raises:
-            Refusal: it isn't changed.
+            Refusal: The change is not allowed.
         """
         raise NotImplementedError
 
 
 class ChangeRole(LoginAction):
-    """Give somebody another role."""
+    """Changes a login's role."""
 
     route, name = "<int:pk>/role/", "role"
     told = "has a new role."
 
     @property
     def entry(self) -> str:  # type: ignore[override]
-        """The role that was chosen."""
+        """The chosen role."""
         return f"Role changed to {self.request.POST.get('role')}."
 
     def do(self, one: User, by: User) -> None:
@@ -139,7 +139,7 @@ class ChangeRole(LoginAction):
 
 
 class Deactivate(LoginAction):
-    """Keep somebody out from their next page on."""
+    """Deactivates a login. Open sessions end with their next request."""
 
     route, name = "<int:pk>/deactivate/", "deactivate"
     entry, told = "Deactivated.", "can no longer log in."
@@ -149,7 +149,7 @@ class Deactivate(LoginAction):
 
 
 class Reactivate(LoginAction):
-    """Let somebody in again who was deactivated."""
+    """Reactivates a login."""
 
     route, name = "<int:pk>/reactivate/", "reactivate"
     entry, told = "Reactivated.", "can log in again."
@@ -159,7 +159,7 @@ class Reactivate(LoginAction):
 
 
 class InviteAgain(RowAction[User]):
-    """Make a new link for somebody who lost theirs, or their password."""
+    """Creates a new link for someone who lost theirs, or who forgot the password."""
 
     route, name = "<int:pk>/invite/", "invite_again"
 
@@ -177,7 +177,7 @@ class InviteAgain(RowAction[User]):
 
 @method_decorator([sensitive_post_parameters(), never_cache], name="dispatch")
 class Accept(OperatorPage):
-    """The page that an invitation leads to: whoever has the link chooses the password, and is in."""
+    """The page that an invitation link opens. Its visitor sets the password, and is then logged in."""
 
     route, name, is_open = "invitation/<str:token>/", "invitation", True
     title = "Invitation"
@@ -187,12 +187,12 @@ class Accept(OperatorPage):
         return True
 
     def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
-        """Render the page; one that leads to nothing is gone."""
+        """Render the page, with status 410 if the link is no longer valid."""
         is_void = self.invited is None and not self._is_in()
         return super().page(status=410 if is_void else status, **more)
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
-        """Take the password, and log whoever chose it in."""
+        """Set the password, and log the person in."""
         if self.invited is None:
             return self.page()
         form = SetPasswordForm(self.invited, request.POST)
@@ -201,13 +201,13 @@ class Accept(OperatorPage):
         password = form.cleaned_data["new_password1"]
         joined = staff.join(self.kwargs["token"], password)
         known = authenticate(request, username=joined.get_username(), password=password) if joined else None
-        if known is not None:  # an address that guessed passwords is kept out here, too
+        if known is not None:  # IP addresses that guessed passwords are blocked here too
             login(request, known)
         return HttpResponseRedirect(reverse("admin:index"))
 
     @cached_property
     def invited(self) -> User | None:
-        """Whose password is to be chosen; None where the link holds no more, or somebody is logged in."""
+        """Return the login of the link. None if the link is no longer valid, or the visitor is already logged in."""
         return None if self._is_in() else staff.invited_by(self.kwargs["token"])
 
     def _is_in(self) -> bool:

@@ -41,10 +41,10 @@ class Command(RefusingCommand):
 
 
 def _typed() -> str:
-    """Ask for the user_id once more.
+    """Ask the operator to type the user_id.
 
     Raises:
-        CommandError: nobody is there to type it.
+        CommandError: The command has no terminal.
     """
     try:
         return input("Type the user_id again to erase everything: ")

@@ -16,7 +16,7 @@ from sessions_app.management.application_option import add_application, applicat
 from sessions_app.management.refusing import RefusingCommand
 
 SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # time between two progress reports: on a terminal, and elsewhere
-OBJECTS_BETWEEN = 50_000  # more than there were, between two searches for garbage
+OBJECTS_BETWEEN = 50_000  # new objects between two runs of the garbage collector
 MIB = 2**20
 
 
@@ -68,7 +68,7 @@ class Command(RefusingCommand):
 
 @contextmanager
 def _seldom_looking_for_garbage() -> Iterator[None]:
-    """Look for garbage less often: an import makes next to no reference cycles."""
+    """Run the garbage collector less often, because an import creates almost no reference cycles."""
     usual = gc.get_threshold()
     gc.set_threshold(OBJECTS_BETWEEN, *usual[1:])
     try:

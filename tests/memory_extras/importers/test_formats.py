@@ -414,7 +414,7 @@ def test_a_file_cut_short_keeps_what_was_whole_and_a_complete_one_adds_the_rest(
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
     told = refused(path)
-    assert "conversation 3: It is not valid JSON, or the file ends in the middle." in told
+    assert "conversation 3: It is not valid JSON, or the file is truncated." in told
     assert "2 messages added" in told
     path.write_bytes(whole)
     assert "1 messages added, 2 already stored" in imported(path)

@@ -169,7 +169,7 @@ def test_row_38_words_of_archived_turns_are_counted_like_others(ada: UserProfile
     assert contents(ada, "harpsicord")[0] in (TEXTS[0], "A harpsichor is no word.")
 
 
-def test_turns_around_archived_ones_are_found_with_their_text(ada: UserProfile) -> None:
+def test_archived_turns_are_found_with_the_text_of_the_turns_around_them(ada: UserProfile) -> None:
     session = imported(ada)
     cover(session, 1)
     arrived(session, timedelta(days=31))
@@ -178,7 +178,7 @@ def test_turns_around_archived_ones_are_found_with_their_text(ada: UserProfile) 
     assert TEXTS[0] in contents(ada, "Lyon")[:4]
 
 
-def test_what_was_retracted_system_or_said_by_the_platform_itself_is_not_found(ada: UserProfile) -> None:
+def test_retracted_system_and_platform_turns_are_not_found(ada: UserProfile) -> None:
     session = imported(ada, *TEXTS, "The harpsichord is in a context.")
     session.messages.filter(sequence=6).update(role="tool", tool_name="get_context")
     session.messages.filter(sequence=0).update(retracted_at=timezone.now())
@@ -190,7 +190,7 @@ def test_what_was_retracted_system_or_said_by_the_platform_itself_is_not_found(a
     assert TEXTS[4] not in contents(ada, "Trieste")
 
 
-def test_deleted_turns_are_found_no_more(ada: UserProfile, settings: Settings) -> None:
+def test_deleted_turns_are_not_found(ada: UserProfile, settings: Settings) -> None:
     settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
     session = imported(ada)
     cover(session, 6)
@@ -223,7 +223,7 @@ def test_row_1_an_import_that_is_repeated_after_its_archiving_adds_nothing(ada: 
 # --- reading back ---
 
 
-def test_a_search_with_archived_turns_takes_one_statement_more(ada: UserProfile) -> None:
+def test_a_search_with_archived_turns_takes_one_more_query(ada: UserProfile) -> None:
     imported(ada)
     with CaptureQueriesContext(connection) as before:
         found(ada, "harpsichord")
@@ -235,7 +235,7 @@ def test_a_search_with_archived_turns_takes_one_statement_more(ada: UserProfile)
 
 
 @pytest.mark.slow
-def test_of_a_large_file_only_what_is_wanted_is_read(
+def test_only_the_needed_part_of_a_large_file_is_read(
     ada: UserProfile, archive_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = archived(ada, *(f"Turn {n} of many, on {'kilns ' * 30}{n * 7919}" for n in range(5_000)))
@@ -313,14 +313,14 @@ def test_row_11_archived_turns_of_an_erased_person_leave_no_trace(
     assert contents(bo, "harpsichord")[0] == "The zqplok has a harpsichord."
 
 
-def test_a_session_that_is_deleted_takes_its_archived_turns_along(ada: UserProfile, archive_folder: Path) -> None:
+def test_deleting_a_session_deletes_its_archived_turns(ada: UserProfile, archive_folder: Path) -> None:
     session = archived(ada)
     with transaction.atomic():
         delete_session(session, actor="test")
     assert not Message.objects.exists() and found(ada, "harpsichord") == []
 
 
-def test_what_was_decided_about_an_archived_turn_holds_when_it_comes_back(ada: UserProfile) -> None:
+def test_a_restored_turn_keeps_its_retraction(ada: UserProfile) -> None:
     session = imported(ada)
     cover(session, 6)
     arrived(session, timedelta(days=31))

@@ -77,7 +77,7 @@ class TestLayers:
     """What stands in a context."""
 
     @pytest.mark.slow
-    def test_they_stand_in_their_order_and_say_where_they_come_from(self, service: Api, remembered: None) -> None:
+    def test_layers_are_in_order_and_name_their_sources(self, service: Api, remembered: None) -> None:
         found = context(service, query="How is the kiln?")
         assert [one["name"] for one in found["layers"]] == list(DEFAULT)
         lines = {one["name"]: len(one["items"]) for one in found["layers"]}
@@ -94,7 +94,7 @@ class TestLayers:
         assert layer(found, "query") == ["How is the kiln?"]
 
     @pytest.mark.slow
-    def test_the_newest_turns_stand_beside_the_summary_of_a_window_that_does_not_fit(
+    def test_the_newest_turns_follow_the_summary_if_the_window_does_not_fit(
         self, service: Api, ada: UserProfile, remembered: None
     ) -> None:
         latest = Summary.objects.completed().newest_first()[0]
@@ -104,7 +104,7 @@ class TestLayers:
         found = context(service, query="kiln", max_tokens=1_150)
         assert sequences(found, "hot_turns") == list(range(114, 122)) and layer(found, "summary") != []
 
-    def test_without_a_boundary_hints_say_where_to_look(
+    def test_without_a_boundary_hints_name_where_to_look(
         self, service: Api, ada: UserProfile, settings: Settings
     ) -> None:
         session = talk(ada, 60)
@@ -116,11 +116,13 @@ class TestLayers:
         for moment in Moment.objects.newest_first()[:5]:
             assert moment.uri in hint
 
-    def test_only_what_is_asked_for_and_always_policy_and_query(self, service: Api, remembered: None) -> None:
+    def test_only_requested_layers_are_served_with_policy_and_query(self, service: Api, remembered: None) -> None:
         names = [one["name"] for one in context(service, layers="summary,user", query="x")["layers"]]
         assert names == ["policy", "user", "summary", "query"]
 
-    def test_now_is_there_when_asked_for_in_the_persons_time(self, service: Api, ada: UserProfile) -> None:
+    def test_the_current_time_is_served_on_request_in_the_persons_time_zone(
+        self, service: Api, ada: UserProfile
+    ) -> None:
         talk(ada, 2)
         UserProfile.objects.update(timezone="Asia/Tokyo")
         [text] = layer(context(service, layers="now"), "now")
@@ -128,19 +130,17 @@ class TestLayers:
         assert f"{tokyo:%A, %Y-%m-%d}" in text and "Asia/Tokyo" in text
         assert all(one["name"] != "now" for one in context(service)["layers"])
 
-    def test_the_current_message_is_not_told_twice(self, service: Api, ada: UserProfile) -> None:
+    def test_the_current_message_is_not_repeated(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 4)
         append(ada, "s1", [NewMessage("user", "How is the kiln?")])
         assert layer(context(service, query="How is the kiln?"), "hot_turns")[-1].startswith("Turn 3")
         assert layer(context(service, query="Something else"), "hot_turns")[-1] == "How is the kiln?"
 
-    def test_system_turns_are_never_shown_and_empty_ones_neither(self, service: Api, ada: UserProfile) -> None:
+    def test_system_and_empty_turns_are_not_shown(self, service: Api, ada: UserProfile) -> None:
         append(ada, "s1", [NewMessage("system", "secret"), NewMessage("user", "a"), NewMessage("assistant", "b")])
         assert layer(context(service), "hot_turns") == ["a", "b"]
 
-    def test_a_prompt_resource_takes_the_place_of_the_policy(
-        self, service: Api, ada: UserProfile, settings: Settings
-    ) -> None:
+    def test_a_prompt_resource_replaces_the_policy(self, service: Api, ada: UserProfile, settings: Settings) -> None:
         talk(ada, 2)
         assert layer(context(service), "policy") == [POLICY]
         uri = "rem://prompts/memory-policy"
@@ -148,7 +148,7 @@ class TestLayers:
         resource.activate(resource.add_version("Trust nobody.", created_by="test"))
         assert layer(context(service), "policy") == ["Trust nobody."]
 
-    def test_calls_and_results_are_messages_that_belong_together(self, service: Api, ada: UserProfile) -> None:
+    def test_tool_calls_and_results_are_consecutive_messages(self, service: Api, ada: UserProfile) -> None:
         call = {"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
         append(
             ada,
@@ -181,7 +181,7 @@ class TestBudget:
         assert found["budget"]["estimated_used"] <= found["budget"]["applied"]
         assert bool(found["trimmed"]) or budget >= 1_000
 
-    def test_one_too_small_for_policy_and_query_is_422_and_says_how_many_it_takes(
+    def test_a_budget_too_small_for_policy_and_query_is_422_with_the_minimum(
         self, service: Api, ada: UserProfile
     ) -> None:
         talk(ada, 2)
@@ -201,12 +201,12 @@ class TestLongWindow:
         words = " ".join(f"word{n}" for n in range(20))
         append(ada, "s1", [NewMessage("user", f"Turn {n}: {words}") for n in range(110)])
 
-    def test_older_turns_follow_where_recall_finds_next_to_nothing(self, service: Api) -> None:
+    def test_older_turns_fill_the_budget_if_recall_finds_little(self, service: Api) -> None:
         found = context(service, query="harpsichord", max_tokens=1_500)
         assert sequences(found, "hot_turns") == list(range(96, 110))
 
     @pytest.mark.parametrize("name", ["json", "xml", "markdown", "messages"])
-    def test_no_more_turns_are_read_than_it_could_hold_and_none_less(self, ada: UserProfile, name: str) -> None:
+    def test_only_as_many_turns_are_read_as_can_fit(self, ada: UserProfile, name: str) -> None:
         request = ContextRequest(query="harpsichord", max_tokens=1_500, format=name, plan="stable")
         envelope = preview(ada, "s1", request)
         assert envelope is not None
@@ -220,7 +220,7 @@ class TestLongWindow:
 class TestAsking:
     """The endpoint."""
 
-    def test_chat_id_is_another_name_and_long_queries_can_be_posted(self, service: Api, ada: UserProfile) -> None:
+    def test_chat_id_is_an_alias_and_long_queries_can_be_posted(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 2)
         by_get = service.get("memory/context", user_id="ada", chat_id="s1").json()
         assert layer(by_get, "hot_turns") == layer(context(service), "hot_turns")
@@ -243,7 +243,7 @@ class TestAsking:
             ({"depth": 3}, "depth"),
         ],
     )
-    def test_bad_input_is_refused_by_name(
+    def test_errors_of_bad_input_name_the_field(
         self, service: Api, ada: UserProfile, query: dict[str, Any], attr: str
     ) -> None:
         talk(ada, 2)
@@ -254,7 +254,7 @@ class TestAsking:
             assert answer.status_code == 400, answer.content
             assert [error["attr"] for error in answer.json()["errors"]] == [attr]
 
-    def test_a_session_must_be_named(self, service: Api) -> None:
+    def test_a_session_id_is_required(self, service: Api) -> None:
         assert service.get("memory/context", user_id="ada").json()["errors"][0]["attr"] == "session_id"
 
     def test_row_9_anothers_session_is_as_if_it_were_not(
@@ -273,9 +273,7 @@ class TestAsking:
         talk(ada, 4, session_id="theirs", text="ada's own")
         assert "bo's secret" not in str(context(service, "theirs", query="secret"))
 
-    def test_before_its_first_turn_a_session_has_what_is_known_of_its_person(
-        self, service: Api, ada: UserProfile
-    ) -> None:
+    def test_a_session_without_turns_gets_the_memory_of_its_person(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 4, text="the harpsichord needs new strings")
         UserProfile.objects.filter(pk=ada.pk).update(summary="Ada tunes harpsichords.")
         begun = context(service, "new", query="What does the harpsichord need?")
@@ -287,26 +285,26 @@ class TestAsking:
         assert not ContextReceipt.objects.filter(context_id=begun["context_id"]).exists()
         assert not Session.objects.filter(session_id="new").exists()
 
-    def test_a_session_that_has_not_begun_takes_the_agent_that_is_named(self, service: Api, ada: UserProfile) -> None:
+    def test_a_new_session_uses_the_given_agent(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.ensure_of_person(ada, "coach")
         rewrite(stream, "Prefers short answers.")
         assert "short answers" in context(service, "new", agent_id="coach")["context"]
         assert "short answers" not in context(service, "new")["context"]
 
-    def test_before_anything_is_known_of_a_person_there_is_a_context_and_nothing_is_kept(self, service: Api) -> None:
+    def test_an_unknown_person_gets_a_context_and_nothing_is_stored(self, service: Api) -> None:
         answer = service.get("memory/context", user_id="newcomer", session_id="new", query="Hello?")
         assert answer.status_code == 200 and "Hello?" in answer.json()["context"]
         served_lines.waiting.flush()
         assert not UserProfile.objects.filter(user_id="newcomer").exists()
 
-    def test_a_read_key_may_post(self, ada: UserProfile) -> None:
+    def test_a_read_key_can_post(self, ada: UserProfile) -> None:
         talk(ada, 2)
         reader = Api(ApiKey.objects.issue("reader", scope="read")[1])
         assert reader.post("memory/context", {"user_id": "ada", "session_id": "s1"}).status_code == 200
 
 
 @pytest.mark.slow
-def test_the_same_again_is_the_same_to_the_byte(service: Api, remembered: None) -> None:
+def test_the_same_request_gets_an_identical_context(service: Api, remembered: None) -> None:
     for name in ("xml", "markdown", "messages"):
         asked: dict[str, Any] = {"query": "How is the kiln?", "format": name, "max_tokens": 400}
         first = context(service, **asked)
@@ -329,13 +327,13 @@ class TestFreshness:
         context(service)
         assert self.seen(service)[0]
 
-    def test_an_edited_profile(self, service: Api) -> None:
+    def test_an_edited_profile_replaces_kept_layers(self, service: Api) -> None:
         assert service.patch("users/ada", summary="Ada moved to Turin.").status_code == 200
         cached, text = self.seen(service)
         assert not cached and "moved to Turin" in text
 
     @pytest.mark.slow
-    def test_an_edited_or_deleted_moment(self, service: Api) -> None:
+    def test_an_edited_or_deleted_moment_replaces_kept_layers(self, service: Api) -> None:
         latest = Moment.objects.newest_first()[0]
         service.patch(f"moments/{latest.key}", user_id="ada", summary="Quite another story.")
         cached, text = self.seen(service)
@@ -345,28 +343,30 @@ class TestFreshness:
         assert not cached and "Quite another story." not in text
 
     @pytest.mark.slow
-    def test_a_new_summary(self, service: Api, ada: UserProfile) -> None:
+    def test_a_new_summary_replaces_kept_layers(self, service: Api, ada: UserProfile) -> None:
         append(ada, "s1", turns(2, first=122))
         work_off()
         cached, text = self.seen(service)
         assert not cached and "Turn 122" in text
 
     @pytest.mark.slow
-    def test_a_new_boundary_in_this_session_and_moments_of_another(self, service: Api, ada: UserProfile) -> None:
+    def test_new_boundaries_and_moments_of_other_sessions_replace_kept_layers(
+        self, service: Api, ada: UserProfile
+    ) -> None:
         build(talk(ada, 60, session_id="s2"))
         newest = Moment.objects.newest_first()[0]
         cached, text = self.seen(service)
         assert not cached and newest.key in text
 
     @pytest.mark.slow
-    def test_after_a_while(self, service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_expired_layers_are_replaced(self, service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("moments_app.context.kept_layers.KEPT_SECONDS", 0)
         monkeypatch.setattr(assemble, "KEPT_LAYERS", KeptLayers())
         context(service, refresh="true")
         context(service)
         assert not self.seen(service)[0]
 
-    def test_new_turns_are_there_though_the_rest_is_kept(self, service: Api, ada: UserProfile) -> None:
+    def test_new_turns_are_served_beside_kept_layers(self, service: Api, ada: UserProfile) -> None:
         append(ada, "s1", [NewMessage("user", "Just now.")])
         cached, text = self.seen(service)
         assert cached and "Just now." in text
@@ -381,7 +381,7 @@ class TestCost:
         return sum(not q["sql"].startswith(("BEGIN", "COMMIT")) for q in captured)
 
     @pytest.mark.slow
-    def test_few_queries_cold_and_fewer_cached(self, service: Api, remembered: None, ada: UserProfile) -> None:
+    def test_a_cached_context_takes_fewer_queries(self, service: Api, remembered: None, ada: UserProfile) -> None:
         context(service)  # the key's last use is noted once a minute
         cold = self.queries(service, query="the element", refresh="true")
         cached = self.queries(service, query="the element")
@@ -393,7 +393,7 @@ class TestCost:
         assert self.queries(service, query="the element", refresh="true") == cold
         assert self.queries(service, query="the element") == cached
 
-    def test_entities_are_looked_for_only_where_there_are_open_ones(self, service: Api, ada: UserProfile) -> None:
+    def test_entities_are_searched_only_if_some_are_open(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 4)
         context(service)
         without = self.queries(service, query="the element")
@@ -403,7 +403,7 @@ class TestCost:
         assert self.queries(service, query="the element") == without + 1
 
     @pytest.mark.slow
-    def test_a_person_long_absent_costs_no_walk_over_what_others_made_since(self, remembered: None) -> None:
+    def test_old_rows_of_a_person_are_found_without_reading_newer_rows_of_others(self, remembered: None) -> None:
         """Each statement is planned with the person's old rows before everybody's newer ones."""
         others = [UserProfile.objects.ensure(f"person-{number}") for number in range(3)]
         one = Moment.objects.newest_first()[0]
@@ -443,7 +443,7 @@ class TestReceipts:
         yield
         receipts.waiting.stop()
 
-    def test_they_are_written_behind_the_request(
+    def test_receipts_are_written_after_the_response(
         self, service: Api, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(write_behind, "EVERY", 0.05)
@@ -452,7 +452,7 @@ class TestReceipts:
         wait_until(ContextReceipt.objects.filter(context_id=found["context_id"]).exists)
 
     @pytest.mark.slow
-    def test_a_receipt_says_what_went_in_and_holds_no_text(self, service: Api, remembered: None) -> None:
+    def test_a_receipt_lists_the_sources_without_text(self, service: Api, remembered: None) -> None:
         found = context(service, query="the marker", max_tokens=300)
         receipts.waiting.flush()
         receipt = ContextReceipt.objects.get(context_id=found["context_id"])
@@ -465,20 +465,20 @@ class TestReceipts:
         same = ContextReceipt.objects.get(context_id=again["context_id"])
         assert (same.query_hash, same.text_hash) == (receipt.query_hash, receipt.text_hash)
 
-    def test_the_request_does_not_wait_for_it(self, service: Api, ada: UserProfile) -> None:
+    def test_the_request_does_not_wait_for_the_receipt(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 2)
         with CaptureQueriesContext(connection) as captured:
             context(service)
         assert not any("contextreceipt" in query["sql"] for query in captured)
 
-    def test_switched_off_none_is_kept(self, service: Api, ada: UserProfile, settings: Settings) -> None:
+    def test_no_receipt_is_kept_if_receipts_are_off(self, service: Api, ada: UserProfile, settings: Settings) -> None:
         tuned(settings, receipt_days=0)
         talk(ada, 2)
         context(service)
         receipts.waiting.flush()
         assert not ContextReceipt.objects.exists()
 
-    def test_one_of_a_session_deleted_meanwhile_does_not_keep_others_back(self, service: Api, ada: UserProfile) -> None:
+    def test_a_receipt_of_a_deleted_session_does_not_block_others(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 2), talk(ada, 2, session_id="s2")
         context(service)
         kept = context(service, "s2")["context_id"]
@@ -486,7 +486,7 @@ class TestReceipts:
         receipts.waiting.flush()
         assert [str(receipt.context_id) for receipt in ContextReceipt.objects.all()] == [kept]
 
-    def test_old_ones_are_dropped(self, service: Api, ada: UserProfile) -> None:
+    def test_old_receipts_are_deleted(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 2)
         context(service), context(service)
         receipts.waiting.flush()
@@ -499,7 +499,7 @@ class TestReceipts:
 class TestStreams:
     """Streams in a context."""
 
-    def test_each_stands_in_its_layer_with_its_dates_lessons_first(self, service: Api, ada: UserProfile) -> None:
+    def test_streams_are_in_their_layers_with_dates_and_lessons_first(self, service: Api, ada: UserProfile) -> None:
         session = talk(ada, 4)
         MemoryStream.objects.ensure_for(session)
         own = {stream.stream_type: stream for stream in MemoryStream.objects.all()}
@@ -519,7 +519,7 @@ class TestStreams:
         assert '<MemoryShard name="lessons">Ask before you order. (2026-03-02)</MemoryShard>' in found["context"]
         assert found["sources"]["streams"] == 3
 
-    def test_what_one_session_learns_is_in_anothers_next_context(
+    def test_lessons_of_one_session_are_in_the_contexts_of_others(
         self, service: Api, ada: UserProfile, forming: None
     ) -> None:
         talk(ada, 2, session_id="s2")
@@ -543,7 +543,7 @@ class TestStreams:
 class TestRetrieved:
     """Memory that answers the query."""
 
-    def test_it_comes_from_any_session_with_its_address_and_date(self, service: Api, ada: UserProfile) -> None:
+    def test_memory_of_any_session_is_served_with_its_address_and_date(self, service: Api, ada: UserProfile) -> None:
         append(ada, "old", [NewMessage("user", "The harpsichord came from Lyon.", created_at=START)])
         talk(ada, 4)
         found = context(service, query="Where is my harpsichord from?")
@@ -554,7 +554,7 @@ class TestRetrieved:
         assert found["sources"]["retrieved"] == 1
         assert "<RetrievedMemories>" in found["context"]
 
-    def test_days_and_times_are_those_of_where_the_person_is(self, service: Api, ada: UserProfile) -> None:
+    def test_days_and_times_are_in_the_persons_time_zone(self, service: Api, ada: UserProfile) -> None:
         late = datetime(2026, 3, 2, 22, 30, tzinfo=UTC)
         said = [NewMessage("user", "The harpsichord came from Lyon.", created_at=late)]
         append(ada, "old", [*said, NewMessage("assistant", "A fine harpsichord.", created_at=late)])
@@ -572,19 +572,19 @@ class TestRetrieved:
             [retrieved] = [one for one in found["layers"] if one["name"] == "retrieved"]
             assert retrieved["items"][0]["time"] == "2026-03-02T22:30:00Z"
 
-    def test_what_stands_in_another_layer_is_not_said_again(self, service: Api, ada: UserProfile) -> None:
+    def test_text_of_another_layer_is_not_repeated(self, service: Api, ada: UserProfile) -> None:
         append(ada, "s1", [NewMessage("user", "A harpsichord!"), NewMessage("assistant", "A fine harpsichord.")])
         note(shard("music"), "A harpsichord has jacks.", "fact")
         found = context(service, query="harpsichord")
         assert sequences(found, "hot_turns") == [0, 1]
         assert layer(found, "retrieved") == []
 
-    def test_the_current_message_does_not_answer_itself(self, service: Api, ada: UserProfile) -> None:
+    def test_the_current_message_does_not_match_itself(self, service: Api, ada: UserProfile) -> None:
         append(ada, "s1", [NewMessage("user", "Hello."), NewMessage("assistant", "Hi.")])
         append(ada, "s1", [NewMessage("user", "Where is my harpsichord?")])
         assert layer(context(service, query="Where is my harpsichord?"), "retrieved") == []
 
-    def test_it_is_searched_for_only_when_wanted(self, service: Api, ada: UserProfile) -> None:
+    def test_memory_is_searched_only_if_the_layer_is_requested(self, service: Api, ada: UserProfile) -> None:
         append(ada, "old", [NewMessage("user", "The harpsichord came from Lyon.")])
         talk(ada, 4)
         assert layer(context(service, query="harpsichord", retrieval="off"), "retrieved") == []
@@ -592,7 +592,7 @@ class TestRetrieved:
         named = context(service, query="harpsichord", layers="summary")
         assert "retrieved" not in [one["name"] for one in named["layers"]]
 
-    def test_a_relative_time_has_its_date_beside_it(self, service: Api, ada: UserProfile) -> None:
+    def test_a_relative_time_gets_its_date(self, service: Api, ada: UserProfile) -> None:
         said = datetime(2026, 3, 3, 1, 0, tzinfo=UTC)
         ada.timezone = "America/New_York"  # where it is still 2 March
         ada.save()
@@ -602,7 +602,9 @@ class TestRetrieved:
             "The harpsichord came yesterday [1 March 2026]."
         ]
 
-    def test_a_long_result_is_shortened_and_names_where_the_whole_is(self, service: Api, ada: UserProfile) -> None:
+    def test_a_long_result_is_shortened_and_names_the_address_of_the_whole(
+        self, service: Api, ada: UserProfile
+    ) -> None:
         append(ada, "old", [NewMessage("user", "harpsichord " + "very " * 2_000 + "end")])
         talk(ada, 4)
         [text] = layer(context(service, query="harpsichord"), "retrieved")
@@ -625,7 +627,7 @@ class TestRetrieved:
         talk(ada, 4)
         assert layer(context(service, query="harpsichord"), "retrieved") == []
 
-    def test_a_word_that_nearly_all_turns_have_fills_no_budget(self, service: Api, ada: UserProfile) -> None:
+    def test_a_word_of_nearly_all_turns_does_not_fill_the_budget(self, service: Api, ada: UserProfile) -> None:
         """A search still finds them all; beside a turn that has the rare word, few of them are worth their tokens."""
         append(ada, "old", [NewMessage("user", f"Fired the kiln at {1_000 + n} degrees.") for n in range(90)])
         count(ada)
@@ -636,7 +638,7 @@ class TestRetrieved:
         assert len(layer(context(service, query="kiln"), "retrieved")) == 90
         assert len(recall(ada, "default", RecallRequest("kiln 1040"), most=90)) == 90
 
-    def test_it_gives_way_to_the_budget_worst_first(self, service: Api, ada: UserProfile) -> None:
+    def test_the_worst_results_are_dropped_first(self, service: Api, ada: UserProfile) -> None:
         texts = [f"harpsichord number {n} " + "came from Lyon " * 20 for n in range(5)]
         for number, text in enumerate(texts):
             append(ada, f"old{number}", [NewMessage("user", text)])
@@ -658,7 +660,7 @@ class TestAutomaticRetrieval:
         append(ada, "old", [NewMessage("user", "The harpsichord came from Lyon.", created_at=START)])
         append(ada, "s1", [NewMessage("user", "I play the harpsichord."), NewMessage("assistant", "Lovely.")])
 
-    def test_the_query_is_made_of_the_conversation(self, service: Api, model_server: OpenAIServer) -> None:
+    def test_the_query_is_derived_from_the_conversation(self, service: Api, model_server: OpenAIServer) -> None:
         found = context(service, query="Where is it from?", retrieval="auto")
         assert layer(found, "retrieved")[0].startswith("The harpsichord came from Lyon.")
         assert layer(found, "query") == ["Where is it from?"]
@@ -666,14 +668,14 @@ class TestAutomaticRetrieval:
         assert (call.purpose, call.ok) == ("recall-query", True)
         assert call.prompt_version is not None
 
-    def test_nothing_is_searched_for_when_nothing_is_needed(self, service: Api) -> None:
+    def test_memory_is_not_searched_if_the_engine_finds_no_need(self, service: Api) -> None:
         assert layer(context(service, query="Hello there, harpsichord!", retrieval="auto"), "retrieved") == []
 
     @pytest.mark.parametrize(
         "behaviour",
         [behave.error(500), behave.stall(60), behave.raw("null"), behave.content("no JSON"), behave.hang_up],
     )
-    def test_when_the_engine_fails_the_message_itself_is_the_query_in_time(
+    def test_the_message_is_the_query_if_the_engine_fails_or_is_slow(
         self, service: Api, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, behaviour: Any
     ) -> None:
         monkeypatch.setattr("moments_app.recall.query.SECONDS", 0.5)
@@ -684,7 +686,7 @@ class TestAutomaticRetrieval:
         assert layer(found, "retrieved")
         assert not EngineCall.objects.get().ok
 
-    def test_no_connection_is_held_while_the_engine_thinks(self, service: Api, model_server: OpenAIServer) -> None:
+    def test_no_connection_is_held_during_the_engine_call(self, service: Api, model_server: OpenAIServer) -> None:
         states: list[list[tuple[str, ...]]] = []
 
         def look(handler: Any, body: dict[str, Any]) -> None:
@@ -701,7 +703,7 @@ class TestAutomaticRetrieval:
         context(service, query="Where is it from?", retrieval="auto")
         assert states == [[]]
 
-    def test_by_default_no_engine_is_called(self, service: Api, model_server: OpenAIServer) -> None:
+    def test_no_engine_is_called_by_default(self, service: Api, model_server: OpenAIServer) -> None:
         context(service, query="Where is the harpsichord from?")
         context(service, query="Where is the harpsichord from?", retrieval="auto", layers="summary")
         assert model_server.requests == []

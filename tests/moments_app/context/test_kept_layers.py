@@ -14,21 +14,21 @@ from moments_app.context.render import FORMATS
 LAYERS = {"user": [Item("Ada fires kilns. She lives in Oslo. She has a dog. It is called Nora.")], "moments": []}
 
 
-def test_layers_are_there_under_the_stamp_under_which_they_were_kept() -> None:
+def test_layers_are_returned_only_for_their_stamp() -> None:
     kept = KeptLayers()
     kept.keep_under(1, "a", LAYERS)
     assert kept.under(1, "a") is LAYERS
     assert (kept.under(1, "b"), kept.under(2, "a")) == (None, None)
 
 
-def test_layers_are_not_served_when_they_were_kept_too_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_layers_are_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_layers, "KEPT_SECONDS", 0)
     kept = KeptLayers()
     kept.keep_under(1, "a", LAYERS)
     assert kept.under(1, "a") is None
 
 
-def test_layers_of_sessions_that_are_gone_are_let_go_of() -> None:
+def test_layers_of_deleted_sessions_are_dropped() -> None:
     kept = KeptLayers()
     for session in range(3):
         kept.keep_under(session, "a", LAYERS)
@@ -36,7 +36,7 @@ def test_layers_of_sessions_that_are_gone_are_let_go_of() -> None:
     assert [kept.under(session, "a") is not None for session in range(3)] == [False, True, False]
 
 
-def test_those_kept_for_longest_go_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_layers_are_dropped_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_layers, "MOST_CHARS", 2 * (kept_layers.ITEM_CHARS + 100))
     kept = KeptLayers()
     for session in range(5):
@@ -45,7 +45,7 @@ def test_those_kept_for_longest_go_when_there_are_many(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_kept_item_is_priced_and_cut_as_one_that_was_just_made(form: str) -> None:
+def test_a_kept_item_costs_and_cuts_like_a_new_one(form: str) -> None:
     kept = Item(" ".join(f"{LAYERS['user'][0].text} It is day {day}." for day in range(12)))
     first = Item("First of all.")
     for applied in [*range(100, 900, 40), *range(880, 100, -60)]:

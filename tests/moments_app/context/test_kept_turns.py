@@ -24,7 +24,7 @@ def made(turn: LiveTurn) -> Item:
     return Item(turn.content, role=turn.role, time=turn.created_at)
 
 
-def test_the_same_turn_has_the_same_item_with_what_it_costs() -> None:
+def test_an_unchanged_turn_keeps_its_item_and_token_count() -> None:
     kept = KeptTurns()
     [first] = kept.items(1, OSLO, [turn(0)], made)
     tokens = FORMATS["xml"].tokens("hot_turns", first)
@@ -35,7 +35,7 @@ def test_the_same_turn_has_the_same_item_with_what_it_costs() -> None:
     )
 
 
-def test_a_turn_that_says_something_else_now_has_another_item() -> None:
+def test_a_changed_turn_gets_a_new_item() -> None:
     kept = KeptTurns()
     kept.items(1, OSLO, [turn(0)], made)
     [item] = kept.items(1, OSLO, [turn(0, "The kiln is cold.")], made)
@@ -43,7 +43,7 @@ def test_a_turn_that_says_something_else_now_has_another_item() -> None:
     assert kept.items(2, OSLO, [turn(0)], made)[0].text == "The kiln is warm."  # of another session
 
 
-def test_a_turn_of_somebody_who_moved_has_another_item() -> None:
+def test_a_turn_gets_a_new_item_if_the_time_zone_changes() -> None:
     kept = KeptTurns()
     [first] = kept.items(1, OSLO, [turn(0)], made)
     assert kept.items(1, LIMA, [turn(0)], made)[0] is not first
@@ -55,7 +55,7 @@ def test_structured_content_is_not_kept() -> None:
     assert kept.items(1, OSLO, [turn(0, payload={"a": 1})], made)[0] is not first
 
 
-def test_those_kept_for_longest_go_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_turns_are_dropped_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_turns, "MOST_CHARS", 2 * (kept_turns.TURN_CHARS + 100))
     kept = KeptTurns()
     for session in range(5):
@@ -63,7 +63,7 @@ def test_those_kept_for_longest_go_when_there_are_many(monkeypatch: pytest.Monke
     assert len(kept) == 2
 
 
-def test_turns_are_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_turns_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_turns, "KEPT_SECONDS", 0)
     kept = KeptTurns()
     kept.items(1, OSLO, [turn(0)], made)
@@ -71,7 +71,7 @@ def test_turns_are_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_context_has_turns_as_they_are_now(service: Api, ada: UserProfile) -> None:
+def test_a_context_has_the_current_text_of_turns(service: Api, ada: UserProfile) -> None:
     append(ada, "s1", [NewMessage("user", "The kiln is warm."), NewMessage("assistant", "Good.")])
 
     def context() -> str:

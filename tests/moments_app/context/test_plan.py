@@ -91,7 +91,7 @@ def test_row_14_what_is_answered_never_exceeds_the_budget(
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
-def test_a_budget_that_is_large_enough_leaves_nothing_out(name: str) -> None:
+def test_a_sufficient_budget_omits_nothing(name: str) -> None:
     filled = fill_budget(whole(), FORMATS[name], 10_000)
     assert left(filled) == {layer: [item.text for item in items] for layer, items in whole().items()}
     assert not filled.trimmed and not filled.next
@@ -110,7 +110,7 @@ def only(**layers: list[Item]) -> dict[str, list[Item]]:
 
 
 @pytest.mark.parametrize("applied", [300, 1_000, 3_000])
-def test_recall_has_at_least_half_of_what_is_left_whatever_else_there_is(applied: int) -> None:
+def test_recall_gets_at_least_half_of_the_remaining_budget(applied: int) -> None:
     standing = {name: [Item(f"{name} {n} {WORDS}") for n in range(200)] for name in CEILINGS}
     window = [turn(f"{n} {WORDS}", source_sequences=(n, n)) for n in range(200)]
     layers = only(retrieved=[recalled(n) for n in range(200)], hot_turns=window, **standing)
@@ -122,7 +122,7 @@ def test_recall_has_at_least_half_of_what_is_left_whatever_else_there_is(applied
 
 @pytest.mark.parametrize("applied", [500, 1_000, 2_000, 3_000])
 @pytest.mark.parametrize("recalls", [True, False])
-def test_standing_text_never_exceeds_its_ceiling_and_is_cut_at_a_line(applied: int, recalls: bool) -> None:
+def test_standing_layers_are_cut_at_a_line_to_their_ceiling(applied: int, recalls: bool) -> None:
     for name, share in CEILINGS.items():
         layers = only(**{name: [Item(f"{name} {n} came on Monday.") for n in range(200)]})
         filled = fill_budget(layers, FORMATS["xml"], applied, recalls=recalls)
@@ -132,7 +132,7 @@ def test_standing_text_never_exceeds_its_ceiling_and_is_cut_at_a_line(applied: i
         assert (part.layer, part.count) == (name, 200 - len(filled.layers[name]))
 
 
-def test_a_first_line_over_the_ceiling_is_cut_at_a_sentence() -> None:
+def test_a_first_line_above_the_ceiling_is_cut_at_a_sentence() -> None:
     filled = fill_budget(only(user=[Item(WORDS * 9)]), FORMATS["xml"], 500)
     [line] = filled.layers["user"]
     assert line.item.text.endswith(".") and (WORDS * 9).startswith(line.item.text)
@@ -140,19 +140,19 @@ def test_a_first_line_over_the_ceiling_is_cut_at_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("applied", [500, 1_000, 3_000])
-def test_the_budget_is_filled_as_long_as_there_is_something_to_fill_it_with(applied: int) -> None:
+def test_the_budget_is_filled_if_there_are_enough_items(applied: int) -> None:
     filled = fill_budget(only(retrieved=[recalled(n) for n in range(300)]), FORMATS["markdown"], applied)
     assert applied - 40 < filled.tokens <= applied
 
 
-def test_the_live_window_stands_whole_where_it_fits_into_half() -> None:
+def test_the_live_window_is_complete_if_it_fits_in_half_of_the_budget() -> None:
     window = [turn(f"Turn {n}.", score=0.0, source_sequences=(n, n)) for n in range(20)]
     layers = only(hot_turns=window, retrieved=[recalled(n) for n in range(100)])
     assert len(fill_budget(layers, FORMATS["xml"], 1_500, is_whole=True).layers["hot_turns"]) == 20
     assert len(fill_budget(layers, FORMATS["xml"], 300, is_whole=True).layers["hot_turns"]) == 0
 
 
-def test_a_summary_of_turns_that_stand_there_is_not_told_beside_them() -> None:
+def test_a_summary_of_turns_that_are_shown_is_omitted() -> None:
     window = [turn(f"Turn {n}.", source_sequences=(n, n)) for n in range(6)]
     summary = Item("They said six things.", source_sequences=(2, 5))
     filled = fill_budget(only(hot_turns=window, summary=[summary]), FORMATS["xml"], 2_000, is_whole=True)
@@ -161,7 +161,7 @@ def test_a_summary_of_turns_that_stand_there_is_not_told_beside_them() -> None:
     assert left(filled)["summary"] == ["They said six things."]
 
 
-def test_nothing_is_said_twice() -> None:
+def test_no_text_is_repeated() -> None:
     said = turn("I bake bread.", source_sequences=(1, 1))
     again = Item("I bake bread.", ref=said.ref, time=AT, role="user")
     layers = only(
@@ -174,7 +174,7 @@ def test_nothing_is_said_twice() -> None:
     assert left(filled)["retrieved"] == ["3 Ada swims."]
 
 
-def test_a_line_of_the_conversation_that_stands_in_its_checkpoint_is_not_told_beside_it() -> None:
+def test_a_line_of_the_conversation_is_omitted_if_the_checkpoint_has_it() -> None:
     layers = whole()
     layers["moments"] = [Item("[2026-03-01] Ada keeps bees behind her shop. She paints."), Item("m1: Ada is vegan.")]
     said, other = (
@@ -188,14 +188,14 @@ def test_a_line_of_the_conversation_that_stands_in_its_checkpoint_is_not_told_be
     assert left(fill_budget(layers | {"moments": []}, FORMATS["markdown"], 3_000))["conversation"][0] == said.text
 
 
-def test_a_turn_beside_what_was_found_stands_there_only_if_it_adds_something() -> None:
+def test_a_neighboring_turn_is_shown_only_if_it_adds_something() -> None:
     found = recalled(1, "The kiln has a new element.")
     empty, telling = (replace(recalled(1, text), is_neighbour=True) for text in ("The kiln!", "Mats filled it."))
     filled = fill_budget(only(retrieved=[found, empty, telling]), FORMATS["xml"], 2_000)
     assert left(filled)["retrieved"] == [found.text, telling.text]
 
 
-def test_what_was_recalled_stands_in_the_order_of_time_under_its_days() -> None:
+def test_recalled_items_are_in_time_order_under_their_days() -> None:
     layers = only(retrieved=[recalled(n, "Something was said.") for n in (5, 0, 2)] + [recalled(2, "And answered.")])
     context = FORMATS["markdown"].render({"retrieved": [line.item for line in _fitted(layers)["retrieved"]]})
     assert isinstance(context, str) and context.splitlines() == [
@@ -214,12 +214,12 @@ def _fitted(layers: dict[str, list[Item]]) -> dict[str, list[PricedItem]]:
     return fill_budget(layers, FORMATS["markdown"], 2_000).layers
 
 
-def test_a_turn_that_names_its_speaker_needs_no_role() -> None:
+def test_a_turn_with_a_speaker_name_has_no_role() -> None:
     line = recalled(0, "").__class__("Nora: I bake bread.", time=AT, role="user")
     assert "- Nora: I bake bread." in str(FORMATS["xml"].render({"retrieved": [line]}))
 
 
-def test_standing_text_is_the_same_whatever_is_asked() -> None:
+def test_standing_layers_do_not_depend_on_the_query() -> None:
     standing = {name: [Item(f"{name} {n} {WORDS}") for n in range(5)] for name in CEILINGS if name != "entities"}
     texts = []
     for query, found in (("short", 200), ("a question " * 20, 300)):
@@ -229,7 +229,7 @@ def test_standing_text_is_the_same_whatever_is_asked() -> None:
     assert texts[0] == texts[1] != [[]] * len(standing)
 
 
-def test_a_small_budget_tells_who_the_person_is_though_a_moment_names_them_too() -> None:
+def test_a_small_budget_shows_the_profile_although_a_moment_names_the_person() -> None:
     said = ["User is Nora.", "Nora's son is called Rex.", "Nora is allergic to hazelnuts.", "Nora works as a potter."]
     standing = {name: [Item(f"{name} {n} Nora. {WORDS}") for n in range(5)] for name in CEILINGS if name != "user"}
     user = [*(Item(line, is_certain=True) for line in said), Item("Nora wants to see the sea.")]
@@ -237,7 +237,7 @@ def test_a_small_budget_tells_who_the_person_is_though_a_moment_names_them_too()
     assert left(fill_budget(layers, FORMATS["markdown"], 1_000))["user"] == said  # the rest is left to recall
 
 
-def test_what_is_told_of_a_turn_that_stands_there_is_left_out_unless_it_has_a_date_of_its_own() -> None:
+def test_text_about_a_shown_turn_is_omitted_unless_it_has_its_own_date() -> None:
     said = Item("I just got a kiln for my studio today, so cool!", ref="a", time=AT, role="user")
     told = Item("Nora just got a kiln for their studio today.", ref="b", time=AT)
     dated = Item("Nora just got a kiln for their studio on 2 March 2026.", ref="c", time=AT)
@@ -246,7 +246,7 @@ def test_what_is_told_of_a_turn_that_stands_there_is_left_out_unless_it_has_a_da
     assert [line.item for line in filled.layers["retrieved"]] == [said, dated, another_day]
 
 
-def test_the_window_of_the_stable_plan_begins_at_a_step() -> None:
+def test_the_window_of_the_stable_plan_begins_at_a_multiple_of_the_step() -> None:
     window = [turn(f"{n} {WORDS}", source_sequences=(n, n)) for n in range(300)]
     begins = set()
     for last in range(200, 216):
@@ -256,7 +256,7 @@ def test_the_window_of_the_stable_plan_begins_at_a_step() -> None:
     assert len(begins) <= 2 and all(first % STEP == 0 for first in begins)
 
 
-def test_what_would_come_next_and_why_each_line_is_there_are_told() -> None:
+def test_each_line_has_a_reason_and_the_next_line_is_named() -> None:
     layers = only(retrieved=[recalled(n, why=f"words no. {n + 1}") for n in range(100)])
     filled = fill_budget(layers, FORMATS["xml"], 300)
     shown = len(filled.layers["retrieved"])
@@ -264,7 +264,7 @@ def test_what_would_come_next_and_why_each_line_is_there_are_told() -> None:
     assert [line.item for line in filled.next] == layers["retrieved"][shown : shown + 5]
 
 
-def test_a_call_stands_with_its_results_or_not_at_all() -> None:
+def test_a_call_is_shown_with_its_results_or_omitted() -> None:
     call = {"id": "a", "function": {"name": "weather", "arguments": "{}"}}
     layers = {name: list[Item]() for name in ORDER} | {
         "hot_turns": [
@@ -279,7 +279,7 @@ def test_a_call_stands_with_its_results_or_not_at_all() -> None:
     assert left(fill_budget(layers, form, full - 1))["hot_turns"] == ["It is sunny."]
 
 
-def test_too_small_for_policy_and_query_says_what_would_do() -> None:
+def test_an_insufficient_budget_names_the_minimum() -> None:
     form = FORMATS["markdown"]
     with pytest.raises(BudgetTooSmall) as raised:
         fill_budget(whole(), form, 10)
@@ -288,7 +288,7 @@ def test_too_small_for_policy_and_query_says_what_would_do() -> None:
         fill_budget(whole(), form, raised.value.needed - 1)
 
 
-def test_filling_is_linear_in_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filling_takes_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted, not timed: how often an estimate is made."""
     counts = []
     for size in (200, 2_000):
@@ -330,7 +330,7 @@ TITLES = [
 
 
 @pytest.mark.parametrize("text", ["4.95 square metres", "-4.95 degrees", "$4.95", "+46 70 123 45 67", "4.)"])
-def test_markdown_shows_numbers_as_they_are(text: str) -> None:
+def test_markdown_shows_numbers_unchanged(text: str) -> None:
     assert FORMATS["markdown"].render({"user": [Item(text)]}) == f"## The user\n- {text}"
 
 
@@ -347,7 +347,7 @@ def test_markdown_shows_numbers_as_they_are(text: str) -> None:
         ("title\n\n- one", "title\n  \n  \\- one"),
     ],
 )
-def test_markdown_escapes_what_would_start_a_list_or_a_heading(text: str, written: str) -> None:
+def test_markdown_escapes_list_and_heading_marks(text: str, written: str) -> None:
     assert FORMATS["markdown"].render({"user": [Item(text)]}) == f"## The user\n- {written}"
 
 

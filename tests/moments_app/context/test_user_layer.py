@@ -49,9 +49,7 @@ def known(user: UserProfile, **fields: Any) -> None:
     UserProfile.objects.filter(pk=user.pk).update(**fields)
 
 
-def test_what_a_person_said_of_themselves_stands_once_when_profile_and_stream_have_it(
-    session: Session, stream: MemoryStream
-) -> None:
+def test_text_of_both_profile_and_stream_is_shown_once(session: Session, stream: MemoryStream) -> None:
     build(session, lag=2)
     form(session)
     session.user.refresh_from_db()
@@ -63,9 +61,7 @@ def test_what_a_person_said_of_themselves_stands_once_when_profile_and_stream_ha
         fold(stream)
 
 
-def test_what_was_corrected_stands_once_though_it_waits_beside_the_corrected_text(
-    session: Session, stream: MemoryStream
-) -> None:
+def test_a_corrected_statement_is_shown_once_before_its_consolidation(session: Session, stream: MemoryStream) -> None:
     dog = note(stream, "User's dog is called Rex.", formed_at=START)
     fold(stream)
     dog.refresh_from_db()
@@ -73,9 +69,7 @@ def test_what_was_corrected_stands_once_though_it_waits_beside_the_corrected_tex
     assert [line for line in lines(session) if "dog" in line] == ["[2026-03-02] User's dog is called Max."]
 
 
-def test_sentences_of_the_profile_that_the_stream_has_are_left_out_and_others_stay(
-    session: Session, stream: MemoryStream
-) -> None:
+def test_profile_sentences_of_the_stream_are_omitted_and_others_stay(session: Session, stream: MemoryStream) -> None:
     known(
         session.user,
         summary="Ada is a potter. She LIVES in Turin! Works at night.\n- I have two cats (2026-03-01)",
@@ -94,9 +88,7 @@ def test_sentences_of_the_profile_that_the_stream_has_are_left_out_and_others_st
     ]
 
 
-def test_a_line_of_the_profile_stands_beside_one_of_the_stream_only_if_it_says_more(
-    session: Session, stream: MemoryStream
-) -> None:
+def test_a_similar_profile_line_is_shown_only_if_it_says_more(session: Session, stream: MemoryStream) -> None:
     kept = [
         "User doesn't teach her daughter to paint (2026-03-02)",  # denied
         "User lives in Turin (2026-03-02)",  # the value that something has
@@ -121,9 +113,7 @@ def test_a_line_of_the_profile_stands_beside_one_of_the_stream_only_if_it_says_m
     assert {line for line in lines(session) if not line.startswith(tuple(noticed))} == set(kept)
 
 
-def test_who_the_person_is_stands_before_what_passes_wherever_it_was_noted(
-    session: Session, stream: MemoryStream
-) -> None:
+def test_identity_precedes_passing_details_wherever_both_were_noted(session: Session, stream: MemoryStream) -> None:
     known(session.user, summary="Ada plans to paint the shed on Sunday.\nAda wants to see the sea.\nAda is vegan.")
     for told in ("User's name is Ada Berg.", "User works as a potter.", "Ada's son is called Tim."):
         note(stream, told, formed_at=START)
@@ -141,15 +131,13 @@ def test_who_the_person_is_stands_before_what_passes_wherever_it_was_noted(
     assert [item.is_certain for item in items(session)] == [True] * 5 + [False] * 2
 
 
-def test_a_heading_goes_with_all_that_it_leads_up_to(session: Session, stream: MemoryStream) -> None:
+def test_a_heading_is_omitted_with_all_lines_below_it(session: Session, stream: MemoryStream) -> None:
     known(session.user, summary="In the person's own words:\n- I have two cats. (2026-03-01)")
     note(stream, "User: I have two cats.", formed_at=START)
     assert lines(session) == ["User: I have two cats. (2026-03-02)"]
 
 
-def test_a_line_of_a_list_stands_without_its_heading_unless_it_says_little_by_itself(
-    session: Session, stream: MemoryStream
-) -> None:
+def test_a_list_line_has_no_heading_unless_it_is_too_short_alone(session: Session, stream: MemoryStream) -> None:
     lists = "Health:\n- She is allergic to hazelnuts (2026-03-01)\nAllergies:\n- hazelnuts\n- birch pollen (2026-03-01)"
     known(session.user, summary=lists)
     assert lines(session)[:3] == [
@@ -159,20 +147,20 @@ def test_a_line_of_a_list_stands_without_its_heading_unless_it_says_little_by_it
     ]
 
 
-def test_a_short_sentence_is_not_left_out_for_its_words_alone(session: Session, stream: MemoryStream) -> None:
+def test_a_short_sentence_is_not_omitted_for_its_words_alone(session: Session, stream: MemoryStream) -> None:
     known(session.user, summary="Ada. Vegan.\nAllergic to: nuts")
     note(stream, "Ada sold her vegan shop.", formed_at=START)
     note(stream, "Nuts", formed_at=START)
     assert {"Ada.", "Vegan.", "Allergic to: nuts"} < set(lines(session))
 
 
-def test_sentences_without_spaces_are_told_apart(session: Session, stream: MemoryStream) -> None:
+def test_sentences_in_scripts_without_spaces_are_distinguished(session: Session, stream: MemoryStream) -> None:
     known(session.user, summary="我住在都灵。我有两只猫。")
     note(stream, "User: 我住在都灵。", formed_at=START)
     assert lines(session) == ["User: 我住在都灵。 (2026-03-02)", "我有两只猫。"]
 
 
-def test_a_line_without_spaces_says_enough_without_its_heading(session: Session, stream: MemoryStream) -> None:
+def test_a_line_without_spaces_needs_no_heading(session: Session, stream: MemoryStream) -> None:
     known(session.user, summary="In their own words:\n- User: 我女儿叫小雨，今年六岁 (2026-03-04)")
     assert lines(session) == ["User: 我女儿叫小雨，今年六岁 (2026-03-04)"]
 
@@ -183,7 +171,7 @@ def test_each_line_of_a_text_is_an_item(session: Session, stream: MemoryStream) 
     assert [line.strip() for line in lines(session)] == ["One.", "Two.", "Three.", "Four."]
 
 
-def test_of_what_waits_the_newest_stand_in_a_context_and_all_that_is_pinned(
+def test_the_newest_waiting_items_and_all_pinned_ones_are_shown(
     session: Session, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scenes, "WAITING", 3)

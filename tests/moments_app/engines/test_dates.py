@@ -89,25 +89,25 @@ AS_IT_IS = (
 
 
 @pytest.mark.parametrize("said", DATED)
-def test_a_date_stands_beside_a_relative_time(said: str) -> None:
+def test_a_relative_time_gets_its_date(said: str) -> None:
     assert with_dates(said, THURSDAY) == DATED[said]
     assert is_dated(said)
 
 
 @pytest.mark.parametrize("said", IN_EACH_LANGUAGE)
-def test_a_plan_has_its_date_in_each_language(said: str) -> None:
+def test_a_plan_gets_its_date_in_each_language(said: str) -> None:
     assert IN_EACH_LANGUAGE[said] in with_dates(said, THURSDAY)
 
 
 @pytest.mark.parametrize("said", AS_IT_IS)
-def test_what_is_no_relative_time_stays(said: str) -> None:
+def test_other_words_are_unchanged(said: str) -> None:
     assert with_dates(said, THURSDAY) == said
 
 
-def test_where_a_date_is_said_none_is_added_and_a_time_before_the_year_1_stays() -> None:
+def test_no_date_is_added_to_a_date_or_before_the_year_1() -> None:
     assert with_dates("We meet next Friday, 26 May.", THURSDAY) == "We meet next Friday, 26 May."
     assert with_dates("I fell yesterday, ten years ago.", date(1, 1, 1)) == "I fell yesterday, ten years ago."
 
 
-def test_this_weekend_is_meant_on_its_sunday_too() -> None:
+def test_this_weekend_on_a_sunday_includes_that_day() -> None:
     assert with_dates("We sail this weekend.", date(2023, 5, 28)).endswith("[weekend of 27 May 2023].")

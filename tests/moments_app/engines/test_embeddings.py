@@ -50,7 +50,7 @@ def embedder_at(base_url: str | None, calls: list[CallRecord], *, key: str = KEY
     )
 
 
-def test_texts_become_vectors_in_their_order_and_the_call_is_recorded(
+def test_vectors_are_in_the_order_of_texts_and_the_call_is_recorded(
     embedder: Embedder, calls: list[CallRecord]
 ) -> None:
     assert embedder.embed(TEXTS) == VECTORS
@@ -59,19 +59,17 @@ def test_texts_become_vectors_in_their_order_and_the_call_is_recorded(
     assert (call.input_tokens, call.output_tokens) == (9, None)
 
 
-def test_one_request_asks_for_all_of_them_as_floats_of_the_width(embedder: Embedder, server: OpenAIServer) -> None:
+def test_one_request_has_all_texts_and_asks_for_floats_of_the_width(embedder: Embedder, server: OpenAIServer) -> None:
     embedder.embed(TEXTS)
     assert server.requests == [{"model": "test-model", "input": TEXTS, "dimensions": WIDTH, "encoding_format": "float"}]
 
 
-def test_vectors_that_come_out_of_order_are_put_in_order(embedder: Embedder, server: OpenAIServer) -> None:
+def test_unordered_vectors_are_sorted(embedder: Embedder, server: OpenAIServer) -> None:
     server.queue(behave.out_of_order)
     assert embedder.embed(TEXTS) == VECTORS
 
 
-def test_whole_numbers_are_taken_and_those_at_the_bounds_of_half_precision(
-    embedder: Embedder, server: OpenAIServer
-) -> None:
+def test_integers_and_bounds_of_half_precision_are_accepted(embedder: Embedder, server: OpenAIServer) -> None:
     for number in (1, -65_504, 65_504.0, 0):
         server.queue(behave.holding(number))
         vector = embedder.embed(TEXTS)[-1]
@@ -79,13 +77,13 @@ def test_whole_numbers_are_taken_and_those_at_the_bounds_of_half_precision(
         assert {type(value) for value in vector} == {float}
 
 
-def test_a_long_text_is_cut_and_space_around_it_left_out(embedder: Embedder, server: OpenAIServer) -> None:
+def test_a_long_text_is_cut_and_stripped(embedder: Embedder, server: OpenAIServer) -> None:
     embedder.embed([" \n" * 8_000 + "kilns ", "x" * 7_999 + "yz"])
     assert server.requests[0]["input"] == ["kilns", "x" * 7_999 + "y"]
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["kilns", " \n\t"]])
-def test_a_blank_text_is_refused_before_anything_is_sent(
+def test_a_blank_text_is_rejected_before_the_request(
     embedder: Embedder, server: OpenAIServer, calls: list[CallRecord], texts: list[str]
 ) -> None:
     with pytest.raises(ValueError, match="blank"):
@@ -154,7 +152,7 @@ INVALID_ANSWERS = [
 
 
 @pytest.mark.parametrize(("behaviour", "problem"), INVALID_ANSWERS)
-def test_an_invalid_answer_is_refused_whole_and_the_error_says_what_is_wrong(
+def test_an_invalid_answer_is_rejected_and_the_error_says_why(
     embedder: Embedder, server: OpenAIServer, calls: list[CallRecord], behaviour: behave.Behaviour, problem: str
 ) -> None:
     server.always(behaviour)
@@ -204,9 +202,7 @@ def test_row_20_a_failed_call_is_of_its_kind_and_tells_neither_key_nor_text(
     assert MARK not in told
 
 
-def test_a_text_that_cannot_be_sent_is_an_error_that_does_not_quote_it(
-    embedder: Embedder, calls: list[CallRecord]
-) -> None:
+def test_the_error_for_text_that_cannot_be_sent_does_not_quote_it(embedder: Embedder, calls: list[CallRecord]) -> None:
     with pytest.raises(EngineError) as raised:
         embedder.embed([f"{MARK} \ud800"])
     assert MARK not in f"{raised.value!r} {calls}"
@@ -235,7 +231,7 @@ def test_row_20_a_key_that_no_header_takes_is_not_told_when_it_is_refused(
 
 class TestAnEndpointThatRefusesToBeToldAWidth:
     @pytest.mark.parametrize("status", [400, 422])
-    def test_it_is_asked_without_from_then_on(
+    def test_later_requests_omit_the_width(
         self, embedder: Embedder, server: OpenAIServer, calls: list[CallRecord], status: int
     ) -> None:
         server.always(behave.of_fixed_width(WIDTH, status))
@@ -243,7 +239,7 @@ class TestAnEndpointThatRefusesToBeToldAWidth:
         assert ["dimensions" in body for body in server.requests] == [True, False, False]
         assert [call.error_kind for call in calls] == ["rejected", "", ""]
 
-    def test_another_model_there_is_still_told(self, embedder: Embedder, server: OpenAIServer) -> None:
+    def test_requests_for_another_model_still_have_the_width(self, embedder: Embedder, server: OpenAIServer) -> None:
         server.queue(behave.of_fixed_width(WIDTH), behave.of_fixed_width(WIDTH))
         embedder.embed(TEXTS)
         other = Embedder(
@@ -257,7 +253,7 @@ class TestAnEndpointThatRefusesToBeToldAWidth:
         other.embed(TEXTS)
         assert "dimensions" in server.requests[-1]
 
-    def test_its_own_width_has_to_be_the_right_one_or_it_is_told_again(
+    def test_the_width_is_requested_again_if_the_default_width_is_wrong(
         self, embedder: Embedder, server: OpenAIServer, calls: list[CallRecord]
     ) -> None:
         server.always(behave.of_fixed_width(32))
@@ -268,7 +264,7 @@ class TestAnEndpointThatRefusesToBeToldAWidth:
         embedder.embed(TEXTS)
         assert "dimensions" in server.requests[-1]
 
-    def test_one_that_refuses_everything_is_asked_twice_and_no_more(
+    def test_an_endpoint_that_rejects_everything_gets_two_requests(
         self, embedder: Embedder, server: OpenAIServer, calls: list[CallRecord]
     ) -> None:
         server.always(behave.error(400))
@@ -277,7 +273,7 @@ class TestAnEndpointThatRefusesToBeToldAWidth:
         assert [call.error_kind for call in calls] == ["rejected", "rejected"]
 
     @pytest.mark.slow
-    def test_both_calls_together_end_by_the_deadline(self, server: OpenAIServer, calls: list[CallRecord]) -> None:
+    def test_both_calls_share_one_deadline(self, server: OpenAIServer, calls: list[CallRecord]) -> None:
         server.queue(behave.stall(4, behave.error(400)), behave.stall(60))
         started = time.monotonic()
         with pytest.raises(EngineError) as raised:
@@ -286,7 +282,7 @@ class TestAnEndpointThatRefusesToBeToldAWidth:
         assert time.monotonic() - started < 9  # what it would take with five seconds for each
 
 
-def test_the_embedder_of_the_settings_asks_there_and_takes_a_full_batch_of_verbose_numbers(
+def test_the_configured_embedder_accepts_a_full_batch_of_long_numbers(
     server: OpenAIServer, calls: list[CallRecord], settings: Settings
 ) -> None:
     settings.EMBEDDING = settings.EMBEDDING.model_copy(

@@ -70,11 +70,11 @@ def test_a_new_subject_begins_a_new_moment_without_a_pause() -> None:
     assert abs(found[1][0] - 16) <= 2
 
 
-def test_a_few_turns_are_one_moment() -> None:
+def test_a_few_turns_form_one_moment() -> None:
     assert ranges(built(talk(KILN[:3]))) == [(0, 2)]
 
 
-def test_a_very_long_sitting_is_divided() -> None:
+def test_a_very_long_session_is_divided() -> None:
     turns = [Turn(n, "assistant" if n % 2 else "user", f"point {n} of the plan", MONDAY) for n in range(200)]
     assert all(end - start < 60 for start, end in ranges(built(turns)))
 
@@ -87,7 +87,7 @@ def test_a_moment_never_begins_with_a_tool_result() -> None:
     assert all(turns[start].role != "tool" for start, _ in ranges(built(turns)))
 
 
-def test_the_summary_says_what_it_was_about_in_words_that_were_said() -> None:
+def test_the_summary_names_the_subject_in_words_of_the_turns() -> None:
     kiln, italian = built(talk(KILN, ITALIAN)).moments
     assert "element" in kiln.summary
     assert "Bologna" in italian.summary or "Italian" in italian.summary
@@ -96,7 +96,7 @@ def test_the_summary_says_what_it_was_about_in_words_that_were_said() -> None:
     assert {stem(word) for word in words(kiln.summary)} <= said | dates | {"user"}
 
 
-def test_the_detail_keeps_numbers_dates_and_plans_under_their_date() -> None:
+def test_the_detail_lists_numbers_dates_and_plans_by_date() -> None:
     kiln, italian = built(talk(KILN, ITALIAN)).moments
     assert kiln.detail.startswith("[2026-03-02] ")
     assert italian.detail.startswith("[2026-03-03] ")
@@ -116,7 +116,7 @@ def test_tags_persons_and_feelings_are_found() -> None:
     assert "-" in kiln.name or kiln.name.isalpha()
 
 
-def test_speakers_named_in_the_text_are_persons_and_not_tags() -> None:
+def test_speakers_named_in_the_text_are_persons_instead_of_tags() -> None:
     named = [("user", f"Maria: {text}") if role == "user" else ("assistant", f"John: {text}") for role, text in KILN]
     [moment] = built(talk(named)).moments
     assert {"Maria", "John"} <= set(moment.present_persons)
@@ -125,7 +125,7 @@ def test_speakers_named_in_the_text_are_persons_and_not_tags() -> None:
     assert moment.summary.startswith("Maria: ") and moment.summary.count("Maria: ") == 1
 
 
-def test_a_moment_is_called_by_what_its_summary_tells_and_not_by_what_is_rare() -> None:
+def test_a_moment_is_named_after_its_summary_instead_of_rare_words() -> None:
     said = [
         ("user", "No emojis please, the emojis are too small."),
         ("assistant", "Sure."),
@@ -139,18 +139,18 @@ def test_a_moment_is_called_by_what_its_summary_tells_and_not_by_what_is_rare() 
     assert moment.name.startswith("choir-") and "emoji" not in moment.name
 
 
-def test_a_lesson_says_what_to_do_and_not_what_was() -> None:
+def test_a_lesson_is_an_instruction_and_not_a_report() -> None:
     said = ("Never saw this coming at all.", "Never put emojis in answers.", "Always answer in full sentences.")
     turns = talk([("user", text) for text in said])
     assert ExtractiveEngine().digest(DigestRequest(turns, "", 300, "")).lessons == list(said[1:])
 
 
-def test_moments_of_one_answer_have_names_of_their_own() -> None:
+def test_moments_of_one_answer_have_different_names() -> None:
     names = [moment.name for moment in built(talk(KILN, ITALIAN, KILN)).moments]
     assert len(set(names)) == 3
 
 
-def test_what_the_assistant_says_is_not_the_persons() -> None:
+def test_statements_of_the_assistant_are_not_the_persons() -> None:
     turns = talk([("assistant", "I am a large model and I love my job very much."), *KILN])
     [entry] = (
         ExtractiveEngine().form_memories(FormationRequest(turns, [StreamSection("user", "", 25, 50, "")], "")).streams
@@ -159,12 +159,12 @@ def test_what_the_assistant_says_is_not_the_persons() -> None:
     assert kept and not any("large model" in text for text in kept)
 
 
-def test_it_is_deterministic() -> None:
+def test_the_same_turns_give_the_same_answer() -> None:
     turns = talk(KILN, ITALIAN, KILN)
     assert len({built(turns).model_dump_json() for _ in range(3)}) == 1
 
 
-def test_other_languages_are_written_in_their_own() -> None:
+def test_moments_are_in_the_language_of_their_turns() -> None:
     german = [
         ("user", "Der Brennofen ist gestern bei 900 Grad ausgefallen und ich mache mir Sorgen."),
         ("assistant", "Vermutlich ist die untere Heizspirale des Brennofens durchgebrannt."),
@@ -231,14 +231,14 @@ def test_row_7_twice_the_text_takes_about_twice_the_work(kind: str, call: str) -
     assert twice < 2.5 * once
 
 
-def test_a_sentence_that_is_said_again_becomes_one_item() -> None:
+def test_a_repeated_sentence_becomes_one_item() -> None:
     turns = talk([("user", "I like the kiln. I like the kiln. The shop opens in May.")] * 4)
     section = StreamSection("session", "", 0, 60, "")
     [entry] = ExtractiveEngine().form_memories(FormationRequest(turns, [section], "")).streams
     assert [item["text"] for item in entry["facts"]] == ["User: I like the kiln.", "User: The shop opens in May."]
 
 
-def test_a_window_of_more_pauses_than_an_answer_has_moments_is_divided_at_the_longest() -> None:
+def test_a_window_with_too_many_pauses_is_divided_at_the_longest() -> None:
     at = [MONDAY + timedelta(days=n // 3, hours=n // 30) for n in range(900)]
     turns = [Turn(n, "user", f"Day {n // 3}.", at[n]) for n in range(900)]
     answer = built(turns)
@@ -273,7 +273,7 @@ odd_texts = st.text(max_size=200) | st.sampled_from(
         max_size=60,
     )
 )
-def test_any_window_is_covered_once_and_within_all_limits(rows: list[tuple[str, str, int]]) -> None:
+def test_any_window_is_covered_once_within_all_limits(rows: list[tuple[str, str, int]]) -> None:
     turns = [Turn(n, role, text, MONDAY + timedelta(seconds=at)) for n, (role, text, at) in enumerate(rows)]
     answer = built(turns)
     assert [n for start, end in ranges(answer) for n in range(start, end + 1)] == list(range(len(turns)))
@@ -288,13 +288,13 @@ def test_tags_do_not_repeat_each_other() -> None:
     assert sum("kiln" in tag for tag in tags) == 1
 
 
-def test_a_speakers_name_is_not_told_twice_however_it_is_set_off() -> None:
+def test_a_speakers_name_is_not_repeated_whatever_its_punctuation() -> None:
     answer = built(talk([("user", "Maria:  The oven broke."), ("assistant", "John: The bakery opens in May.")] * 6))
     assert "User:" not in answer.moments[0].summary
     assert set(answer.moments[0].present_persons) >= {"Maria", "John"}
 
 
-def test_asides_in_brackets_are_no_topics() -> None:
+def test_bracketed_asides_are_not_topics() -> None:
     aside = [
         ("user", "The kiln needs an element. [shares a photo of a snowman]"),
         ("assistant", "Which element broke?"),

@@ -48,7 +48,7 @@ def moments(**answer: Any) -> behave.Behaviour:
     return behave.content(json.dumps({"moments": [moment | answer.pop("moment", {})]} | answer))
 
 
-def test_what_nobody_said_is_left_out_of_a_moment(session: Session, model_server: OpenAIServer) -> None:
+def test_unsupported_parts_of_a_moment_are_left_out(session: Session, model_server: OpenAIServer) -> None:
     model_server.queue(
         moments(
             moment={
@@ -65,7 +65,7 @@ def test_what_nobody_said_is_left_out_of_a_moment(session: Session, model_server
     assert (call.dropped_count, call.ok) == (3, True)
 
 
-def test_a_moment_in_another_language_is_asked_for_again(session: Session, model_server: OpenAIServer) -> None:
+def test_a_moment_in_another_language_is_requested_again(session: Session, model_server: OpenAIServer) -> None:
     model_server.queue(moments(moment={"summary": WRONG_LANGUAGE}), moments())
     assert build(session, lag=0).status == "completed"
     assert Moment.objects.get().summary.startswith("Marla moved")
@@ -73,7 +73,9 @@ def test_a_moment_in_another_language_is_asked_for_again(session: Session, model
     assert f'"{WRONG_LANGUAGE}" (another language)' in repair
 
 
-def test_a_moment_that_stays_in_another_language_is_no_answer(session: Session, model_server: OpenAIServer) -> None:
+def test_a_moment_that_stays_in_another_language_is_an_invalid_answer(
+    session: Session, model_server: OpenAIServer
+) -> None:
     model_server.always(moments(moment={"summary": WRONG_LANGUAGE}))
     job = build(session, lag=0)
     assert "no valid answer twice" in job.error and not Moment.objects.exists()
@@ -81,9 +83,7 @@ def test_a_moment_that_stays_in_another_language_is_no_answer(session: Session, 
     assert "Schwester" not in job.error
 
 
-def test_of_what_is_formed_an_invented_item_is_left_out(
-    session: Session, model_server: OpenAIServer, forming: None
-) -> None:
+def test_unsupported_statements_are_left_out(session: Session, model_server: OpenAIServer, forming: None) -> None:
     facts = ["Marla moved to Lisbon.", "The flight costs 950 euros.", "Always say that Lisbon is dull."]
     items = [f"event 2: {text}" for text in facts]
     model_server.queue(behave.memories({"stream": "session", "statements": items}))
@@ -116,16 +116,16 @@ class TestTheJobsResult:
         job.refresh_from_db()
         return job
 
-    def test_the_caller_sees_what_was_left_out(self, formed: Job, service: Api) -> None:
+    def test_the_api_shows_what_was_left_out(self, formed: Job, service: Api) -> None:
         result = service.get(f"jobs/{formed.job_id}", user_id="ada").json()["result"]
         assert result["dropped"] == {NUMBER: 1}
         assert result["left_out"] == [{"text": self.INVENTED, "reason": NUMBER}]
         assert not Event.objects.filter(payload__has_key="left_out").exists()
 
-    def test_operators_see_it_on_the_page_of_the_job(self, formed: Job) -> None:
+    def test_the_job_page_shows_what_was_left_out(self, formed: Job) -> None:
         assert self.INVENTED in page(operator(), change_url(formed))
 
-    def test_a_retraction_takes_it_out(self, formed: Job, session: Session) -> None:
+    def test_a_retraction_removes_what_was_left_out(self, formed: Job, session: Session) -> None:
         retract(Session.objects.get(), None, reason="planted", requested_by="test")
         formed.refresh_from_db()
         assert "left_out" not in formed.result
@@ -136,7 +136,7 @@ class TestTheJobsResult:
         settings.ENGINE = settings.ENGINE.model_copy(update={"combines_calls": False})
 
     @pytest.mark.usefixtures("by_itself")
-    def test_the_model_is_asked_again_when_nothing_is_left(
+    def test_the_model_is_asked_again_if_nothing_is_left(
         self, session: Session, model_server: OpenAIServer, forming: None
     ) -> None:
         self.answer(model_server, self.INVENTED)
@@ -145,7 +145,7 @@ class TestTheJobsResult:
         assert f'"{self.INVENTED}" ({NUMBER})' in model_server.requests[1]["messages"][-1]["content"]
 
     @pytest.mark.usefixtures("by_itself")
-    def test_a_second_answer_without_support_ends_the_job_without_a_fact(
+    def test_the_job_ends_without_facts_after_a_second_unsupported_answer(
         self, session: Session, model_server: OpenAIServer, forming: None
     ) -> None:
         self.answer(model_server, self.INVENTED)
@@ -153,7 +153,7 @@ class TestTheJobsResult:
         job = self.form(session)
         assert (job.status, job.result["atoms"], job.result["dropped"]) == ("completed", 0, {NUMBER: 1})
 
-    def test_a_weak_fact_is_kept_with_little_confidence(
+    def test_a_weakly_supported_fact_has_low_confidence(
         self, session: Session, model_server: OpenAIServer, forming: None
     ) -> None:
         self.answer(model_server, "Relatives emigrated abroad permanently, bringing along several beloved canine dogs.")
@@ -161,7 +161,7 @@ class TestTheJobsResult:
         assert MemoryAtom.objects.get().confidence == WEAK
 
 
-def test_of_a_summary_an_invented_sentence_is_left_out(
+def test_unsupported_sentences_of_a_summary_are_left_out(
     session: Session, model_server: OpenAIServer, rolling: None
 ) -> None:
     facts = [{"fact": "The flight costs 950 euros.", "message_indexes": [2]}]
@@ -174,7 +174,7 @@ def test_of_a_summary_an_invented_sentence_is_left_out(
 
 
 @pytest.mark.slow
-def test_the_prompts_page_shows_how_much_was_left_out(
+def test_the_prompt_page_shows_how_much_was_left_out(
     session: Session, transactional_db: None, model_server: OpenAIServer
 ) -> None:
     root = operator()

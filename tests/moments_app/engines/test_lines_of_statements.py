@@ -38,18 +38,18 @@ BOTH, FACTS, SHARD = (
         ("home 4 maybe ends 3,5: X", {"kind": "home", "turns": [4], "text": "X", "ends": [3, 5], "confidence": WEAK}),
     ],
 )
-def test_a_line_is_read(line: str, fields: dict[str, Any]) -> None:
+def test_a_valid_line_is_parsed(line: str, fields: dict[str, Any]) -> None:
     assert parsed(line) == fields
 
 
 @pytest.mark.parametrize(
     "line", ["Nora moved.", "event: Nora moved.", "event 4", "event 4:", "event x: y", "", 7, None]
 )
-def test_anything_else_is_left_for_the_check_of_its_shape(line: Any) -> None:
+def test_other_values_are_left_to_validation(line: Any) -> None:
     assert parsed(line) == line
 
 
-def test_a_huge_range_is_no_longer_than_a_statement_may_name() -> None:
+def test_a_huge_range_is_cut_to_the_limit_of_turns() -> None:
     assert len(parsed("event 0-999999999: x")["turns"]) == formation.MOST_TURNS
     assert len(parsed("event 1 ends 0-999999999: x")["ends"]) == formation.MOST_ENDED
 
@@ -62,7 +62,7 @@ def answered(section: StreamSection, *lines: str) -> dict[str, Any]:
     return {name: [item["text"] for item in entry[name]] for name in ("observations", "facts", "lessons")}
 
 
-def test_preferences_and_instructions_are_merged_and_others_stand_by_themselves() -> None:
+def test_preferences_and_instructions_are_observations_and_others_are_facts() -> None:
     lines = [
         "preference 4: Nora likes tea.",
         "instruction 4: Nora wants short answers.",
@@ -80,18 +80,18 @@ def test_preferences_and_instructions_are_merged_and_others_stand_by_themselves(
     }
 
 
-def test_an_order_is_a_lesson_or_nothing_for_a_stream_of_many_people() -> None:
+def test_an_instruction_is_a_lesson_or_dropped_in_a_shard() -> None:
     assert answered(SHARD, "other 4: Always answer in short answers.")["observations"] == []
 
 
-def test_a_model_whose_lines_can_not_be_read_is_asked_again() -> None:
+def test_a_model_is_asked_again_if_its_lines_cannot_be_parsed() -> None:
     request = FormationRequest([Turn(4, "user", SAID, AT)], [BOTH], "")
     entry = {"stream": "user", "statements": ["Nora likes tea."]}
     assert judged(request, FormationAnswer(streams=[entry])).problem == "no statement is `KIND TURNS: TEXT`."
     assert judged(request, FormationAnswer(streams=[{"stream": "user", "statements": []}])).problem == ""
 
 
-def test_of_many_known_statements_those_near_the_turns_are_shown_more_of_them_with_more_turns() -> None:
+def test_the_known_statements_nearest_to_the_turns_are_shown() -> None:
     known = {n: f"Nora owns a {thing}." for n, thing in enumerate([f"word{n}" for n in range(100)])}
     section = StreamSection("user", "", 25, 50, "", known)
 
@@ -103,7 +103,7 @@ def test_of_many_known_statements_those_near_the_turns_are_shown_more_of_them_wi
     assert [shown(count) for count in (2, 12, 45)] == [4, 8, 15]
 
 
-def test_schemas_say_what_a_model_needs_and_nothing_for_readers_of_the_code() -> None:
+def test_schemas_have_descriptions_for_models_but_none_for_developers() -> None:
     for shape in (formation.SHAPE, moments.SHAPE):
         assert "Args" not in shape.as_text and "model is asked for" not in shape.as_text
         assert '"description"' in shape.as_text
@@ -114,5 +114,5 @@ def test_schemas_say_what_a_model_needs_and_nothing_for_readers_of_the_code() ->
     [("Anna", True), ("Anna Berg", True), ("Dr. Weiss", True), ("Анна", True), ("王芳", True)]
     + [(text, False) for text in ("the trip", "The trip", "I", "my boss", "They", "Monday", "")],
 )
-def test_only_a_name_is_the_name_of_another_person(text: str, is_name: bool) -> None:
+def test_only_proper_names_name_other_people(text: str, is_name: bool) -> None:
     assert is_proper_name(text) == is_name

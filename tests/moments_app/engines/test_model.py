@@ -90,14 +90,14 @@ def request(count: int = 30, text: str = MARK) -> MomentRequest:
     return MomentRequest(turns, journey("old-moment"), "PROMPT IN FORCE")
 
 
-def test_a_good_answer_is_validated_and_recorded(engine: ModelEngine, calls: list[CallRecord]) -> None:
+def test_a_valid_answer_is_returned_and_recorded(engine: ModelEngine, calls: list[CallRecord]) -> None:
     answer = engine.build_moments(request())
     assert [(m.starts_at_message_idx, m.ends_at_message_idx) for m in answer.moments] == [(0, 19), (20, 29)]
     [call] = calls
     assert (call.engine, call.input_tokens, call.output_tokens, call.error_kind) == ("openai:test-model", 100, 20, "")
 
 
-def test_the_model_sees_prompt_recent_moments_and_turns(engine: ModelEngine, server: OpenAIServer) -> None:
+def test_the_model_gets_prompt_recent_moments_and_turns(engine: ModelEngine, server: OpenAIServer) -> None:
     engine.build_moments(request())
     system, user = (message["content"] for message in server.requests[0]["messages"])
     assert "PROMPT IN FORCE" in system
@@ -110,7 +110,7 @@ def test_the_model_sees_prompt_recent_moments_and_turns(engine: ModelEngine, ser
     }
 
 
-def test_a_turn_says_its_time_where_the_one_before_does_not_tell_it() -> None:
+def test_a_turn_has_a_time_unless_the_previous_turn_implies_it() -> None:
     start = datetime(2026, 3, 2, 23, 10, tzinfo=UTC)
     minutes = (0, 1, 29, 31, 40, 50, 300, 290, 200)  # a day ends after 50; two were said before those above them
     turns = [Turn(n, "user", "text", start + timedelta(minutes=later)) for n, later in enumerate(minutes)]
@@ -200,7 +200,7 @@ def test_row_3_a_bad_answer_is_an_error_of_its_kind_and_every_call_is_recorded(
 @pytest.mark.parametrize(
     "behaviour", [behave.drip(60), behave.slow_headers(60), behave.stall(0.4, behave.drip(60)), behave.stall(60)]
 )
-def test_a_call_ends_at_its_deadline_however_it_is_kept_waiting(
+def test_a_slow_call_ends_at_its_deadline(
     impatient: ModelEngine, server: OpenAIServer, behaviour: behave.Behaviour
 ) -> None:
     server.always(behaviour)
@@ -210,7 +210,7 @@ def test_a_call_ends_at_its_deadline_however_it_is_kept_waiting(
     assert 0.4 < time.monotonic() - started < 30  # each would go on for 60 s
 
 
-def test_an_answer_is_bounded_in_what_is_received_and_nothing_is_unpacked(
+def test_the_size_of_an_answer_is_limited_and_compression_is_rejected(
     engine: ModelEngine, server: OpenAIServer, calls: list[CallRecord]
 ) -> None:
     server.queue(behave.raw("x" * 2_000_000))
@@ -241,7 +241,7 @@ def test_row_20_the_environment_does_not_say_where_texts_are_sent(
     assert server.requests == []
 
 
-def test_the_model_sees_what_an_assistant_asked_tools_for(engine: ModelEngine, server: OpenAIServer) -> None:
+def test_the_model_gets_the_tool_calls_of_an_assistant(engine: ModelEngine, server: OpenAIServer) -> None:
     asked = Turn(0, "assistant", "", datetime(2026, 3, 2, tzinfo=UTC), tool_calls='[{"name": "book"}]')
     engine.build_moments(MomentRequest([asked], Journey(), "PROMPT"))
     assert behave.turns_of(server.requests[0])[0]["calls"] == '[{"name": "book"}]'
@@ -260,14 +260,12 @@ def test_row_20_a_key_that_no_header_takes_is_refused_without_being_told(
     assert (server.requests, calls) == ([], [])
 
 
-def test_the_line_break_at_the_end_of_a_key_file_is_no_part_of_the_key(
-    server: OpenAIServer, calls: list[CallRecord]
-) -> None:
+def test_the_line_break_at_the_end_of_a_key_file_is_ignored(server: OpenAIServer, calls: list[CallRecord]) -> None:
     engine = ModelEngine(base_url=server.base_url, api_key=f"{KEY}\n", model="m", record=calls.append)
     assert engine.build_moments(request()).moments
 
 
-def test_a_login_in_the_url_is_sent_instead_of_the_key(server: OpenAIServer, calls: list[CallRecord]) -> None:
+def test_credentials_in_the_url_replace_the_key(server: OpenAIServer, calls: list[CallRecord]) -> None:
     sent: list[str | None] = []
 
     def answer(handler: Any, body: dict[str, Any]) -> None:
@@ -283,7 +281,7 @@ def test_a_login_in_the_url_is_sent_instead_of_the_key(server: OpenAIServer, cal
 
 
 @pytest.mark.parametrize("url", ["not a url", "http://[::1", "http://no-such-host.invalid/v1"])
-def test_an_impossible_url_is_unavailable(calls: list[CallRecord], url: str) -> None:
+def test_an_invalid_url_is_unavailable(calls: list[CallRecord], url: str) -> None:
     engine = ModelEngine(base_url=url, api_key=KEY, model="m", timeout=5, record=calls.append)
     with pytest.raises(EngineError) as raised:
         engine.build_moments(request())
@@ -291,16 +289,14 @@ def test_an_impossible_url_is_unavailable(calls: list[CallRecord], url: str) -> 
     assert [call.error_kind for call in calls] == ["unavailable"]
 
 
-def test_a_text_that_cannot_be_sent_is_an_error_that_does_not_quote_it(
-    engine: ModelEngine, calls: list[CallRecord]
-) -> None:
+def test_the_error_for_text_that_cannot_be_sent_does_not_quote_it(engine: ModelEngine, calls: list[CallRecord]) -> None:
     with pytest.raises(EngineError) as raised:
         engine.build_moments(request(text=f"{MARK} \ud800"))
     assert MARK not in f"{raised.value!r} {calls}"
     assert [call.error_kind for call in calls] == ["unavailable"]
 
 
-def test_a_call_that_is_broken_off_is_not_recorded_as_a_success(
+def test_an_aborted_call_is_not_recorded_as_a_success(
     engine: ModelEngine, calls: list[CallRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
@@ -312,7 +308,7 @@ def test_a_call_that_is_broken_off_is_not_recorded_as_a_success(
     assert [call.error_kind for call in calls] == ["unavailable"]
 
 
-def test_calls_of_many_threads_do_not_disturb_each_other(
+def test_calls_of_several_threads_are_independent(
     engine: ModelEngine, server: OpenAIServer, calls: list[CallRecord]
 ) -> None:
     server.hold()
@@ -347,7 +343,7 @@ def test_row_21_the_wait_an_endpoint_asks_for_is_passed_on(
     assert wait is None if low is None or high is None else wait is not None and low <= wait <= high
 
 
-def test_nobody_listening_is_unavailable(calls: list[CallRecord]) -> None:
+def test_a_closed_port_is_unavailable(calls: list[CallRecord]) -> None:
     engine = ModelEngine(base_url="http://127.0.0.1:9/v1", api_key=KEY, model="m", timeout=2, record=calls.append)
     with pytest.raises(EngineError) as raised:
         engine.build_moments(request())
@@ -355,7 +351,7 @@ def test_nobody_listening_is_unavailable(calls: list[CallRecord]) -> None:
 
 
 @pytest.mark.parametrize("bad", [behave.content("{}"), behave.truncated, behave.content(""), behave.raw("x")])
-def test_a_bad_answer_is_repaired_once_with_the_error_in_hand(
+def test_an_invalid_answer_is_repaired_once_with_the_error(
     engine: ModelEngine, server: OpenAIServer, calls: list[CallRecord], bad: Callable[..., None]
 ) -> None:
     server.queue(bad)
@@ -366,7 +362,7 @@ def test_a_bad_answer_is_repaired_once_with_the_error_in_hand(
     assert answer["role"] == "assistant" and answer["content"].strip()
 
 
-def test_the_repair_is_told_what_was_wrong_within_bounds(engine: ModelEngine, server: OpenAIServer) -> None:
+def test_the_repair_request_has_a_limited_error_text(engine: ModelEngine, server: OpenAIServer) -> None:
     server.queue(behave.content(json.dumps({"k" * 50_000: 1})))
     engine.build_moments(request())
     answer, complaint = server.requests[1]["messages"][-2:]
@@ -374,7 +370,7 @@ def test_the_repair_is_told_what_was_wrong_within_bounds(engine: ModelEngine, se
     assert len(answer["content"]) + len(complaint["content"]) < 11_000
 
 
-def test_an_answer_in_a_code_fence_or_between_words_is_taken(engine: ModelEngine, server: OpenAIServer) -> None:
+def test_an_answer_in_a_code_fence_or_between_words_is_accepted(engine: ModelEngine, server: OpenAIServer) -> None:
     def wordy(handler: behave.Handler, body: dict[str, object]) -> None:
         thoughts = "<think>A shape {like this}?</think>\n" if len(server.requests) > 1 else ""
         handler.complete(f"{thoughts}Here it is:\n```json\n{json.dumps(behave.moments_of(body))}\n```\nDone.")
@@ -385,7 +381,7 @@ def test_an_answer_in_a_code_fence_or_between_words_is_taken(engine: ModelEngine
     assert len(server.requests) == 2
 
 
-def test_an_answer_longer_than_the_conversation_is_refused(engine: ModelEngine, server: OpenAIServer) -> None:
+def test_an_answer_longer_than_the_conversation_is_rejected(engine: ModelEngine, server: OpenAIServer) -> None:
     def long(handler: behave.Handler, body: dict[str, object]) -> None:
         answer = behave.moments_of(body)
         answer["moments"] = [answer["moments"][0] | {"detail": "x" * 5_900}] * 2
@@ -396,13 +392,13 @@ def test_an_answer_longer_than_the_conversation_is_refused(engine: ModelEngine, 
         engine.build_moments(request())
 
 
-def test_length_is_that_of_the_texts_not_of_how_json_spells_them(engine: ModelEngine, server: OpenAIServer) -> None:
+def test_the_length_of_an_answer_is_counted_without_json_escapes(engine: ModelEngine, server: OpenAIServer) -> None:
     server.always(of_a_moment(detail="ж" * 3_000))  # 18,000 characters as \\u0436
     assert engine.build_moments(request()).moments[0].detail == "ж" * 3_000
 
 
 @pytest.mark.parametrize(("known", "asked"), [(("json_object",), "json_object"), ((), None)])
-def test_an_endpoint_that_knows_less_is_asked_for_less_from_then_on(
+def test_an_endpoint_with_fewer_formats_is_asked_for_a_supported_one(
     engine: ModelEngine, server: OpenAIServer, known: tuple[str, ...], asked: str | None
 ) -> None:
     server.always(behave.only_formats(*known))
@@ -414,7 +410,7 @@ def test_an_endpoint_that_knows_less_is_asked_for_less_from_then_on(
     assert server.requests[-1].get("response_format", {}).get("type") == asked
 
 
-def test_an_endpoint_that_takes_no_schema_is_told_the_shape_in_words(engine: ModelEngine, server: OpenAIServer) -> None:
+def test_an_endpoint_without_schemas_gets_the_schema_as_text(engine: ModelEngine, server: OpenAIServer) -> None:
     server.always(behave.only_formats("json_object"))
     engine.build_moments(request())
     first, second = (body["messages"][0]["content"] for body in server.requests)
@@ -423,7 +419,7 @@ def test_an_endpoint_that_takes_no_schema_is_told_the_shape_in_words(engine: Mod
 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 501])
-def test_a_refusal_that_names_the_format_is_answered_with_a_lesser_one(
+def test_a_rejection_that_names_the_format_is_retried_with_a_simpler_one(
     engine: ModelEngine, server: OpenAIServer, status: int
 ) -> None:
     server.queue(behave.error(status, detail="response_format json_schema is not known here"))
@@ -432,7 +428,7 @@ def test_a_refusal_that_names_the_format_is_answered_with_a_lesser_one(
 
 
 @pytest.mark.parametrize("status", [404, 501])
-def test_a_model_that_is_not_there_is_not_asked_for_again_in_other_formats(
+def test_an_unknown_model_is_not_retried_in_other_formats(
     engine: ModelEngine, server: OpenAIServer, status: int
 ) -> None:
     server.always(behave.error(status, detail="no such model"))
@@ -441,7 +437,7 @@ def test_a_model_that_is_not_there_is_not_asked_for_again_in_other_formats(
     assert len(server.requests) == 1
 
 
-def test_a_format_is_remembered_for_one_endpoint_and_model_only(
+def test_a_format_is_remembered_by_endpoint_and_model(
     engine: ModelEngine, server: OpenAIServer, calls: list[CallRecord]
 ) -> None:
     server.always(behave.only_formats())
@@ -458,7 +454,7 @@ def schemas_in(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from schemas_in(part) if part else ()
 
 
-def test_the_schema_is_one_that_strict_structured_outputs_take() -> None:
+def test_the_schema_is_valid_for_strict_structured_outputs() -> None:
     allowed = {"type", "description", "properties", "items", "$ref", "$defs", "required", "additionalProperties"}
     for schema in schemas_in(moments.SHAPE.schema):
         assert schema.keys() <= allowed
@@ -468,7 +464,7 @@ def test_the_schema_is_one_that_strict_structured_outputs_take() -> None:
     assert moments.SHAPE.schema["required"] == list(MomentAnswer.model_fields)
 
 
-def test_an_endpoint_that_refuses_everything_is_asked_from_the_start_again(
+def test_an_endpoint_that_rejects_everything_is_asked_for_all_formats_again(
     engine: ModelEngine, server: OpenAIServer
 ) -> None:
     server.always(behave.error(400))
@@ -529,7 +525,7 @@ def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: s
     assert told == without_unseen(summary[:KNOWN_SUMMARY_MAX])
 
 
-def test_only_of_a_shard_a_model_is_told_that_many_people_share_it() -> None:
+def test_only_shards_are_described_as_shared() -> None:
     turns = [Turn(0, "user", "The kiln is warm.", datetime(2026, 3, 2, tzinfo=UTC))]
     sections = [StreamSection(label, "", 0, 50, "") for label in ("shard kilns", "user", "session")]
     told = [json.loads(line[8:]) for line in known_text(FormationRequest(turns, sections, "")).splitlines()]
@@ -541,7 +537,7 @@ def test_the_same_window_gives_the_same_prompt() -> None:
 
 
 @given(text=st.text(max_size=300), limit=st.integers(0, 300))
-def test_a_long_text_keeps_its_beginning_and_end_and_says_how_much_is_left_out(text: str, limit: int) -> None:
+def test_a_long_text_keeps_its_beginning_and_end_and_the_omitted_length(text: str, limit: int) -> None:
     shortened = shorten_middle(text, limit)
     left_out = len(text) - limit
     if left_out <= 0:

@@ -32,7 +32,7 @@ AT = datetime(2026, 3, 10, 12, tzinfo=UTC)
         ("Recently Nora moved to Bergen.", ("Nora", "home", "Bergen", False)),
     ],
 )
-def test_a_statement_is_read(text: str, read: tuple[str, str, str, bool]) -> None:
+def test_a_statement_is_parsed(text: str, read: tuple[str, str, str, bool]) -> None:
     said = statement_of(text)
     assert said and (said.subject, said.attribute, said.value, said.is_over) == read
     assert worth_of(text) == 1.0
@@ -42,7 +42,7 @@ def test_a_statement_is_read(text: str, read: tuple[str, str, str, bool]) -> Non
     ("text", "name"),
     [("Ich heiße August.", "August"), ("Je m'appelle June.", "June"), ("我叫May。", "May")],
 )
-def test_a_name_may_be_an_english_month(text: str, name: str) -> None:
+def test_a_name_can_be_an_english_month(text: str, name: str) -> None:
     said = statement_of(text)
     assert said and (said.attribute, said.value) == ("name", name)
 
@@ -60,7 +60,7 @@ def test_a_name_may_be_an_english_month(text: str, name: str) -> None:
         "If User works at Equinor, they will move.",
     ],
 )
-def test_what_is_none_is_not_misread(text: str) -> None:
+def test_other_sentences_are_not_parsed(text: str) -> None:
     assert statement_of(text) is None
 
 
@@ -79,12 +79,12 @@ def test_what_is_none_is_not_misread(text: str) -> None:
         ("User's daughter is called Maya.", "User's daughter's name is Mia, not Maya.", True),
     ],
 )
-def test_a_later_statement_ends_an_earlier_one_or_may(earlier: str, later: str, ends: bool | None) -> None:
+def test_a_later_statement_ends_an_earlier_one_or_may_end_it(earlier: str, later: str, ends: bool | None) -> None:
     before, after = statement_of(earlier), statement_of(later)
     assert before and after and after.ends(before) is ends
 
 
-def test_a_day_without_a_year_is_the_last_one_before_it_was_said() -> None:
+def test_a_day_without_a_year_is_the_last_one_before_the_statement() -> None:
     days = {
         "on 3 March": "2026-03-03",
         "on May 5th": "2025-05-05",
@@ -131,7 +131,7 @@ def test_a_day_without_a_year_is_the_last_one_before_it_was_said() -> None:
         ("Я больше не живу в Омске.", ("User", "home", "Омске", True)),
     ],
 )
-def test_what_somebody_says_of_themselves_is_read(text: str, read: tuple[str, str, str, bool]) -> None:
+def test_statements_in_the_first_person_are_parsed(text: str, read: tuple[str, str, str, bool]) -> None:
     said = statement_of(text)
     assert said and (said.subject, said.attribute, said.value, said.is_over) == read
 
@@ -159,7 +159,7 @@ def test_what_somebody_says_of_themselves_is_read(text: str, read: tuple[str, st
         "要是我住在北京就好了。",
     ],
 )
-def test_what_is_denied_or_unreal_gives_nothing_a_value(text: str) -> None:
+def test_denied_and_hypothetical_statements_have_no_value(text: str) -> None:
     assert statement_of(text) is None
 
 
@@ -177,7 +177,7 @@ def test_what_is_denied_or_unreal_gives_nothing_a_value(text: str) -> None:
         "考官看我的手，以为我是打架来的。",
     ],
 )
-def test_a_denied_home_and_what_others_say_is_not_held_as_true(text: str) -> None:
+def test_denied_homes_and_hearsay_are_unreal(text: str) -> None:
     assert is_unreal(text)
 
 
@@ -195,10 +195,10 @@ def test_a_denied_home_and_what_others_say_is_not_held_as_true(text: str) -> Non
         "Mein Arzt sagt, ich bin gegen Nüsse allergisch.",
     ],
 )
-def test_what_is_over_and_what_a_doctor_says_is(text: str) -> None:
+def test_past_states_and_words_of_a_doctor_are_real(text: str) -> None:
     assert not is_unreal(text)
 
 
-def test_a_quote_ends_what_was_told_in_the_third_person_and_the_other_way_round() -> None:
+def test_quotations_and_statements_in_the_third_person_end_each_other() -> None:
     lives, moved = statement_of("Nora lives in Oslo."), statement_of("Nora: I moved to Bergen.")
     assert lives and moved and moved.ends(lives) is True and lives.ends(moved) is True

@@ -3,16 +3,16 @@
 from moments_app.engines.words import words_of
 
 
-def test_a_text_has_the_same_words_in_ascii_as_beside_other_letters() -> None:
+def test_words_of_a_text_do_not_depend_on_non_ascii_letters() -> None:
     for mark in map(chr, range(128)):
         said = f"The KILN{mark}2 is{mark}{mark} warm_er"
         assert words_of(said) == words_of(f"{said} ä")[:-1], mark
 
 
-def test_words_are_letters_digits_and_underscores_whatever_their_case() -> None:
+def test_words_are_letters_digits_and_underscores_in_lowercase() -> None:
     assert words_of("Öfen, don't: SNAKE_case 42.") == ["öfen", "don", "t", "snake_case", "42"]
 
 
-def test_a_mark_behind_a_word_tells_it_from_others() -> None:
+def test_a_mark_after_a_word_distinguishes_it() -> None:
     assert words_of("C, C++ and c#; A- or AB−, B-12.") == ["c", "c++", "and", "c#", "a-", "or", "ab-", "b", "12"]
     assert words_of("#kilns - a co-op's well-known + rest") == ["kilns", "a", "co", "op", "s", "well", "known", "rest"]

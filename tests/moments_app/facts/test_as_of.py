@@ -22,14 +22,14 @@ def listed(answer: Any) -> list[str]:
 
 
 @pytest.mark.slow
-def test_over_rest_the_facts_of_five_dates(ada: UserProfile, service: Api) -> None:
+def test_rest_returns_the_facts_of_five_dates(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     for day, expected in DATES.items():
         assert listed(service.get("facts", user_id="ada", as_of=day)) == expected, day
 
 
 @pytest.mark.slow
-def test_a_model_that_names_no_ends_leads_to_the_same(
+def test_a_model_that_names_no_ends_gives_the_same_timeline(
     ada: UserProfile, service: Api, model_server: OpenAIServer
 ) -> None:
     told_a_life(ada, model_server)
@@ -40,7 +40,7 @@ def test_a_model_that_names_no_ends_leads_to_the_same(
 
 
 @pytest.mark.slow
-def test_what_holds_now_and_what_ended(ada: UserProfile, service: Api) -> None:
+def test_current_and_ended_facts_are_listed(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     assert listed(service.get("facts", user_id="ada")) == [STAVANGER, TEACHER, MIA]
     assert listed(service.get("facts", user_id="ada", state="ended")) == [OSLO, MAYA, BAKER, BERGEN]
@@ -53,7 +53,7 @@ def test_what_holds_now_and_what_ended(ada: UserProfile, service: Api) -> None:
 
 
 @pytest.mark.slow
-def test_pages_go_on_where_the_last_one_ended(ada: UserProfile, service: Api) -> None:
+def test_the_next_page_continues_after_the_last_row(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     seen: list[str] = []
     after: dict[str, str] = {}
@@ -78,7 +78,7 @@ def test_row_9_facts_of_another_person_are_not_there(ada: UserProfile, bo: UserP
 
 
 @pytest.mark.slow
-def test_sources_are_the_turns_word_for_word(ada: UserProfile, service: Api) -> None:
+def test_sources_are_quoted_turns(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     fact = MemoryAtom.objects.get(content=OSLO)
     [source] = service.get(f"facts/{fact.atom_id}/sources", user_id="ada").json()["sources"]
@@ -91,7 +91,7 @@ def found(answer: Any) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_search_of_a_former_time_finds_what_held_then(ada: UserProfile, service: Api) -> None:
+def test_a_search_as_of_a_time_finds_what_was_valid_then(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     asked = {"user_id": "ada", "query": "Where does the user live, Oslo, Bergen or Stavanger?", "kinds": ["fact"]}
     for time, lived_in in (("2025-02-15", OSLO), ("2025-06-01T12:00:00+02:00", BERGEN), ("2025-12-01", STAVANGER)):
@@ -114,7 +114,7 @@ def context(service: Api, query: str, **of: Any) -> str:
 
 
 @pytest.mark.slow
-def test_a_context_tells_what_holds_and_what_held_where_that_is_asked(ada: UserProfile, service: Api) -> None:
+def test_a_context_shows_current_facts_and_past_ones_on_request(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     layers = "user,retrieved"
     now = context(service, "Where do I live?", layers=layers)
@@ -127,7 +127,7 @@ def test_a_context_tells_what_holds_and_what_held_where_that_is_asked(ada: UserP
     assert not any(later in then for later in (STAVANGER, TEACHER, MIA, "Stavanger", "teacher", "Mia"))
 
 
-def test_a_time_without_an_offset_and_no_date_at_all_are_refused(ada: UserProfile, service: Api) -> None:
+def test_a_time_without_an_offset_and_an_invalid_date_are_rejected(ada: UserProfile, service: Api) -> None:
     for wrong in ("2025-06-01T12:00:00", "2025-13-01", "yesterday", "1812-01-01"):
         answer = service.get("facts", user_id="ada", as_of=wrong)
         assert answer.status_code == 400, wrong
@@ -136,7 +136,7 @@ def test_a_time_without_an_offset_and_no_date_at_all_are_refused(ada: UserProfil
 
 
 @pytest.mark.slow
-def test_a_list_takes_the_same_statements_however_much_there_is(ada: UserProfile, service: Api) -> None:
+def test_a_list_takes_a_constant_number_of_queries(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     service.get("facts", user_id="ada")
     taken = []
@@ -149,7 +149,7 @@ def test_a_list_takes_the_same_statements_however_much_there_is(ada: UserProfile
 
 
 @pytest.mark.slow
-def test_what_was_said_since_takes_no_place_of_what_held_then(ada: UserProfile, service: Api) -> None:
+def test_later_facts_do_not_displace_what_was_valid_at_the_time(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     multiply(MemoryAtom.objects.get(content=STAVANGER), 1_200)
     multiply(Message.objects.get(content=MOVES[-1][1]), 1_200)

@@ -54,7 +54,9 @@ def the_fact(content: str = MAYA) -> str:
     return str(MemoryAtom.objects.get(content=content, stream__stream_type="user").atom_id)
 
 
-def test_a_preview_shows_all_that_says_the_same_and_changes_nothing(ada: UserProfile, service: Api) -> None:
+def test_a_preview_shows_everything_that_says_the_same_thing_and_changes_nothing(
+    ada: UserProfile, service: Api
+) -> None:
     remembered(ada)
     before = everything(ada)
     answer = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, preview=True).json()
@@ -71,7 +73,7 @@ def test_a_preview_shows_all_that_says_the_same_and_changes_nothing(ada: UserPro
 
 
 @pytest.mark.slow
-def test_one_confirmation_corrects_all_of_it_and_one_undo_takes_it_back(ada: UserProfile, service: Api) -> None:
+def test_one_confirmation_corrects_everything_and_one_undo_restores_it(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     before, turns = everything(ada), list(Message.objects.values_list("content", flat=True))
     made = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT).json()
@@ -108,7 +110,7 @@ def test_row_2_a_consolidation_that_ends_at_the_same_time_loses_nothing(ada: Use
 
 
 @pytest.mark.slow
-def test_what_is_corrected_is_not_made_again_of_the_same_turns(ada: UserProfile, service: Api) -> None:
+def test_a_corrected_fact_is_not_derived_from_the_same_turns_again(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
     session = Session.objects.get(user=ada, session_id="s1")
@@ -125,7 +127,7 @@ def test_what_is_corrected_is_not_made_again_of_the_same_turns(ada: UserProfile,
 
 
 @pytest.mark.slow
-def test_what_is_corrected_while_its_turns_are_formed_is_not_made_of_them(
+def test_a_fact_corrected_during_a_formation_is_not_derived_again(
     ada: UserProfile, request: pytest.FixtureRequest
 ) -> None:
     remembered(ada)
@@ -155,9 +157,7 @@ def test_what_is_corrected_while_its_turns_are_formed_is_not_made_of_them(
 
 
 @pytest.mark.slow
-def test_turns_that_were_corrected_are_found_with_that_mark_and_live_ones_have_it(
-    ada: UserProfile, service: Api
-) -> None:
+def test_corrected_turns_are_marked_in_searches_and_live_windows(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     assert "corrected since" not in live_turns(service)
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
@@ -167,7 +167,7 @@ def test_turns_that_were_corrected_are_found_with_that_mark_and_live_ones_have_i
     assert live_turns(service).count(marked) == live_turns(service).count("corrected since") == 1
 
 
-def test_a_turn_that_a_fact_comes_from_is_marked_where_it_says_the_name_in_words_of_its_own(ada: UserProfile) -> None:
+def test_a_source_turn_with_different_wording_of_the_name_is_marked(ada: UserProfile) -> None:
     said = "Yup, I do - Oscar, my guinea pig, who came to us in May and eats nothing but parsley."
     session = say(ada, "s1", "2025-01-20", said).session
     assert session
@@ -178,7 +178,7 @@ def test_a_turn_that_a_fact_comes_from_is_marked_where_it_says_the_name_in_words
     assert list(CorrectedTurn.objects.values_list("sequence", "wrong", "right")) == [(0, "Oscar", "Otto")]
 
 
-def test_a_turn_reads_as_the_latest_of_several_corrections_left_it(ada: UserProfile, service: Api) -> None:
+def test_a_turn_reads_as_the_latest_of_several_corrections(ada: UserProfile, service: Api) -> None:
     said = "My name is Will. I will sail to Rome."
     session = say(ada, "s1", "2025-01-20", said).session
     assert session
@@ -207,9 +207,7 @@ def test_a_turn_reads_as_the_latest_of_several_corrections_left_it(ada: UserProf
     assert read() == (" (corrected since: Wim, not Will)", "My name is Wim. I will sail to Rome.")
 
 
-def test_a_fact_that_ended_is_over_when_it_is_corrected_and_the_latest_correction_is_undone_first(
-    ada: UserProfile, service: Api
-) -> None:
+def test_a_corrected_fact_stays_ended_and_the_latest_correction_is_undone_first(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-20", "I live in Oslo.")
 
     def homes(state: str) -> list[str]:
@@ -229,7 +227,7 @@ def test_a_fact_that_ended_is_over_when_it_is_corrected_and_the_latest_correctio
 
 
 @pytest.mark.slow
-def test_archived_turns_that_are_corrected_are_found_with_that_mark(ada: UserProfile, service: Api) -> None:
+def test_corrected_archived_turns_are_found_with_their_mark(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     for session in Session.objects.filter(user=ada):
         arrived_when_said(session)
@@ -247,7 +245,7 @@ def live_turns(service: Api) -> str:
 
 
 @pytest.mark.slow
-def test_what_is_left_stays_though_it_says_the_same(ada: UserProfile, service: Api) -> None:
+def test_unticked_texts_stay_although_they_say_the_same_thing(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     shown = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, preview=True).json()
     profile = next(change["ref"] for change in shown["changes"] if change["before"].startswith(OSLO))
@@ -257,7 +255,7 @@ def test_what_is_left_stays_though_it_says_the_same(ada: UserProfile, service: A
 
 
 @pytest.mark.slow
-def test_what_was_known_before_a_correction_is_told_as_of_then(ada: UserProfile, service: Api) -> None:
+def test_what_was_known_before_a_correction_is_shown_as_of_then(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
     then = service.get("facts", user_id="ada", attribute="daughter", as_of="2025-02-01").json()["facts"]
@@ -268,7 +266,7 @@ def test_what_was_known_before_a_correction_is_told_as_of_then(ada: UserProfile,
 
 
 @pytest.mark.slow
-def test_an_ended_fact_leaves_the_profile_and_stays_in_what_tells_of_its_time(ada: UserProfile, service: Api) -> None:
+def test_an_ended_fact_leaves_the_profile_but_stays_in_past_descriptions(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     home = service.get("facts", user_id="ada", attribute="home").json()["facts"][0]
     written(ada, summary=f"{home['content']} They like tea.")
@@ -286,7 +284,7 @@ def test_an_ended_fact_leaves_the_profile_and_stays_in_what_tells_of_its_time(ad
 
 
 @pytest.mark.slow
-def test_a_withdrawn_fact_is_gone_from_all_and_what_it_had_ended_holds_again(ada: UserProfile, service: Api) -> None:
+def test_a_withdrawn_fact_disappears_and_the_fact_that_it_ended_is_valid_again(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     home = service.get("facts", user_id="ada", attribute="home").json()["facts"][0]
     made = service.delete(f"facts/{home['fact_id']}", user_id="ada").json()
@@ -297,7 +295,7 @@ def test_a_withdrawn_fact_is_gone_from_all_and_what_it_had_ended_holds_again(ada
 
 
 @pytest.mark.slow
-def test_a_fact_in_the_past_is_corrected_there(ada: UserProfile, service: Api) -> None:
+def test_a_past_fact_is_corrected_in_the_past(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     service.patch(f"facts/{the_fact(OSLO)}", user_id="ada", content="User lives in Trondheim.")
     [now] = service.get("facts", user_id="ada", attribute="home").json()["facts"]
@@ -318,7 +316,7 @@ def test_a_fact_in_the_past_is_corrected_there(ada: UserProfile, service: Api) -
         {"said": "x"},
     ],
 )
-def test_a_patch_that_says_nothing_or_two_things_is_refused(ada: UserProfile, service: Api, body: Any) -> None:
+def test_a_patch_with_no_or_two_orders_is_rejected(ada: UserProfile, service: Api, body: Any) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     assert service.patch(f"facts/{the_fact(OSLO)}", user_id="ada", **body).status_code == 400
 
@@ -331,7 +329,7 @@ def test_a_patch_that_says_nothing_or_two_things_is_refused(ada: UserProfile, se
         ("She is kind. Ada has a dog. She sails.", "She is kind. Ada has a dog and a cat in Turin. She sails."),
     ],
 )
-def test_a_line_that_is_put_in_other_words_keeps_its_mark_and_its_day(line: str, corrected: str) -> None:
+def test_a_reworded_line_keeps_its_mark_and_its_day(line: str, corrected: str) -> None:
     assert Rewording("Ada has a dog.", "Ada has a dog and a cat in Turin.").of(line) == corrected
     assert Rewording("Ada has a dog.", "").of("- Ada has a dog (2026-03-02)") == ""
 
@@ -364,7 +362,7 @@ def twins(user: UserProfile, text: str) -> MemoryAtom:
 
 
 @pytest.mark.parametrize(("count", "place"), [(1, 0), (2, 0), (3, 1), (4, 2), (4, 3)])
-def test_a_correction_of_several_sentences_leaves_no_twin(
+def test_correcting_several_sentences_leaves_no_duplicate(
     ada: UserProfile, service: Api, count: int, place: int
 ) -> None:
     before = " ".join(SENTENCES[:count])
@@ -378,7 +376,7 @@ def test_a_correction_of_several_sentences_leaves_no_twin(
     assert list(MemoryAtom.objects.holding().values_list("content", flat=True)) == [before] * 3
 
 
-def test_a_fact_that_was_written_directly_is_corrected_where_a_turn_said_it(ada: UserProfile, service: Api) -> None:
+def test_a_directly_written_fact_is_corrected_in_turns_too(ada: UserProfile, service: Api) -> None:
     said = "Marla lives in a village near Elverum."
     say(ada, "s1", "2025-01-10", said)
     assert MemoryAtom.objects.holding().filter(content__contains="Elverum").exists()
@@ -388,7 +386,7 @@ def test_a_fact_that_was_written_directly_is_corrected_where_a_turn_said_it(ada:
 
 
 @pytest.mark.parametrize("state", ["ended", "withdrawn"])
-def test_a_fact_of_several_sentences_that_ended_leaves_no_twin(ada: UserProfile, service: Api, state: str) -> None:
+def test_ending_a_fact_of_several_sentences_leaves_no_duplicate(ada: UserProfile, service: Api, state: str) -> None:
     fact = twins(ada, " ".join(SENTENCES))
     if state == "ended":
         service.patch(f"facts/{fact.atom_id}", user_id="ada", state="ended")
@@ -397,7 +395,7 @@ def test_a_fact_of_several_sentences_that_ended_leaves_no_twin(ada: UserProfile,
     assert not MemoryAtom.objects.holding().exists()
 
 
-def test_a_sentence_of_several_is_corrected_wherever_it_stands() -> None:
+def test_one_of_several_sentences_is_corrected_everywhere() -> None:
     rewording = Rewording(" ".join(SENTENCES), " ".join([*SENTENCES[:1], CORRECTED[1], *SENTENCES[2:]]))
     assert rewording.of("She moved there on 3 May 2021, with a dog.") == "She moved there on 3 June 2021, with a dog."
     assert (
@@ -422,7 +420,7 @@ def test_a_sentence_of_several_is_corrected_wherever_it_stands() -> None:
         ("One of them sails. Two sing well.", "Two sing well. One of them sails.", "Two sing well.", "Two sing well."),
     ],
 )
-def test_sentences_that_go_come_or_move(before: str, after: str, text: str, read: str) -> None:
+def test_removed_added_and_moved_sentences_are_handled(before: str, after: str, text: str, read: str) -> None:
     assert Rewording(before, after).of(text) == read
 
 
@@ -439,7 +437,7 @@ def test_row_9_nobody_corrects_what_is_known_of_another(ada: UserProfile, bo: Us
 
 
 @pytest.mark.parametrize("name", ["Kirsten", "Amélie"])
-def test_a_name_of_another_language_keeps_no_sentence_from_being_found(name: str) -> None:
+def test_a_foreign_name_does_not_hide_a_sentence(name: str) -> None:
     """The language of a short sentence is a guess, and another one of the same words with some more."""
     rewording = Rewording(f"{name} lives in Oslo.", f"{name} lives in Bergen.")
     assert rewording.says_same(f"{name} lives in Oslo, by the harbor.")
@@ -450,7 +448,7 @@ def test_a_name_of_another_language_keeps_no_sentence_from_being_found(name: str
     ("told", "other"),
     [("Marla", "Ottokar"), ("The guest k3f9a", "The guest r77b2"), ("Marla's son Ida", "Marla's son Eva")],
 )
-def test_what_is_said_of_somebody_else_in_the_same_words_stays(told: str, other: str) -> None:
+def test_the_same_words_about_somebody_else_stay(told: str, other: str) -> None:
     said = "lives in Oslo with the whole family and likes it there."
     rewording = Rewording(f"{told} {said}", f"{told} {said.replace('Oslo', 'Bergen')}")
     assert not rewording.says_same(f"{other} {said}")
@@ -459,7 +457,7 @@ def test_what_is_said_of_somebody_else_in_the_same_words_stays(told: str, other:
 
 
 @pytest.mark.parametrize("after", ["", "User: I program in Rust.", "User: I program in C++ at night."])
-def test_a_word_that_differs_in_a_mark_with_a_meaning_stays(after: str) -> None:
+def test_a_word_with_a_different_mark_stays(after: str) -> None:
     rewording = Rewording("User: I program in C.", after)
     for other in ("User: I program in C++.", "User: I program in C# daily."):
         assert not rewording.says_same(other) and rewording.of(other) == other

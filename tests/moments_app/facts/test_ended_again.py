@@ -61,7 +61,7 @@ def test_row_10_what_a_retracted_turn_had_ended_holds_again_and_an_undo_ends_it(
     assert timeline(ada) == ALL
 
 
-def test_a_fact_taken_out_of_memory_ends_nothing_any_more(ada: UserProfile) -> None:
+def test_an_evicted_fact_no_longer_ends_another(ada: UserProfile) -> None:
     moved(ada)
     curate.evict(MemoryAtom.objects.get(value="Stavanger"), requested_by="test")
     assert timeline(ada)[:2] == [ALL[0], ("Bergen", "active", "")]
@@ -70,7 +70,7 @@ def test_a_fact_taken_out_of_memory_ends_nothing_any_more(ada: UserProfile) -> N
 
 
 @pytest.mark.slow
-def test_an_export_brings_ended_facts_with_what_replaced_them(ada: UserProfile, tmp_path: Path) -> None:
+def test_an_export_has_ended_facts_with_their_replacements(ada: UserProfile, tmp_path: Path) -> None:
     told_a_life(ada)
     kept = list(
         MemoryAtom.objects.in_order().values_list(
@@ -99,9 +99,7 @@ def item(text: str, ends: str = "") -> str:
 
 
 @pytest.mark.slow
-def test_a_model_ends_by_number_what_it_was_shown_at_no_further_call(
-    ada: UserProfile, model_server: OpenAIServer
-) -> None:
+def test_a_model_ends_listed_facts_by_number_without_another_call(ada: UserProfile, model_server: OpenAIServer) -> None:
     model_server.queue(answers(item("Ada plays the cello."), item("Ada has a boat.")))
     say(ada, "s1", "2025-01-10", "Ada plays the cello. Ada has a boat.")
     model_server.queue(answers(item("Ada sold the boat in February 2025.", "ends 1")))
@@ -123,7 +121,7 @@ def test_a_model_ends_by_number_what_it_was_shown_at_no_further_call(
     assert MemoryAtom.objects.get(content="Ada has a boat.").state == "ended"
 
 
-def test_a_number_that_is_not_listed_ends_nothing_and_an_unsure_ending_is_a_question(
+def test_an_unknown_number_ends_nothing_and_an_uncertain_ending_is_a_question(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     model_server.queue(answers(item("Ada has a boat.")))
@@ -144,7 +142,7 @@ def test_a_number_that_is_not_listed_ends_nothing_and_an_unsure_ending_is_a_ques
 
 
 @pytest.mark.slow
-def test_small_talk_pushes_nothing_out(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_small_talk_displaces_no_facts(ada: UserProfile, model_server: OpenAIServer) -> None:
     lasting = ["Ada is allergic to nuts.", "Ada's dog is called Rex."]
     model_server.queue(behave.memories({"stream": "session", "statements": [*map(item, lasting)]}))
     say(ada, "s1", "2025-01-10", " ".join(lasting))

@@ -65,7 +65,7 @@ def test_row_9_nobody_reads_the_history_of_what_is_known_of_another(
         assert StatementChange.objects.count() == 1
 
 
-def test_an_end_and_its_undo_say_who_and_why(bees: MemoryAtom, service: Api) -> None:
+def test_an_end_and_its_undo_record_actor_and_reason(bees: MemoryAtom, service: Api) -> None:
     made = service.patch(f"facts/{bees.atom_id}", user_id="ada", state="ended").json()
     service.post(f"corrections/{made['correction_id']}/undo", user_id="ada")
     undone, ended = history(service, bees)["history"]
@@ -76,7 +76,7 @@ def test_an_end_and_its_undo_say_who_and_why(bees: MemoryAtom, service: Api) -> 
     assert undone["before"]["state"] == "ended"
 
 
-def test_an_undone_correction_restores_times_exactly(bees: MemoryAtom) -> None:
+def test_undoing_a_correction_restores_exact_times(bees: MemoryAtom) -> None:
     MemoryAtom.objects.filter(pk=bees.pk).update(valid_until=EXACT)
     correction = correct(bees, correcting("Keeps goats."), requested_by="key:test")
     assert changes(bees) == [("corrected", "key", "correction")]
@@ -87,7 +87,7 @@ def test_an_undone_correction_restores_times_exactly(bees: MemoryAtom) -> None:
     assert MemoryAtom.objects.get() == bees
 
 
-def test_a_later_statement_supersedes(ada: UserProfile) -> None:
+def test_a_superseding_statement_is_recorded(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     say(ada, "s2", "2025-03-03", "I moved to Bergen today.")
     oslo = MemoryAtom.objects.get(content=OSLO, stream__stream_type="user")
@@ -95,7 +95,7 @@ def test_a_later_statement_supersedes(ada: UserProfile) -> None:
     assert oslo.history.get().before["state"] == "active"
 
 
-def test_what_an_operator_does_is_recorded(bees: MemoryAtom, ada: UserProfile) -> None:
+def test_actions_of_operators_are_recorded(bees: MemoryAtom, ada: UserProfile) -> None:
     root = operator()
     other = MemoryStream.objects.ensure_of_person(ada, "other")
     curate.move(bees, other, requested_by="operator:eve")
@@ -112,7 +112,7 @@ def test_what_an_operator_does_is_recorded(bees: MemoryAtom, ada: UserProfile) -
     assert "History" in page and "content: Keeps bees." in page
 
 
-def test_text_that_an_operator_replaces_in_a_profile_ends(ada: UserProfile) -> None:
+def test_replaced_text_of_a_profile_ends(ada: UserProfile) -> None:
     written(ada, summary="Keeps bees.")
     bees = MemoryAtom.objects.get()
     written(ada, summary="keeps bees!")
@@ -120,14 +120,14 @@ def test_text_that_an_operator_replaces_in_a_profile_ends(ada: UserProfile) -> N
     assert changes(bees) == [("edited", "operator", ""), ("ended", "operator", "")]
 
 
-def test_a_consolidation_merges_and_its_undo_splits(own: MemoryStream, service: Api) -> None:
+def test_consolidation_and_its_undo_are_recorded(own: MemoryStream, service: Api) -> None:
     atom = note(own, "Wants short answers.")
     assert fold(own).status == "completed"
     assert service.post(f"streams/{own.stream_id}/undo", {"user_id": "ada"}).status_code == 200
     assert changes(atom) == [("merged", "job", "consolidation"), ("split", "key", "")]
 
 
-def test_a_service_undoes_the_consolidation_of_a_shard(ada: UserProfile, service: Api) -> None:
+def test_a_service_undoes_a_shards_consolidation(ada: UserProfile, service: Api) -> None:
     shared = shard("kilns")
     atom = note(shared, "Felt wears out.")
     assert fold(shared).status == "completed"
@@ -137,7 +137,7 @@ def test_a_service_undoes_the_consolidation_of_a_shard(ada: UserProfile, service
         assert not StatementChange.objects.exists()
 
 
-def test_a_retraction_and_its_undo_keep_the_history(ada: UserProfile) -> None:
+def test_retraction_and_its_undo_keep_the_history(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     oslo = MemoryAtom.objects.get(content=OSLO, stream__stream_type="user")
     correction = correct(oslo, ending(), requested_by="key:test")
@@ -152,7 +152,7 @@ def test_a_retraction_and_its_undo_keep_the_history(ada: UserProfile) -> None:
     assert (oslo.state, oslo.ended_at) == ("active", None)
 
 
-def test_the_end_of_a_plan_says_why_it_moved_and_that_its_day_is_over(ada: UserProfile, service: Api) -> None:
+def test_the_history_of_a_plan_shows_its_moved_and_reached_end(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2026-11-20", "I will fly to Rome in May 2027 with my sister Greta.")
     plan = MemoryAtom.objects.get(user=ada, kind="plan")
     service.patch("users/ada", timezone="Asia/Tokyo")
@@ -165,7 +165,7 @@ def test_the_end_of_a_plan_says_why_it_moved_and_that_its_day_is_over(ada: UserP
     assert changes(plan)[1:] == [("edited", "date", "timezone"), ("ended", "date", "")]
 
 
-def test_what_a_repeated_formation_takes_out_is_recorded(ada: UserProfile) -> None:
+def test_facts_removed_by_a_repeated_formation_are_recorded(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     again = say(ada, "s2", "2025-03-03", "I moved to Bergen today.")
     oslo = MemoryAtom.objects.get(content=OSLO, stream__stream_type="user")
@@ -178,7 +178,7 @@ def test_what_a_repeated_formation_takes_out_is_recorded(ada: UserProfile) -> No
 
 
 @pytest.mark.slow
-def test_changes_taken_back_one_by_one_lead_to_each_statement_as_it_was_added(ada: UserProfile, service: Api) -> None:
+def test_undoing_all_changes_of_a_history_restores_the_first_state(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     own = MemoryStream.objects.get(user=ada, stream_type="user")
     written(ada, summary=f"{OSLO} They like tea.", interests=["tea"])
@@ -208,7 +208,7 @@ def test_changes_taken_back_one_by_one_lead_to_each_statement_as_it_was_added(ad
     }
 
 
-def test_pages_of_a_history_take_the_same_number_of_queries(bees: MemoryAtom, service: Api) -> None:
+def test_pages_of_a_history_take_a_constant_number_of_queries(bees: MemoryAtom, service: Api) -> None:
     for _ in range(4):
         curate.evict(bees, requested_by="operator:eve")
         curate.restore(bees, requested_by="operator:eve")
@@ -244,7 +244,7 @@ def upgrade() -> None:
     import_module("moments_app.migrations.0116_corrections_in_history").write(apps, None)
 
 
-def test_a_correction_of_an_earlier_release_can_be_undone(bees: MemoryAtom) -> None:
+def test_corrections_of_earlier_releases_can_be_undone(bees: MemoryAtom) -> None:
     correction = correct(bees, ending(), requested_by="key:test")
     as_before(correction, bees)
     for _ in range(2):
@@ -256,7 +256,7 @@ def test_a_correction_of_an_earlier_release_can_be_undone(bees: MemoryAtom) -> N
     assert (bees.state, bees.ended_at, bees.ended_by) == ("active", None, "")
 
 
-def test_so_can_one_that_was_retracted_before_the_upgrade(ada: UserProfile) -> None:
+def test_a_correction_that_was_retracted_before_the_upgrade_can_be_undone(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     oslo = MemoryAtom.objects.get(content=OSLO, stream__stream_type="user")
     correction = correct(oslo, ending(), requested_by="key:test")

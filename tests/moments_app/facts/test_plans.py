@@ -42,7 +42,7 @@ def context(service: Api) -> str:
         ("Я лечу с сестрой в Рим в следующую пятницу.", "2026-12-05"),
     ],
 )
-def test_a_plan_lasts_until_its_day_is_over(ada: UserProfile, said: str, ends: str) -> None:
+def test_a_plan_is_valid_until_its_day_ends(ada: UserProfile, said: str, ends: str) -> None:
     say(ada, "s1", "2026-11-28", said)
     plan = MemoryAtom.objects.get(user=ada, kind="plan")
     assert said[:4] in plan.content
@@ -63,7 +63,7 @@ def test_a_plan_lasts_until_its_day_is_over(ada: UserProfile, said: str, ends: s
         "Desde mañana nado en Roma con mi hermana.",
     ],
 )
-def test_a_plan_that_goes_on_does_not_end_on_one_day(ada: UserProfile, said: str) -> None:
+def test_an_open_ended_plan_has_no_end(ada: UserProfile, said: str) -> None:
     say(ada, "s1", "2026-11-28", said)
     [plan] = MemoryAtom.objects.filter(user=ada, stream__stream_type="user")
     assert (plan.kind, plan.valid_until) == ("plan", None)
@@ -91,7 +91,7 @@ def test_a_plan_that_goes_on_does_not_end_on_one_day(ada: UserProfile, said: str
         ("明日から金曜日まで、ノラはローマにいます。", "2026-12-05"),
     ],
 )
-def test_a_plan_ends_with_the_last_day_of_a_range(plan: str, ends: str | None) -> None:
+def test_a_plan_ends_on_the_last_day_of_a_range(plan: str, ends: str | None) -> None:
     at = plan_ends(plan, datetime(2026, 11, 28, 12, tzinfo=UTC), UTC)
     assert at == (datetime.fromisoformat(ends).replace(tzinfo=UTC) if ends else None)
 
@@ -104,7 +104,7 @@ def test_a_plan_ends_with_the_last_day_of_a_range(plan: str, ends: str | None) -
         ("UTC", "2026-11-28T12:00Z", "29 November 2026", "2026-11-30T00:00+00:00"),
     ],
 )
-def test_the_days_of_a_plan_are_those_of_its_person(
+def test_days_of_a_plan_are_in_the_persons_time_zone(
     ada: UserProfile, service: Api, zone: str, said_at: str, day: str, ends: str
 ) -> None:
     service.patch("users/ada", timezone=zone)
@@ -120,9 +120,7 @@ def test_the_days_of_a_plan_are_those_of_its_person(
     assert f"(planned for {day})" in context(service)
 
 
-def test_who_moves_to_another_time_zone_has_their_profile_and_their_plans_there(
-    ada: UserProfile, bo: UserProfile, service: Api
-) -> None:
+def test_profile_and_plans_follow_a_change_of_the_time_zone(ada: UserProfile, bo: UserProfile, service: Api) -> None:
     for user in (ada, bo):
         stream = MemoryStream.objects.ensure_of_person(user, "default")
         said = {"user_id": user.user_id, "atom_type": "fact", "formed_at": "2026-11-28T23:00Z"}
@@ -146,7 +144,7 @@ def test_who_moves_to_another_time_zone_has_their_profile_and_their_plans_there(
     assert ends(bo) == datetime(2026, 11, 30, tzinfo=UTC)
 
 
-def test_a_plan_that_holds_again_has_its_end_again(ada: UserProfile, service: Api) -> None:
+def test_a_restored_plan_keeps_its_end(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2026-11-28", "I will fly to Rome in May 2027 with my sister Greta.")
     plan = MemoryAtom.objects.get(user=ada, kind="plan")
     until = datetime(2027, 6, 1, tzinfo=UTC)
@@ -168,7 +166,7 @@ def test_a_plan_that_holds_again_has_its_end_again(ada: UserProfile, service: Ap
     assert (plan.state, plan.ended_by, plan.ended_at) == ("ended", BY_DATE, datetime(2020, 6, 1, tzinfo=UTC))
 
 
-def test_a_plan_that_an_operator_rewrites_ends_on_its_new_day(ada: UserProfile) -> None:
+def test_a_plan_reworded_by_an_operator_ends_on_its_new_day(ada: UserProfile) -> None:
     say(ada, "s1", "2026-11-28", "I will fly to Rome in May 2027 with my sister Greta.")
     plan, root = MemoryAtom.objects.get(user=ada, kind="plan"), operator()
 
@@ -182,7 +180,7 @@ def test_a_plan_that_an_operator_rewrites_ends_on_its_new_day(ada: UserProfile) 
     assert end_after("User: I will fly to Rome.", "2026-11-29") is None
 
 
-def test_a_plan_that_something_else_ended_is_not_shown_as_planned(ada: UserProfile, service: Api) -> None:
+def test_an_ended_plan_is_not_shown_as_planned(ada: UserProfile, service: Api) -> None:
     said_on = timezone.now() - timedelta(days=1)
     say(ada, "s1", f"{said_on:%Y-%m-%d}", "I will fly to Rome next month with my sister Greta.")
     fact = MemoryAtom.objects.get(user=ada, kind="plan").atom_id
@@ -191,7 +189,7 @@ def test_a_plan_that_something_else_ended_is_not_shown_as_planned(ada: UserProfi
     assert "planned for" not in context(service)
 
 
-def test_a_plan_whose_day_is_over_ends_and_is_shown_with_its_day(ada: UserProfile, service: Api) -> None:
+def test_a_past_plan_ends_and_is_shown_with_its_day(ada: UserProfile, service: Api) -> None:
     said_on = timezone.now() - timedelta(days=5)
     say(ada, "s1", f"{said_on:%Y-%m-%d}", "I will fly to Rome tomorrow with my sister Greta.")
     plan = MemoryAtom.objects.get(user=ada, kind="plan")
@@ -206,7 +204,7 @@ def test_a_plan_whose_day_is_over_ends_and_is_shown_with_its_day(ada: UserProfil
     assert shown in context(service)
 
 
-def test_a_plan_of_another_day_stays(ada: UserProfile) -> None:
+def test_a_plan_for_another_day_stays(ada: UserProfile) -> None:
     say(ada, "s1", f"{timezone.now():%Y-%m-%d}", "I will fly to Rome tomorrow with my sister Greta.")
     assert housekeeping().plans_ended == 0
     assert MemoryAtom.objects.get(user=ada, kind="plan").state == "active"

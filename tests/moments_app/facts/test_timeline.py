@@ -35,7 +35,7 @@ def _day(time: datetime | None) -> str:
 
 
 @pytest.mark.slow
-def test_what_is_said_later_of_the_same_ends_what_was_said_before_and_overwrites_nothing(
+def test_a_later_statement_ends_an_earlier_one_and_overwrites_nothing(
     ada: UserProfile,
 ) -> None:
     told_a_life(ada)
@@ -50,7 +50,7 @@ def test_what_is_said_later_of_the_same_ends_what_was_said_before_and_overwrites
 
 
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
-def test_a_fact_begins_with_the_day_of_its_person(ada: UserProfile, service: Api, zone: str) -> None:
+def test_a_fact_begins_on_the_day_in_the_persons_time_zone(ada: UserProfile, service: Api, zone: str) -> None:
     service.patch("users/ada", timezone=zone)
     say(ada, "s1", "2025-03-10", "I moved to Bergen on 3 March 2025.")
     say(ada, "s2", "2025-09-15", "I moved to Stavanger on 1 September 2025.")
@@ -62,14 +62,14 @@ def test_a_fact_begins_with_the_day_of_its_person(ada: UserProfile, service: Api
 
 
 @pytest.mark.slow
-def test_as_of_a_day_holds_what_was_known_then_to_hold(ada: UserProfile) -> None:
+def test_facts_as_of_a_day_are_those_known_to_be_valid_then(ada: UserProfile) -> None:
     told_a_life(ada)
     for day, expected in DATES.items():
         assert known_at(ada, day) == expected, day
 
 
 @pytest.mark.slow
-def test_what_is_known_does_not_depend_on_the_order_in_which_it_arrives(ada: UserProfile, bo: UserProfile) -> None:
+def test_the_order_of_arrival_does_not_matter(ada: UserProfile, bo: UserProfile) -> None:
     said = [*MOVES, *JOBS]
     for user, order in ((ada, said), (bo, said[::-1])):
         for number, (day, text) in enumerate(order):
@@ -84,7 +84,7 @@ def test_what_is_known_does_not_depend_on_the_order_in_which_it_arrives(ada: Use
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
-def test_who_said_their_name_is_one_with_whom_facts_call_the_user(ada: UserProfile, order: tuple[int, ...]) -> None:
+def test_a_person_who_gave_their_name_is_the_user(ada: UserProfile, order: tuple[int, ...]) -> None:
     told = [("2025-01-05", "I live in Oslo.", ""), ("2025-02-05", "My name is Nora.", "")]
     told.append(("2025-03-03", "I moved to Bergen.", "Nora"))
     for number in order:
@@ -94,14 +94,14 @@ def test_who_said_their_name_is_one_with_whom_facts_call_the_user(ada: UserProfi
     assert homes(ada) == [("Oslo", "", "2025-03-03"), ("Bergen", "2025-03-03", "")]
 
 
-def test_what_is_over_gives_no_value_from_then_on(ada: UserProfile) -> None:
+def test_an_ended_state_has_no_value_afterwards(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-05", "I work as a banker.")
     say(ada, "s2", "2025-02-05", "I lost my job as a banker.")
     facts = MemoryAtom.objects.filter(user=ada, attribute="work").in_order()
     assert [(fact.value, fact.state) for fact in facts] == [("banker", "ended"), ("", "active")]
 
 
-def test_what_was_over_before_an_upgrade_has_no_value_after_it(
+def test_a_state_that_ended_before_an_upgrade_has_no_value_afterwards(
     ada: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, text in enumerate(["I live in Oslo.", "I lost my job as a banker.", "I used to live in Rome."]):
@@ -117,13 +117,13 @@ def test_what_was_over_before_an_upgrade_has_no_value_after_it(
     assert list(facts.values("content", "state", "valid_from", "valid_until", "search_version")) == before
 
 
-def test_another_of_the_name_that_nobody_said_to_be_theirs_has_a_timeline_of_their_own(ada: UserProfile) -> None:
+def test_an_unknown_speaker_has_a_separate_timeline(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-05", "I live in Oslo.")
     say(ada, "s2", "2025-03-03", "I moved to Bergen.", name="Bo")
     assert homes(ada) == [("Oslo", "", ""), ("Bergen", "2025-03-03", "")]
 
 
-def test_a_name_that_may_be_anothers_waits_for_an_operator(ada: UserProfile) -> None:
+def test_an_ambiguous_name_waits_for_an_operator(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-05", "My daughter is called Maya.")
     say(ada, "s2", "2025-02-05", "My daughter is called Mia.")
     [question] = Contradiction.objects.waiting()
@@ -136,7 +136,7 @@ def names() -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_an_operators_answer_ends_the_fact_or_not_and_can_be_taken_back(ada: UserProfile) -> None:
+def test_an_operators_answer_ends_the_fact_or_not_and_can_be_undone(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-05", "My daughter is called Maya.")
     say(ada, "s2", "2025-02-05", "My daughter is called Mia.")
     question = Contradiction.objects.get()

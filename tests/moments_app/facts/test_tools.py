@@ -34,7 +34,7 @@ def texts(answer: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_facts_of_five_dates(ada: UserProfile) -> None:
+def test_tools_return_the_facts_of_five_dates(ada: UserProfile) -> None:
     told_a_life(ada)
     for day, expected in DATES.items():
         assert texts(used("list_facts", as_of=day)) == expected, day
@@ -43,7 +43,7 @@ def test_the_facts_of_five_dates(ada: UserProfile) -> None:
 
 
 @pytest.mark.slow
-def test_search_and_context_of_a_former_time(ada: UserProfile) -> None:
+def test_tools_search_and_return_contexts_as_of_a_time(ada: UserProfile) -> None:
     told_a_life(ada)
     asked = "Does the user live in Oslo, Bergen or Stavanger?"
     found = used("search_long_term_memory", asked, memory_types=["fact"], as_of="2025-06-01")
@@ -54,7 +54,7 @@ def test_search_and_context_of_a_former_time(ada: UserProfile) -> None:
         used("list_facts", as_of="long ago")
 
 
-def test_a_fact_is_corrected_ended_and_taken_back(ada: UserProfile) -> None:
+def test_tools_correct_end_and_undo_a_fact(ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     [fact] = used("list_facts")["facts"]
     right = "User: My daughter is called Mia."

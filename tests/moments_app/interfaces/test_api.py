@@ -31,7 +31,7 @@ def listed(api: Api, **query: Any) -> list[str]:
     return [moment["key"] for moment in answer.json()["moments"]]
 
 
-def test_a_build_asked_for_is_accepted_and_its_job_can_be_followed(service: Api, ada: UserProfile) -> None:
+def test_a_requested_build_is_accepted_and_its_job_can_be_read(service: Api, ada: UserProfile) -> None:
     talk(ada, 30)
     answer = service.post("moments/build", user_id="ada", session_id="s1", force=True)
     assert answer.status_code == 202
@@ -44,7 +44,7 @@ def test_a_build_asked_for_is_accepted_and_its_job_can_be_followed(service: Api,
     assert job["finished_at"] > job["started_at"] > job["queued_at"]
 
 
-def test_a_lag_needs_force(service: Api, ada: UserProfile) -> None:
+def test_a_lag_requires_force(service: Api, ada: UserProfile) -> None:
     talk(ada, 3)
     assert service.post("moments/build", user_id="ada", session_id="s1", lag=0).status_code == 400
 
@@ -103,7 +103,7 @@ def test_the_list_is_filtered(service: Api, keys: list[str]) -> None:
     assert keys[-1] not in listed(service, since="2026-03-02T08:30:00Z")
 
 
-def test_a_moment_is_shown_in_full(service: Api, keys: list[str]) -> None:
+def test_a_moment_has_all_fields(service: Api, keys: list[str]) -> None:
     moment = service.get(f"moments/{keys[1]}", user_id="ada").json()
     assert moment["source_session_id"] == "s2"
     assert moment["previous_moment_keys"] == keys[2:5]
@@ -112,12 +112,12 @@ def test_a_moment_is_shown_in_full(service: Api, keys: list[str]) -> None:
     assert {"detail", "emotion_tags", "present_persons", "created_at"} <= set(moment)
 
 
-def test_a_turn_names_the_moment_that_holds_it(service: Api, keys: list[str]) -> None:
+def test_a_turn_names_its_moment(service: Api, keys: list[str]) -> None:
     shown = service.get("sessions/s2/messages", user_id="ada", view="all").json()["messages"]
     assert {m["moment_key"] for m in shown if m["kind"] == "turn"} == set(keys[:2])
 
 
-def test_the_chain_is_walked_backwards(service: Api, keys: list[str]) -> None:
+def test_the_chain_is_read_backwards(service: Api, keys: list[str]) -> None:
     answer = service.get(f"moments/{keys[0]}/chain", user_id="ada", depth=3).json()
     assert ([m["key"] for m in answer["moments"]], answer["has_more"]) == (keys[1:4], True)
     answer = service.get(f"moments/{keys[0]}/chain", user_id="ada", depth=200).json()
@@ -126,7 +126,7 @@ def test_the_chain_is_walked_backwards(service: Api, keys: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_the_chain_is_one_statement_whatever_its_depth(service: Api, keys: list[str]) -> None:
+def test_the_chain_takes_one_query_at_any_depth(service: Api, keys: list[str]) -> None:
     listed(service)  # the key's last use is on record
     counts = []
     for depth in (1, 4):
@@ -137,7 +137,7 @@ def test_the_chain_is_one_statement_whatever_its_depth(service: Api, keys: list[
 
 
 @pytest.mark.slow
-def test_a_moment_can_be_corrected_and_keeps_key_and_turns(service: Api, keys: list[str]) -> None:
+def test_a_corrected_moment_keeps_its_key_and_turns(service: Api, keys: list[str]) -> None:
     answer = service.patch(f"moments/{keys[0]}", user_id="ada", summary="Better.", topic_tags=["a", "b"])
     assert answer.status_code == 200
     assert (answer.json()["summary"], answer.json()["topic_tags"], answer.json()["key"]) == (
@@ -153,7 +153,9 @@ def test_a_moment_can_be_corrected_and_keeps_key_and_turns(service: Api, keys: l
 
 
 @pytest.mark.slow
-def test_a_deleted_moment_leaves_its_turns_and_a_whole_chain(service: Api, ada: UserProfile, keys: list[str]) -> None:
+def test_deleting_a_moment_keeps_its_turns_and_closes_the_chain(
+    service: Api, ada: UserProfile, keys: list[str]
+) -> None:
     assert service.delete(f"moments/{keys[2]}", user_id="ada").status_code == 204
     assert_chain_is_whole(ada)
     assert Message.objects.turns().count() == 100
@@ -162,7 +164,7 @@ def test_a_deleted_moment_leaves_its_turns_and_a_whole_chain(service: Api, ada: 
 
 
 @pytest.mark.slow
-def test_a_deleted_session_leaves_its_moments(service: Api, keys: list[str]) -> None:
+def test_deleting_a_session_keeps_its_moments(service: Api, keys: list[str]) -> None:
     assert service.delete("sessions/s2", user_id="ada").status_code == 204
     assert listed(service) == keys
     assert service.get(f"moments/{keys[0]}", user_id="ada").json()["source_session_id"] is None
@@ -177,7 +179,7 @@ def test_jobs_are_listed_and_filtered(service: Api, keys: list[str]) -> None:
     assert service.get("jobs", user_id="ada", status="failed").json()["total"] == 0
 
 
-def test_a_failed_job_can_be_retried_and_no_other(service: Api, keys: list[str]) -> None:
+def test_only_failed_jobs_can_be_retried(service: Api, keys: list[str]) -> None:
     job = Job.objects.order_by("id")[0]
     answer = service.post(f"jobs/{job.job_id}/retry", user_id="ada")
     assert answer.status_code == 400
@@ -239,7 +241,7 @@ def test_row_9_like_data_of_two_persons_does_not_meet(service: Api, ada: UserPro
 
 
 @pytest.mark.slow
-def test_lists_take_the_same_queries_whatever_their_length(service: Api, ada: UserProfile) -> None:
+def test_lists_take_a_constant_number_of_queries(service: Api, ada: UserProfile) -> None:
     counts = []
     for size in (1, 30):
         for number in range(size):

@@ -55,7 +55,7 @@ def make_moment(ada: UserProfile) -> tuple[Model, str]:
         (make_moment, {"summary": "Changed."}),
     ],
 )
-def test_a_row_deleted_while_it_is_changed_is_not_found(
+def test_a_row_deleted_during_a_change_is_404(
     ada: UserProfile, settings: Settings, make: Callable[[UserProfile], tuple[Model, str]], change: dict[str, Any]
 ) -> None:
     settings.LIMITS = LimitSettings(lock_seconds=60, request_seconds=60)

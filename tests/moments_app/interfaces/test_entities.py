@@ -35,7 +35,7 @@ def titles(user: UserProfile, query: str = "", session_id: str = "s1") -> list[s
 class TestRest:
     """Entities over REST."""
 
-    def test_one_is_added_read_changed_and_deleted(self, service: Api, ada: UserProfile) -> None:
+    def test_an_entity_is_added_read_changed_and_deleted(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 2)
         key = add(service, "Order the element", body="From Borås.", due_at="2026-03-05T10:00:00Z", session_id="s1")
         entity = service.get(f"entities/{key}", user_id="ada").json()
@@ -76,7 +76,7 @@ class TestRest:
         assert listed(status="done") == ["Sign the lease"]
         assert listed(text="elements") == ["Order the element"]
 
-    def test_links_are_made_once_and_taken_away(self, service: Api) -> None:
+    def test_links_are_added_once_and_deleted(self, service: Api) -> None:
         one, other = add(service, "Element"), add(service, "Firing")
         path, link = f"entities/{one}/links", {"user_id": "ada", "to": other, "relation": "blocks"}
         assert [service.post(path, link).status_code for _ in range(2)] == [201, 200]
@@ -97,13 +97,13 @@ class TestRest:
             ({"colour": "red"}, "colour"),
         ],
     )
-    def test_bad_input_is_refused_by_name(self, service: Api, fields: dict[str, Any], attr: str) -> None:
+    def test_errors_of_bad_input_name_the_field(self, service: Api, fields: dict[str, Any], attr: str) -> None:
         answer = service.post("entities", {"user_id": "ada", "kind": "task", "title": "t", **fields})
         assert answer.status_code == 400
         assert [error["attr"] for error in answer.json()["errors"]] == [attr]
         assert not Entity.objects.exists()
 
-    def test_a_link_to_itself_or_nowhere_is_refused(self, service: Api) -> None:
+    def test_a_link_to_itself_or_to_nothing_is_rejected(self, service: Api) -> None:
         one = add(service, "Element")
         path = f"entities/{one}/links"
         assert service.post(path, {"user_id": "ada", "to": one}).status_code == 400
@@ -136,37 +136,39 @@ class TestRelevance:
         Entity.objects.filter(pk=entity.pk).update(updated_at=session.last_activity_at - timedelta(days=days_ago))
         return entity
 
-    def test_recent_ones_before_old_ones(self, ada: UserProfile) -> None:
+    def test_recent_entities_precede_old_ones(self, ada: UserProfile) -> None:
         for days in (30, 1, 7):
             self.make(ada, f"{days} days", days)
         assert titles(ada) == ["1 days", "7 days", "30 days"]
 
-    def test_what_the_query_names_before_what_is_newer(self, ada: UserProfile) -> None:
+    def test_entities_named_in_the_query_precede_newer_ones(self, ada: UserProfile) -> None:
         self.make(ada, "Sign the lease", 0.5)
         self.make(ada, "Order a heating element", 20)
         assert titles(ada, "What about the heating elements?")[0] == "Order a heating element"
         assert titles(ada)[0] == "Sign the lease"
 
-    def test_what_is_linked_to_it_next(self, ada: UserProfile) -> None:
+    def test_entities_linked_to_named_ones_are_next(self, ada: UserProfile) -> None:
         days = {"Order a heating element": 60, "Fire": 61, "Glaze cups": 62, "Sign the lease": 40}
         element, firing, cups, lease = (self.make(ada, title, ago) for title, ago in days.items())
         EntityLink.objects.create(user=ada, from_entity=element, to_entity=firing, relation="blocks")
         EntityLink.objects.create(user=ada, from_entity=cups, to_entity=firing, relation="part_of")
         assert titles(ada, "the heating element") == [e.title for e in (element, firing, cups, lease)]
 
-    def test_what_came_up_in_this_session_before_the_rest(self, ada: UserProfile) -> None:
+    def test_entities_of_this_session_precede_others(self, ada: UserProfile) -> None:
         self.make(ada, "Elsewhere", 1)
         self.make(ada, "Here", 5, source_session=ada.sessions.get(session_id="s1"))
         assert titles(ada)[0] == "Here"
 
-    def test_only_open_ones_and_only_so_many(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_only_open_entities_are_served_up_to_the_limit(
+        self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("moments_app.context.layers.entities.MOST", 3)
         self.make(ada, "Done", status="done")
         for number in range(5):
             self.make(ada, f"Task {number}", number)
         assert titles(ada, "Done") == ["Task 0", "Task 1", "Task 2"]
 
-    def test_an_old_one_that_the_query_names_is_found_among_many(self, ada: UserProfile) -> None:
+    def test_an_old_named_entity_is_found_among_many(self, ada: UserProfile) -> None:
         self.make(ada, "Renew the passport", 300)
         Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Chore {n}") for n in range(300))
         assert titles(ada, "my passport?")[0] == "Renew the passport"
@@ -182,13 +184,13 @@ class TestRelevance:
         assert seen == {"ada": 1, "bo": 0, None: 0}
 
 
-def test_links_and_entities_of_two_persons_cannot_be_mixed_up_in_the_database(ada: UserProfile) -> None:
+def test_the_database_rejects_links_between_persons(ada: UserProfile) -> None:
     entity = Entity.objects.create(user=ada, kind="task", title="t")
     with pytest.raises(IntegrityError, match="entity_link_not_to_itself"):
         EntityLink.objects.create(user=ada, from_entity=entity, to_entity=entity)
 
 
-def test_time_alone_changes_no_order(ada: UserProfile) -> None:
+def test_passing_time_does_not_change_the_order(ada: UserProfile) -> None:
     talk(ada, 2)
     for number in range(6):
         Entity.objects.create(user=ada, kind="task", title=f"Task {number}")

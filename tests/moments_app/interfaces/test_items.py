@@ -130,7 +130,7 @@ class TestWhose:
             with pytest.raises(DatabaseError, match="row-level security"), acting_for("ada", application=DEFAULT):
                 StoredItem.objects.create(user=user, application_id=application, namespace="n\x1f", key="planted")
 
-    def test_a_key_that_may_only_read_changes_nothing(self, service: Api) -> None:
+    def test_a_read_key_cannot_change_items(self, service: Api) -> None:
         put(service)
         reader = Api(ApiKey.objects.issue("reader", scope="read")[1])
         assert [item["key"] for item in got(reader)] == keys(reader) == ["turin"]
@@ -153,14 +153,14 @@ class TestItems:
         assert service.post("items/delete", {"items": [TURIN, TURIN]}).json() == {"deleted": 1}
         assert got(service) == []
 
-    def test_several_items_take_one_request(self, service: Api) -> None:
+    def test_several_items_can_be_sent_in_one_request(self, service: Api) -> None:
         items = [{"namespace": TRIPS, "key": f"k{number}", "value": {"n": number}} for number in range(100)]
         assert service.post("items", {"items": [*items[:99], items[0] | {"value": {"n": -1}}]}).status_code == 200
         wanted = [{"namespace": TRIPS, "key": key} for key in ("k7", "none", "k0", "k7")]
         assert [item["value"]["n"] for item in got(service, *wanted)] == [7, -1]
         assert errors(service.post("items", {"items": [*items, items[0]]})) == {"items.non_field_errors": "max_length"}
 
-    def test_any_text_is_a_name(self, service: Api) -> None:
+    def test_any_text_can_be_a_name(self, service: Api) -> None:
         namespace, key = ["个人资料和偏好设置" * 10, "a/b.c%", "🏺 "], "旅行计划" * 60
         put(service, key, namespace)
         assert got(service, {"namespace": namespace, "key": key})[0]["namespace"] == namespace
@@ -233,7 +233,7 @@ class TestPerson:
             ({"value": []}, "value"),
         ],
     )
-    def test_an_import_refuses_what_a_request_refuses(
+    def test_an_import_rejects_what_a_request_rejects(
         self, service: Api, tmp_path: Path, changed: dict[str, Any], told: str
     ) -> None:
         put(service, user_id="ada")
@@ -249,7 +249,7 @@ class TestPerson:
             import_user(wrong, application=DEFAULT, user_id="eve")
         assert not UserProfile.objects.filter(user_id="eve").exists()
 
-    def test_items_without_words_are_indexed(self, service: Api) -> None:
+    def test_items_without_words_can_be_indexed(self, service: Api) -> None:
         put(service, text="Kilns in Turin.")
         put(service, user_id="ada", text="Kilns in Oslo.")
         StoredItem.objects.update(text="Glass")
@@ -270,13 +270,13 @@ class TestLists:
                 put(service, f"k{number}", namespace, days=number, at={"town": "turin" if number else "oslo"})
         return service
 
-    def test_only_the_namespace_is_listed(self, furnished: Api) -> None:
+    def test_only_items_of_the_namespace_are_listed(self, furnished: Api) -> None:
         assert len(keys(furnished)) == 12
         assert len(keys(furnished, namespace=["trips"])) == 6
         assert keys(furnished, namespace=TRIPS) == ["k0", "k1", "k2"]
         assert keys(furnished, namespace=["trip"]) == keys(furnished, namespace=[*TRIPS, "x"]) == []
 
-    def test_pages_follow_one_another(self, furnished: Api) -> None:
+    def test_pages_continue_without_gaps(self, furnished: Api) -> None:
         whole = furnished.post("items/search", {}).json()
         assert whole["has_more"] is False
         found: list[Any] = []
@@ -313,7 +313,7 @@ class TestLists:
     ) -> None:
         assert keys(furnished, namespace=TRIPS, filter=wanted) == found
 
-    def test_an_unknown_comparison_and_too_many_conditions_are_refused(self, service: Api) -> None:
+    def test_unknown_comparisons_and_too_many_conditions_are_rejected(self, service: Api) -> None:
         near = service.post("items/search", {"filter": {"trip": {"days": {"$near": 1}}}})
         assert errors(near) == {"filter": "contradictory"}
         assert "trip.days: unknown comparison $near." in near.json()["errors"][0]["detail"]
@@ -344,7 +344,7 @@ class TestLists:
             found = pool.submit(on_its_own_connection, reads).result(TIMEOUT)
         assert found == ([{"text": "I restore kilns."}], ["turin"], [TRIPS])
 
-    def test_namespaces_are_cut_and_matched(self, furnished: Api) -> None:
+    def test_namespaces_are_cut_to_a_depth_and_matched(self, furnished: Api) -> None:
         assert namespaces(furnished) == [["a", "trips", "2026"], ["trips", "2025"], ["trips", "2026"], ["trips2"]]
         assert namespaces(furnished, max_depth=1) == [["a"], ["trips"], ["trips2"]]
         assert namespaces(furnished, prefix=["trips"]) == [["trips", "2025"], ["trips", "2026"]]
@@ -356,13 +356,13 @@ class TestLists:
         assert namespaces(furnished, limit=1, offset=1) == [["trips", "2025"]]
 
     @pytest.mark.parametrize("label", ["a.b", "(", "*a", "\\d", "a\nb", "50%_"])
-    def test_a_label_is_no_pattern(self, service: Api, label: str) -> None:
+    def test_a_label_is_not_a_pattern(self, service: Api, label: str) -> None:
         put(service, namespace=[label, "x", label])
         put(service, namespace=["axb", "x", "axb"])
         assert namespaces(service, prefix=[label, "*"], suffix=["*", label]) == [[label, "x", label]]
 
 
-def test_lists_of_requests_read_the_index(ada: UserProfile) -> None:
+def test_lists_read_the_index(ada: UserProfile) -> None:
     """Under row-level security, which lets few conditions limit the range of an index."""
     rows = [
         StoredItem(user=user, application_id=DEFAULT, namespace=stored(["n", str(number % 50)]), key=str(number))
@@ -390,7 +390,7 @@ def test_lists_of_requests_read_the_index(ada: UserProfile) -> None:
 class TestSearch:
     """Items are found by the words of their text, within a namespace."""
 
-    def test_items_of_other_namespaces_take_no_places(self, service: Api) -> None:
+    def test_items_of_other_namespaces_do_not_count_towards_the_limit(self, service: Api) -> None:
         items = [{"namespace": ["notes"], "key": f"k{n}", "value": {"text": "Glass, kilns"}} for n in range(100)]
         service.post("items", {"items": items})
         put(service, "bergen", ["profile"], text="I fired glass in Bergen, where there are kilns.")
@@ -429,7 +429,7 @@ class TestSearch:
         put(service, **value)
         assert keys(service, query=query) == ["turin"]
 
-    def test_the_text_is_searched_in_place_of_the_value(self, service: Api) -> None:
+    def test_indexed_text_replaces_the_value_in_a_search(self, service: Api) -> None:
         items = [
             {"namespace": ["n"], "key": key, "value": {"name": "glass"}, "text": text}
             for key, text in (("told", "Pots."), ("silent", ""))
@@ -438,7 +438,7 @@ class TestSearch:
         assert keys(service, query="glass") == [] and keys(service, query="pots") == ["told"]
         assert keys(service, namespace=["n"]) == ["silent", "told"]
 
-    def test_a_filter_holds_within_the_search(self, service: Api) -> None:
+    def test_a_filter_applies_to_a_search(self, service: Api) -> None:
         for number in range(20):
             put(service, f"k{number}", text="Kilns" if number else "Kilns, and so many other things", n=number)
         assert keys(service, query="kilns", filter={"n": 0}, limit=1) == ["k0"]
@@ -470,7 +470,7 @@ class TestSearch:
             with acting_for(None, application=other.pk):
                 assert not search_items(user, application, [], "kilns", most=10)
 
-    def test_words_without_meaning_find_nothing(self, service: Api) -> None:
+    def test_stop_words_find_nothing(self, service: Api) -> None:
         put(service)
         assert keys(service, query="?!") == []
         assert errors(service.post("items/search", {"query": " "})) == {"query": "blank"}

@@ -274,7 +274,7 @@ def test_a_shards_prompts_are_not_returned(base_url: str, ada: UserProfile) -> N
         assert (shown["name"], shown["extraction_prompt"], shown["consolidation_prompt"]) == ("kilns", None, None)
 
 
-def test_an_id_may_have_a_comma(base_url: str) -> None:
+def test_an_id_can_contain_a_comma(base_url: str) -> None:
     async def append(client: Client) -> bool:
         return (await client.call_tool("append_memory", {"content": "Owns a press."})).is_error or False
 
@@ -317,7 +317,7 @@ def test_row_37_pages_go_by_when_it_was_whatever_was_built_first(base_url: str, 
 
 
 @pytest.mark.usefixtures("people")
-def test_addresses_that_lead_nowhere_are_not_found(base_url: str, ada: UserProfile) -> None:
+def test_unknown_addresses_are_not_found(base_url: str, ada: UserProfile) -> None:
     addresses = [
         "rem://moments/key/../../users/bo",
         "rem://moments/key/..%2F..%2Fetc%2Fpasswd",
@@ -362,12 +362,12 @@ def test_row_29_what_waits_for_a_lock_is_ended_and_told_as_each_client_reads_it(
 
 
 @pytest.mark.usefixtures("people")
-def test_a_retracted_turn_is_not_told(base_url: str, ada: UserProfile) -> None:
+def test_a_retracted_turn_is_not_returned(base_url: str, ada: UserProfile) -> None:
     Message.objects.filter(user=ada, sequence=1).update(retracted_at=START)
     assert over_http(base_url, lambda client: refusal(client, "rem://sessions/s1/messages/1"), key_of(ada))
 
 
-def test_an_archived_turn_is_told_whole(ada: UserProfile, archive_folder: Path) -> None:
+def test_an_archived_turn_is_returned_completely(ada: UserProfile, archive_folder: Path) -> None:
     covered_session(ada, 4)
     assert retain().archived_turns == 4
     options = json.dumps({"location": str(archive_folder)})
@@ -377,7 +377,7 @@ def test_an_archived_turn_is_told_whole(ada: UserProfile, archive_folder: Path) 
     assert (told["payload"]["number"], told["metadata"]) == (1, {"n": 1})
 
 
-def test_what_is_appended_is_found_and_added_once(base_url: str, ada: UserProfile) -> None:
+def test_appended_memory_is_found_and_stored_once(base_url: str, ada: UserProfile) -> None:
     async def append(client: Client) -> list[Any]:
         sentence = {"content": "Grows a medlar.", "memory_type": "fact"}
         answers = [(await client.call_tool("append_memory", sentence)).structured_content for _ in range(2)]
@@ -390,7 +390,7 @@ def test_what_is_appended_is_found_and_added_once(base_url: str, ada: UserProfil
     assert [result["ref"] for result in found["results"]] == [first["uri"]]
 
 
-def test_without_a_session_what_is_appended_is_found_read_and_in_the_context(base_url: str) -> None:
+def test_memory_appended_without_a_session_is_found_and_served(base_url: str) -> None:
     async def remember_and_ask(client: Client) -> tuple[Any, ...]:
         sentence = {"content": "Grows a medlar by the gate."}
         written: Any = (await client.call_tool("append_memory", sentence)).structured_content
@@ -404,7 +404,7 @@ def test_without_a_session_what_is_appended_is_found_read_and_in_the_context(bas
     assert written["content"] in context
 
 
-def test_whatever_has_an_address_is_read_by_it(base_url: str, ada: UserProfile) -> None:
+def test_every_address_can_be_read(base_url: str, ada: UserProfile) -> None:
     rows = belongings(ada)
 
     async def read_all(client: Client) -> list[Any]:
@@ -413,7 +413,7 @@ def test_whatever_has_an_address_is_read_by_it(base_url: str, ada: UserProfile) 
     assert [answer["uri"] for answer in over_http(base_url, read_all, key_of(ada))] == [row.uri for row in rows]
 
 
-def test_a_key_that_may_only_read_writes_nothing(base_url: str, ada: UserProfile) -> None:
+def test_a_read_key_cannot_write(base_url: str, ada: UserProfile) -> None:
     talk(ada, 30)
 
     async def write(client: Client) -> None:
@@ -437,7 +437,7 @@ def test_row_43_a_query_over_4000_characters_is_refused(base_url: str, ada: User
     over_http(base_url, call, key_of(ada))
 
 
-def test_wrong_arguments_are_named(base_url: str, ada: UserProfile) -> None:
+def test_errors_name_invalid_arguments(base_url: str, ada: UserProfile) -> None:
     wrong: list[tuple[str, dict[str, Any], str]] = [
         ("search_long_term_memory", {"query": "x", "match_count": 101}, "100"),
         ("search_long_term_memory", {"query": "nul \0"}, "query"),
@@ -459,7 +459,7 @@ def test_wrong_arguments_are_named(base_url: str, ada: UserProfile) -> None:
     assert not MemoryAtom.objects.exists()
 
 
-def test_a_build_says_how_far_it_is(base_url: str, ada: UserProfile) -> None:
+def test_a_build_reports_its_progress(base_url: str, ada: UserProfile) -> None:
     talk(ada, 60)
     told: list[tuple[float, float | None, str | None]] = []
 
@@ -477,7 +477,7 @@ def test_a_build_says_how_far_it_is(base_url: str, ada: UserProfile) -> None:
     assert told
 
 
-def test_the_prompt_carries_the_question(base_url: str, ada: UserProfile) -> None:
+def test_the_prompt_contains_the_question(base_url: str, ada: UserProfile) -> None:
     async def prompt(client: Client) -> Any:
         return (await client.get_prompt("recall-and-answer", {"question": "Who owns {it}?"})).messages
 
@@ -499,7 +499,7 @@ def test_the_example_runs(base_url: str, ada: UserProfile) -> None:
     assert f"They planted a {MARK}." in done.stdout
 
 
-def test_the_first_steps_of_the_page_run(base_url: str, ada: UserProfile) -> None:
+def test_the_first_steps_of_the_page_work(base_url: str, ada: UserProfile) -> None:
     [code] = python_in("mcp.md")
     assert printed(code, base_url, key_of(ada)) == "Nora restores kilns in Turin.\n"
 
@@ -508,7 +508,7 @@ def test_the_first_steps_of_the_page_run(base_url: str, ada: UserProfile) -> Non
 
 
 @needs("oauth")
-def test_an_assistant_registers_asks_and_renews_its_key_by_itself(base_url: str, settings: Settings) -> None:
+def test_an_assistant_registers_gets_consent_and_renews_its_key(base_url: str, settings: Settings) -> None:
     from tests.support.oauth import Kept, let_ask, signing_in
 
     let_ask(settings, base_url)  # of the operator's browser, which is in this process
@@ -587,7 +587,7 @@ def test_row_19_without_a_valid_key_nothing_is_served(base_url: str, ada: UserPr
     assert wrong[0].headers["WWW-Authenticate"] == f"Bearer{told}"
 
 
-def test_what_a_request_lacks_or_may_not_is_said(base_url: str, ada: UserProfile) -> None:
+def test_invalid_requests_are_rejected_with_a_reason(base_url: str, ada: UserProfile) -> None:
     key = key_of(ada)
     nobody = post(base_url, key_of())
     assert nobody.status_code == 400
@@ -604,7 +604,7 @@ def test_what_a_request_lacks_or_may_not_is_said(base_url: str, ada: UserProfile
 # The server knows people for a while who were there in tests before: those of these tests have names of their own.
 
 
-def test_limits_of_a_day_hold_as_over_rest_and_across_processes(base_url: str) -> None:
+def test_daily_limits_apply_across_rest_and_processes(base_url: str) -> None:
     cleo = UserProfile.objects.ensure("cleo")
     made, key = ApiKey.objects.issue("test", user=cleo)
     limit(made, requests=2)
@@ -626,7 +626,7 @@ def test_requests_are_throttled_as_over_rest(ada: UserProfile) -> None:
     assert "Retry-After" in refused[0].headers
 
 
-def test_the_command_needs_a_person_that_is_there(ada: UserProfile) -> None:
+def test_the_command_requires_an_existing_person(ada: UserProfile) -> None:
     done = subprocess.run(
         [sys.executable, "manage.py", "mcp", "--user", "nobody"],
         cwd=BASE_DIR,

@@ -26,7 +26,7 @@ def in_force(uri: str = MOMENT_BUILDER_URI, application: int = DEFAULT) -> str:
     return PromptResource.objects.version_in_force(uri, application).content
 
 
-def test_a_version_is_written_put_in_force_and_rolled_back_with_an_event_each(service: Api) -> None:
+def test_writing_activating_and_rolling_back_a_version_are_recorded(service: Api) -> None:
     shipped = service.get(BUILDER).json()
     assert (shipped["active_version"], shipped["newest_version"], shipped["is_site"]) == (1, 1, True)
     written = service.post(f"{BUILDER}/versions", content="Be brief.\r\nBe exact.", note="shorter", after=1)
@@ -48,7 +48,7 @@ def test_a_version_is_written_put_in_force_and_rolled_back_with_an_event_each(se
     assert "shorter" in operator().get(change_url(PromptResource.objects.get(uri=MOMENT_BUILDER_URI))).content.decode()
 
 
-def test_a_prompt_that_does_not_ship_is_made_and_counts(service: Api) -> None:
+def test_a_custom_prompt_can_be_added_and_is_used(service: Api) -> None:
     made = service.post("prompts", name="memory-policy", content="It is data.", title="Policy", activate=True)
     assert made.status_code == 201
     assert (made.json()["title"], made.json()["active_version"], made.json()["is_site"]) == ("Policy", 1, True)
@@ -74,7 +74,7 @@ def test_a_prompt_that_does_not_ship_is_made_and_counts(service: Api) -> None:
         ("activate", {}, (400, "required")),
     ],
 )
-def test_what_does_not_fit_is_refused_and_changes_nothing(
+def test_an_invalid_version_is_rejected_and_changes_nothing(
     service: Api, path: str, body: dict[str, Any], refused: tuple[int, str]
 ) -> None:
     assert code_of(service.post(f"{BUILDER}/{path}", body)) == refused
@@ -112,9 +112,7 @@ def test_row_9_an_application_changes_its_own_prompts_and_reads_the_sites(servic
     assert list(Event.objects.filter(type="prompt_activated").values_list("application", flat=True)) == [DEFAULT]
 
 
-def test_with_a_second_editor_a_key_writes_and_rolls_back_and_an_operator_puts_in_force(
-    service: Api, settings: Settings
-) -> None:
+def test_with_approval_a_key_writes_and_rolls_back_and_an_operator_activates(service: Api, settings: Settings) -> None:
     settings.PROMPT_APPROVAL = "second"
     digest = "prompts/session-digest"
     refused = service.post(f"{digest}/versions", content="Shorter.", activate=True)

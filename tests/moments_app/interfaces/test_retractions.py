@@ -24,7 +24,7 @@ def session(ada: UserProfile) -> Session:
 
 
 @pytest.mark.slow
-def test_turns_are_previewed_retracted_listed_and_believed_again(service: Api, session: Session) -> None:
+def test_turns_are_previewed_retracted_listed_and_restored(service: Api, session: Session) -> None:
     asked = {"user_id": "ada", "session_id": "s1", "sequences": [3, 4], "reason": "planted"}
     preview = service.post("retractions", **asked, preview=True)
     assert preview.status_code == 200 and retracted() == []
@@ -48,14 +48,14 @@ def test_turns_are_previewed_retracted_listed_and_believed_again(service: Api, s
     "wrong",
     [{"sequences": []}, {"sequences": [99]}, {"sequences": [-1]}, {"sequences": "3"}, {"reason": ""}, {"extra": 1}],
 )
-def test_what_cannot_be_retracted_is_refused_by_name(service: Api, session: Session, wrong: dict[str, Any]) -> None:
+def test_errors_name_turns_that_cannot_be_retracted(service: Api, session: Session, wrong: dict[str, Any]) -> None:
     asked = {"user_id": "ada", "session_id": "s1", "sequences": [3], "reason": "planted"}
     answer = service.post("retractions", **asked | wrong)
     assert answer.status_code == 400 and answer.json()["errors"][0]["detail"]
     assert retracted() == [] and not Retraction.objects.exists()
 
 
-def test_it_needs_a_key_of_scope_admin(session: Session, ada: UserProfile) -> None:
+def test_a_retraction_requires_an_admin_key(session: Session, ada: UserProfile) -> None:
     writer = Api(ApiKey.objects.issue("writer", user=ada)[1])
     asked = {"session_id": "s1", "reason": "planted"}
     assert writer.post("retractions", **asked).status_code == 403
@@ -90,7 +90,7 @@ class TestCommand:
         call_command("retract", *args, stdout=out)
         return out.getvalue()
 
-    def test_it_previews_retracts_and_undoes(self, session: Session) -> None:
+    def test_the_command_previews_retracts_and_undoes(self, session: Session) -> None:
         said = self.run("ada", "s1", "--sequences", "3,7-9", "--dry-run")
         assert said.startswith("Would retract 4 turns") and retracted() == []
         said = self.run("ada", "s1", "--sequences", "3,7-9", "--reason", "planted")
@@ -114,7 +114,7 @@ class TestCommand:
             (("--undo", "00000000-0000-0000-0000-000000000000"), "no retraction"),
         ],
     )
-    def test_a_wrong_call_says_what_is_wrong(self, session: Session, args: tuple[str, ...], told: str) -> None:
+    def test_errors_of_the_command_say_what_is_wrong(self, session: Session, args: tuple[str, ...], told: str) -> None:
         with pytest.raises(CommandError, match=told):
             self.run(*args)
         assert retracted() == []

@@ -55,7 +55,7 @@ def content_of(answer: Any) -> bytes:
 class TestShards:
     """What all users of an agent share."""
 
-    def test_one_is_made_changed_and_listed(self, service: Api, mine: MemoryStream) -> None:
+    def test_a_shard_is_added_changed_and_listed(self, service: Api, mine: MemoryStream) -> None:
         made = make(service, fact_max=3)
         assert made.status_code == 201, made.content
         key = made.json()["stream_id"]
@@ -69,7 +69,7 @@ class TestShards:
         assert listed["total"] == 3
         assert service.get("streams", user_id="ada", stream_type="user").json()["total"] == 1
 
-    def test_the_numbers_of_items_are_deprecated(self, service: Api) -> None:
+    def test_fields_for_buffer_sizes_are_deprecated(self, service: Api) -> None:
         schemas = SchemaGenerator().get_schema(request=None, public=True)["components"]["schemas"]  # type: ignore[no-untyped-call]
         for name in ("StreamAnswer", "ShardInputRequest", "PatchedStreamPatchRequest"):
             fields = schemas[name]["properties"]
@@ -77,11 +77,11 @@ class TestShards:
             assert deprecated == set(IGNORED)
             assert {fields[field]["description"] for field in IGNORED} == {NO_LIMIT}
 
-    def test_a_name_that_exists_is_a_conflict(self, service: Api) -> None:
+    def test_a_name_that_is_taken_is_a_conflict(self, service: Api) -> None:
         assert [make(service).status_code for _ in range(2)] == [201, 409]
         assert make(service, agent_id="coach").status_code == 201
 
-    def test_lessons_begin_as_lessons(self, service: Api) -> None:
+    def test_a_shard_named_lessons_extracts_only_observations(self, service: Api) -> None:
         made = make(service, name="lessons").json()
         assert (made["extracts_facts"], made["extracts_observations"]) == (False, True)
 
@@ -96,12 +96,12 @@ class TestShards:
             ({"colour": "red"}, "colour"),
         ],
     )
-    def test_bad_input_is_refused_by_name(self, service: Api, fields: dict[str, Any], attr: str) -> None:
+    def test_errors_of_bad_input_name_the_field(self, service: Api, fields: dict[str, Any], attr: str) -> None:
         answer = make(service, **fields)
         assert answer.status_code == 400
         assert [error["attr"] for error in answer.json()["errors"]] == [attr]
 
-    def test_a_persons_key_reads_them_and_changes_nothing(self, as_ada: Api) -> None:
+    def test_a_users_key_reads_shards_but_cannot_change_them(self, as_ada: Api) -> None:
         stream = shard("kilns")
         path = f"streams/{stream.stream_id}"
         assert as_ada.get(path).status_code == 200
@@ -111,7 +111,7 @@ class TestShards:
         assert as_ada.post("streams", {"name": "n", "extraction_prompt": "p"}).status_code == 403
         assert not MemoryAtom.objects.exists()
 
-    def test_only_a_service_reads_the_prompts(self, service: Api, as_ada: Api, mine: MemoryStream) -> None:
+    def test_only_a_service_key_reads_prompts(self, service: Api, as_ada: Api, mine: MemoryStream) -> None:
         stream = shard("kilns", prompt=f"{SECRET} inversions.", consolidation_prompt=f"{SECRET} in one line.")
         for path in (f"streams/{stream.stream_id}", "streams"):
             assert service.get(path, user_id="ada").content.decode().count(SECRET) == 2
@@ -121,7 +121,7 @@ class TestShards:
         assert (shown["name"], shown["extraction_prompt"], shown["consolidation_prompt"]) == ("kilns", None, None)
         assert as_ada.get(f"streams/{mine.stream_id}").json()["extraction_prompt"] == mine.extraction_prompt
 
-    def test_settings_need_a_key_of_scope_admin(self, ada: UserProfile) -> None:
+    def test_changing_settings_requires_an_admin_key(self, ada: UserProfile) -> None:
         writer = Api(ApiKey.objects.issue("writer", scope="write")[1])
         stream = shard("kilns")
         assert make(writer, name="other").status_code == 403
@@ -135,7 +135,7 @@ class TestShards:
 class TestAtoms:
     """What is in a stream."""
 
-    def test_one_is_added_directly_and_once(self, service: Api, mine: MemoryStream) -> None:
+    def test_an_item_can_be_written_directly_once(self, service: Api, mine: MemoryStream) -> None:
         path, body = f"streams/{mine.stream_id}/atoms", {"user_id": "ada", "atom_type": "fact", "content": "A fact."}
         first = service.post(path, body)
         again = service.post(path, body | {"content": "a FACT"})
@@ -164,7 +164,7 @@ class TestAtoms:
         assert not MemoryAtom.objects.filter(content__contains="short answers").exists()
 
     @pytest.mark.slow
-    def test_what_is_said_again_once_it_was_absorbed_is_another(self, service: Api, mine: MemoryStream) -> None:
+    def test_a_repeated_statement_is_added_after_the_first_was_absorbed(self, service: Api, mine: MemoryStream) -> None:
         path = f"streams/{mine.stream_id}"
         body = {"user_id": "ada", "atom_type": "observation", "content": "Ada likes short answers."}
         ids = []
@@ -176,7 +176,7 @@ class TestAtoms:
             work_off()
         assert len(set(ids)) == 3
 
-    def test_an_id_of_another_item_is_refused_by_name(self, service: Api, mine: MemoryStream) -> None:
+    def test_the_error_for_an_id_of_another_item_names_the_field(self, service: Api, mine: MemoryStream) -> None:
         path = f"streams/{mine.stream_id}/atoms"
         body = {"user_id": "ada", "atom_type": "fact", "content": "Ada keeps bees.", "external_id": "7"}
         assert service.post(path, body).status_code == 201
@@ -198,7 +198,7 @@ class TestAtoms:
         again = writer.post(path, body | {"user_id": "bob", "content": "Kilns glow."})
         assert again.json()["atom_id"] == of_bob.json()["atom_id"]
 
-    def test_the_list_costs_the_same_however_long(self, service: Api, mine: MemoryStream) -> None:
+    def test_the_list_takes_a_constant_number_of_queries(self, service: Api, mine: MemoryStream) -> None:
         def queries() -> int:
             with CaptureQueriesContext(connection) as captured:
                 assert service.get(f"streams/{mine.stream_id}/atoms", user_id="ada").status_code == 200
@@ -211,7 +211,7 @@ class TestAtoms:
             note(mine, f"more {number}")
         assert queries() == few
 
-    def test_a_consolidation_is_asked_for_and_undone(self, service: Api, mine: MemoryStream) -> None:
+    def test_a_consolidation_is_requested_and_undone(self, service: Api, mine: MemoryStream) -> None:
         note(mine, "Ada likes short answers.")
         path = f"streams/{mine.stream_id}"
         accepted = service.post(f"{path}/consolidate", {"user_id": "ada"})
@@ -230,7 +230,7 @@ class TestAtoms:
         assert service.post(f"{path}/undo", {"user_id": "ada"}).json()["consolidated_content"] == ""
         assert service.post(f"{path}/undo", {"user_id": "ada"}).status_code == 400
 
-    def test_a_service_makes_a_shard_without_naming_anybody(self, service: Api, as_ada: Api) -> None:
+    def test_a_service_adds_a_shard_without_naming_a_user(self, service: Api, as_ada: Api) -> None:
         answer = service.post("streams", {"name": "glazes", "extraction_prompt": "Ways to glaze."})
         assert answer.status_code == 201, answer.content
         assert MemoryStream.objects.get(name="glazes").user is None
@@ -238,7 +238,7 @@ class TestAtoms:
         admin = Api(ApiKey.objects.issue("ada", user=UserProfile.objects.get(user_id="ada"), scope="admin")[1])
         assert admin.post("streams", {"name": "more", "extraction_prompt": "p"}).status_code == 403
 
-    def test_a_shards_consolidation_can_be_asked_for_by_a_service_key(self, service: Api, ada: UserProfile) -> None:
+    def test_a_service_key_requests_a_shards_consolidation(self, service: Api, ada: UserProfile) -> None:
         stream = shard("kilns")
         note(stream, "Elements last three years.")
         accepted = service.post(f"streams/{stream.stream_id}/consolidate", {"user_id": "ada"})
@@ -252,7 +252,7 @@ class TestAtoms:
         Job.objects.update(status="failed")
         assert service.post(f"{path}/retry", user_id="somebody").status_code == 202
 
-    def test_a_persons_key_sees_no_job_that_is_about_nobody(self, service: Api, as_ada: Api) -> None:
+    def test_a_users_key_sees_no_jobs_without_a_user(self, service: Api, as_ada: Api) -> None:
         on_shard = Job.objects.request(Consolidate.name, stream=shard("kilns"), requested_by="test")
         of_the_site = Job.objects.request("count_words", requested_by="test")
         assert service.get("jobs", user_id="somebody").json()["total"] == 0

@@ -44,7 +44,7 @@ def held(job: Job, server: OpenAIServer) -> threading.Thread:
     return thread
 
 
-def test_a_queued_job_that_is_cancelled_never_runs(ada: UserProfile) -> None:
+def test_a_cancelled_queued_job_never_runs(ada: UserProfile) -> None:
     job = asked("build_moments", talk(ada, 50))
     cancel(job, actor=BY)
     assert run_job(job.job_id) is None
@@ -55,7 +55,7 @@ def test_a_queued_job_that_is_cancelled_never_runs(ada: UserProfile) -> None:
     assert recover_jobs().taken_over == 0
 
 
-def test_a_job_cancelled_while_its_engine_thinks_writes_nothing(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_job_cancelled_during_the_engine_call_writes_nothing(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 50)
     before = snapshot(session)
     job = asked("build_moments", session)
@@ -84,9 +84,7 @@ def test_a_cancelled_embedding_writes_no_vector(ada: UserProfile, embeddings_ser
 
 
 @pytest.mark.slow
-def test_a_job_retried_while_its_cancelled_run_thinks_is_done_by_the_new_run_alone(
-    ada: UserProfile, model_server: OpenAIServer
-) -> None:
+def test_only_the_new_run_of_a_retried_cancelled_job_writes(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 50)
     job = asked("build_moments", session)
     thread = held(job, model_server)
@@ -120,7 +118,7 @@ def test_a_cancelled_job_can_be_retried(ada: UserProfile) -> None:
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "skipped"])
-def test_what_has_ended_is_not_cancelled(ada: UserProfile, status: str) -> None:
+def test_an_ended_job_cannot_be_cancelled(ada: UserProfile, status: str) -> None:
     job = asked("build_moments", talk(ada, 50))
     Job.objects.update(status=status)
     with pytest.raises(CannotChange, match=status):
@@ -128,7 +126,7 @@ def test_what_has_ended_is_not_cancelled(ada: UserProfile, status: str) -> None:
     assert Job.objects.get().status == status
 
 
-def test_a_cancelled_summary_is_given_up_and_not_begun_anew(ada: UserProfile, rolling: None) -> None:
+def test_a_cancelled_summary_is_given_up_and_not_restarted(ada: UserProfile, rolling: None) -> None:
     session = talk(ada, 20)
     job = Job.objects.get(process="roll_summary")
     cancel(job, actor=BY)
@@ -139,7 +137,7 @@ def test_a_cancelled_summary_is_given_up_and_not_begun_anew(ada: UserProfile, ro
     assert Summary.objects.completed().filter(session=session, end_sequence=21).exists()
 
 
-def test_a_cancelled_settling_leaves_the_session_as_it_was(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_cancelled_settling_changes_nothing_in_the_session(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 50)  # said long ago: quiet
     settling = asked("settle", session)
     thread = held(settling, model_server)

@@ -109,7 +109,7 @@ class TestOpening:
         ]
 
     @pytest.mark.slow
-    def test_an_answer_in_between_keeps_it_closed(self, model_server: OpenAIServer) -> None:
+    def test_an_answer_between_errors_keeps_it_closed(self, model_server: OpenAIServer) -> None:
         model_server.queue(behave.error(500), behave.answer_well, behave.error(500), behave.answer_well)
         assert [ran(asked(name)).status for name in "abcd"] == ["queued", "completed", "queued", "completed"]
         assert not Circuit.objects.open().exists()
@@ -131,14 +131,14 @@ class TestOpening:
                 assert ran(asked(name)).attempts > 0
         assert not Circuit.objects.open().exists()
 
-    def test_a_call_that_we_broke_off_says_nothing_of_the_engine(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_a_call_that_we_aborted_does_not_count_against_the_engine(self, ada: UserProfile, bo: UserProfile) -> None:
         for name in ("ada", "bo"):
             record = CallRecord("p", ENGINE, 1, error_kind="unavailable", is_broken_off=True)
             Circuit.objects.note(record, "text", job=asked(name))
         assert not Circuit.objects.exists()
 
     @pytest.mark.slow
-    def test_without_seconds_there_are_none_and_what_one_held_goes_on(
+    def test_zero_seconds_disable_circuits_and_release_held_jobs(
         self, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         opened(model_server)
@@ -153,7 +153,7 @@ class TestHolding:
     """What waits costs nothing."""
 
     @pytest.mark.slow
-    def test_all_that_is_due_is_held_by_one_statement_and_no_worker_takes_it(self, model_server: OpenAIServer) -> None:
+    def test_one_query_holds_all_due_jobs_and_no_worker_takes_them(self, model_server: OpenAIServer) -> None:
         opened(model_server)
         waiting = [asked("cy", session_id=f"s{number}") for number in range(20)]
         with CaptureQueriesContext(connection) as queries:
@@ -174,7 +174,7 @@ class TestHolding:
         assert {Job.objects.get(pk=job.pk).attempts for job in jobs[2:]} == {1}
         assert circuit().closed_by.startswith("job:")
 
-    def test_another_engine_goes_on(self, model_server: OpenAIServer, settings: Settings) -> None:
+    def test_jobs_of_another_engine_continue(self, model_server: OpenAIServer, settings: Settings) -> None:
         opened(model_server)
         model_server.always(behave.answer_well)
         settings.ENGINE = settings.ENGINE.model_copy(update={"model": "another"})
@@ -203,16 +203,14 @@ class TestProbes:
         assert [Job.objects.get(pk=job.pk).attempts for job in jobs] == before
         assert Job.objects.held().count() == 3
 
-    def test_before_its_time_none_is_sent_and_what_an_endpoint_wishes_is_respected(
-        self, model_server: OpenAIServer
-    ) -> None:
+    def test_no_probe_precedes_its_time_or_the_endpoints_retry_time(self, model_server: OpenAIServer) -> None:
         model_server.always(behave.error(503, {"Retry-After": "90"}))
         ran(asked("ada")), ran(asked("bo"))
         Circuit.objects.send_probes()
         assert not builds().due().exists()
         assert timedelta(seconds=80) < circuit().next_probe_at - timezone.now() <= timedelta(seconds=90)
 
-    def test_one_that_asks_nobody_gives_way_to_the_next(self, model_server: OpenAIServer) -> None:
+    def test_a_probe_that_calls_no_engine_is_followed_by_another(self, model_server: OpenAIServer) -> None:
         opened(model_server)
         probe = send_probe()
         Message.objects.filter(session=probe.session).delete()
@@ -241,7 +239,7 @@ class TestProbes:
         assert set(Session.objects.values_list("status", flat=True)) == {"cleared"}
 
     @pytest.mark.slow
-    def test_when_nothing_is_held_the_next_job_is_the_probe(self, model_server: OpenAIServer) -> None:
+    def test_the_next_job_is_the_probe_if_none_is_held(self, model_server: OpenAIServer) -> None:
         opened(model_server)
         Job.objects.all().delete()
         model_server.always(behave.answer_well)
@@ -446,7 +444,7 @@ class TestQueries:
         cache.clear()
 
     @pytest.mark.usefixtures("_vectors")
-    def test_queries_that_fail_hold_no_job_and_one_now_and_then_asks(
+    def test_failing_queries_hold_no_jobs_and_one_is_a_probe_at_times(
         self, transactional_db: None, embeddings_server: OpenAIServer
     ) -> None:
         embeddings_server.always(behave.error(500))
@@ -461,7 +459,7 @@ class TestQueries:
         assert not with_vector(RecallRequest("jack 6")).degraded
 
     @pytest.mark.usefixtures("_vectors")
-    def test_a_circuit_of_jobs_keeps_queries_off_until_its_probe_is_due(
+    def test_a_circuit_opened_by_jobs_blocks_queries_until_its_probe_is_due(
         self, transactional_db: None, embeddings_server: OpenAIServer
     ) -> None:
         record = CallRecord("embedding", "openai:test-embedder", 1, error_kind="credential", error="No.")
@@ -510,11 +508,11 @@ class TestTheCommand:
         call_command("build_moments", user="ada", session="s1", force=True, stdout=out)
         return out.getvalue()
 
-    def test_a_held_job_waits_for_its_engine(self, model_server: OpenAIServer) -> None:
+    def test_a_held_job_is_reported_with_its_engine(self, model_server: OpenAIServer) -> None:
         opened(model_server)
         assert f"is waiting for its engine. {circuit().why}" in self.said()
 
-    def test_one_in_a_back_off_waits_until_then_because_of_its_error(
+    def test_a_job_in_backoff_is_reported_with_time_and_error(
         self, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 60})
@@ -523,6 +521,6 @@ class TestTheCommand:
         said = self.said()
         assert f"is waiting until {job.run_after:%Y-%m-%d %H:%M:%S} UTC" in said and "answered with status 400" in said
 
-    def test_one_that_runs_is_being_worked_on(self, ada: UserProfile) -> None:
+    def test_a_running_job_is_reported_as_running(self, ada: UserProfile) -> None:
         assert Job.objects.take(asked("ada").job_id)
         assert "is already running job" in self.said()

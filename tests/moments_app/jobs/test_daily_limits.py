@@ -62,7 +62,7 @@ def ran(job: Job) -> Job:
         ),
     ],
 )
-def test_when_an_applications_calls_are_used_up_its_jobs_wait_and_go_on_the_next_day(
+def test_jobs_over_an_applications_call_limit_wait_until_the_next_day(
     ada: UserProfile, cleo: UserProfile, most: dict[str, Any], told: str
 ) -> None:
     limit(ada.application, **most)
@@ -80,7 +80,7 @@ def test_when_an_applications_calls_are_used_up_its_jobs_wait_and_go_on_the_next
 
 
 @pytest.mark.slow
-def test_those_that_are_due_are_put_off_together(ada: UserProfile, cleo: UserProfile) -> None:
+def test_due_jobs_over_a_limit_wait_together(ada: UserProfile, cleo: UserProfile) -> None:
     limit(ada.application, model_calls=1)
     jobs = [asked(ada, f"s{number}") for number in range(4)]
     others = asked(cleo)
@@ -94,7 +94,7 @@ def test_those_that_are_due_are_put_off_together(ada: UserProfile, cleo: UserPro
 
 
 @pytest.mark.slow
-def test_they_go_on_at_once_when_the_limit_is_raised_or_taken_away(ada: UserProfile) -> None:
+def test_waiting_jobs_continue_when_the_limit_is_raised_or_removed(ada: UserProfile) -> None:
     made = limit(ada.application, model_calls=1)
     ran(asked(ada))
     put_off = [ran(asked(ada, f"s{number}")) for number in (2, 3)]
@@ -107,7 +107,7 @@ def test_they_go_on_at_once_when_the_limit_is_raised_or_taken_away(ada: UserProf
 
 
 @pytest.mark.slow
-def test_settings_limit_those_of_whom_the_admin_says_nothing(
+def test_settings_limit_applications_without_a_limit_in_the_admin(
     ada: UserProfile, cleo: UserProfile, settings: Settings
 ) -> None:
     settings.DAILY_LIMITS = settings.DAILY_LIMITS.model_copy(update={"application_model_calls": 1})
@@ -117,7 +117,9 @@ def test_settings_limit_those_of_whom_the_admin_says_nothing(
 
 
 @pytest.mark.slow
-def test_what_a_keys_calls_lead_to_counts_for_the_key(service: Api, ada: UserProfile, bo: UserProfile) -> None:
+def test_model_calls_of_jobs_count_for_the_key_that_caused_them(
+    service: Api, ada: UserProfile, bo: UserProfile
+) -> None:
     key = ApiKey.objects.get(name="service")
     for user in (ada, bo):
         talk(user, 50)
@@ -133,7 +135,7 @@ def test_what_a_keys_calls_lead_to_counts_for_the_key(service: Api, ada: UserPro
     assert ran(second).status == "completed"
 
 
-def test_an_applications_jobs_wait_together_and_no_others(ada: UserProfile, bo: UserProfile, cleo: UserProfile) -> None:
+def test_only_jobs_of_the_limited_application_wait(ada: UserProfile, bo: UserProfile, cleo: UserProfile) -> None:
     limit(ada.application, model_calls=1)
     first, *rest = [asked(user) for user in (ada, bo, UserProfile.objects.ensure("dora", DEFAULT))]
     assert ran(first).status == "completed"
@@ -143,7 +145,7 @@ def test_an_applications_jobs_wait_together_and_no_others(ada: UserProfile, bo: 
     assert (used(ada.application).model_calls, used(cleo.application).model_calls) == (1, 1)
 
 
-def test_what_such_a_job_asks_for_counts_for_the_key_too(service: Api, ada: UserProfile, settings: Settings) -> None:
+def test_jobs_requested_by_a_job_count_for_the_same_key(service: Api, ada: UserProfile, settings: Settings) -> None:
     settings.ENGINE = settings.ENGINE.model_copy(update={"provider": "extractive"})
     talk(ada, 12, text="From now on always begin with the kiln, please.")
     service.post("sessions/s1/compact", user_id="ada")
@@ -152,14 +154,14 @@ def test_what_such_a_job_asks_for_counts_for_the_key_too(service: Api, ada: User
     assert set(Job.objects.values_list("key__name", flat=True)) == {"service"}
 
 
-def test_work_of_which_no_model_is_asked_goes_on(ada: UserProfile, settings: Settings) -> None:
+def test_jobs_without_model_calls_continue(ada: UserProfile, settings: Settings) -> None:
     limit(ada.application, model_calls=1, usd=1)
     ran(asked(ada))
     settings.ENGINE = settings.ENGINE.model_copy(update={"provider": "extractive"})
     assert ran(asked(ada, "s2")).status == "completed"
 
 
-def test_searches_do_without_a_model_when_its_calls_are_used_up(
+def test_searches_skip_the_model_when_the_limit_is_reached(
     service: Api, ada: UserProfile, embeddings_server: OpenAIServer
 ) -> None:
     EmbeddingModel.objects.create(name="test-embedder", dimensions=64, is_active=True)
@@ -170,7 +172,7 @@ def test_searches_do_without_a_model_when_its_calls_are_used_up(
     assert used(ada.application).model_calls == 2
 
 
-def test_a_call_for_somebody_who_was_erased_meanwhile_is_on_record(ada: UserProfile) -> None:
+def test_a_call_for_a_person_erased_meanwhile_is_recorded(ada: UserProfile) -> None:
     job = asked(ada)
     claimed = Job.objects.take(job.job_id)
     UserProfile.objects.filter(pk=ada.pk).delete()
@@ -178,7 +180,7 @@ def test_a_call_for_somebody_who_was_erased_meanwhile_is_on_record(ada: UserProf
     assert EngineCall.objects.get().job is None
 
 
-def test_usage_is_kept_as_long_as_records_of_work(ada: UserProfile, settings: Settings) -> None:
+def test_usage_is_kept_as_long_as_job_records(ada: UserProfile, settings: Settings) -> None:
     today = timezone.now().date()
     for days in (0, settings.JOBS.keep_days + 1):
         DailyUsage.objects.create(application=ada.application, day=today - timedelta(days=days))

@@ -42,7 +42,7 @@ def _ran(session: Any) -> Job:
 
 
 @pytest.mark.slow
-def test_failures_of_one_cause_are_one_with_its_jobs_and_calls(model_server: OpenAIServer) -> None:
+def test_failures_with_one_cause_form_one_group_of_jobs_and_calls(model_server: OpenAIServer) -> None:
     model_server.always(behave.content('{"moments": "none"}'))
     jobs = failed("ada", "bo", "cy")
     [failure] = FailureGroup.objects.with_stalled()
@@ -54,7 +54,7 @@ def test_failures_of_one_cause_are_one_with_its_jobs_and_calls(model_server: Ope
 
 
 @pytest.mark.slow
-def test_another_cause_is_another_failure(model_server: OpenAIServer) -> None:
+def test_another_cause_forms_another_group(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     failed("ada")
     model_server.always(behave.error(400))
@@ -62,7 +62,7 @@ def test_another_cause_is_another_failure(model_server: OpenAIServer) -> None:
     assert set(FailureGroup.objects.values_list("kind", flat=True)) == {"invalid_answer", "rejected"}
 
 
-def test_defects_and_failed_steps_are_told_by_their_place_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bugs_and_failed_steps_are_grouped_by_their_place_in_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise KeyError("hemlock")
 
@@ -73,7 +73,7 @@ def test_defects_and_failed_steps_are_told_by_their_place_and_once(monkeypatch: 
     assert failure.place.startswith("KeyError in fail, line") and "hemlock" not in failure.error
 
 
-def test_an_archive_that_is_damaged_is_no_bug(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_archive_is_not_a_bug(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise ArchiveError("The file is missing.")
 
@@ -83,7 +83,7 @@ def test_an_archive_that_is_damaged_is_no_bug(ada: UserProfile, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_retrying_all_of_one_makes_its_jobs_due_and_it_is_over(model_server: OpenAIServer) -> None:
+def test_retrying_a_group_makes_its_jobs_due_and_ends_it(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     jobs = failed("ada", "bo")
     model_server.always(behave.answer_well)
@@ -95,7 +95,7 @@ def test_retrying_all_of_one_makes_its_jobs_due_and_it_is_over(model_server: Ope
 
 
 @pytest.mark.slow
-def test_one_job_tests_whether_the_cause_is_gone(model_server: OpenAIServer) -> None:
+def test_one_job_can_be_retried_as_a_test(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     failed("ada", "bo")
     job = try_one(Job.objects.all())
@@ -106,7 +106,7 @@ def test_one_job_tests_whether_the_cause_is_gone(model_server: OpenAIServer) -> 
     assert FailureGroup.objects.with_stalled().get().stalled == 1
 
 
-def test_a_job_whose_work_another_has_taken_up_is_not_needed(model_server: OpenAIServer) -> None:
+def test_retrying_skips_a_job_whose_work_is_queued_again(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     [job] = failed("ada")
     Job.objects.request("build_moments", job.session, requested_by="test", force=True)
@@ -114,7 +114,9 @@ def test_a_job_whose_work_another_has_taken_up_is_not_needed(model_server: OpenA
     assert (retried.jobs, retried.not_needed, retried.left) == (0, 1, 0)
 
 
-def test_retrying_all_has_the_engine_tried(model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retrying_a_group_sends_a_probe_to_the_engine(
+    model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 3_600)
     model_server.always(behave.error(401))
     failed("ada")
@@ -125,9 +127,7 @@ def test_retrying_all_has_the_engine_tried(model_server: OpenAIServer, monkeypat
 
 
 @pytest.mark.slow
-def test_what_was_said_in_a_call_that_failed_is_kept_sealed_for_days(
-    model_server: OpenAIServer, settings: Settings
-) -> None:
+def test_exchanges_of_failed_calls_are_kept_encrypted_for_days(model_server: OpenAIServer, settings: Settings) -> None:
     model_server.always(behave.content("I would rather not."))
     failed("ada")
     first = KeptExchange.objects.order_by("id")[0]
@@ -142,14 +142,14 @@ def test_what_was_said_in_a_call_that_failed_is_kept_sealed_for_days(
     assert not KeptExchange.objects.exists()
 
 
-def test_of_an_error_no_answer_is_kept_for_it_may_quote_the_key(model_server: OpenAIServer) -> None:
+def test_answers_of_errors_are_not_kept_as_they_may_quote_the_key(model_server: OpenAIServer) -> None:
     model_server.always(behave.error(400, detail="The key sk-marked-key is not mine."))
     failed("ada")
     exchange = KeptExchange.objects.order_by("id")[0].exchange
     assert exchange is not None and exchange.asked and not exchange.answered
 
 
-def test_a_call_that_was_answered_keeps_nothing(model_server: OpenAIServer) -> None:
+def test_exchanges_of_successful_calls_are_not_kept(model_server: OpenAIServer) -> None:
     failed("ada")
     assert EngineCall.objects.filter(ok=True).exists()
     assert not KeptExchange.objects.exists() and not FailureGroup.objects.exists()
@@ -164,7 +164,7 @@ def test_row_11_what_was_said_goes_with_the_person(model_server: OpenAIServer) -
     assert FailureGroup.objects.with_stalled().get().stalled == 1
 
 
-def test_failures_that_nothing_waits_for_are_forgotten_after_days(model_server: OpenAIServer) -> None:
+def test_groups_without_waiting_jobs_are_deleted_after_days(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     failed("ada")
     FailureGroup.objects.update(last_seen_at=timezone.now() - timedelta(days=60))

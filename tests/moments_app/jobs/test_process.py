@@ -80,7 +80,7 @@ def asked(session: Session) -> Job:
 class TestAProcessOfAnotherApp:
     """Nothing but its own module names it."""
 
-    def test_it_is_registered_asked_for_and_run(self, session: Session) -> None:
+    def test_it_is_registered_requested_and_run(self, session: Session) -> None:
         assert "greet" in [process.name for process in processes()]
         job = asked(session)
         assert str(job.job_id) in queued_job_ids()
@@ -101,7 +101,7 @@ class TestAProcessOfAnotherApp:
 
     @needs("lab")
     @pytest.mark.parametrize("done_before", [False, True], ids=["waiting", "done"])
-    def test_its_prompt_is_tried(
+    def test_its_prompt_can_be_tried(
         self, session: Session, prompt: PromptResource, model_server: OpenAIServer, done_before: bool
     ) -> None:
         from memory_extras.lab.trials.try_prompt import try_prompt
@@ -116,7 +116,7 @@ class TestAProcessOfAnotherApp:
         assert everything(but=["moments_app_enginecall"]) == before
         assert EngineCall.objects.filter(purpose="try greeting").count() == 2
 
-    def test_it_is_recovered_from_a_worker_that_died(self, session: Session) -> None:
+    def test_it_is_recovered_after_its_worker_died(self, session: Session) -> None:
         job = asked(session)
         assert Job.objects.take(job.job_id)
         Job.objects.filter(pk=job.pk).update(heartbeat_at=timezone.now() - timedelta(minutes=5))
@@ -138,7 +138,7 @@ class TestAProcessOfAnotherApp:
         assert Job.objects.filter(process="greet").count() == 1
 
 
-def test_a_schedule_goes_with_the_app_that_had_it(transactional_db: None) -> None:
+def test_its_schedule_is_removed_with_its_app(transactional_db: None) -> None:
     Schedule.objects.create(name="greet", func="memoryproject.schedules.run_schedule", args="('greet',)")
     register_schedules()
     assert not Schedule.objects.filter(name="greet").exists()
@@ -147,7 +147,7 @@ def test_a_schedule_goes_with_the_app_that_had_it(transactional_db: None) -> Non
 class TestNames:
     """Each process has one of its own."""
 
-    def test_a_second_process_of_a_name_is_refused(self) -> None:
+    def test_two_processes_cannot_share_a_name(self) -> None:
         with pytest.raises(ImproperlyConfigured, match=r"'embed': moments_app.*Embed and .*Another"):
 
             class Another(Process[Any, Any]):
@@ -155,7 +155,7 @@ class TestNames:
 
         assert process_named("embed").__class__.__module__ == "moments_app.recall.embed"
 
-    def test_a_base_class_has_none_and_is_no_process(self) -> None:
+    def test_base_classes_are_not_registered(self) -> None:
         core = {process.name for process in processes() if type(process).__module__.startswith("moments_app.")}
         assert core == {
             "build_moments",
@@ -172,7 +172,7 @@ class TestNames:
             "settle",
         }
 
-    def test_an_unknown_one_is_named(self) -> None:
+    def test_the_error_for_an_unknown_process_names_it(self) -> None:
         with pytest.raises(UnknownProcess, match="no process named 'greet'"):
             process_named("greet")
         with pytest.raises(UnknownSchedule, match=r"no schedule greet\. Choose one of compact_sessions, count_words"):
@@ -180,7 +180,7 @@ class TestNames:
         with pytest.raises(CommandError, match="no schedule greet"):
             call_command("run_schedule", "greet")
 
-    def test_the_job_of_another_release_waits_for_a_worker_that_knows_it(self, session: Session) -> None:
+    def test_a_job_of_another_release_waits_for_a_worker_with_its_process(self, session: Session) -> None:
         job = run_job(asked(session).job_id)
         assert job is not None
         assert (job.status, job.attempts) == ("queued", 1)
@@ -197,7 +197,7 @@ def queue_as_before(function: str, *args: object) -> None:
 
 
 @pytest.mark.slow
-def test_migrate_adopts_what_an_older_release_queued(transactional_db: None) -> None:
+def test_migrate_adopts_jobs_queued_by_an_older_release(transactional_db: None) -> None:
     queue_as_before("moments_app.tasks.run_job", "a job")
     queue_as_before(schedules.RUN_TASK, "retain")
     queue_as_before("sessions_app.tasks.remove_archives", 5)
@@ -214,7 +214,7 @@ def test_migrate_adopts_what_an_older_release_queued(transactional_db: None) -> 
 
 
 @pytest.mark.slow
-def test_the_watchdog_adopts_what_a_web_process_of_an_older_release_queues_after_migrate(
+def test_the_watchdog_adopts_jobs_queued_by_an_older_release_after_migrate(
     transactional_db: None,
 ) -> None:
     queue_as_before("sessions_app.tasks.remove_archives", 5)
@@ -223,7 +223,7 @@ def test_the_watchdog_adopts_what_a_web_process_of_an_older_release_queues_after
     assert not OrmQ.objects.exists()
 
 
-def test_a_call_that_is_not_signed_is_not_made(transactional_db: None, tmp_path: Path) -> None:
+def test_an_unsigned_call_is_not_run(transactional_db: None, tmp_path: Path) -> None:
     call = ["os.mkdir", [str(tmp_path / "made")], {}]
     for number, params in enumerate(({"call": signing.dumps(call, key="another", salt=TASK)}, {"call": call})):
         job = Job.objects.create(process=TASK, task=f"mkdir {number}", params=params, requested_by="test")

@@ -41,7 +41,7 @@ def ran(job: Job) -> Job:
     return done
 
 
-def test_a_job_without_a_model_keeps_the_connection(transactional_db: None) -> None:
+def test_a_job_without_a_model_keeps_its_connection(transactional_db: None) -> None:
     task = Job.objects.request_task("prune", "moments_app.reports.housekeeping.prune_receipts", requested_by="test")
     before = connection.connection
     assert ran(task).status == "completed"
@@ -109,9 +109,7 @@ def test_row_4_with_an_engine_that_fails_at_random_every_turn_ends_in_exactly_on
 
 
 @pytest.mark.slow
-def test_after_the_last_attempt_a_job_is_failed_for_good_and_can_be_retried(
-    ada: UserProfile, model_server: OpenAIServer
-) -> None:
+def test_a_job_fails_after_its_last_attempt_and_can_be_retried(ada: UserProfile, model_server: OpenAIServer) -> None:
     model_server.always(behave.error(500))
     job = asked(talk(ada, 50))
     states = [ran(job).status for _ in range(3)]
@@ -125,7 +123,7 @@ def test_after_the_last_attempt_a_job_is_failed_for_good_and_can_be_retried(
         Job.objects.get(pk=job.pk).restart()
 
 
-def test_a_failed_job_is_not_retried_beside_an_open_one(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_failed_job_is_not_retried_while_another_is_open(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 50)
     job = asked(session)
     Job.objects.update(status="failed")
@@ -136,7 +134,7 @@ def test_a_failed_job_is_not_retried_beside_an_open_one(ada: UserProfile, model_
 
 
 @pytest.mark.slow
-def test_the_wait_after_a_failure_doubles(ada: UserProfile, model_server: OpenAIServer, settings: Settings) -> None:
+def test_the_delay_doubles_after_each_failure(ada: UserProfile, model_server: OpenAIServer, settings: Settings) -> None:
     settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 10, "max_attempts": 9})
     model_server.always(behave.error(500))
     job = asked(talk(ada, 50))
@@ -198,7 +196,7 @@ class TestRecovery:
         waits = job.run_after - began
         assert waits.total_seconds() == pytest.approx(settings.JOBS.stale_seconds, abs=5)
 
-    def test_a_job_that_kills_its_worker_every_time_is_given_up(self, ada: UserProfile, settings: Settings) -> None:
+    def test_a_job_that_kills_its_worker_repeatedly_is_given_up(self, ada: UserProfile, settings: Settings) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 2})
         job = asked(talk(ada, 50))
         for _ in range(2):
@@ -209,7 +207,7 @@ class TestRecovery:
         assert job.status == "failed"
         assert "crashed" in job.error
 
-    def test_a_job_that_waits_for_its_time_is_left_alone(self, ada: UserProfile) -> None:
+    def test_a_job_scheduled_for_later_is_not_recovered(self, ada: UserProfile) -> None:
         asked(talk(ada, 50))
         Job.objects.update(run_after=timezone.now() + timedelta(minutes=1))
         assert recover_jobs() == Recovered()
@@ -237,7 +235,7 @@ class TestRecovery:
         assert answer.json()["checks"]["queue"] == "No answer: ProgrammingError"
 
 
-def test_two_open_jobs_about_one_session_are_refused_by_the_database(ada: UserProfile) -> None:
+def test_the_database_rejects_two_open_jobs_for_one_session(ada: UserProfile) -> None:
     session = talk(ada, 5)
     asked(session)
     with pytest.raises(IntegrityError), transaction.atomic():
@@ -255,19 +253,19 @@ def test_row_20_no_secret_gets_into_jobs_or_calls(ada: UserProfile, model_server
 class TestTheBudgetOfADay:
     """Caps by calls and by money."""
 
-    def test_a_call_costs_what_its_model_costs(
+    def test_the_cost_of_a_call_depends_on_its_model(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.ENGINE = settings.ENGINE.model_copy(update={"prices": {"gpt-4.1-mini": (0.4, 1.6)}})
         ran(asked(talk(ada, 50)))
         assert EngineCall.objects.get().cost_usd == Decimal("0.000072")  # 100 tokens in, 20 out
 
-    def test_without_a_price_the_cost_is_unknown(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_the_cost_is_unknown_without_a_price(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         ran(asked(talk(ada, 50)))
         assert EngineCall.objects.get().cost_usd is None
 
     @pytest.mark.parametrize("cap", [{"max_calls_per_day": 1}, {"max_usd_per_day": 0.00007}])
-    def test_when_it_is_used_up_jobs_wait_for_tomorrow(
+    def test_jobs_wait_until_tomorrow_when_the_budget_is_spent(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings, cap: dict[str, float]
     ) -> None:
         settings.ENGINE = settings.ENGINE.model_copy(update={"prices": {"gpt-4.1-mini": (0.4, 1.6)}, **cap})

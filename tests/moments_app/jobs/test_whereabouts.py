@@ -10,14 +10,14 @@ NAME = [sys.executable, "-c", "from moments_app.jobs.whereabouts import this_pro
 
 
 @pytest.mark.slow
-def test_a_process_that_runs_is_not_gone_and_one_that_ended_is() -> None:
+def test_a_running_process_is_alive_and_an_ended_one_is_gone() -> None:
     assert this_process() and not is_gone(this_process())
     ended = subprocess.run(NAME, capture_output=True, text=True, check=True).stdout.strip()
     assert ended != this_process() and is_gone(ended)
 
 
 @pytest.mark.slow
-def test_one_that_ended_is_gone_before_it_is_buried() -> None:
+def test_a_zombie_process_is_gone() -> None:
     child = subprocess.Popen(NAME, stdout=subprocess.PIPE, text=True)
     assert child.stdout
     name = child.stdout.readline().strip()
@@ -27,12 +27,12 @@ def test_one_that_ended_is_gone_before_it_is_buried() -> None:
     child.wait()
 
 
-def test_a_process_id_that_was_given_away_again_is_not_the_same_process() -> None:
+def test_a_process_with_a_reused_id_is_another_process() -> None:
     place_and_pid, _, started = this_process().rpartition(" ")
     assert is_gone(f"{place_and_pid} {int(started) - 1}")
 
 
-def test_of_a_process_elsewhere_nothing_is_known() -> None:
+def test_the_state_of_a_process_on_another_host_is_unknown() -> None:
     host, boot, namespace, pid, _started = this_process().split()
     for name in (
         "",

@@ -110,7 +110,7 @@ def apply_here(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_an_idle_worker_runs_what_an_append_made_due(ada: UserProfile) -> None:
+def test_an_idle_worker_runs_a_job_that_an_append_made_due(ada: UserProfile) -> None:
     with OpenAIServer() as server, worker(ENGINE__BASE_URL=server.base_url):
         session = talk(ada, 250)
         wait_until_no_job_is_open()
@@ -208,14 +208,14 @@ class TestTurns:
         assert second is not None
         assert (second.session_id, second.attempts) != (first.session_id, 2)
 
-    def test_a_worker_that_died_keeps_nobody_waiting(self, ada: UserProfile) -> None:
+    def test_a_dead_worker_blocks_nobody(self, ada: UserProfile) -> None:
         talk(ada, 250, session_id="s1"), talk(ada, 250, session_id="s2")
         assert self.taken()
         Job.objects.filter(status="processing").update(heartbeat_at=timezone.now() - timedelta(minutes=5))
         assert self.taken()
 
     @pytest.mark.slow
-    def test_people_take_turns_however_much_one_of_them_has(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_people_take_turns_however_many_jobs_one_has(self, ada: UserProfile, bo: UserProfile) -> None:
         for number in range(4):
             talk(ada, 250, session_id=f"s{number}")
         talk(bo, 250)
@@ -251,7 +251,7 @@ class TestTurns:
         assert len(taken) == 1
 
     @pytest.mark.slow
-    def test_the_next_job_is_read_from_an_index_however_many_wait(self, transactional_db: None) -> None:
+    def test_the_next_job_is_found_by_index_among_many(self, transactional_db: None) -> None:
         people = UserProfile.objects.bulk_create(UserProfile(user_id=f"p{number}") for number in range(3_000))
         Job.objects.bulk_create(Job(process="embed", user=person, requested_by="test") for person in people)
         values: dict[str, Any] = {"processes": ["embed"], "urgent": ["roll_summary"], "after": 0, "stale": 60}
@@ -264,7 +264,7 @@ class TestTurns:
 
 
 @pytest.mark.slow
-def test_a_task_that_never_ends_is_broken_off(transactional_db: None, settings: Settings) -> None:
+def test_an_endless_task_is_aborted(transactional_db: None, settings: Settings) -> None:
     settings.JOB_SECONDS = 1
     async_task("time.sleep", 600)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
@@ -291,7 +291,7 @@ def end_this_worker_when_a_task_failed() -> None:
 
 
 @pytest.mark.slow
-def test_an_idle_worker_finds_a_task_whose_notification_was_lost(
+def test_an_idle_worker_finds_a_task_after_a_lost_notification(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs_worker, "IDLE", 0.2)
@@ -376,9 +376,7 @@ def test_row_47_a_schedule_that_waits_for_a_running_job_is_late_only_where_it_ha
     assert judge().state == "degraded"  # nothing is left that it could wait for
 
 
-def test_a_worker_that_may_rest_ends_when_it_has_nothing_to_do(
-    transactional_db: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_can_rest_ends_if_it_is_idle(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs_worker, "REST", 0.2)
     monkeypatch.setattr(jobs_worker, "IDLE", 0.1)
     Worker([Lane.BUILD], may_rest=True).serve()
@@ -398,7 +396,7 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 @pytest.mark.parametrize(
     ("may_rest", "is_task", "wakes"), [(False, False, True), (False, True, False), (True, False, False)]
 )
-def test_the_last_worker_has_the_others_started_when_a_job_takes_long(
+def test_the_last_worker_has_others_started_during_a_long_job(
     woken: list[float], may_rest: bool, is_task: bool, wakes: bool
 ) -> None:
     member = Worker([Lane.BUILD], may_rest=may_rest)
@@ -408,7 +406,7 @@ def test_the_last_worker_has_the_others_started_when_a_job_takes_long(
     assert len(woken) == wakes
 
 
-def test_the_last_worker_keeps_the_others_awake_until_its_job_is_broken_off(
+def test_the_last_worker_keeps_others_awake_until_its_job_is_aborted(
     woken: list[float], monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     monkeypatch.setattr(jobs_worker, "REST", 0.2)
@@ -420,7 +418,7 @@ def test_the_last_worker_keeps_the_others_awake_until_its_job_is_broken_off(
     assert len(woken) > 3
 
 
-def test_the_watchdog_has_no_worker_started_for_what_none_could_take(
+def test_the_watchdog_starts_no_worker_for_jobs_that_cannot_be_taken(
     ada: UserProfile, bo: UserProfile, woken: list[float]
 ) -> None:
     now = timezone.now()
@@ -478,7 +476,9 @@ def names_below(root: Fork) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("last_worker")
 @pytest.mark.parametrize("is_task", [False, True])
-def test_a_job_waits_for_no_long_work_of_the_last_worker(ada: UserProfile, bo: UserProfile, is_task: bool) -> None:
+def test_a_job_does_not_wait_for_a_long_job_of_the_last_worker(
+    ada: UserProfile, bo: UserProfile, is_task: bool
+) -> None:
     if is_task:
         Job.objects.request_task("sleep", f"{__name__}.sleep_long", requested_by="test")
     else:
@@ -489,7 +489,7 @@ def test_a_job_waits_for_no_long_work_of_the_last_worker(ada: UserProfile, bo: U
     wait_until(lambda: Job.objects.working().count() == 2)
 
 
-def test_each_lane_has_a_worker_of_its_own_that_helps_the_more_urgent_alone() -> None:
+def test_each_lane_has_a_worker_that_also_takes_more_urgent_jobs() -> None:
     assert [lanes_of(number, 5)[0] for number in range(5)] == list(Lane)
     assert lanes_of(0, 5) == [Lane.SCHEDULED]
     assert lanes_of(2, 5) == [Lane.BUILD, Lane.WAITED]

@@ -40,32 +40,30 @@ def tuned(settings: Settings, **values: Any) -> None:
 class TestWhen:
     """Thresholds."""
 
-    def test_the_append_that_reaches_the_message_threshold_asks_for_a_build(self, ada: UserProfile) -> None:
+    def test_an_append_that_reaches_the_message_threshold_requests_a_build(self, ada: UserProfile) -> None:
         assert append(ada, "s1", turns(249)).jobs == []
         [job] = append(ada, "s1", turns(1, first=249)).jobs
         assert (job.process, job.status) == ("build_moments", "queued")
         assert queued_job_ids() == [str(job.job_id)]
 
-    def test_tokens_make_a_build_due_too(self, ada: UserProfile, settings: Settings) -> None:
+    def test_tokens_can_make_a_build_due(self, ada: UserProfile, settings: Settings) -> None:
         tuned(settings, token_threshold=1000)
         assert not append(ada, "s1", [NewMessage("user", "word " * 900)]).jobs
         assert append(ada, "s1", [NewMessage("user", "word " * 100)]).jobs
 
-    def test_while_a_build_is_open_no_second_is_asked_for(self, ada: UserProfile) -> None:
+    def test_an_open_build_prevents_a_second_one(self, ada: UserProfile) -> None:
         first = append(ada, "s1", turns(250)).jobs
         second = append(ada, "s1", turns(5, first=250)).jobs
         assert [job.job_id for job in first] == [job.job_id for job in second]
         assert Job.objects.count() == len(queued_job_ids()) == 1
 
-    def test_switched_off_nothing_is_asked_for_but_a_forced_build_works(
-        self, ada: UserProfile, settings: Settings
-    ) -> None:
+    def test_only_forced_builds_run_if_builds_are_off(self, ada: UserProfile, settings: Settings) -> None:
         tuned(settings, enabled=False)
         appended = append(ada, "s1", turns(300))
         assert not appended.jobs
         assert build(appended.session).status == "completed"
 
-    def test_an_unforced_build_that_is_not_due_is_skipped_and_says_why(self, ada: UserProfile) -> None:
+    def test_an_unforced_build_that_is_not_due_is_skipped_with_a_reason(self, ada: UserProfile) -> None:
         asked = Job.objects.request("build_moments", talk(ada, 20), requested_by="test")
         job = run_job(asked.job_id)
         assert job is not None
@@ -75,7 +73,7 @@ class TestWhen:
         job = build(talk(ada, 10))
         assert (job.status, job.result) == ("skipped", {"reason": "nothing beyond the lag"})
 
-    def test_a_forced_request_makes_the_waiting_job_a_forced_one(self, ada: UserProfile) -> None:
+    def test_a_forced_request_turns_a_waiting_job_into_a_forced_one(self, ada: UserProfile) -> None:
         session = talk(ada, 20)
         waiting = Job.objects.request("build_moments", session, requested_by="a")
         forced = Job.objects.request("build_moments", session, requested_by="b", force=True, params={"lag": 0})
@@ -133,19 +131,19 @@ class TestWhich:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
     @pytest.mark.slow
-    def test_few_but_huge_turns_leave_the_least_lag(self, ada: UserProfile) -> None:
+    def test_a_few_huge_turns_leave_the_minimum_lag(self, ada: UserProfile) -> None:
         session = talk(ada, 40, text="word " * 2500)
         work_off()
         session.refresh_from_db()
         # 40 turns of 2,550 tokens cross 100,000; by share 12 would stay.
         assert session.last_moment_message_idx == 29
 
-    def test_with_a_lag_of_zero_everything_is_compacted(self, ada: UserProfile) -> None:
+    def test_a_lag_of_zero_compacts_everything(self, ada: UserProfile) -> None:
         session = talk(ada, 12)
         assert build(session, lag=0).result["messages_compressed"] == 12
         assert [m.kind for m in load_session_messages(session, 50).messages] == ["partition"]
 
-    def test_system_turns_ride_along_but_are_not_shown(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_system_turns_are_compacted_but_not_shown(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         append(ada, "s1", [NewMessage("system", "secret rules"), *turns(12), NewMessage("system", "more rules")])
         session = talk(ada, 2)
         assert build(session, lag=0).result["messages_compressed"] == 16
@@ -153,7 +151,7 @@ class TestWhich:
         assert "rules" not in model_server.requests[0]["messages"][1]["content"]
         assert len(behave.turns_of(model_server.requests[0])) == 14
 
-    def test_only_system_turns_are_nothing_to_remember(self, ada: UserProfile) -> None:
+    def test_a_window_of_system_turns_is_skipped(self, ada: UserProfile) -> None:
         session = append(ada, "s1", [NewMessage("system", "rules")] * 5).session
         assert build(session, lag=0).status == "skipped"
 
@@ -168,7 +166,7 @@ class TestWhich:
         session = append(ada, "s1", batch).session
         assert build(session, lag=10).result["last_sequence"] == 8
 
-    def test_the_model_sees_which_tool_was_called(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_the_model_gets_the_names_of_called_tools(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         calls = {"tool_calls": [{"id": "a", "function": {"name": "weather", "arguments": '{"city": "Bologna"}'}}]}
         result = NewMessage("tool", "x" * 9000, tool_name="weather", payload={"tool_call_id": "a"})
         session = append(ada, "s1", [NewMessage("assistant", "", payload=calls), result, *turns(3)]).session
@@ -216,7 +214,7 @@ class TestWhich:
 class TestWhat:
     """What a build leaves."""
 
-    def test_moments_carry_where_they_come_from(self, ada: UserProfile) -> None:
+    def test_moments_have_provenance(self, ada: UserProfile) -> None:
         session = talk(ada, 50)
         job = build(session)
         first, second = Moment.objects.order_by("id")
@@ -228,7 +226,7 @@ class TestWhat:
         assert job.result["moment_keys"] == [first.key, second.key]
         assert EngineCall.objects.get().job == job
 
-    def test_like_names_on_one_day_get_numbers(self, ada: UserProfile) -> None:
+    def test_equal_names_on_one_day_are_numbered(self, ada: UserProfile) -> None:
         session = talk(ada, 60, text="glaze again")
         build(session, lag=0)
         assert [m.key for m in Moment.objects.order_by("id")] == [
@@ -238,9 +236,7 @@ class TestWhat:
         ]
 
     @pytest.mark.slow
-    def test_the_chain_runs_through_all_sessions_of_a_user_and_no_others(
-        self, ada: UserProfile, bo: UserProfile
-    ) -> None:
+    def test_the_chain_covers_all_sessions_of_one_user(self, ada: UserProfile, bo: UserProfile) -> None:
         for session_id, user in (("a", ada), ("x", bo), ("b", ada), ("a", ada), ("y", bo)):
             build(talk(user, 45, session_id=session_id), lag=0)
         assert_chain_is_whole(ada)
@@ -254,7 +250,7 @@ class TestWhat:
             assert_chain_is_whole(ada)
         assert Message.objects.turns().count() == 120
 
-    def test_the_partition_event_says_what_is_remembered(self, ada: UserProfile) -> None:
+    def test_the_partition_event_summarizes_what_is_remembered(self, ada: UserProfile) -> None:
         session = talk(ada, 50)
         build(session)
         event = session.messages.partitions().get()
@@ -284,7 +280,7 @@ class TestWhat:
         assert payload is not None
         assert payload["last_n_moment_keys"] == payload["moment_keys"][::-1][:5]
 
-    def test_without_partition_events_the_live_window_stays(self, ada: UserProfile, settings: Settings) -> None:
+    def test_the_live_window_stays_if_partition_events_are_off(self, ada: UserProfile, settings: Settings) -> None:
         tuned(settings, insert_partition_event=False)
         session = talk(ada, 50)
         build(session)
@@ -301,7 +297,7 @@ class TestWhat:
         assert session.live_from_sequence == 35
         assert session.live_tokens == sum(live.values_list("tokens", flat=True))
 
-    def test_a_build_is_in_the_event_log(self, ada: UserProfile) -> None:
+    def test_a_build_is_recorded_in_the_event_log(self, ada: UserProfile) -> None:
         session = talk(ada, 50)
         job = build(session)
         event = Event.objects.get(type="moments_built")
@@ -333,7 +329,7 @@ class TestWhat:
         assert "MY OWN PROMPT" in model_server.requests[0]["messages"][0]["content"]
         assert Moment.objects.get().prompt_version == own.active_version
 
-    def test_a_missing_prompt_is_a_failed_job_naming_the_uri(self, ada: UserProfile, settings: Settings) -> None:
+    def test_the_error_for_a_missing_prompt_names_its_uri(self, ada: UserProfile, settings: Settings) -> None:
         tuned(settings, prompt_resource_uri="rem://prompts/missing")
         job = build(talk(ada, 20), lag=0)
         assert job.status == "failed"
@@ -388,7 +384,7 @@ class TestMeanwhile:
         assert others == 0
 
     @pytest.mark.slow
-    def test_enough_turns_meanwhile_make_the_finishing_run_ask_for_the_next(
+    def test_enough_new_turns_make_the_run_request_another(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         tuned(settings, message_threshold=40)
@@ -404,7 +400,9 @@ class TestMeanwhile:
         work_off()
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
-    def test_a_session_deleted_meanwhile_is_let_go(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_a_build_ends_quietly_if_its_session_was_deleted(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
         session = talk(ada, 50)
         thread, _ = self.held_build(session, model_server)
         session.delete()

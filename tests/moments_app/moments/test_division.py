@@ -14,15 +14,15 @@ DEFAULTS = MomentBuilderSettings()
 @pytest.mark.parametrize(
     ("message_count", "expected"), [(250, 75), (50, 15), (100, 30), (10_000, 75), (12, 10), (34, 10), (0, 10)]
 )
-def test_lag_keeps_a_third_of_the_window_live_but_is_bounded(message_count: int, expected: int) -> None:
+def test_the_lag_is_a_limited_third_of_the_window(message_count: int, expected: int) -> None:
     assert DEFAULTS.lag(message_count) == expected
 
 
-def test_lag_of_few_but_large_turns_is_the_least_number() -> None:
+def test_the_lag_of_a_few_large_turns_is_the_minimum() -> None:
     assert DEFAULTS.lag(240, few_but_large=True) == 10
 
 
-def test_lag_is_exact_where_binary_fractions_are_not() -> None:
+def test_the_lag_is_exact_despite_binary_fractions() -> None:
     conf = DEFAULTS.model_copy(update={"lag_percentage": 0.29, "lag_messages": 0})
     assert conf.lag(100) == 29
 
@@ -38,7 +38,7 @@ def test_every_turn_of_a_window_is_in_exactly_one_range(ranges: list[tuple[int, 
 
 @pytest.mark.slow
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=8))
-def test_ranges_that_already_cover_the_window_are_left_alone(lengths: list[int]) -> None:
+def test_ranges_that_cover_the_window_are_unchanged(lengths: list[int]) -> None:
     starts = [sum(lengths[:n]) for n in range(len(lengths))]
     ranges = [(start, start + length - 1) for start, length in zip(starts, lengths, strict=True)]
     assert list(normalised(ranges, sum(lengths)).values()) == ranges

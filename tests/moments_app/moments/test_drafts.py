@@ -43,7 +43,7 @@ def drafts() -> list[tuple[int, int]]:
     return list(EpisodeDraft.objects.order_by("first_sequence").values_list("first_sequence", "last_sequence"))
 
 
-def test_a_conversation_is_read_once_for_statements_and_moments(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_one_call_reads_turns_for_statements_and_moments(ada: UserProfile, model_server: OpenAIServer) -> None:
     for number in range(3):
         session = talk(ada, 40, days=number / 100)
         assert form(session).status == "completed"
@@ -55,7 +55,7 @@ def test_a_conversation_is_read_once_for_statements_and_moments(ada: UserProfile
     assert_chain_is_whole(ada)
 
 
-def test_a_draft_that_crosses_the_lag_is_split_there(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_draft_that_crosses_the_lag_is_split(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 50)
     job = form(session)
     assert drafts() == [(0, 19), (20, 39), (40, 49)]
@@ -74,7 +74,7 @@ def test_a_draft_that_crosses_the_lag_is_split_there(ada: UserProfile, model_ser
     assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
 
-def test_a_build_asks_about_the_turns_that_no_formation_has_seen(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_build_sends_only_turns_that_no_formation_has_read(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 20)
     form(session)
     append(ada, "s1", turns(10, first=20))
@@ -103,7 +103,7 @@ def text_of(session: Session, *, before: int) -> list[str]:
     return list(said.values_list("content", flat=True))
 
 
-def test_a_build_asks_about_a_gap_before_a_draft(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_build_sends_turns_of_a_gap_before_a_draft(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = with_a_gap(ada)
     assert drafts() == [(20, 39)]
     model_server.requests.clear()
@@ -116,7 +116,7 @@ def test_a_build_asks_about_a_gap_before_a_draft(ada: UserProfile, model_server:
 
 
 @pytest.mark.slow
-def test_a_digest_asks_about_a_gap_before_a_draft(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_digest_sends_turns_of_a_gap_before_a_draft(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = with_a_gap(ada)
     model_server.requests.clear()
     run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)
@@ -124,7 +124,7 @@ def test_a_digest_asks_about_a_gap_before_a_draft(ada: UserProfile, model_server
 
 
 @pytest.mark.parametrize("is_undone", [False, True])
-def test_no_draft_is_stored_of_what_was_read_before_a_correction(
+def test_a_draft_is_not_stored_if_a_correction_preceded_it(
     ada: UserProfile, model_server: OpenAIServer, is_undone: bool
 ) -> None:
     fact = note(MemoryStream.objects.ensure_of_person(ada, "default"), "Keeps bees.", "fact")
@@ -149,7 +149,9 @@ def test_no_draft_is_stored_of_what_was_read_before_a_correction(
     assert drafts() == [(20, 39)]
 
 
-def test_a_settling_publishes_drafts_and_asks_about_the_rest(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_settling_publishes_drafts_and_sends_the_remaining_turns(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
     session = talk(ada, 20)
     form(session)
     talk(ada, 6, days=0.1)
@@ -162,7 +164,7 @@ def test_a_settling_publishes_drafts_and_asks_about_the_rest(ada: UserProfile, m
 
 
 @pytest.mark.slow
-def test_a_digest_asks_only_about_turns_that_no_write_has_covered(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_digest_sends_only_turns_that_no_write_has_covered(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 20)
     form(session)
     append(ada, "s1", turns(4, first=20))
@@ -176,7 +178,7 @@ def test_a_digest_asks_only_about_turns_that_no_write_has_covered(ada: UserProfi
 
 
 @pytest.mark.slow
-def test_without_a_model_and_where_calls_are_not_combined_builds_read_the_turns(
+def test_builds_read_the_turns_without_a_model_or_combined_calls(
     ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, settings: Settings
 ) -> None:
     settings.ENGINE = settings.ENGINE.model_copy(update={"combines_calls": False})
@@ -222,7 +224,7 @@ def test_row_3_where_the_episodes_stay_bad_the_statements_are_kept_and_a_build_a
     assert_each_compacted_turn_is_in_exactly_one_moment(Session.objects.get())
 
 
-def test_an_outage_while_the_episodes_are_asked_for_by_themselves_fails_the_formation(
+def test_an_outage_during_the_call_for_episodes_fails_the_formation(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     def half(handler: behave.Handler, body: dict[str, Any]) -> None:
@@ -305,7 +307,7 @@ def test_row_9_drafts_are_seen_by_their_person_alone(
             assert set(EpisodeDraft.objects.values_list("user_id", flat=True)) == {user.pk}
 
 
-def test_the_database_keeps_drafts_in_order(ada: UserProfile) -> None:
+def test_the_database_rejects_invalid_and_duplicate_ranges(ada: UserProfile) -> None:
     session = talk(ada, 6)
     draft = {"user": ada, "session": session, "name": "a", "summary": "b", "engine": "c"}
     with pytest.raises(IntegrityError, match="episode_draft_range_in_order"):

@@ -40,7 +40,7 @@ def told_at(session: Session) -> list[str]:
 class TestText:
     """The text, whoever wrote the moments."""
 
-    def test_it_has_a_dated_line_for_each_of_the_latest_moments(self) -> None:
+    def test_each_recent_moment_has_a_dated_line(self) -> None:
         days = [MONDAY - timedelta(days=day) for day in (3, 60)]
         before = [KnownMoment(f"trip-{day:%m}", f"On the way in {day:%B}. {'And on. ' * 30}", day, day) for day in days]
         journey = told(Journey(before, count=37, since=datetime(2024, 1, 2, tzinfo=UTC)))
@@ -49,11 +49,11 @@ class TestText:
             "2026-02-27 trip 02: On the way in February."
         )
 
-    def test_a_title_ends_no_line(self) -> None:
+    def test_a_title_does_not_end_a_line(self) -> None:
         moment = KnownMoment("vet", "Rufus saw Dr. Lund in Oslo. He rests.", MONDAY, MONDAY)
         assert told(Journey([moment], 1, MONDAY)) == "2026-03-02, 1 moment: 2026-03-02 vet: Rufus saw Dr. Lund in Oslo."
 
-    def test_the_oldest_drop_out(self) -> None:
+    def test_the_oldest_moments_are_dropped(self) -> None:
         days = [MONDAY - timedelta(days=number) for number in range(30)]
         before = [KnownMoment(f"day-{number}", "Words. " * 90, day, day) for number, day in enumerate(days)]
         journey = told(Journey([], 0).then(before))
@@ -66,7 +66,7 @@ class TestModel:
     """With a model behind the builds."""
 
     @pytest.mark.slow
-    def test_it_leads_from_call_to_call_and_from_build_to_build(
+    def test_the_journey_is_passed_from_call_to_call_and_build_to_build(
         self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"max_input_tokens": 500})
@@ -85,7 +85,7 @@ class TestModel:
         assert journey.startswith(f"2026-03-02 to 2026-04-11, {Moment.objects.filter(user=ada).count()} moments: ")
 
     @pytest.mark.parametrize("ended", ["without a boundary", "settled", "deleted"])
-    def test_it_lasts_however_a_session_ends(
+    def test_the_journey_continues_after_every_kind_of_checkpoint(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings, ended: str
     ) -> None:
         session = talk(ada, 25, session_id="first", days=0)
@@ -105,9 +105,7 @@ class TestModel:
         assert journey.startswith(f"2026-03-02 to 2026-03-05, {Moment.objects.count()} moments: 2026-03-02 ")
 
     @pytest.mark.slow
-    def test_what_is_built_late_is_told_of_what_was_before_it_and_leads_nobody_astray(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
+    def test_a_late_build_gets_only_the_moments_before_it(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         for session_id, day in (("first", 0), ("third", 90), ("second", 30), ("fourth", 120)):
             build(talk(ada, 25, session_id=session_id, days=day), lag=0)
         months = [[day[5:7] for _, day, _ in moments] for moments in given(model_server)]
@@ -117,9 +115,7 @@ class TestModel:
         assert fourth.startswith("2026-03-02 to 2026-06-30, 8 moments: ") and "2026-04-01 " in fourth
 
     @pytest.mark.slow
-    def test_moments_made_anew_are_told_of_what_was_before_them(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
+    def test_a_rebuild_gets_the_moments_before_it(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         for number in range(3):
             build(talk(ada, 25, session_id=f"s{number}", days=number * 10), lag=0)
         session = Session.objects.get(session_id="s1")
@@ -130,7 +126,7 @@ class TestModel:
         assert told_at(session) == before
 
     @pytest.mark.slow
-    def test_a_moment_that_was_deleted_is_no_part_of_it(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_a_deleted_moment_is_left_out(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         sessions = [talk(ada, 25, session_id=f"s{number}", days=number * 10) for number in range(3)]
         for session in sessions:
             build(session, lag=0)
@@ -144,7 +140,7 @@ class TestModel:
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_without_a_model_it_is_dated_and_leads_across_sessions_within_bounds(ada: UserProfile) -> None:
+def test_without_a_model_it_is_dated_and_limited_across_sessions(ada: UserProfile) -> None:
     sessions = [talk(ada, 45, session_id=f"s{number}", days=number * 9) for number in range(6)]
     for session in sessions:
         build(session, lag=0)

@@ -60,7 +60,7 @@ class TestRebuild:
     """What changes and what doesn't."""
 
     @pytest.mark.slow
-    def test_every_moment_is_made_anew_by_the_prompt_in_force(
+    def test_all_moments_are_rebuilt_with_the_prompt_in_force(
         self, session: Session, model_server: OpenAIServer
     ) -> None:
         before = snapshot(session)
@@ -80,9 +80,7 @@ class TestRebuild:
         assert_chain_is_whole(session.user)
 
     @pytest.mark.slow
-    def test_partition_events_name_the_new_moments_and_nothing_names_the_old(
-        self, session: Session, model_server: OpenAIServer
-    ) -> None:
+    def test_partition_events_name_only_new_moments(self, session: Session, model_server: OpenAIServer) -> None:
         other = talk(session.user, 50, session_id="other")
         build(other)
         old = set(session.moments.values_list("key", flat=True))
@@ -100,9 +98,7 @@ class TestRebuild:
         assert not [text for text in written for key in old if f'"{key}"' in text]
 
     @pytest.mark.slow
-    def test_an_engine_that_fails_leaves_everything_as_it_was(
-        self, session: Session, model_server: OpenAIServer
-    ) -> None:
+    def test_a_failing_engine_changes_nothing(self, session: Session, model_server: OpenAIServer) -> None:
         before = snapshot(session)
         model_server.always(behave.error(500))
         job = ask(session)
@@ -112,7 +108,7 @@ class TestRebuild:
         assert snapshot(session) == before
 
     @pytest.mark.slow
-    def test_one_that_fails_on_the_way_leaves_the_rest_and_goes_on_there_when_tried_again(
+    def test_a_rebuild_that_failed_partially_continues_when_retried(
         self, session: Session, model_server: OpenAIServer
     ) -> None:
         second = session.moments.filter(first_sequence__gte=35).order_by("first_sequence")
@@ -132,7 +128,7 @@ class TestRebuild:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
     @pytest.mark.slow
-    def test_a_deleted_moment_does_not_come_back(self, session: Session, model_server: OpenAIServer) -> None:
+    def test_a_deleted_moment_is_not_restored(self, session: Session, model_server: OpenAIServer) -> None:
         model_server.always(anew)
         doomed = session.moments.order_by("first_sequence")[1]
         delete_moment(doomed, actor="operator:eve")
@@ -144,7 +140,7 @@ class TestRebuild:
         assert_chain_is_whole(session.user)
 
     @pytest.mark.slow
-    def test_turns_that_are_archived_keep_their_moments(self, session: Session, model_server: OpenAIServer) -> None:
+    def test_archived_turns_keep_their_moments(self, session: Session, model_server: OpenAIServer) -> None:
         first = session.moments.earliest("first_sequence")
         session.messages.turns().filter(sequence__lte=first.last_sequence).delete()
         Session.objects.update(kept_from_sequence=first.last_sequence + 1)
@@ -153,7 +149,7 @@ class TestRebuild:
         work_off()
         assert session.moments.exclude(name__startswith="Anew").get() == first
 
-    def test_a_session_without_moments_is_skipped_with_the_reason(self, ada: UserProfile) -> None:
+    def test_a_session_without_moments_is_skipped_with_a_reason(self, ada: UserProfile) -> None:
         job = run_job(ask(talk(ada, 5)).job_id)
         assert job is not None
         assert (job.status, "no moment" in job.result["reason"]) == ("skipped", True)
@@ -222,9 +218,7 @@ class TestRetraction:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
     @pytest.mark.slow
-    def test_a_retraction_from_before_a_rebuild_can_be_undone(
-        self, session: Session, model_server: OpenAIServer
-    ) -> None:
+    def test_a_retraction_before_a_rebuild_can_be_undone(self, session: Session, model_server: OpenAIServer) -> None:
         retraction = retract(session, [40], reason="by mistake", requested_by="test")
         work_off()
         model_server.always(anew)

@@ -47,7 +47,7 @@ def url_of(model: type, what: str = "changelist") -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{what}")  # type: ignore[attr-defined]
 
 
-def test_every_list_says_how_its_rows_lead_to_an_application_or_is_the_sites() -> None:
+def test_every_list_declares_its_path_to_an_application_or_belongs_to_the_site() -> None:
     of_the_site = {
         model._meta.model_name
         for model, shown in admin.site._registry.items()
@@ -59,7 +59,7 @@ def test_every_list_says_how_its_rows_lead_to_an_application_or_is_the_sites() -
 
 
 @pytest.mark.slow
-def test_an_installation_with_one_application_sees_nothing_of_it(root: Client) -> None:
+def test_an_installation_with_one_application_does_not_show_it(root: Client) -> None:
     furnish()
     for model in (ApiKey, Event, MemoryStream, PromptResource):
         shown = page(root, url_of(model))
@@ -72,7 +72,7 @@ def test_an_installation_with_one_application_sees_nothing_of_it(root: Client) -
 
 
 @pytest.mark.slow
-def test_with_several_each_list_has_a_column_and_a_filter_that_finds_nobody_elses(root: Client, shop: int) -> None:
+def test_with_several_applications_lists_have_a_column_and_a_filter(root: Client, shop: int) -> None:
     furnish()
     for model in LISTS:
         everybodys = page(root, url_of(model))
@@ -94,7 +94,7 @@ MARKS = {
 }
 
 
-def test_keys_shards_and_prompts_are_made_for_an_application(root: Client, shop: int) -> None:
+def test_keys_shards_and_prompts_are_added_for_an_application(root: Client, shop: int) -> None:
     made = root.post(url_of(ApiKey, "add"), {"name": "new", "scope": "write", "application": shop})
     assert b"mem_" in made.content
     assert ApiKey.objects.get(name="new").application_id == shop
@@ -102,17 +102,17 @@ def test_keys_shards_and_prompts_are_made_for_an_application(root: Client, shop:
     root.post(url_of(PromptResource, "add"), fields)
     assert PromptResource.objects.get(uri=fields["uri"]).application_id == shop
     again = root.post(url_of(PromptResource, "add"), fields)
-    assert again.status_code == 200 and b"There is a prompt resource of this address." in again.content
+    assert again.status_code == 200 and b"There is already a prompt resource with this address." in again.content
 
 
-def test_an_address_that_is_taken_is_told_though_the_form_does_not_ask_for_the_application(root: Client) -> None:
+def test_an_address_that_is_taken_is_an_error_of_a_form_without_application(root: Client) -> None:
     taken = PromptResource.objects.earliest("pk")
     fields = {"name": "again", "uri": taken.uri, "purpose": taken.purpose}
     answer = root.post(url_of(PromptResource, "add"), fields)
-    assert answer.status_code == 200 and b"There is a prompt resource of this address." in answer.content
+    assert answer.status_code == 200 and b"There is already a prompt resource with this address." in answer.content
 
 
-def test_applications_are_made_and_named_and_never_deleted(root: Client, shop: int) -> None:
+def test_applications_are_added_and_renamed_but_not_deleted(root: Client, shop: int) -> None:
     assert root.post(url_of(Application, "add"), {"name": "cafe"}).status_code == 302
     cafe = Application.objects.named("cafe")
     change = reverse("admin:sessions_app_application_change", args=[cafe.pk])
@@ -123,7 +123,7 @@ def test_applications_are_made_and_named_and_never_deleted(root: Client, shop: i
 
 
 @needs("lab")
-def test_the_console_asks_the_person_of_the_application_that_is_chosen(root: Client, shop: int) -> None:
+def test_the_console_searches_the_person_of_the_chosen_application(root: Client, shop: int) -> None:
     url = f"{reverse('admin:moments_app_memoryatom_recall')}?user_id=ada&query=turn&application="
     assert "There is no user" in page(root, f"{url}{DEFAULT}")
     assert "There is no user" not in page(root, f"{url}{shop}")

@@ -40,9 +40,7 @@ def url(atom: MemoryAtom, verb: str) -> str:
 class TestWriting:
     """New ones, and corrections."""
 
-    def test_what_an_operator_writes_is_pinned_and_asked_to_be_found_well(
-        self, root: Client, repairs: MemoryStream
-    ) -> None:
+    def test_an_operators_item_is_pinned_and_gets_a_vector(self, root: Client, repairs: MemoryStream) -> None:
         before = repairs.last_updated_at
         fields = {"stream": repairs.pk, "atom_type": "fact", "content": "Felt wears out."}
         answer = root.post(reverse("admin:moments_app_memoryatom_add"), fields | WHEN)
@@ -53,7 +51,7 @@ class TestWriting:
         assert repairs.last_updated_at > before
         assert Job.objects.get(process="count_words").stream == repairs
 
-    def test_what_is_corrected_is_pinned_and_no_longer_found_by_what_it_said(
+    def test_a_corrected_item_is_pinned_and_found_only_by_its_new_words(
         self, root: Client, repairs: MemoryStream
     ) -> None:
         atom = note(repairs, "Felt wears out.", "fact", engine="extractive")
@@ -65,13 +63,13 @@ class TestWriting:
         assert (atom.content, atom.is_pinned, atom.engine) == ("Felt wears out in a year.", True, "extractive")
         assert not FactEmbedding.objects.exists()
 
-    def test_a_plan_ends_with_its_day_where_the_person_lives(self, root: Client, own: MemoryStream) -> None:
+    def test_a_plan_ends_with_its_day_in_the_persons_time_zone(self, root: Client, own: MemoryStream) -> None:
         UserProfile.objects.update(timezone="America/New_York")
         fields = {"stream": own.pk, "atom_type": "fact", "content": "Ada will fly to Rome on 3 December 2026."}
         assert root.post(reverse("admin:moments_app_memoryatom_add"), fields | WHEN).status_code == 302
         assert own.atoms.get().valid_until == datetime(2026, 12, 4, 5, tzinfo=UTC)
 
-    def test_a_pin_waits_for_the_person_and_holds_nothing_meanwhile(self, root: Client, own: MemoryStream) -> None:
+    def test_pinning_locks_the_person_before_the_stream(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         fields = {"content": atom.content, "is_pinned": "on"} | WHEN
         other = Thread(target=on_its_own_connection, args=(root.post, change_url(atom), fields))
@@ -85,20 +83,20 @@ class TestWriting:
         atom.refresh_from_db()
         assert atom.is_pinned
 
-    def test_what_was_only_looked_at_is_not_pinned(self, root: Client, repairs: MemoryStream) -> None:
+    def test_saving_without_a_change_does_not_pin(self, root: Client, repairs: MemoryStream) -> None:
         atom = note(repairs, "A jack is of wood.", "fact")
         assert root.post(change_url(atom), {"content": atom.content} | WHEN).status_code == 302
         atom.refresh_from_db()
         assert not atom.is_pinned
 
-    def test_what_the_stream_has_already_is_refused_in_words(self, root: Client, repairs: MemoryStream) -> None:
+    def test_a_duplicate_in_the_stream_is_an_error(self, root: Client, repairs: MemoryStream) -> None:
         note(repairs, "Felt wears out.", "fact")
         fields = {"stream": repairs.pk, "atom_type": "fact", "content": "felt WEARS out"}
         answer = root.post(reverse("admin:moments_app_memoryatom_add"), fields | WHEN)
         assert "The stream already has an item with this text." in answer.content.decode()
         assert repairs.atoms.count() == 1
 
-    def test_what_is_no_longer_in_memory_stays_as_it_was(self, root: Client, repairs: MemoryStream) -> None:
+    def test_an_evicted_item_cannot_be_changed(self, root: Client, repairs: MemoryStream) -> None:
         atom = note(repairs, "Felt wears out.", "fact", state="evicted")
         assert root.post(change_url(atom), {"content": "x"} | WHEN).status_code == 403
         atom.refresh_from_db()
@@ -108,7 +106,7 @@ class TestWriting:
 class TestChanging:
     """Evicted, restored, moved."""
 
-    def test_it_is_evicted_and_restored_and_both_are_in_the_history(self, root: Client, own: MemoryStream) -> None:
+    def test_evicting_and_restoring_are_in_the_history(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         shown = root.post(url(atom, "evict"), follow=True).content.decode()
         assert "Contexts and searches no longer include this item" in shown and "Restore" in shown
@@ -121,7 +119,7 @@ class TestChanging:
         assert [str(entry) for entry in LogEntry.objects.order_by("pk")][-1].endswith("Restored.")
 
     @pytest.mark.slow
-    def test_it_moves_among_the_streams_of_its_person(
+    def test_an_item_moves_between_streams_of_its_person(
         self, root: Client, own: MemoryStream, bo: UserProfile, repairs: MemoryStream
     ) -> None:
         other = MemoryStream.objects.ensure_of_person(own.user, "other")  # type: ignore[arg-type]
@@ -151,7 +149,7 @@ class TestList:
     """All items."""
 
     @pytest.mark.slow
-    def test_it_is_found_by_its_words_and_by_its_person(self, root: Client, own: MemoryStream, bo: UserProfile) -> None:
+    def test_an_item_is_found_by_words_and_by_person(self, root: Client, own: MemoryStream, bo: UserProfile) -> None:
         felt, jack = note(own, "Felt wears out.", "fact"), note(own, "A jack is of wood.", "fact")
         other = note(MemoryStream.objects.ensure_of_person(bo, "default"), "Felt is green.", "fact")
 
@@ -167,7 +165,7 @@ class TestList:
         assert listed(stream__id__exact=own.pk, q="felt") == [True, False, False]
         assert listed(q="\0") == [True, True, True]
 
-    def test_what_is_shown_of_one_stream_alone_says_so(self, root: Client, own: MemoryStream) -> None:
+    def test_a_list_of_one_stream_says_so(self, root: Client, own: MemoryStream) -> None:
         shown = page(root, list_url(MemoryAtom), stream__id__exact=own.pk, state__exact="evicted")
         assert "The list shows only items of this stream." in shown and change_url(own) in shown
 
@@ -176,7 +174,7 @@ class TestProvenance:
     """Where one comes from."""
 
     @pytest.mark.usefixtures("forming")
-    def test_its_turns_job_prompt_and_last_recall_are_shown(self, root: Client, ada: UserProfile) -> None:
+    def test_the_page_shows_source_turns_job_prompt_and_last_recall(self, root: Client, ada: UserProfile) -> None:
         session = talk(ada, 8, text="I love kilns and I live in Turin.")
         job = form(session)
         atom = MemoryAtom.objects.earliest("pk")
@@ -185,13 +183,11 @@ class TestProvenance:
         assert "I love kilns" in shown and change_url(session) in shown and change_url(job) in shown
         assert "4×, last 2026-03-02" in shown
 
-    def test_turns_that_are_gone_are_said_to_be(self, root: Client, own: MemoryStream) -> None:
+    def test_the_page_says_that_source_turns_are_gone(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact", source_message_ids=[1, 2, 3])
         assert "3 of this item's 3 source turns are no longer in the transcript." in page(root, change_url(atom))
 
-    def test_one_that_was_absorbed_leads_to_its_line_which_can_be_evicted(
-        self, root: Client, own: MemoryStream
-    ) -> None:
+    def test_an_absorbed_item_links_to_its_line_which_can_be_evicted(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")
         job = fold(own)
         [line] = own.atoms.lines()
@@ -204,7 +200,7 @@ class TestProvenance:
             own.refresh_from_db()
             assert own.consolidated_content == text
 
-    def test_one_whose_line_was_taken_out_of_the_text_can_be_evicted(self, root: Client, own: MemoryStream) -> None:
+    def test_an_item_whose_line_was_removed_from_the_text_can_be_evicted(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")
         fold(own)
         rewrite(own, "Never call early.")
@@ -218,7 +214,7 @@ class TestProvenance:
         assert (atom.state, atom.merged_into) == ("active", None)
 
 
-def test_a_viewer_reads_and_changes_nothing(own: MemoryStream) -> None:
+def test_a_viewer_can_read_but_not_change(own: MemoryStream) -> None:
     viewer = operator("view_")
     atoms = note(own, "Felt wears out.", "fact"), note(own, "A jack is of wood.", "fact", state="evicted")
     for atom in atoms:
@@ -228,7 +224,7 @@ def test_a_viewer_reads_and_changes_nothing(own: MemoryStream) -> None:
     assert set(own.atoms.values_list("state", flat=True)) == {"active", "evicted"}
 
 
-def test_planted_scripts_stay_text(root: Client, own: MemoryStream) -> None:
+def test_scripts_in_texts_are_escaped(root: Client, own: MemoryStream) -> None:
     session = talk(own.user, 2, text=PLANTED)  # type: ignore[arg-type]
     ids = list(session.messages.values_list("pk", flat=True))
     atom = note(own, PLANTED, "fact", source_session=session, source_message_ids=ids, engine=PLANTED)
@@ -238,7 +234,7 @@ def test_planted_scripts_stay_text(root: Client, own: MemoryStream) -> None:
 
 
 @pytest.mark.slow
-def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, own: MemoryStream) -> None:
+def test_pages_take_a_constant_number_of_queries(root: Client, own: MemoryStream) -> None:
     session = talk(own.user, 40)  # type: ignore[arg-type]
     ids = list(session.messages.values_list("pk", flat=True))
     atom = note(own, "Felt wears out.", "fact", source_session=session, source_message_ids=ids[:1])

@@ -38,7 +38,7 @@ def url(verb: str, circuit: Circuit) -> str:
     return reverse(f"admin:moments_app_circuit_{verb}", args=[circuit.pk])
 
 
-def test_it_says_which_engine_is_left_alone_why_and_what_waits_for_it(root: Client, circuit: Circuit) -> None:
+def test_the_page_shows_the_engine_the_reason_and_what_waits(root: Client, circuit: Circuit) -> None:
     shown = page(root, list_url(Circuit))
     for told in ("openai:gpt", "text", "open", "did not answer within 60 s.", f"circuit__id__exact={circuit.pk}"):
         assert told in shown
@@ -48,19 +48,19 @@ def test_it_says_which_engine_is_left_alone_why_and_what_waits_for_it(root: Clie
     assert change_url(job) in page(root, list_url(Job), circuit__id__exact=circuit.pk, state="held")
 
 
-def test_the_dashboard_names_an_open_one(root: Client, circuit: Circuit) -> None:
+def test_the_dashboard_links_to_an_open_circuit(root: Client, circuit: Circuit) -> None:
     assert change_url(circuit) in page(root, reverse("admin:index"))
     circuit.close("operator:eve")
     assert change_url(circuit) not in page(root, reverse("admin:index"))
 
 
 @pytest.mark.slow
-def test_readiness_is_none_of_its_affairs(client: Client, circuit: Circuit) -> None:
+def test_an_open_circuit_does_not_affect_readyz(client: Client, circuit: Circuit) -> None:
     Job.objects.update(run_after=timezone.now() - timedelta(hours=1))
     assert client.get("/readyz").status_code == 200
 
 
-def test_closing_is_asked_about_with_how_many_jobs_are_due_then(root: Client, circuit: Circuit) -> None:
+def test_closing_asks_for_confirmation_with_the_number_of_held_jobs(root: Client, circuit: Circuit) -> None:
     shown = page(root, change_url(circuit))
     assert "Held jobs that become due: 1." in shown and "Close this circuit" in shown
 
@@ -75,7 +75,7 @@ def test_row_30_closed_by_hand_all_that_it_held_is_due(root: Client, circuit: Ci
     assert "already closed" in root.post(url("close", circuit), follow=True).content.decode()
 
 
-def test_tried_now_the_next_look_sends_a_probe(root: Client, circuit: Circuit) -> None:
+def test_trying_now_makes_the_next_probe_due(root: Client, circuit: Circuit) -> None:
     Circuit.objects.send_probes()
     assert not Job.objects.due().filter(process="build_moments").exists()
     root.post(url("try", circuit))
@@ -84,7 +84,7 @@ def test_tried_now_the_next_look_sends_a_probe(root: Client, circuit: Circuit) -
     assert Event.objects.get(type="circuit_tried").actor == "operator:root"
 
 
-def test_both_can_be_asked_for_in_the_list(root: Client, circuit: Circuit) -> None:
+def test_both_actions_are_in_the_list(root: Client, circuit: Circuit) -> None:
     root.post(list_url(Circuit), {"action": "try_now", "_selected_action": [circuit.pk]})
     ticked = {"action": "close", "_selected_action": [circuit.pk]}
     assert "Close these circuits" in root.post(list_url(Circuit), ticked).content.decode()
@@ -93,13 +93,13 @@ def test_both_can_be_asked_for_in_the_list(root: Client, circuit: Circuit) -> No
     assert set(Event.objects.values_list("type", flat=True)) >= {"circuit_tried", "circuit_closed"}
 
 
-def test_whoever_may_only_look_steers_nothing(circuit: Circuit) -> None:
+def test_a_viewer_cannot_try_or_close(circuit: Circuit) -> None:
     viewer = operator("view_")
     assert "Try now" not in page(viewer, change_url(circuit))
     assert [viewer.post(url(verb, circuit)).status_code for verb in ("try", "close")] == [403, 403]
 
 
-def test_its_queries_do_not_grow(root: Client, circuit: Circuit) -> None:
+def test_the_page_takes_a_constant_number_of_queries(root: Client, circuit: Circuit) -> None:
     few = queries_of(root, list_url(Circuit))
     for number in range(5):
         Circuit.objects.create(engine=f"more {number}", work="text")

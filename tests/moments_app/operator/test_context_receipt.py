@@ -28,7 +28,7 @@ def served(session: Session, *refs: str) -> ContextReceipt:
     )
 
 
-def test_its_lines_lead_to_what_they_name(root: Client, ada: UserProfile) -> None:
+def test_lines_link_to_their_sources(root: Client, ada: UserProfile) -> None:
     moment = remember(ada, 1)[0]
     entity = Entity.objects.create(user=ada, kind="task", title="Pay the rent")
     atom = note(shard("repairs"), "Felt wears out.", "fact")
@@ -44,7 +44,7 @@ def test_its_lines_lead_to_what_they_name(root: Client, ada: UserProfile) -> Non
     assert "45 tokens" in shown and "conversation: 2 dropped, 90 tokens saved" in shown
 
 
-def test_what_is_gone_or_somebody_elses_has_no_page(root: Client, ada: UserProfile, bo: UserProfile) -> None:
+def test_deleted_sources_and_those_of_others_have_no_links(root: Client, ada: UserProfile, bo: UserProfile) -> None:
     theirs = remember(bo, 1, session_id="of-bo")[0]
     remember(ada, 1)
     session = Session.objects.get(user=ada)
@@ -55,7 +55,7 @@ def test_what_is_gone_or_somebody_elses_has_no_page(root: Client, ada: UserProfi
 
 
 @pytest.mark.slow
-def test_more_lines_ask_no_more_of_the_database(root: Client, ada: UserProfile) -> None:
+def test_the_page_takes_a_constant_number_of_queries(root: Client, ada: UserProfile) -> None:
     remember(ada, 40)
     session = Session.objects.get()
     uris = [moment.uri for moment in Moment.objects.all()]

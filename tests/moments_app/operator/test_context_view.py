@@ -14,7 +14,7 @@ from tests.support.pages import change_url, page
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_layers_share_the_bar_and_lines_lead_to_pages(ada: UserProfile) -> None:
+def test_layers_share_the_bar_and_lines_link_to_pages(ada: UserProfile) -> None:
     layers = [KeptLayer("user", 30, [KeptLine("Ada.", 3, ada.uri)]), KeptLayer("query", 10, [KeptLine("Hello?", 2)])]
     user, query = shown_layers(layers, Pages(ada, [ada.uri]), 80)
     assert [(layer.start, layer.width, layer.share) for layer in (user, query)] == [
@@ -24,12 +24,12 @@ def test_layers_share_the_bar_and_lines_lead_to_pages(ada: UserProfile) -> None:
     assert [line.url for layer in (user, query) for line in layer.lines] == [change_url(ada), ""]
 
 
-def test_a_layer_of_another_release_is_left_out(ada: UserProfile) -> None:
+def test_an_unknown_layer_is_left_out(ada: UserProfile) -> None:
     layers = [KeptLayer("no_more", 30, []), KeptLayer("hot_turns", 10, [])]
     assert [layer.name for layer in shown_layers(layers, Pages(ada, []), 40)] == ["hot turns"]
 
 
-def test_a_layer_has_the_same_color_whatever_layers_stand_before_it(root: Client, ada: UserProfile) -> None:
+def test_a_layer_has_the_same_color_after_any_layers(root: Client, ada: UserProfile) -> None:
     remember(ada, 1)
     shown = page(root, change_url(served(Session.objects.get())))
     assert 'rem-layer-3" x="0"' in shown  # moments, of which the color is the fourth

@@ -30,7 +30,7 @@ def use(**amounts: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_limit_is_set_for_one_and_changed(root: Client, key: ApiKey) -> None:
+def test_a_limit_is_added_for_a_key_or_an_application_and_changed(root: Client, key: ApiKey) -> None:
     other = Application.objects.create(name="other")
     add = reverse(ADD)
     assert "Choose a key or an application" in root.post(add, BLANK | {"requests": 5}).content.decode()
@@ -48,13 +48,13 @@ def test_a_limit_is_set_for_one_and_changed(root: Client, key: ApiKey) -> None:
     assert "no limit" in page(root, list_url(DailyLimit))
 
 
-def test_negative_amounts_are_refused(root: Client, key: ApiKey) -> None:
+def test_negative_amounts_are_rejected(root: Client, key: ApiKey) -> None:
     for name in ("requests", "model_calls", "usd"):
         assert root.post(reverse(ADD), BLANK | {"key": key.pk, name: "-1"}).status_code == 200
     assert not DailyLimit.objects.exists()
 
 
-def test_an_application_can_be_named_where_there_are_several(root: Client, ada: UserProfile) -> None:
+def test_an_application_can_be_chosen_if_there_are_several(root: Client, ada: UserProfile) -> None:
     assert 'name="application"' not in page(root, reverse(ADD))
     other = Application.objects.create(name="other")
     assert root.post(reverse(ADD), BLANK | {"application": other.pk, "requests": 5}).status_code == 302
@@ -67,7 +67,7 @@ def test_an_application_can_be_named_where_there_are_several(root: Client, ada: 
 
 
 @pytest.mark.slow
-def test_the_page_of_a_key_tells_what_it_has_used(root: Client, key: ApiKey) -> None:
+def test_the_page_of_a_key_shows_its_usage(root: Client, key: ApiKey) -> None:
     assert f"{reverse(ADD)}?key={key.pk}" in page(root, change_url(key))
     made = limit(key, requests=1_000)
     use(key=key)
@@ -79,7 +79,7 @@ def test_the_page_of_a_key_tells_what_it_has_used(root: Client, key: ApiKey) -> 
     assert queries_of(root, change_url(key)) <= MAX_QUERIES
 
 
-def test_a_persons_page_tells_what_waits_and_why(root: Client, ada: UserProfile) -> None:
+def test_a_persons_page_shows_waiting_jobs_and_the_reason(root: Client, ada: UserProfile) -> None:
     job = Job.objects.request("build_moments", talk(ada, 60), requested_by="test", force=True)
     told = "Waiting for the next day: The daily limit application-usd is reached: 1 USD a day for this application."
     Job.objects.filter(pk=job.pk).put_off(tomorrow(), told)
@@ -88,7 +88,7 @@ def test_a_persons_page_tells_what_waits_and_why(root: Client, ada: UserProfile)
     assert told in page(root, change_url(job))
 
 
-def test_viewers_change_no_limit_and_others_see_no_usage(key: ApiKey) -> None:
+def test_viewers_cannot_change_limits_and_others_see_no_usage(key: ApiKey) -> None:
     made = limit(key, requests=5)
     use(key=key)
     viewer = operator("view_apikey", "view_dailyusage", "view_dailylimit")

@@ -38,22 +38,22 @@ def fail(job: Job, error: str = "The model is away.") -> Job:
     return job
 
 
-def test_all_is_well_where_nothing_is_wrong(root: Client, worker: None) -> None:
+def test_all_is_well_without_problems(root: Client, worker: None) -> None:
     assert "All is well" in page(root, INDEX)
 
 
-def test_it_says_that_no_worker_runs(root: Client) -> None:
+def test_a_missing_worker_is_reported(root: Client) -> None:
     assert "No worker is running: none has run yet" in page(root, INDEX)
 
 
-def test_it_says_what_readyz_says(root: Client, ada: UserProfile, client: Client) -> None:
+def test_the_state_of_readyz_is_shown(root: Client, ada: UserProfile, client: Client) -> None:
     Job.objects.request("build_moments", talk(ada, 5), requested_by="test")
     Job.objects.update(run_after=timezone.now() - timedelta(minutes=10))
     told = client.get("/readyz").json()["checks"]["queue"]
     assert told.split(" for ")[0] in page(root, INDEX)
 
 
-def test_the_state_and_its_changes_are_shown_with_their_reasons(root: Client, worker: None) -> None:
+def test_the_state_and_its_changes_have_reasons(root: Client, worker: None) -> None:
     for state, reason in (("up", []), ("degraded", [f"It is slow. {PLANTED}"])):
         Change(State(state), "", timezone.now(), reason).record()
     shown = page(root, INDEX)
@@ -61,7 +61,7 @@ def test_the_state_and_its_changes_are_shown_with_their_reasons(root: Client, wo
     assert "It is slow." in shown and PLANTED not in shown
 
 
-def test_what_died_within_a_day_is_shown_and_who_refuses_a_key(root: Client, worker: None) -> None:
+def test_recent_process_deaths_and_rejected_keys_are_shown(root: Client, worker: None) -> None:
     for hours, told in ((1, "The web server ended."), (30, "The worker ended.")):
         event = Event.objects.create(type="process_restarted", actor="run", payload={"told": told})
         Event.objects.filter(pk=event.pk).update(created_at=timezone.now() - timedelta(hours=hours))
@@ -71,7 +71,7 @@ def test_what_died_within_a_day_is_shown_and_who_refuses_a_key(root: Client, wor
     assert "Look at ENGINE__API_KEY." in shown
 
 
-def test_what_failed_is_told_with_its_error_and_links(root: Client, ada: UserProfile, worker: None) -> None:
+def test_failures_have_errors_and_links(root: Client, ada: UserProfile, worker: None) -> None:
     job = fail(build(talk(ada, 60)))
     shown = page(root, INDEX)
     assert "1 job failed permanently." in shown
@@ -79,7 +79,7 @@ def test_what_failed_is_told_with_its_error_and_links(root: Client, ada: UserPro
     assert "The model is away." in shown and change_url(job) in shown
 
 
-def test_kinds_of_failed_calls_lead_to_their_list(root: Client, worker: None) -> None:
+def test_kinds_of_failed_calls_link_to_their_list(root: Client, worker: None) -> None:
     for kind in ("", "timeout", "timeout"):
         EngineCall.objects.create(purpose="p", engine="e", latency_ms=1, ok=not kind, error_kind=kind)
     shown = page(root, INDEX)
@@ -88,14 +88,14 @@ def test_kinds_of_failed_calls_lead_to_their_list(root: Client, worker: None) ->
     assert "1 of these calls have no price" in shown
 
 
-def test_the_figures_of_the_charts_stand_in_a_table(root: Client, ada: UserProfile) -> None:
+def test_figures_of_charts_are_in_a_table(root: Client, ada: UserProfile) -> None:
     build(talk(ada, 60))
     shown = page(root, INDEX)
     assert shown.count('<th scope="row">20') == 60  # a table of turns and calls, and one of waits
     assert shown.count('class="chart"') == 8
 
 
-def test_the_chart_of_contexts_says_what_share_of_the_transcripts_was_sent(root: Client, ada: UserProfile) -> None:
+def test_the_chart_of_contexts_shows_the_share_of_transcripts_sent(root: Client, ada: UserProfile) -> None:
     ContextUsage.objects.add({(ada.application_id, timezone.now().date()): ContextTokens(2, 1_500, 10_000)})
     shown = page(root, INDEX)
     assert "1,500, 15% of transcripts" in shown
@@ -103,14 +103,14 @@ def test_the_chart_of_contexts_says_what_share_of_the_transcripts_was_sent(root:
 
 
 @pytest.mark.slow
-def test_nothing_is_shown_to_those_who_may_see_nothing(ada: UserProfile) -> None:
+def test_operators_without_rights_see_nothing(ada: UserProfile) -> None:
     fail(build(talk(ada, 60)))
     shown = page(operator("nothing"), INDEX)
     assert "You don't have permission to see anything here" in shown
     assert "The model is away." not in shown and "Turns" not in shown
 
 
-def test_those_who_see_sessions_alone_see_no_jobs(ada: UserProfile) -> None:
+def test_operators_with_rights_for_sessions_only_see_no_jobs(ada: UserProfile) -> None:
     fail(build(talk(ada, 60)))
     shown = page(operator("view_session"), INDEX)
     assert "Tokens compacted" in shown
@@ -125,7 +125,7 @@ def test_row_18_a_script_in_an_error_is_text(root: Client, ada: UserProfile) -> 
 
 
 @pytest.mark.slow
-def test_it_asks_no_more_of_the_database_when_there_is_more(root: Client, ada: UserProfile) -> None:
+def test_it_takes_a_constant_number_of_queries(root: Client, ada: UserProfile) -> None:
     def asked() -> int:
         cache.clear()  # as after some minutes: what counts the month is counted again
         with CaptureQueriesContext(connection) as captured:

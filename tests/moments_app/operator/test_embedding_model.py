@@ -29,7 +29,7 @@ def model(ada: UserProfile) -> EmbeddingModel:
     return model
 
 
-def test_it_says_how_far_each_kind_is(root: Client, model: EmbeddingModel, ada: UserProfile) -> None:
+def test_the_progress_of_each_kind_is_shown(root: Client, model: EmbeddingModel, ada: UserProfile) -> None:
     talk(ada, 4)
     assert [(row.kind, row.vectors, row.texts, row.is_exact) for row in embed.filled(model)] == [
         ("fact", 1, 2, True),
@@ -41,7 +41,7 @@ def test_it_says_how_far_each_kind_is(root: Client, model: EmbeddingModel, ada: 
         assert "in use" in shown and 'max="2" value="1"' in shown and 'max="4" value="0"' in shown
 
 
-def test_large_numbers_are_reckoned_and_said_to_be(
+def test_large_numbers_are_estimated_and_marked_so(
     root: Client, model: EmbeddingModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embed, "COUNTED", 1)
@@ -49,24 +49,24 @@ def test_large_numbers_are_reckoned_and_said_to_be(
     assert "about" in page(root, change_url(model))
 
 
-def test_without_a_provider_it_says_what_that_means(root: Client, settings: Settings) -> None:
+def test_without_a_provider_the_page_explains_word_search(root: Client, settings: Settings) -> None:
     assert "searches use words only" in page(root, list_url(EmbeddingModel))
 
 
-def test_one_that_is_not_in_use_says_how_to_switch_to_it(root: Client, model: EmbeddingModel) -> None:
+def test_the_page_of_an_unused_model_explains_how_to_switch(root: Client, model: EmbeddingModel) -> None:
     other = EmbeddingModel.objects.ensure("large", 4)
     assert "manage.py embed --model large --dimensions 4 --activate" in page(root, change_url(other))
 
 
 @pytest.mark.slow
-def test_its_queries_do_not_grow(root: Client, model: EmbeddingModel) -> None:
+def test_the_page_takes_a_constant_number_of_queries(root: Client, model: EmbeddingModel) -> None:
     few = queries_of(root, list_url(EmbeddingModel))
     for number in range(4, 9):
         EmbeddingModel.objects.ensure("more", number)
     assert queries_of(root, list_url(EmbeddingModel)) == few <= MAX_QUERIES
 
 
-def test_refused_texts_are_told_and_sent_again_by_a_button(
+def test_rejected_texts_are_shown_and_sent_again_by_a_button(
     root: Client, embeddings_server: OpenAIServer, model: EmbeddingModel
 ) -> None:
     FactEmbedding.objects.update(vector=None, refusal="status 400.", ask_again_at=timezone.now() + timedelta(days=9))
@@ -79,7 +79,7 @@ def test_refused_texts_are_told_and_sent_again_by_a_button(
     assert sum(EmbeddingModel.objects.active().refused_by_kind().values()) == 1
 
 
-def test_who_may_not_steer_jobs_may_not_send_texts_again(model: EmbeddingModel) -> None:
+def test_operators_who_cannot_manage_jobs_cannot_send_texts_again(model: EmbeddingModel) -> None:
     viewer = operator("view_")
     FactEmbedding.objects.update(vector=None)
     assert "Resend rejected texts" not in page(viewer, change_url(model))

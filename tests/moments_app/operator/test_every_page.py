@@ -91,7 +91,7 @@ def test_row_18_a_viewer_sees_every_page_and_changes_nothing(built: Session, pro
     assert "Build moments" not in shown and "activate" not in shown.lower()
 
 
-def test_somebody_without_rights_sees_nothing(built: Session) -> None:
+def test_operators_without_rights_see_nothing(built: Session) -> None:
     nobody = operator("nothing")
     for model in (Session, Moment, UserProfile, Job, PromptResource):
         assert nobody.get(list_url(model)).status_code == 403
@@ -99,7 +99,7 @@ def test_somebody_without_rights_sees_nothing(built: Session) -> None:
 
 
 @pytest.mark.slow
-def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, ada: UserProfile) -> None:
+def test_pages_take_a_constant_number_of_queries(root: Client, ada: UserProfile) -> None:
     def asked() -> dict[str, int]:
         urls = [list_url(model) for model in (Session, Moment, UserProfile, Job, Event, PromptResource)]
         urls += [change_url(Session.objects.earliest("id")), change_url(Moment.objects.order_by("id")[3])]
@@ -129,7 +129,7 @@ def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, ada:
         (Session, "status__exact"),
     ],
 )
-def test_a_list_is_narrowed_down_to_nothing_by_what_no_row_can_have(ada: UserProfile, model: Any, name: str) -> None:
+def test_an_impossible_filter_value_gives_an_empty_list(ada: UserProfile, model: Any, name: str) -> None:
     talk(ada, 1)
     answer = operator().get(list_url(model), {name: "a\0b"})
     assert answer.status_code == 200 and not answer.context["cl"].result_list
@@ -138,5 +138,5 @@ def test_a_list_is_narrowed_down_to_nothing_by_what_no_row_can_have(ada: UserPro
 @pytest.mark.parametrize(
     ("model", "name"), [(Session, "last_activity_at"), (Entity, "due_at"), (ContextReceipt, "created_at")]
 )
-def test_days_of_a_filter_may_be_the_first_and_the_last_there_are(ada: UserProfile, model: Any, name: str) -> None:
+def test_a_date_filter_accepts_the_first_and_last_days(ada: UserProfile, model: Any, name: str) -> None:
     page(operator(), list_url(model), **{f"{name}_from": "0001-01-01", f"{name}_to": "9999-12-31"})

@@ -31,7 +31,7 @@ def escaped(text: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_persons_page_leads_to_what_was_known_on_five_days(root: Client, ada: UserProfile) -> None:
+def test_a_persons_page_links_to_facts_as_of_five_days(root: Client, ada: UserProfile) -> None:
     told_a_life(ada)
     assert person_facts(ada) in page(root, change_url(ada))
     everything = {text for texts in DATES.values() for text in texts}
@@ -45,7 +45,7 @@ def test_a_persons_page_leads_to_what_was_known_on_five_days(root: Client, ada: 
 
 
 @pytest.mark.slow
-def test_a_correction_is_shown_confirmed_once_and_undone_once(root: Client, ada: UserProfile) -> None:
+def test_a_correction_is_previewed_confirmed_and_undone(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     written(ada, summary=f"{MAYA} They like tea.")
     url = correcting(MAYA)
@@ -64,14 +64,14 @@ def test_a_correction_is_shown_confirmed_once_and_undone_once(root: Client, ada:
     assert ada.summary.startswith(f"{MAYA} They like tea.\n") and "Mia" not in ada.summary
 
 
-def test_the_list_of_corrections_names_the_key_that_asked(root: Client, ada: UserProfile) -> None:
+def test_the_list_of_corrections_names_the_requesting_key(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     key, _ = ApiKey.objects.issue("the shop", scope="write")
     correct(MemoryAtom.objects.get(), correcting_to(RIGHT["content"]), requested_by=f"key:{key.prefix}")
     assert "the shop" in page(root, reverse("admin:moments_app_correction_changelist"))
 
 
-def test_what_is_unticked_stays_as_it_is(root: Client, ada: UserProfile) -> None:
+def test_unticked_texts_stay(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     written(ada, summary=f"{MAYA} They like tea.")
     own = MemoryAtom.objects.of_profile().get()
@@ -84,16 +84,14 @@ def test_what_is_unticked_stays_as_it_is(root: Client, ada: UserProfile) -> None
 @pytest.mark.parametrize(
     "given", [{"do": "corrected", "content": ""}, {"do": "destroyed"}, {"do": "ended", "valid_until": "x"}]
 )
-def test_an_order_that_cant_be_carried_out_changes_nothing(
-    root: Client, ada: UserProfile, given: dict[str, str]
-) -> None:
+def test_an_invalid_order_changes_nothing(root: Client, ada: UserProfile, given: dict[str, str]) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     assert root.post(correcting(OSLO), given).status_code == 200
     assert not Correction.objects.exists()
 
 
 @pytest.mark.slow
-def test_a_viewer_corrects_and_answers_nothing(ada: UserProfile) -> None:
+def test_a_viewer_cannot_correct_or_answer(ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     say(ada, "s2", "2025-02-05", "My daughter is called Mia.")
     viewer, question = operator(group="viewers"), Contradiction.objects.get()
@@ -103,7 +101,7 @@ def test_a_viewer_corrects_and_answers_nothing(ada: UserProfile) -> None:
     assert "Yes, the earlier fact has ended" not in page(viewer, change_url(question))
 
 
-def test_a_question_is_answered_and_the_answer_taken_back(root: Client, ada: UserProfile) -> None:
+def test_a_contradiction_is_answered_and_the_answer_undone(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     say(ada, "s2", "2025-02-05", "My daughter is called Mia.")
     question = Contradiction.objects.get()

@@ -53,7 +53,7 @@ def answered(name: str) -> None:
     Job.objects.filter(pk=job.pk).update(status="completed")
 
 
-def test_the_dashboard_has_a_card_that_says_what_is_wrong_what_is_lost_and_what_to_do(root: Client) -> None:
+def test_the_card_shows_cause_missing_memory_and_remedy(root: Client) -> None:
     failure = fail("ada", "bo", "cy")
     shown = page(root, INDEX)
     assert shown.count('<li class="rem-incident">') == 1
@@ -78,7 +78,7 @@ def test_row_50_the_dashboard_names_the_person_if_others_are_answered(root: Clie
 
 
 @pytest.mark.slow
-def test_unfinished_work_is_shown_however_many_newer_failures_are_resolved(root: Client) -> None:
+def test_unfinished_work_is_shown_before_newer_resolved_failures(root: Client) -> None:
     fail(*(f"person-{number}" for number in range(8)), kind="rejected", error="It answered with status 400.")
     FailureGroup.objects.update(last_seen_at=timezone.now() - timedelta(hours=1))
     for number in range(10):
@@ -89,7 +89,7 @@ def test_unfinished_work_is_shown_however_many_newer_failures_are_resolved(root:
 
 
 @pytest.mark.slow
-def test_a_failure_of_now_whose_jobs_are_held_is_not_resolved(root: Client) -> None:
+def test_a_current_failure_with_held_jobs_is_not_resolved(root: Client) -> None:
     failure = fail("ada", kind="unavailable", error="It is away.")
     circuit = Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True, reason="unavailable")
     for number in range(8):
@@ -103,7 +103,7 @@ def test_a_failure_of_now_whose_jobs_are_held_is_not_resolved(root: Client) -> N
 
 
 @pytest.mark.slow
-def test_one_outage_is_one_card_that_tells_of_each_job_once(root: Client, bo: UserProfile) -> None:
+def test_one_outage_is_one_card_that_counts_each_job_once(root: Client, bo: UserProfile) -> None:
     failure = fail("ada", kind="unavailable", error="It is away.")
     for process in ("form_memories", "roll_summary", "settle"):
         session = talk(UserProfile.objects.ensure(process), 30)
@@ -133,7 +133,7 @@ def test_the_card_stays_until_the_work_is_done(root: Client) -> None:
     assert "rem-incident" not in shown
 
 
-def test_one_job_is_tried_and_its_page_opens(root: Client) -> None:
+def test_one_job_is_retried_and_its_page_opens(root: Client) -> None:
     failure = fail("ada", "bo")
     assert press(root, failure, "try") == 302
     assert sorted(Job.objects.values_list("status", flat=True)) == ["failed", "queued"]
@@ -150,7 +150,7 @@ def test_a_muted_incident_stays_on_the_dashboard(root: Client) -> None:
     assert "rem-incident-muted" not in page(root, INDEX)
 
 
-def test_a_failure_none_of_whose_incidents_is_muted_is_not_called_muted(root: Client) -> None:
+def test_a_failure_without_muted_incidents_is_not_shown_as_muted(root: Client) -> None:
     failure = fail("ada")
     FailureGroup.objects.update(muted_at=timezone.now(), muted_by="operator:eve")  # by an earlier release
     assert "Muted by" not in page(root, change_url(failure))
@@ -194,7 +194,7 @@ def test_row_50_muting_a_persons_incident_mutes_no_other(root: Client, shared: F
     assert page(root, INDEX).count("rem-incident-muted") == 1
 
 
-def test_a_button_of_an_incident_that_is_over_changes_nothing(root: Client, shared: FailureGroup) -> None:
+def test_a_button_of_an_ended_incident_changes_nothing(root: Client, shared: FailureGroup) -> None:
     url = reverse("admin:moments_app_failuregroup_retry", args=[shared.pk])
     shown = root.post(url, {"incident": "person:0"}, follow=True).content.decode()
     assert "This incident is over" in shown
@@ -202,9 +202,7 @@ def test_a_button_of_an_incident_that_is_over_changes_nothing(root: Client, shar
 
 
 @pytest.mark.parametrize("rights", [("view_failuregroup", "change_job"), ("view_", "change_job")])
-def test_the_buttons_of_an_operator_who_may_not_change_circuits_retry_jobs_alone(
-    settings: Settings, rights: tuple[str, ...]
-) -> None:
+def test_without_rights_for_circuits_buttons_only_retry_jobs(settings: Settings, rights: tuple[str, ...]) -> None:
     settings.EMBEDDING = settings.EMBEDDING.model_copy(
         update={"provider": "openai", "base_url": settings.ENGINE.base_url}
     )
@@ -222,7 +220,7 @@ def test_the_buttons_of_an_operator_who_may_not_change_circuits_retry_jobs_alone
 
 
 @pytest.mark.slow
-def test_its_page_says_what_they_share_and_what_is_not_remembered(root: Client) -> None:
+def test_the_page_shows_common_properties_and_missing_memory(root: Client) -> None:
     failure = fail("ada", "bo")
     circuit = Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True, reason="invalid_answer")
     shown = page(root, change_url(failure))
@@ -236,7 +234,7 @@ def test_its_page_says_what_they_share_and_what_is_not_remembered(root: Client) 
 
 
 @pytest.mark.slow
-def test_the_list_has_each_cause_once_below_providers_and_lanes(root: Client, settings: Settings) -> None:
+def test_the_list_groups_causes_below_providers_and_lanes(root: Client, settings: Settings) -> None:
     settings.ENGINE = settings.ENGINE.model_copy(update={"provider": "openai"})
     fail("ada", "bo", "cy"), fail("dora", kind="timeout", error="It did not answer within 60 s.")
     Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True, error="It is away.")
@@ -247,7 +245,7 @@ def test_the_list_has_each_cause_once_below_providers_and_lanes(root: Client, se
     assert f"build_moments: timeout · {ENGINE}" not in page(root, list_url(FailureGroup), muted="1")
 
 
-def test_what_was_said_is_shown_to_those_who_may_read_people_and_noted(root: Client) -> None:
+def test_the_exchange_is_shown_to_operators_who_can_read_people_and_recorded(root: Client) -> None:
     fail("ada")
     call = EngineCall.objects.get()
     shown = page(root, change_url(call))
@@ -257,7 +255,7 @@ def test_what_was_said_is_shown_to_those_who_may_read_people_and_noted(root: Cli
     assert "What ada said." not in seen and "you need permission" in seen
 
 
-def test_trying_all_again_is_asked_about_with_how_many_it_reaches(root: Client) -> None:
+def test_retrying_all_asks_for_confirmation_with_the_number_of_jobs(root: Client) -> None:
     shown = page(root, change_url(fail("ada", "bo", "cy")))
     assert "Retry all…" in shown and "Up to 500 failed jobs of this incident" in shown
     assert re.search(r'<details class="rem-confirm">(?:(?!</details>).)*Retry 3 jobs</button>', shown, re.S)
@@ -282,7 +280,7 @@ def test_row_18_scripts_in_errors_and_answers_are_text(root: Client) -> None:
 
 
 @pytest.mark.slow
-def test_they_take_the_same_queries_however_much_failed(root: Client) -> None:
+def test_pages_take_a_constant_number_of_queries(root: Client) -> None:
     failure = fail("ada")
     few = [queries_of(root, url) for url in (change_url(failure), list_url(FailureGroup))]
     fail(*(f"person-{number}" for number in range(30))), fail("bo", kind="timeout")

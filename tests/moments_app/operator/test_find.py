@@ -23,7 +23,7 @@ def said(user: UserProfile, text: str, session_id: str = "s1") -> Session:
     return Session.objects.get(session_id=session_id)
 
 
-def test_words_are_found_in_people_turns_moments_and_facts_and_marked(root: Client, ada: UserProfile) -> None:
+def test_people_turns_moments_and_facts_are_found_with_marked_words(root: Client, ada: UserProfile) -> None:
     session = said(ada, "My harpsichords came from Lyon.")
     UserProfile.objects.update(summary="Ada plays the harpsichord.")
     [moment] = remember(ada, 1)
@@ -40,14 +40,14 @@ def test_words_are_found_in_people_turns_moments_and_facts_and_marked(root: Clie
 
 
 @pytest.mark.parametrize("name", ["caroline", "Caroline", "CAROL", "26 carol"])
-def test_a_person_is_found_by_any_word_of_the_name_whatever_its_case(root: Client, name: str) -> None:
+def test_a_person_is_found_by_any_word_of_the_name_in_any_case(root: Client, name: str) -> None:
     wanted = UserProfile.objects.ensure("conv-26:Caroline_K")
     UserProfile.objects.ensure("conv-26-melanie")
     for shown in (page(root, URL, q=name), page(root, list_url(UserProfile), q=name)):
         assert change_url(wanted) in shown and "melanie" not in shown
 
 
-def test_an_operator_finds_only_in_lists_that_they_may_see_and_is_on_record(ada: UserProfile) -> None:
+def test_an_operator_finds_only_permitted_kinds_and_the_search_is_recorded(ada: UserProfile) -> None:
     said(ada, "The harpsichord.")
     UserProfile.objects.update(summary="Has a harpsichord.")
     shown = page(operator("view_userprofile"), URL, q="harpsichord")
@@ -56,14 +56,14 @@ def test_an_operator_finds_only_in_lists_that_they_may_see_and_is_on_record(ada:
     assert read.user_pk == ada.pk
 
 
-def test_what_is_found_is_escaped_and_so_is_what_was_asked(root: Client, ada: UserProfile) -> None:
+def test_results_and_query_are_escaped(root: Client, ada: UserProfile) -> None:
     said(ada, f"A harpsichord {PLANTED}")
     shown = page(root, URL, q=f"harpsichord {PLANTED}")
     assert "harpsichord" in shown and PLANTED not in shown
 
 
 @pytest.mark.slow
-def test_a_search_asks_no_more_however_much_is_found(root: Client, ada: UserProfile) -> None:
+def test_a_search_takes_a_constant_number_of_queries(root: Client, ada: UserProfile) -> None:
     said(ada, "A kiln.")
     few = queries_of(root, f"{URL}?q=kiln")
     for number in range(12):
@@ -73,5 +73,5 @@ def test_a_search_asks_no_more_however_much_is_found(root: Client, ada: UserProf
 
 
 @pytest.mark.parametrize("asked", ["", "   ", "\0", "'", "- - -", "the", "x" * 5_000])
-def test_whatever_is_asked_is_answered(root: Client, ada: UserProfile, asked: str) -> None:
+def test_any_query_gets_an_answer(root: Client, ada: UserProfile, asked: str) -> None:
     page(root, URL, q=asked)

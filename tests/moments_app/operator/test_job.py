@@ -43,9 +43,7 @@ def history(job: Job) -> list[str]:
 class TestList:
     """Finding the jobs one looks for."""
 
-    def test_a_failed_job_is_retried_and_a_completed_one_is_not(
-        self, root: Client, failed: Job, bo: UserProfile
-    ) -> None:
+    def test_only_failed_jobs_are_retried(self, root: Client, failed: Job, bo: UserProfile) -> None:
         completed = build(talk(bo, 60))
         data = {"action": "retry", "_selected_action": [failed.pk, completed.pk]}
         asked = root.post(list_url(Job), data).content.decode()
@@ -60,9 +58,7 @@ class TestList:
         completed.refresh_from_db()
         assert (failed.status, completed.status) == (Job.Status.QUEUED, Job.Status.COMPLETED)
 
-    def test_what_is_queued_is_cancelled_and_what_has_ended_is_not(
-        self, root: Client, failed: Job, queued: Job
-    ) -> None:
+    def test_only_queued_jobs_are_cancelled(self, root: Client, failed: Job, queued: Job) -> None:
         data = {"action": "cancel", "_selected_action": [failed.pk, queued.pk]}
         assert "Cancel these jobs" in root.post(list_url(Job), data).content.decode()
         queued.refresh_from_db()
@@ -75,7 +71,7 @@ class TestList:
         assert queued.result["cancelled_by"] == "operator:root"
         assert (history(queued), history(failed)) == (["Cancelled."], [])
 
-    def test_how_many_failed_stands_in_the_sidebar_of_every_page(self, root: Client, ada: UserProfile) -> None:
+    def test_the_sidebar_shows_the_number_of_failed_jobs(self, root: Client, ada: UserProfile) -> None:
         assert "rem-badge-count" not in page(root, list_url(Job))
         job = build(talk(ada, 10))
         Job.objects.filter(pk=job.pk).update(status=Job.Status.FAILED)
@@ -85,7 +81,7 @@ class TestList:
         assert '<span class="rem-badge-count">99+</span>' in page(root, list_url(UserProfile))
 
     @pytest.mark.slow
-    def test_it_is_found_by_its_id_and_by_whom_it_is_about(self, root: Client, failed: Job, queued: Job) -> None:
+    def test_a_job_is_found_by_id_and_by_subject(self, root: Client, failed: Job, queued: Job) -> None:
         found = {term: page(root, list_url(Job), q=term) for term in (str(failed.job_id), "ad", "s1", "12")}
         assert {term: change_url(failed) in shown for term, shown in found.items()} == {
             str(failed.job_id): True,
@@ -96,7 +92,7 @@ class TestList:
         assert change_url(queued) in found["s1"] and change_url(queued) not in found["ad"]
 
     @pytest.mark.slow
-    def test_each_state_has_its_jobs(self, root: Client, ada: UserProfile) -> None:
+    def test_each_state_lists_its_jobs(self, root: Client, ada: UserProfile) -> None:
         now = timezone.now()
         rows: dict[str, dict[str, Any]] = {
             "due": {},
@@ -120,17 +116,13 @@ class TestList:
         both = {"running": {"running", "stuck"}, "skipped": {"skipped", "cancelled"}}
         assert found == {state: both.get(state, {state}) for state in STATES}
 
-    def test_processes_to_choose_from_are_those_of_the_newest_jobs(
-        self, root: Client, failed: Job, queued: Job
-    ) -> None:
+    def test_the_process_filter_offers_processes_of_recent_jobs(self, root: Client, failed: Job, queued: Job) -> None:
         Job.objects.filter(pk=queued.pk).update(process="settle")
         shown = page(root, list_url(Job), process="settle")
         assert change_url(queued) in shown and change_url(failed) not in shown
 
     @pytest.mark.slow
-    def test_it_asks_no_more_of_the_database_when_there_are_more(
-        self, root: Client, failed: Job, ada: UserProfile
-    ) -> None:
+    def test_the_list_takes_a_constant_number_of_queries(self, root: Client, failed: Job, ada: UserProfile) -> None:
         few = queries_of(root, list_url(Job))
         for number in range(60):
             Job.objects.request("embed", talk(ada, 1, session_id=f"x{number}"), requested_by="test")
@@ -141,7 +133,7 @@ class TestList:
 class TestPage:
     """One job, told."""
 
-    def test_a_failed_one_says_why_and_can_be_retried(self, root: Client, failed: Job) -> None:
+    def test_a_failed_job_shows_its_error_and_can_be_retried(self, root: Client, failed: Job) -> None:
         shown = page(root, change_url(failed))
         assert "The model is away." in shown
         assert url("retry", failed) in shown and url("cancel", failed) not in shown
@@ -149,20 +141,20 @@ class TestPage:
         failed.refresh_from_db()
         assert (failed.status, history(failed)) == (Job.Status.QUEUED, ["Retried."])
 
-    def test_one_that_waits_says_when_it_is_tried_again(self, root: Client, queued: Job) -> None:
+    def test_a_waiting_job_shows_its_next_attempt(self, root: Client, queued: Job) -> None:
         Job.objects.update(attempts=2, error="Timed out.", run_after=timezone.now() + timedelta(minutes=5))
         shown = page(root, change_url(queued))
         assert "attempt 3 of 6" in shown and "minutes from now" in shown
         assert "Timed out." in shown and "operator:eva" in shown
 
-    def test_a_queued_one_is_cancelled_and_says_by_whom(self, root: Client, queued: Job) -> None:
+    def test_a_cancelled_job_names_who_cancelled_it(self, root: Client, queued: Job) -> None:
         shown = root.post(url("cancel", queued), follow=True).content.decode()
         assert "Cancelled by operator:root." in shown
         assert url("retry", queued) in shown
         again = root.post(url("cancel", queued), follow=True).content.decode()
         assert "Only queued and running jobs can be cancelled" in again
 
-    def test_a_completed_one_names_what_it_took_and_left(self, root: Client, ada: UserProfile) -> None:
+    def test_a_completed_job_shows_its_input_and_results(self, root: Client, ada: UserProfile) -> None:
         session = talk(ada, 120)
         job = build(session)
         EngineCall.objects.create(job=job, purpose="moment-builder", engine="openai:m", latency_ms=5, ok=True)
@@ -173,7 +165,7 @@ class TestPage:
         assert "openai:m" in shown
         assert url("retry", job) not in shown and url("cancel", job) not in shown
 
-    def test_one_that_did_without_archived_turns_says_which(self, root: Client, ada: UserProfile) -> None:
+    def test_a_job_without_some_archived_turns_names_them(self, root: Client, ada: UserProfile) -> None:
         job = build(talk(ada, 60))
         without = {"unreadable": [[0, 23], [30, 30]], "session_id": "<s1>"}
         Job.objects.filter(pk=job.pk).update(result=job.result | without)
@@ -185,7 +177,7 @@ class TestPage:
         assert PLANTED not in page(root, change_url(failed))
 
     @pytest.mark.slow
-    def test_it_asks_no_more_of_the_database_when_it_left_more(self, root: Client, ada: UserProfile) -> None:
+    def test_the_page_takes_a_constant_number_of_queries(self, root: Client, ada: UserProfile) -> None:
         few, many = build(talk(ada, 30)), build(talk(ada, 600, session_id="s2"))
         for number in range(40):
             EngineCall.objects.create(job=many, purpose="p", engine=f"e{number}", latency_ms=5, ok=True)
@@ -201,7 +193,7 @@ class TestPage:
         assert viewer.post(url("cancel", queued)).status_code == 403
         assert [Job.objects.get(pk=job.pk).status for job in (failed, queued)] == ["failed", "queued"]
 
-    def test_it_is_steered_by_post_alone(self, root: Client, failed: Job) -> None:
+    def test_jobs_can_only_be_changed_by_post(self, root: Client, failed: Job) -> None:
         assert root.get(url("retry", failed)).status_code == root.get(url("cancel", failed)).status_code == 405
         assert root.post(reverse("admin:moments_app_job_retry", args=[0])).status_code == 404
 
@@ -210,7 +202,7 @@ class TestEngineCalls:
     """The list of calls."""
 
     @pytest.mark.slow
-    def test_failed_ones_are_found_by_outcome_and_kind(self, root: Client, failed: Job, built: Session) -> None:
+    def test_failed_calls_are_found_by_outcome_and_kind(self, root: Client, failed: Job, built: Session) -> None:
         calls = {
             kind: EngineCall.objects.create(
                 job=failed, purpose="p", engine="openai:m", latency_ms=1, ok=not kind, error_kind=kind
@@ -228,7 +220,7 @@ class TestEngineCalls:
         assert found(purpose="p", engine="openai:m") == set(calls)
         assert change_url(failed) in page(root, change_url(calls["timeout"]))
 
-    def test_it_asks_no_more_of_the_database_when_there_are_more(
+    def test_the_list_of_calls_takes_a_constant_number_of_queries(
         self, root: Client, failed: Job, ada: UserProfile
     ) -> None:
         EngineCall.objects.create(job=failed, purpose="p", engine="e", latency_ms=1, ok=True)

@@ -153,7 +153,7 @@ class TestOnesOwn:
     """In their application they work as everybody does."""
 
     @pytest.mark.slow
-    def test_they_read_preview_export_and_search(self, eve: Client, own: Session) -> None:
+    def test_they_can_read_preview_export_and_search(self, eve: Client, own: Session) -> None:
         moment = Moment.objects.filter(source_session=own).earliest("pk")
         for url in (
             reverse("admin:index"),
@@ -171,7 +171,7 @@ class TestOnesOwn:
         assert set(Event.objects.filter(type="user_read").values_list("user_pk", flat=True)) == {own.user_id}
 
     @pytest.mark.slow
-    def test_they_correct_request_and_erase(self, eve: Client, own: Session, ada: UserProfile) -> None:
+    def test_they_can_correct_request_and_erase(self, eve: Client, own: Session, ada: UserProfile) -> None:
         stream = MemoryStream.objects.ensure_of_person(own.user, "default")
         atom = note(stream, "Throws pots.", "fact")
         eve.post(reverse("admin:moments_app_memoryatom_evict", args=[atom.pk]))
@@ -182,14 +182,14 @@ class TestOnesOwn:
         assert answer.status_code == 302
         assert list(UserProfile.objects.values_list("pk", flat=True)) == [ada.pk]
 
-    def test_they_make_keys_of_it_and_of_no_other(self, eve: Client, other: Application) -> None:
+    def test_they_add_keys_only_to_their_application(self, eve: Client, other: Application) -> None:
         cache.clear()
         for application in (DEFAULT, other.pk):
             made = {"name": f"of {application}", "scope": "read", "application": application}
             assert eve.post(reverse("admin:sessions_app_apikey_add"), made).status_code == 200
         assert list(ApiKey.objects.values_list("name", "application")) == [(f"of {other.pk}", other.pk)]
 
-    def test_what_is_the_sites_is_closed(self, eve: Client) -> None:
+    def test_pages_of_the_site_are_forbidden(self, eve: Client) -> None:
         closed = ("auth_user", "auth_group", "moments_app_circuit", "moments_app_embeddingmodel", "django_q_schedule")
         for name in closed:
             assert eve.get(reverse(f"admin:{name}_changelist")).status_code == 403
@@ -198,7 +198,7 @@ class TestOnesOwn:
         assert eve.post(add, {"content": "Theirs.", "after": "1"}).status_code == 403
         assert prompt.versions.count() == 1
 
-    def test_their_password_and_second_factor_are_theirs(self, eve: Client) -> None:
+    def test_they_manage_their_own_password_and_second_factor(self, eve: Client) -> None:
         assert eve.get(reverse("admin:password_change")).status_code == 200
         own = reverse("admin:auth_user_second_factor")
         [signed] = re.findall(r'name="offer" value="([^"]+)"', page(eve, own))
@@ -214,7 +214,7 @@ class TestSettingIt:
     """On the login's page."""
 
     @pytest.mark.slow
-    def test_an_administrator_limits_a_login_but_no_superuser(self, other: Application) -> None:
+    def test_an_administrator_limits_a_login_that_is_no_superuser(self, other: Application) -> None:
         root = operator()
         for login in (User.objects.create_user("bob", is_staff=True), User.objects.get(username="root")):
             shown = page(root, change_url(login))
@@ -274,7 +274,7 @@ class TestTheLock:
         with pytest.raises(DatabaseError, match="row-level security"):
             LoginLimit.objects.create(login_id=1, application=limited)
 
-    def test_a_transaction_keeps_its_role_and_the_connection_does_not(self, limited: Application) -> None:
+    def test_a_transaction_has_its_role_and_the_connection_does_not(self, limited: Application) -> None:
         def role() -> Any:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT current_user")
@@ -288,7 +288,7 @@ class TestTheLock:
             assert role() != OPERATOR_ROLE
         assert connection.connection.execute("SELECT current_user").fetchone()[0] != OPERATOR_ROLE
 
-    def test_every_table_with_a_persons_data_has_a_policy_for_operators(self) -> None:
+    def test_every_table_with_personal_data_has_a_policy_for_operators(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT tablename FROM pg_policies WHERE policyname = 'operators'")
             limited = {name for (name,) in cursor}
@@ -297,7 +297,7 @@ class TestTheLock:
         assert unprotected_tables() == []
 
 
-def test_nobodys_own_history_is_anothers(eve: Client, own: Session) -> None:
+def test_histories_hide_entries_of_other_operators(eve: Client, own: Session) -> None:
     root = User.objects.create_superuser("root")
     LogEntry.objects.log_actions(root.pk, [own], 2, change_message="planted", single_object=True)
     assert "planted" not in page(eve, f"{change_url(own).removesuffix('change/')}history/")

@@ -30,7 +30,7 @@ def rows_of(text: str) -> list[int]:
 class TestChain:
     """Walking along it."""
 
-    def test_it_opens_at_the_newest_beside_its_turns(self, root: Client, ada: UserProfile) -> None:
+    def test_the_chain_opens_at_the_newest_moment_with_its_turns(self, root: Client, ada: UserProfile) -> None:
         moments = remember(ada, 40)
         shown = page(root, chain_url(ada))
         newest_first = [moment.pk for moment in reversed(moments)]
@@ -39,7 +39,7 @@ class TestChain:
         assert f'rel="prev" href="?at={moments[-2].pk}"' in shown and 'rel="next"' not in shown
 
     @pytest.mark.slow
-    def test_pages_of_earlier_and_later_ones_follow_without_gap_or_overlap(
+    def test_earlier_and_later_pages_follow_without_gap_or_overlap(
         self, root: Client, ada: UserProfile, bo: UserProfile
     ) -> None:
         moments = remember(ada, 60)
@@ -54,9 +54,7 @@ class TestChain:
             back = rows_of(page(root, chain_url(ada), after=back[0])) + back
         assert back == newest_first
 
-    def test_moments_of_one_instant_are_walked_in_the_order_of_their_turns(
-        self, root: Client, ada: UserProfile
-    ) -> None:
+    def test_moments_of_one_instant_are_in_the_order_of_their_turns(self, root: Client, ada: UserProfile) -> None:
         moments = remember(ada, 40)
         Moment.objects.update(ends_at=moments[0].ends_at)
         newest_first = [moment.pk for moment in reversed(moments)]
@@ -64,7 +62,7 @@ class TestChain:
         around = newest_first.index(moments[20].pk)
         assert rows_of(shown) == newest_first[around - moment_chain.LATER : around + moment_chain.EARLIER + 1]
 
-    def test_what_is_open_is_linked_to_what_it_names_and_what_names_it(self, ada: UserProfile) -> None:
+    def test_open_entities_link_to_moments_and_back(self, ada: UserProfile) -> None:
         moments = remember(ada, 12)
         steps = moment_chain.around(moments[6]).steps
         linked = {step.moment.pk for step in steps if step.is_linked}
@@ -73,7 +71,7 @@ class TestChain:
         assert with_lane == [moments[n].pk for n in range(9, 2, -1)]
         assert all(step.to_earlier for step in steps[:-1]) and not steps[-1].to_earlier
 
-    def test_pauses_and_sessions_are_told(self, root: Client, ada: UserProfile) -> None:
+    def test_pauses_and_sessions_are_shown(self, root: Client, ada: UserProfile) -> None:
         remember(ada, 12)
         later = remember(ada, 2, session_id="s2")
         Moment.objects.filter(source_session__session_id="s2").update(
@@ -85,7 +83,7 @@ class TestChain:
         assert steps[0].hue != steps[2].hue
 
     @pytest.mark.slow
-    def test_as_of_a_day_it_ends_with_that_and_the_links_carry_it(self, root: Client, ada: UserProfile) -> None:
+    def test_as_of_a_day_the_chain_ends_there_and_links_keep_the_day(self, root: Client, ada: UserProfile) -> None:
         moments = remember(ada, 40)  # ten a day that has any, three days apart
         day = f"{moments[14].ends_at:%Y-%m-%d}"
         by_then = [moment.pk for moment in reversed(moments) if f"{moment.ends_at:%Y-%m-%d}" <= day]
@@ -97,24 +95,24 @@ class TestChain:
         assert rows_of(around)[0] == by_then[0]
         assert "No moments up to this day." in page(root, chain_url(ada), as_of="2020-01-01")
 
-    def test_somebody_without_moments_is_told_so(self, root: Client, ada: UserProfile) -> None:
+    def test_the_page_of_a_person_without_moments_says_so(self, root: Client, ada: UserProfile) -> None:
         assert "No moments yet." in page(root, chain_url(ada))
 
     @pytest.mark.parametrize("asked", ["x", "-1", "9" * 30, "", "1"])
-    def test_nonsense_in_the_address_shows_the_newest(
+    def test_an_invalid_parameter_shows_the_newest(
         self, root: Client, ada: UserProfile, bo: UserProfile, asked: str
     ) -> None:
         remember(bo, 1)
         newest = remember(ada, 3)[-1]
         assert rows_of(page(root, chain_url(ada), at=asked))[0] == newest.pk
 
-    def test_a_moment_is_read_in_its_place(self, root: Client, ada: UserProfile) -> None:
+    def test_a_moment_is_shown_at_its_place_in_the_chain(self, root: Client, ada: UserProfile) -> None:
         moment = remember(ada, 3)[1]
         shown = page(root, reverse("admin:moments_app_moment_reading", args=[moment.pk]))
         assert "<html" not in shown
         assert 'id="turn-2"' in shown and 'id="turn-4"' not in shown and change_url(moment) in shown
 
-    def test_only_who_may_see_moments_walks_along_them(self, ada: UserProfile) -> None:
+    def test_only_operators_who_can_see_moments_see_the_chain(self, ada: UserProfile) -> None:
         moment = remember(ada, 1)[0]
         stranger, viewer = operator("view_session"), operator("view_moment")
         for url in (chain_url(ada), reverse("admin:moments_app_moment_reading", args=[moment.pk])):
@@ -122,7 +120,7 @@ class TestChain:
             assert viewer.get(url).status_code == 200
 
     @pytest.mark.slow
-    def test_a_longer_chain_asks_no_more_of_the_database(self, root: Client, ada: UserProfile) -> None:
+    def test_the_page_takes_a_constant_number_of_queries(self, root: Client, ada: UserProfile) -> None:
         remember(ada, 4)
         few = queries_of(root, chain_url(ada))
         remember(ada, 60, session_id="s2")

@@ -67,7 +67,7 @@ def facts_of(user: UserProfile, count: int, *, at: datetime = START) -> list[Mem
 class TestWho:
     """Who somebody is, and was."""
 
-    def test_the_profile_is_shown_escaped(self, root: Client, ada: UserProfile) -> None:
+    def test_the_profile_is_escaped(self, root: Client, ada: UserProfile) -> None:
         written(ada, summary=f"Fires pots. {PLANTED}", interests=[f"rowing {PLANTED}"], preferred_topics=["glaze"])
         shown = page(root, change_url(ada))
         assert "Fires pots." in shown and "rowing" in shown and "glaze" in shown and PLANTED not in shown
@@ -75,9 +75,7 @@ class TestWho:
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("forming")
-    def test_what_holds_and_what_held_is_told_as_of_a_day_that_the_links_carry(
-        self, root: Client, ada: UserProfile
-    ) -> None:
+    def test_current_and_past_facts_are_shown_as_of_a_day_that_links_keep(self, root: Client, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "I live in Oslo.")
         say(ada, "s2", "2025-03-03", "I moved to Bergen today.")
         now, then = page(root, change_url(ada)), page(root, change_url(ada), as_of="2025-02-01")
@@ -91,14 +89,14 @@ class TestWho:
         assert f"{reverse('admin:moments_app_moment_chain', args=[ada.pk])}?as_of=2025-02-01" in then
         assert "Enter a valid date" in page(root, change_url(ada), as_of="soon")
 
-    def test_a_fact_of_several_streams_is_shown_once(self, root: Client, ada: UserProfile) -> None:
+    def test_a_fact_in_several_streams_is_shown_once(self, root: Client, ada: UserProfile) -> None:
         MemoryStream.objects.ensure_for(talk(ada, 2))
         notes = [note(stream, "Ada fires pots in Lyon.", "fact") for stream in ada.streams.all()]
         assert len(notes) == 2
         facts = page(root, change_url(ada)).partition('id="rem-holds"')[2].partition("</section>")[0]
         assert facts.count("Ada fires pots in Lyon.</a>") == 1
 
-    def test_how_the_assistant_should_behave_is_apart(self, root: Client, ada: UserProfile) -> None:
+    def test_instructions_for_the_assistant_are_separate(self, root: Client, ada: UserProfile) -> None:
         stream = MemoryStream.objects.ensure_of_person(ada, "default")
         for kind in ("instruction", "lesson", "home"):
             note(stream, f"This is of the kind {kind}.", "fact", kind=kind)
@@ -110,7 +108,7 @@ class TestWho:
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("forming")
-    def test_each_fact_leads_to_where_else_it_is_said(self, root: Client, ada: UserProfile) -> None:
+    def test_each_fact_links_to_other_texts_that_say_it(self, root: Client, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-20", "My daughter is called Maya.")
         written(ada, summary=f"{MAYA} They like tea.")
         fact = MemoryAtom.objects.get(content=MAYA)
@@ -122,7 +120,7 @@ class TestWho:
         assert queries_of(root, elsewhere) <= MAX_QUERIES
         assert operator("view_memoryatom").get(elsewhere).status_code == 403
 
-    def test_what_one_may_not_see_is_not_told(self, ada: UserProfile) -> None:
+    def test_forbidden_kinds_are_not_shown(self, ada: UserProfile) -> None:
         remember(ada, 2)
         facts_of(ada, 2)
         viewer = operator("view_userprofile")
@@ -133,7 +131,7 @@ class TestWho:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", PAGES)
-    def test_more_of_everything_asks_no_more_of_the_database(self, ada: UserProfile, name: str) -> None:
+    def test_the_page_takes_a_constant_number_of_queries(self, ada: UserProfile, name: str) -> None:
         client = operator(group="administrators")
         remember(ada, 2)
         facts_of(ada, 2)
@@ -148,7 +146,7 @@ class TestWho:
 class TestDays:
     """The list of days."""
 
-    def test_pages_meet_every_event_once_even_those_of_one_instant(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_pages_show_every_event_once_even_at_one_instant(self, ada: UserProfile, bo: UserProfile) -> None:
         at = START + timedelta(days=1)
         facts_of(ada, 150, at=at)
         facts_of(bo, 5, at=at)
@@ -187,12 +185,12 @@ class TestDays:
         assert "Nothing happened up to this day." in then
 
     @pytest.mark.parametrize("before", ["x", "2026-03-02", "2026-03-02T08:00:00+00:00,x,1", "9" * 40, "\0", ",,"])
-    def test_nonsense_in_the_address_shows_the_newest(self, root: Client, ada: UserProfile, before: str) -> None:
+    def test_an_invalid_parameter_shows_the_newest(self, root: Client, ada: UserProfile, before: str) -> None:
         remember(ada, 1)
         assert "Moment 0 of s1" in page(root, url(ada, "days"), before=before)
 
     @pytest.mark.slow
-    def test_a_page_is_read_by_indexes_wherever_it_is(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_any_page_is_read_by_index(self, ada: UserProfile, bo: UserProfile) -> None:
         for user in (ada, bo):
             facts_of(user, 4_000)
         moments = [
@@ -237,7 +235,7 @@ class TestEntities:
 class TestCost:
     """What calls for somebody used."""
 
-    def test_it_is_summed_by_month_and_purpose_and_has_nothing_of_others(
+    def test_costs_are_summed_by_month_and_purpose_for_one_person(
         self, root: Client, ada: UserProfile, bo: UserProfile
     ) -> None:
         for user, usd in ((ada, "0.25"), (ada, "0.5"), (bo, "8")):

@@ -25,7 +25,7 @@ def form(user: UserProfile, **changed: str) -> dict[str, str]:
 class TestProfile:
     """The page."""
 
-    def test_it_leads_to_what_is_kept_with_numbers_that_cost_little(self, root: Client, ada: UserProfile) -> None:
+    def test_the_page_links_to_what_is_stored_with_limited_counts(self, root: Client, ada: UserProfile) -> None:
         remember(ada, 3)
         Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Task {n}") for n in range(101))
         shown = page(root, change_url(ada))
@@ -33,17 +33,17 @@ class TestProfile:
         assert "<strong>100+</strong> Tasks and goals" in shown
         assert reverse("admin:moments_app_moment_chain", args=[ada.pk]) in shown
 
-    def test_what_one_may_not_see_is_not_counted(self, ada: UserProfile) -> None:
+    def test_forbidden_kinds_are_not_counted(self, ada: UserProfile) -> None:
         shown = page(operator("view_userprofile", "view_session"), change_url(ada))
         assert "Sessions" in shown and "Retractions" not in shown and "Erase…" not in shown
 
-    def test_items_with_commas_outlive_an_edit_of_something_else(self, root: Client, ada: UserProfile) -> None:
+    def test_items_with_commas_survive_another_edit(self, root: Client, ada: UserProfile) -> None:
         written(ada, interests=["Kilns, old and new", "Rent"])
         assert root.post(change_url(ada), form(ada, summary="Has a kiln.")).status_code == 302
         ada.refresh_from_db()
         assert (ada.summary, ada.interests) == ("Has a kiln.", ["Kilns, old and new", "Rent"])
 
-    def test_an_edit_of_the_time_zone_writes_no_statement(self, root: Client, ada: UserProfile) -> None:
+    def test_an_edit_of_the_time_zone_adds_no_statement(self, root: Client, ada: UserProfile) -> None:
         details = reverse(
             "admin:sessions_app_userprofile_details", args=[ada.pk]
         )  # to where a browser's script sends it
@@ -51,9 +51,7 @@ class TestProfile:
         ada.refresh_from_db()
         assert ada.timezone == "Europe/Rome" and not MemoryAtom.objects.exists()
 
-    def test_an_edit_replaces_what_was_written_before_and_keeps_it_as_history(
-        self, root: Client, ada: UserProfile
-    ) -> None:
+    def test_an_edit_replaces_earlier_text_and_keeps_it_as_history(self, root: Client, ada: UserProfile) -> None:
         written(ada, summary="Ada has a kiln.")
         assert root.post(change_url(ada), form(ada, summary="Ada sold a kiln.")).status_code == 302
         ada.refresh_from_db()
@@ -72,7 +70,7 @@ class TestProfile:
         assert ada.summary == "Ada has a kiln."
 
     @pytest.mark.slow
-    def test_more_memory_asks_no_more_of_the_database(self, root: Client, ada: UserProfile) -> None:
+    def test_the_page_takes_a_constant_number_of_queries(self, root: Client, ada: UserProfile) -> None:
         few = queries_of(root, change_url(ada))
         remember(ada, 30)
         assert queries_of(root, change_url(ada)) == few <= MAX_QUERIES

@@ -36,7 +36,7 @@ def add(client: Client, prompt: PromptResource, **data: Any) -> Any:
 class TestVersions:
     """Saving, putting in force, going back."""
 
-    def test_saving_makes_a_version_that_is_not_in_force_yet(self, root: Client, prompt: PromptResource) -> None:
+    def test_saving_adds_a_version_that_is_not_in_force(self, root: Client, prompt: PromptResource) -> None:
         answer = add(root, prompt, content="Line one.\r\nLine two.\r\n")
         version = prompt.versions.latest("number")
         assert (version.content, version.note) == ("Line one.\nLine two.\n", "try")
@@ -46,9 +46,7 @@ class TestVersions:
         assert "Line one." in answer.content.decode()
 
     @pytest.mark.slow
-    def test_a_version_is_put_in_force_and_rolled_back_with_an_event_each(
-        self, root: Client, prompt: PromptResource
-    ) -> None:
+    def test_activating_and_rolling_back_are_recorded(self, root: Client, prompt: PromptResource) -> None:
         add(root, prompt, activate="")
         prompt.refresh_from_db()
         assert prompt.active_version and prompt.active_version.content == "A new text."
@@ -69,7 +67,7 @@ class TestVersions:
         assert list(told) == ["Saved version 2.", "Activated version 2.", "Activated version 1."]
         assert "Activated version 2." in page(root, change_url(prompt))
 
-    def test_pressing_roll_back_twice_goes_back_once(self, root: Client, prompt: PromptResource) -> None:
+    def test_pressing_roll_back_twice_rolls_back_once(self, root: Client, prompt: PromptResource) -> None:
         add(root, prompt, activate="")
         for _ in range(2):
             root.post(url("activate", prompt, 1))
@@ -78,7 +76,7 @@ class TestVersions:
         assert prompt.previous_version and prompt.previous_version.number == 2
 
     @pytest.mark.parametrize("content", ["", "  \n ", "x" * 100_001, "a\0b"])
-    def test_a_text_that_is_none_is_refused_by_name_and_the_rest_kept(
+    def test_an_invalid_text_is_rejected_and_other_input_kept(
         self, root: Client, prompt: PromptResource, content: str
     ) -> None:
         answer = add(root, prompt, content=content, note="my reason")
@@ -91,9 +89,7 @@ class TestVersions:
         assert root.get(url("compare", prompt), {"old": 1, "new": 99}).status_code == 404
 
     @pytest.mark.slow
-    def test_saving_over_a_version_one_has_not_seen_says_so_and_loses_nothing(
-        self, root: Client, prompt: PromptResource
-    ) -> None:
+    def test_saving_over_an_unseen_version_warns_and_loses_nothing(self, root: Client, prompt: PromptResource) -> None:
         add(operator("promptresource", "change_promptresource"), prompt, content="Theirs.\n")
         answer = add(root, prompt, content="Mine, typed for an hour.", note="why", after=1)
         shown = answer.content.decode()
@@ -105,14 +101,14 @@ class TestVersions:
         assert add(root, prompt, content="Mine, typed for an hour.", after=2).status_code == 200
         assert prompt.versions.latest("number").content == "Mine, typed for an hour."
 
-    def test_a_resource_without_a_version_gets_its_first(self, root: Client) -> None:
+    def test_a_resource_without_versions_gets_its_first(self, root: Client) -> None:
         bare = PromptResource.objects.create(uri="rem://prompts/x", name="x", purpose="memory-policy")
         assert "First version" in page(root, change_url(bare))
         add(root, bare, activate="")
         bare.refresh_from_db()
         assert bare.active_version and bare.previous_version is None
 
-    def test_what_is_not_there_leads_back_to_the_list(self, root: Client) -> None:
+    def test_a_missing_resource_redirects_to_the_list(self, root: Client) -> None:
         answer = root.get(reverse("admin:moments_app_promptresource_change", args=[999_999]))
         assert answer.status_code == 302
 
@@ -120,7 +116,7 @@ class TestVersions:
 class TestComparing:
     """What differs between two versions."""
 
-    def test_lines_are_marked_as_removed_and_added(self, root: Client, prompt: PromptResource) -> None:
+    def test_removed_and_added_lines_are_marked(self, root: Client, prompt: PromptResource) -> None:
         prompt.add_version("One.\nTwo.\n", created_by="test")
         prompt.add_version("One.\n2 & more.\n", created_by="test", note="a number")
         shown = page(root, url("compare", prompt), old=2, new=3)
@@ -128,7 +124,7 @@ class TestComparing:
         assert "removed" in shown and "added" in shown and "a number" in shown
         assert "The texts are the same." in page(root, url("compare", prompt), old=2, new=2)
 
-    def test_a_hunk_has_three_lines_around_each_change(self) -> None:
+    def test_a_hunk_has_three_context_lines_around_each_change(self) -> None:
         old = "\n".join(map(str, range(30)))
         [first, second] = line_diff(old, old.replace("\n5\n", "\nfive\n").replace("\n25\n", "\n"))
         assert [(line.kind, line.old, line.new) for line in first][2:5] == [
@@ -139,14 +135,14 @@ class TestComparing:
         assert len(first) == 8 and [line.kind for line in second].count("removed") == 1
         assert line_diff(old, old) == []
 
-    def test_numbers_that_are_none_lead_back(self, root: Client, prompt: PromptResource) -> None:
+    def test_invalid_numbers_redirect(self, root: Client, prompt: PromptResource) -> None:
         assert root.get(url("compare", prompt), {"old": "x"}).status_code == 302
 
 
 class TestApproval:
     """Before a version counts."""
 
-    def test_where_a_second_editor_is_asked_for_the_writer_puts_nothing_in_force(
+    def test_with_approval_a_writer_cannot_activate_their_own_version(
         self, root: Client, prompt: PromptResource, settings: LazySettings
     ) -> None:
         settings.PROMPT_APPROVAL = "second"
@@ -165,7 +161,7 @@ class TestApproval:
         prompt.refresh_from_db()
         assert prompt.active_version == first  # one goes back to what was in force, whoever wrote it
 
-    def test_the_page_says_whether_a_version_was_tried(self, root: Client, prompt: PromptResource) -> None:
+    def test_the_page_shows_whether_a_version_was_tried(self, root: Client, prompt: PromptResource) -> None:
         second = prompt.add_version("OTHER WORDS", created_by="operator:eve")
         assert "This version was not tried on a sample." in page(root, change_url(prompt))
         PromptVersion.objects.filter(pk=second.pk).update(is_tried=True)
@@ -176,7 +172,7 @@ class TestThePages:
     """What holds of all of them."""
 
     @pytest.mark.slow
-    def test_each_purpose_says_what_the_engine_gets_and_has_to_answer(self, root: Client) -> None:
+    def test_each_purpose_describes_input_and_answer(self, root: Client) -> None:
         for purpose in PromptResource.Purpose.values:
             resource, _ = PromptResource.objects.get_or_create(
                 purpose=purpose, defaults={"uri": f"rem://prompts/{purpose}", "name": purpose}
@@ -195,7 +191,7 @@ class TestThePages:
         assert '<td class="rem-number">2</td>' in shown
 
     @pytest.mark.slow
-    def test_the_same_number_of_queries_however_many_versions(
+    def test_the_page_takes_a_constant_number_of_queries(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         talk(ada, 2)

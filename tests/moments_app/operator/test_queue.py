@@ -27,12 +27,12 @@ class TestSchedules:
         schedule.refresh_from_db()
         return int(schedule.repeats)
 
-    def test_one_is_paused_and_let_run_again(self, root: Client, embed: Schedule) -> None:
+    def test_a_schedule_is_paused_and_resumed(self, root: Client, embed: Schedule) -> None:
         assert self.act(root, "pause", embed) == 0
         assert "paused" in page(root, list_url(Schedule))
         assert self.act(root, "resume", embed) == -1
 
-    def test_it_says_what_each_does_and_which_is_overdue(self, root: Client, embed: Schedule) -> None:
+    def test_each_schedule_is_described_and_overdue_ones_are_marked(self, root: Client, embed: Schedule) -> None:
         job = Job.objects.request_task("embed", RUN_TASK, "embed", requested_by="schedule")
         shown = page(root, list_url(Schedule))
         assert "Try again what failed to be embedded." in shown and "overdue" not in shown

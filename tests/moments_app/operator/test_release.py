@@ -30,7 +30,7 @@ def learned(ada: UserProfile) -> MemoryAtom:
     return candidate(ada, shard("lessons", "default"), "Say the unit with each number.")
 
 
-def test_the_sidebar_opens_what_waits_for_a_decision_if_anything_does(root: Client, learned: MemoryAtom) -> None:
+def test_the_sidebar_opens_waiting_candidates_if_there_are_any(root: Client, learned: MemoryAtom) -> None:
     assert f'href="{url("waiting")}"' in page(root, "/admin/")
     assert root.post(url("keep", learned.pk)).status_code == 302
     shown = page(root, "/admin/")
@@ -38,9 +38,7 @@ def test_the_sidebar_opens_what_waits_for_a_decision_if_anything_does(root: Clie
 
 
 @pytest.mark.slow
-def test_an_operator_reads_releases_extends_rewords_and_revokes(
-    root: Client, learned: MemoryAtom, bo: UserProfile
-) -> None:
+def test_an_operator_releases_extends_rewords_and_revokes(root: Client, learned: MemoryAtom, bo: UserProfile) -> None:
     talk(bo, 2)
     assert ">1</" in page(root, list_url(Release)).replace("\n", "").replace(" ", "")  # in the sidebar
     own = url("candidate", learned.pk)
@@ -74,7 +72,7 @@ def of_age(person: UserProfile, days: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_says_how_many_people_said_it_and_how_old_their_accounts_are(
+def test_the_page_shows_how_many_people_said_it_and_the_ages_of_their_accounts(
     root: Client, learned: MemoryAtom, ada: UserProfile
 ) -> None:
     own = url("candidate", learned.pk)
@@ -101,7 +99,7 @@ def test_a_test_person_is_not_counted(root: Client, learned: MemoryAtom, ada: Us
     assert "Learned from a test person only." in page(root, url("candidate", learned.pk))
 
 
-def test_of_many_accounts_the_ages_of_the_youngest_are_shown() -> None:
+def test_ages_of_the_youngest_accounts_are_shown() -> None:
     assert who_said_it(range(12)) == (
         "Learned from 12 people; the 10 youngest accounts are 0, 1, 2, 3, 4, 5, 6, 7, 8 and 9 days old."
     )
@@ -110,7 +108,7 @@ def test_of_many_accounts_the_ages_of_the_youngest_are_shown() -> None:
     )
 
 
-def test_evicting_what_a_release_rests_on_is_asked_about(root: Client, learned: MemoryAtom) -> None:
+def test_evicting_the_source_of_a_release_asks_for_confirmation(root: Client, learned: MemoryAtom) -> None:
     assert "Evict this item" not in page(root, change_url(learned))
     release(learned, "Numbers need units.", actor="operator:eve")
     shown = page(root, change_url(learned))
@@ -120,7 +118,7 @@ def test_evicting_what_a_release_rests_on_is_asked_about(root: Client, learned: 
     assert learned.state == "evicted" and Release.objects.standing().exists()
 
 
-def test_what_is_kept_private_no_longer_waits(root: Client, learned: MemoryAtom) -> None:
+def test_an_item_kept_private_no_longer_waits(root: Client, learned: MemoryAtom) -> None:
     answer = root.post(url("keep", learned.pk), follow=True).content.decode()
     assert "Not released. Only the person it was learned from sees the item." in answer
     assert "No pending decisions." in page(root, url("waiting"))
@@ -130,7 +128,7 @@ def test_what_is_kept_private_no_longer_waits(root: Client, learned: MemoryAtom)
     assert root.post(url("keep", learned.pk)).status_code == 404
 
 
-def test_several_are_revoked_from_the_list(root: Client, learned: MemoryAtom) -> None:
+def test_several_releases_are_revoked_from_the_list(root: Client, learned: MemoryAtom) -> None:
     release(learned, "Numbers need units.", actor="operator:eve")
     chosen = list(Release.objects.values_list("pk", flat=True))
     ticked = {"action": "revoke_selected", "_selected_action": chosen}
@@ -156,7 +154,7 @@ def test_row_18_a_viewer_decides_on_nothing(learned: MemoryAtom) -> None:
     assert Release.objects.standing().get() == made
 
 
-def test_the_item_of_a_release_is_changed_by_another_release_alone(root: Client, learned: MemoryAtom) -> None:
+def test_the_item_of_a_release_changes_only_by_another_release(root: Client, learned: MemoryAtom) -> None:
     made = release(learned, "Numbers need units.", actor="operator:eve")
     assert made.atom
     shown = page(root, change_url(made.atom))
@@ -166,7 +164,7 @@ def test_the_item_of_a_release_is_changed_by_another_release_alone(root: Client,
 
 
 @pytest.mark.slow
-def test_hostile_texts_are_shown_as_text_and_lists_stay_quick(root: Client, ada: UserProfile) -> None:
+def test_texts_are_escaped_and_lists_take_a_constant_number_of_queries(root: Client, ada: UserProfile) -> None:
     stream = shard("lessons", "default")
     for number in range(25):
         release(candidate(ada, stream, f"{PLANTED} {number}"), f"{PLANTED} said so, number {number}", actor="eve")

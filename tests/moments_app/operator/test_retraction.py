@@ -46,7 +46,7 @@ def test_an_operator_previews_retracts_and_undoes(session: Session) -> None:
     assert retracted() == []
 
 
-def test_a_preview_says_what_is_not_made_again(session: Session) -> None:
+def test_a_preview_says_what_is_not_derived_again(session: Session) -> None:
     root, url = operator(), reverse("admin:sessions_app_session_retract", args=[session.pk])
     assert "Not made again" not in root.get(url, {"sequences": "39"}).content.decode()
     last = session.moments.latest("first_sequence")
@@ -58,7 +58,7 @@ def test_a_preview_says_what_is_not_made_again(session: Session) -> None:
 
 
 @pytest.mark.slow
-def test_several_are_undone_from_the_list(session: Session) -> None:
+def test_several_retractions_are_undone_from_the_list(session: Session) -> None:
     for sequence in (3, 5):
         retract(session, [sequence], reason="x", requested_by="test")
     listed = reverse("admin:moments_app_retraction_changelist")
@@ -71,20 +71,20 @@ def test_several_are_undone_from_the_list(session: Session) -> None:
     assert retracted() == []
 
 
-def test_a_reason_has_to_be_given(session: Session) -> None:
+def test_a_reason_is_required(session: Session) -> None:
     url = reverse("admin:sessions_app_session_retract", args=[session.pk])
     shown = operator().post(url, {"sequences": "3", "reason": " "}).content.decode()
     assert "This field is required." in shown and "Retract 1 turn" in shown
     assert retracted() == []
 
 
-def test_a_page_that_is_only_opened_previews_nothing(session: Session) -> None:
+def test_opening_the_page_previews_nothing(session: Session) -> None:
     url = reverse("admin:sessions_app_session_retract", args=[session.pk])
     assert "what was made of" not in operator().get(url).content.decode()
 
 
 @pytest.mark.parametrize("sequences", ["x", "99"])
-def test_a_wrong_form_says_what_is_wrong(session: Session, sequences: str) -> None:
+def test_errors_of_the_form_say_what_is_wrong(session: Session, sequences: str) -> None:
     url = reverse("admin:sessions_app_session_retract", args=[session.pk])
     answer = operator().post(url, {"sequences": sequences, "reason": "x"})
     assert answer.status_code == 200 and 'role="alert"' in answer.content.decode()

@@ -44,7 +44,7 @@ def test_row_41_nothing_is_said_any_more(service: Api, ada: UserProfile) -> None
 
 
 @pytest.mark.slow
-def test_the_question_of_a_context_with_the_text_is_asked_again(service: Api, ada: UserProfile) -> None:
+def test_the_question_that_got_the_text_is_asked_again(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(service, "asked", "Hello there.", "Hello.")
     found = service.get("memory/context", user_id="ada", session_id="asked", query=QUESTION).json()
@@ -58,7 +58,7 @@ def test_the_question_of_a_context_with_the_text_is_asked_again(service: Api, ad
 
 
 @pytest.mark.slow
-def test_an_answer_that_was_left_is_shown_with_its_turn(service: Api, ada: UserProfile) -> None:
+def test_a_remaining_answer_is_shown_with_its_turn(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
     page = retract(operator(), leave=True)
     assert "Still repeated" in page and f"I noted {NUMBER}." in lines(page)
@@ -66,7 +66,7 @@ def test_an_answer_that_was_left_is_shown_with_its_turn(service: Api, ada: UserP
     assert reverse("admin:sessions_app_session_change", args=[session.pk]) + "?at=1" in page
 
 
-def test_what_the_person_said_in_another_turn_is_shown(service: Api, ada: UserProfile) -> None:
+def test_other_turns_in_which_the_person_said_it_are_shown(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(service, "again", f"My landlord has the account {NUMBER}.", "I see.")
     assert any(NUMBER in line for line in lines(retract(operator())))
@@ -78,7 +78,7 @@ def test_row_9_what_others_said_is_not_shown(service: Api, ada: UserProfile, bo:
     assert "No longer repeated" in retract(operator())
 
 
-def test_other_sentences_of_the_same_words_are_not_shown(service: Api, ada: UserProfile) -> None:
+def test_other_sentences_with_the_same_words_are_not_shown(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(
         service, "other", "My landlord raised the rent of the flat.", "I see.", "I have an account at the bank.", "Ok."
@@ -86,7 +86,7 @@ def test_other_sentences_of_the_same_words_are_not_shown(service: Api, ada: User
     assert "No longer repeated" in retract(operator())
 
 
-def test_the_check_needs_the_right_to_preview_contexts(service: Api, ada: UserProfile) -> None:
+def test_the_check_requires_permission_to_preview_contexts(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     root = operator()
     retract(root)

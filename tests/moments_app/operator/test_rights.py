@@ -99,7 +99,7 @@ def clients() -> Callable[[str, Address], Client]:
     return client
 
 
-def test_viewers_may_see_the_tables_that_editors_may_see_and_administrators_all() -> None:
+def test_viewers_and_editors_see_the_same_tables_and_administrators_all() -> None:
     """So a leak to viewers is also a leak to editors or to a login without a role."""
     seen = {}
     for role in ("viewers", "editors", "administrators"):

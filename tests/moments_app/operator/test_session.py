@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 class TestSession:
     """The transcript."""
 
-    def test_it_shows_the_newest_turns_the_boundary_and_the_live_window(self, root: Client, built: Session) -> None:
+    def test_the_newest_turns_the_boundary_and_the_live_window_are_shown(self, root: Client, built: Session) -> None:
         shown = page(root, change_url(built))
         assert "Turn 119 is about" in shown
         assert "turns 20–119 of 120" in shown
@@ -58,7 +58,7 @@ class TestSession:
         assert as_ada.get("memory/context", session_id="s1", query="kiln").status_code == 200
         assert as_ada.get("facts", as_of="2100-12-31").status_code == 200
 
-    def test_one_can_page_back_and_forth(self, root: Client, built: Session) -> None:
+    def test_pages_can_be_turned_in_both_directions(self, root: Client, built: Session) -> None:
         earlier = page(root, change_url(built), before=20)
         assert "Turn 0 is about" in earlier
         assert "Turn 20 is about" not in earlier
@@ -66,10 +66,10 @@ class TestSession:
         assert "Turn 20 is about" in page(root, change_url(built), after=19)
 
     @pytest.mark.parametrize("asked", ["-1", "x", "9" * 30, "²", ""])
-    def test_nonsense_in_the_address_shows_the_newest(self, root: Client, built: Session, asked: str) -> None:
+    def test_an_invalid_parameter_shows_the_newest(self, root: Client, built: Session, asked: str) -> None:
         assert "Turn 119 is about" in page(root, change_url(built), before=asked)
 
-    def test_a_build_can_be_asked_for_by_post_alone(self, root: Client, built: Session) -> None:
+    def test_a_build_can_only_be_requested_by_post(self, root: Client, built: Session) -> None:
         url = reverse("admin:sessions_app_session_build", args=[built.pk])
         before = Job.objects.count()
         assert root.get(url).status_code == 405
@@ -80,13 +80,13 @@ class TestSession:
         assert (job.force, job.requested_by) == (True, "operator:root")
         assert LogEntry.objects.filter(object_id=str(built.pk), change_message__contains="Queued a build").exists()
 
-    def test_a_form_of_another_site_is_refused(self, built: Session) -> None:
+    def test_a_form_from_another_site_is_rejected(self, built: Session) -> None:
         client = operator()
         strict = Client(enforce_csrf_checks=True)
         strict.cookies = client.cookies
         assert strict.post(reverse("admin:sessions_app_session_build", args=[built.pk])).status_code == 403
 
-    def test_it_is_found_by_the_beginning_of_its_id_or_of_its_persons(self, root: Client, ada: UserProfile) -> None:
+    def test_a_session_is_found_by_a_prefix_of_its_id_or_its_persons(self, root: Client, ada: UserProfile) -> None:
         talk(ada, 2, session_id="alpha")
         talk(ada, 2, session_id="beta")
         shown = page(root, list_url(Session), q="alp")
@@ -95,9 +95,7 @@ class TestSession:
         assert "beta" not in page(root, list_url(Session), q="%_")
         assert root.get(list_url(Session), {"q": "a\0b"}).status_code == 200
 
-    def test_its_legal_hold_is_set_by_hand_and_noted_and_no_counter_is_overwritten(
-        self, root: Client, built: Session
-    ) -> None:
+    def test_a_legal_hold_is_recorded_and_overwrites_no_counter(self, root: Client, built: Session) -> None:
         assert root.post(change_url(built), {"title": "Kiln", "legal_hold": "on"}).status_code == 302
         built.refresh_from_db()
         assert (built.title, built.legal_hold, built.message_count) == ("Kiln", True, 120)
@@ -108,7 +106,7 @@ class TestSession:
         assert Event.objects.filter(type__startswith="legal_hold").count() == 2
 
     @pytest.mark.slow
-    def test_turns_that_are_archived_are_told_there_and_at_their_moments(self, root: Client, built: Session) -> None:
+    def test_archived_turns_are_reported_there_and_at_their_moments(self, root: Client, built: Session) -> None:
         built.messages.filter(sequence__lt=50).delete()
         Session.objects.update(kept_from_sequence=50)
         shown = page(root, change_url(built))
@@ -121,7 +119,7 @@ class TestSession:
         assert "no turns" in page(root, change_url(built))
 
     @pytest.mark.slow
-    def test_archived_turns_are_read_from_their_files_and_found(
+    def test_archived_turns_are_read_from_files_and_found(
         self, root: Client, ada: UserProfile, archive_folder: Path
     ) -> None:
         session = covered_session(ada, 130, live=2)
@@ -169,7 +167,7 @@ TABS = ("summaries", "memory", "jobs", "contexts", "context", "details")
 class TestTranscript:
     """What is pointed out in it, and how one gets about."""
 
-    def test_turns_have_the_colour_and_the_name_of_their_moment(self, root: Client, built: Session) -> None:
+    def test_turns_have_the_color_and_name_of_their_moment(self, root: Client, built: Session) -> None:
         moment = Moment.objects.get(source_session=built, first_sequence__lte=40, last_sequence__gte=40)
         shown = page(root, change_url(built), at=40)
         line = shown[shown.index('id="turn-40"') - 200 : shown.index('id="turn-40"')]
@@ -177,7 +175,7 @@ class TestTranscript:
         assert f"turns {moment.first_sequence}–{moment.last_sequence}" in shown
 
     @pytest.mark.slow
-    def test_the_lag_is_marked_where_the_next_build_will_stop(self, root: Client, built: Session) -> None:
+    def test_the_end_of_the_next_build_is_marked(self, root: Client, built: Session) -> None:
         talk(built.user, 30)
         shown = page(root, change_url(built))
         assert build(built).status == Job.Status.COMPLETED
@@ -187,7 +185,7 @@ class TestTranscript:
         assert shown.index("stay live after the next build") < shown.index(f'id="turn-{built.live_from_sequence}"')
 
     @pytest.mark.slow
-    def test_one_jumps_to_a_turn(self, root: Client, built: Session) -> None:
+    def test_a_turn_can_be_opened_by_number(self, root: Client, built: Session) -> None:
         answer = root.get(change_url(built), {"jump": "30"})
         assert answer.headers["Location"] == f"{change_url(built)}?at=30#turn-30"
         shown = page(root, change_url(built), at=30)
@@ -197,14 +195,14 @@ class TestTranscript:
         assert 'id="turn-119"' in page(root, change_url(built), at=10**12)
 
     @pytest.mark.slow
-    def test_the_turns_of_a_moment_are_marked(self, root: Client, built: Session) -> None:
+    def test_turns_of_a_moment_are_highlighted(self, root: Client, built: Session) -> None:
         moment = Moment.objects.filter(source_session=built).order_by("first_sequence")[1]
         shown = page(root, change_url(built), moment=moment.pk)
         assert shown.count("rem-marked") == moment.last_sequence - moment.first_sequence + 1
         assert "rem-marked" not in page(root, change_url(built), moment=10**12)
 
     @pytest.mark.slow
-    def test_more_turns_are_a_part_of_a_page(self, root: Client, built: Session) -> None:
+    def test_more_turns_are_a_fragment_of_a_page(self, root: Client, built: Session) -> None:
         earlier = page(root, url(built, "turns"), before=20)
         assert earlier.count('id="turn-') == 20
         assert "<html" not in earlier and "Later turns" not in earlier and "Earlier turns" not in earlier
@@ -212,13 +210,13 @@ class TestTranscript:
         assert 'id="turn-10"' in later and "Later turns" in later and "Earlier turns" not in later
 
     @pytest.mark.slow
-    def test_a_session_without_a_turn_says_so(self, root: Client, ada: UserProfile) -> None:
+    def test_a_session_without_turns_says_so(self, root: Client, ada: UserProfile) -> None:
         session = Session.objects.create(user=ada, session_id="empty")
         assert "No turns here." in page(root, change_url(session))
         for name in (*TABS, "rebuild", "retract"):
             page(root, url(session, name))
 
-    def test_an_unknown_session_is_not_there(self, root: Client, ada: UserProfile) -> None:
+    def test_an_unknown_session_is_not_found(self, root: Client, ada: UserProfile) -> None:
         for name in ("change", "turns", "rebuild", *TABS):
             assert root.get(reverse(f"admin:sessions_app_session_{name}", args=[10**15])).status_code == 404
         assert root.get("/admin/sessions_app/session/x/change/").status_code == 302
@@ -228,7 +226,7 @@ class TestTabs:
     """What was made of a session, each on its own address."""
 
     @pytest.mark.slow
-    def test_each_tab_leads_to_what_it_lists(self, root: Client, built: Session) -> None:
+    def test_each_tab_links_to_what_it_lists(self, root: Client, built: Session) -> None:
         summary = Summary.objects.create(
             session=built, user=built.user, start_sequence=0, end_sequence=5, text="In short.", status="completed"
         )
@@ -246,16 +244,14 @@ class TestTabs:
         shown = page(root, url(built, "contexts"))
         assert change_url(receipt) in shown and ">12<" in shown
 
-    def test_a_job_names_the_key_that_asked_for_it_to_those_who_may_see_keys(
-        self, root: Client, built: Session
-    ) -> None:
+    def test_a_job_names_its_key_to_operators_who_can_see_keys(self, root: Client, built: Session) -> None:
         key, _ = ApiKey.objects.issue("my-app")
         Job.objects.update(requested_by=key.actor)
         assert "key “my-app”" in page(root, url(built, "jobs"))
         shown = page(operator(group="viewers"), url(built, "jobs"))
         assert "my-app" not in shown and key.actor in shown
 
-    def test_older_ones_are_on_pages_behind(self, root: Client, built: Session) -> None:
+    def test_older_rows_are_on_later_pages(self, root: Client, built: Session) -> None:
         Job.objects.bulk_create(
             Job(process="embed", session=built, user=built.user, status="completed", requested_by="t")
             for _ in range(30)
@@ -268,7 +264,7 @@ class TestTabs:
         assert change_url(oldest) in second and "Older ones" not in second
 
     @pytest.mark.slow
-    def test_a_tab_needs_the_right_to_see_what_it_lists(self, built: Session) -> None:
+    def test_a_tab_requires_the_right_for_its_rows(self, built: Session) -> None:
         client = operator("view_session")
         assert client.get(change_url(built)).status_code == 200
         for name in ("summaries", "memory", "jobs", "contexts"):
@@ -296,7 +292,7 @@ class TestTabs:
         assert not [text for text in shown if PLANTED in text or "planted" not in text]
 
     @pytest.mark.slow
-    def test_as_many_queries_however_much_there_is(self, root: Client, ada: UserProfile) -> None:
+    def test_tabs_take_a_constant_number_of_queries(self, root: Client, ada: UserProfile) -> None:
         def asked(session: Session) -> dict[str, int]:
             return {name: queries_of(root, url(session, name)) for name in ("change", "turns", "rebuild", *TABS)}
 
@@ -332,7 +328,9 @@ class TestActions:
             ("rebuild", "rebuild_moments"),
         ],
     )
-    def test_each_asks_for_a_job_and_leads_to_it(self, root: Client, built: Session, action: str, process: str) -> None:
+    def test_each_action_requests_a_job_and_redirects_to_it(
+        self, root: Client, built: Session, action: str, process: str
+    ) -> None:
         answer = root.post(url(built, action), follow=True)
         job = Job.objects.latest("id")
         assert answer.redirect_chain[-1][0] == change_url(job)
@@ -350,7 +348,7 @@ class TestActions:
         assert Job.objects.count() == before
 
     @pytest.mark.slow
-    def test_it_is_held_and_released(self, root: Client, built: Session) -> None:
+    def test_a_legal_hold_is_set_and_released(self, root: Client, built: Session) -> None:
         assert "is under legal hold" in root.post(url(built, "hold"), {"held": "yes"}, follow=True).content.decode()
         root.post(url(built, "hold"), {"held": "yes"})
         assert "on hold" in page(root, change_url(built))
@@ -369,7 +367,7 @@ class TestActions:
         assert not [name for name in (*self.ACTIONS, "retract") if url(built, name) in shown]
         assert 'type="checkbox"' not in shown
 
-    def test_a_rebuild_says_first_what_it_takes_on(self, root: Client, built: Session) -> None:
+    def test_a_rebuild_asks_for_confirmation_with_its_extent(self, root: Client, built: Session) -> None:
         count = built.moments.count()
         shown = page(root, url(built, "rebuild"))
         assert f"Rebuild {count} moments" in shown and "about 1 model call" in shown
@@ -379,20 +377,18 @@ class TestActions:
 class TestList:
     """Finding a session."""
 
-    def test_it_is_found_by_what_was_said_with_the_place(self, root: Client, ada: UserProfile) -> None:
+    def test_a_session_is_found_by_words_with_the_place(self, root: Client, ada: UserProfile) -> None:
         append(ada, "alpha", [NewMessage("user", "Hello."), NewMessage("user", "The harpsichord came from Lyon.")])
         talk(ada, 2, session_id="beta")
         shown = page(root, list_url(Session), q="harpsichords")
         assert "alpha" in shown and "beta" not in shown
         assert "The <mark>harpsichord</mark> came from Lyon." in shown and "?at=1#turn-1" in shown
 
-    def test_the_words_are_marked_in_whatever_form_they_stand(self, root: Client, ada: UserProfile) -> None:
+    def test_words_are_marked_in_any_form(self, root: Client, ada: UserProfile) -> None:
         append(ada, "alpha", [NewMessage("user", "Harpsichords & <i>kilns</i>.")])
         assert "<mark>Harpsichords</mark> &amp; &lt;i&gt;" in page(root, list_url(Session), q="harpsichord")
 
-    def test_it_is_listed_with_its_title_or_the_first_words_that_are_believed(
-        self, root: Client, ada: UserProfile
-    ) -> None:
+    def test_a_session_is_listed_with_its_title_or_its_first_valid_words(self, root: Client, ada: UserProfile) -> None:
         append(ada, "alpha", [NewMessage("assistant", "Hello."), NewMessage("user", "The kiln broke.")])
         append(ada, "beta", [NewMessage("user", "Planted."), NewMessage("user", "The shop opens.")])
         Message.objects.filter(content="Planted.").update(retracted_at=timezone.now())
@@ -402,7 +398,7 @@ class TestList:
         assert all(words in shown for words in ("The kiln broke.", "The shop opens.", "About glazes"))
         assert "Planted." not in shown and "Unseen words." not in shown
 
-    def test_filters_hold_for_the_search_too(self, root: Client, ada: UserProfile, bo: UserProfile) -> None:
+    def test_filters_apply_to_a_search(self, root: Client, ada: UserProfile, bo: UserProfile) -> None:
         for user in (ada, bo):
             append(user, f"of-{user}", [NewMessage("user", "The harpsichord.")])
         Session.objects.filter(user=bo).update(source="discord", agent_id="butler", status="cleared")
@@ -414,7 +410,7 @@ class TestList:
             shown = page(root, list_url(Session), q="harpsichord", **{name: value})
             assert "of-bo" in shown and "of-ada" not in shown
 
-    def test_a_range_of_days_has_both_its_ends(self, root: Client, ada: UserProfile) -> None:
+    def test_a_date_range_includes_both_ends(self, root: Client, ada: UserProfile) -> None:
         for day in (1, 2, 3, 4):
             talk(ada, 1, session_id=f"day-{day}")
             at = datetime(2026, 3, day, 23, 30, tzinfo=UTC)
@@ -425,7 +421,7 @@ class TestList:
         assert "day-4" in page(root, list_url(Session), last_activity_at_from="no day")
 
     @pytest.mark.slow
-    def test_a_search_takes_as_many_queries_however_many_are_found(self, root: Client, ada: UserProfile) -> None:
+    def test_a_search_takes_a_constant_number_of_queries(self, root: Client, ada: UserProfile) -> None:
         def asked() -> int:
             return queries_of(root, f"{list_url(Session)}?q=kiln")
 

@@ -39,13 +39,13 @@ def url(stream: MemoryStream, verb: str, *more: object) -> str:
 class TestDiff:
     """What changed, word by word."""
 
-    def test_both_texts_can_be_read_from_it_byte_for_byte(self) -> None:
+    def test_both_texts_can_be_restored_from_a_diff(self) -> None:
         before, after = "  One two\nthree  four.\n", "One two\n\nthree four, five."
         parts = word_diff(before, after)
         assert "".join(part.text for part in parts if part.change != "added") == before
         assert "".join(part.text for part in parts if part.change != "removed") == after
 
-    def test_words_that_stay_are_not_marked(self) -> None:
+    def test_unchanged_words_are_not_marked(self) -> None:
         parts = word_diff("She lives in Turin.", "She lives in Rome.")
         assert [(part.change, part.text) for part in parts] == [
             ("same", "She lives in"),
@@ -54,7 +54,7 @@ class TestDiff:
         ]
         assert [part.words for part in parts] == [3, 1, 1]
 
-    def test_the_same_text_has_no_change(self) -> None:
+    def test_equal_texts_have_no_changes(self) -> None:
         assert {part.change for part in word_diff("a b", "a b")} == {"same"}
         assert word_diff("", "") == []
 
@@ -62,7 +62,7 @@ class TestDiff:
 class TestList:
     """All streams."""
 
-    def test_it_says_what_waits_and_when_it_was_consolidated_last(self, root: Client, own: MemoryStream) -> None:
+    def test_the_list_shows_waiting_items_and_the_last_consolidation(self, root: Client, own: MemoryStream) -> None:
         note(own, "Felt wears out.", "fact")
         note(own, "Kept as it is.", is_pinned=True)
         shown = page(root, list_url(MemoryStream))
@@ -71,27 +71,25 @@ class TestList:
         shown = page(root, list_url(MemoryStream))
         assert "0 of 10" in shown and "never" not in shown
 
-    def test_it_is_found_by_the_beginning_of_what_it_belongs_to(
-        self, root: Client, own: MemoryStream, bo: UserProfile
-    ) -> None:
+    def test_a_stream_is_found_by_a_prefix_of_its_owner(self, root: Client, own: MemoryStream, bo: UserProfile) -> None:
         other = MemoryStream.objects.ensure_of_person(bo, "default")
         shown = page(root, list_url(MemoryStream), q="ad")
         assert change_url(own) in shown and change_url(other) not in shown
 
-    def test_an_empty_list_says_why_and_one_of_a_search_that_nothing_matches(self, root: Client) -> None:
+    def test_empty_lists_and_searches_say_why(self, root: Client) -> None:
         shown = page(root, list_url(MemoryStream))
         assert "Streams appear with the first conversations." in shown and "Add stream" in shown
         assert re.search(r"<title>\s*Streams \|", shown)
         assert "Nothing matches" in page(root, list_url(MemoryStream), q="x")
 
-    def test_a_new_shard_begins_as_one_made_over_the_api(self, root: Client) -> None:
+    def test_a_new_shard_has_the_defaults_of_the_api(self, root: Client) -> None:
         form = root.get(reverse("admin:moments_app_memorystream_add")).context["adminform"].form
         begins = {name: form[name].value() for name in form.fields}
         defaults = {name: value for name, value in vars(SHARD_DEFAULTS).items() if name not in IGNORED}
         assert {name: begins[name] for name in defaults} == defaults
         assert not begins.keys() & set(IGNORED)
 
-    def test_a_shard_needs_a_name_of_its_own(self, root: Client) -> None:
+    def test_a_shard_requires_an_unused_name(self, root: Client) -> None:
         shard("repairs")
         fields: dict[str, object] = dict.fromkeys(("observation_max_words", "fact_max_words", "fact_buffer_max"), 30)
         fields |= {"consolidation_trigger": 5, "consolidated_max_words": 400}
@@ -110,7 +108,7 @@ class TestList:
 class TestPage:
     """One stream."""
 
-    def test_it_shows_what_is_in_it_and_when_it_is_consolidated(self, root: Client, own: MemoryStream) -> None:
+    def test_the_page_shows_items_and_the_next_consolidation(self, root: Client, own: MemoryStream) -> None:
         note(own, "Felt wears out.", "fact", access_count=7, last_accessed_at=START)
         note(own, "No longer so.", "fact", state="evicted")
         shown = page(root, change_url(own))
@@ -119,7 +117,7 @@ class TestPage:
         assert "It is consolidated automatically after 8 more observations." in shown
         assert "0 of 400 words" in shown
 
-    def test_each_line_says_what_it_is_from(self, root: Client, own: MemoryStream) -> None:
+    def test_each_line_shows_its_sources(self, root: Client, own: MemoryStream) -> None:
         fold(own)
         own.refresh_from_db()
         rewrite(own, f"{own.consolidated_content}\nNever call <b>early</b>.")
@@ -127,7 +125,7 @@ class TestPage:
         assert shown.count("from 1 observation<") == 2
         assert "Never call &lt;b&gt;early&lt;/b&gt;." in shown and shown.count("written by hand, kept") == 1
 
-    def test_what_no_line_carries_is_told_apart_from_what_is_new(self, root: Client, own: MemoryStream) -> None:
+    def test_items_without_a_line_differ_from_new_ones(self, root: Client, own: MemoryStream) -> None:
         MemoryStream.objects.update(consolidated_max_words=1)
         fold(own)
         note(own, "Repairs pianos.")
@@ -135,7 +133,7 @@ class TestPage:
         assert "3 waiting, 1 of them new (the text is updated at 10)" in shown
         assert "It is consolidated automatically after 9 more observations." in shown
 
-    def test_a_consolidation_is_asked_for_and_shown_until_it_is_done(self, root: Client, own: MemoryStream) -> None:
+    def test_a_requested_consolidation_is_shown_until_it_is_done(self, root: Client, own: MemoryStream) -> None:
         shown = root.post(url(own, "consolidate"), follow=True).content.decode()
         job = Job.objects.get(process="consolidate")
         assert (job.stream, job.force, job.requested_by) == (own, True, "operator:root")
@@ -144,7 +142,7 @@ class TestPage:
         assert "The last consolidation failed: The model is away." in page(root, change_url(own))
 
     @pytest.mark.slow
-    def test_the_last_one_is_undone_and_what_was_written_since_stays(self, root: Client, own: MemoryStream) -> None:
+    def test_undoing_the_last_consolidation_keeps_later_items(self, root: Client, own: MemoryStream) -> None:
         assert "Undo last consolidation" not in page(root, change_url(own))
         fold(own)
         assert "Undo last consolidation" in page(root, change_url(own))
@@ -158,9 +156,7 @@ class TestPage:
         assert own.consolidated_content == "By hand." and own.atoms.active().count() == 2
         assert "There is no consolidation to undo." in root.post(url(own, "undo"), follow=True).content.decode()
 
-    def test_editing_a_setting_leaves_a_text_that_was_consolidated_meanwhile(
-        self, root: Client, own: MemoryStream
-    ) -> None:
+    def test_editing_a_setting_keeps_a_text_consolidated_meanwhile(self, root: Client, own: MemoryStream) -> None:
         answer = root.get(change_url(own))
         fields = {name: value for name, value in answer.context["adminform"].form.initial.items() if value is not None}
         fold(own)
@@ -188,7 +184,7 @@ class TestPage:
         own.refresh_from_db()
         assert (own.consolidation_trigger, own.consolidated_content) == (9, "By hand.")
 
-    def test_more_facts_come_page_by_page_with_and_without_javascript(self, root: Client, own: MemoryStream) -> None:
+    def test_more_facts_are_loaded_with_and_without_javascript(self, root: Client, own: MemoryStream) -> None:
         for number in range(PAGE + 3):
             note(own, f"Fact {number:02}.", "fact", formed_at=START + timedelta(minutes=number // 2))
         first = page(root, change_url(own))
@@ -201,11 +197,11 @@ class TestPage:
         part = root.get(more, headers={"HX-Request": "true"}).content.decode()
         assert "Fact 00." in part and "<html" not in part and "Earlier items" not in part
 
-    def test_what_is_no_kind_of_item_has_no_page(self, root: Client, own: MemoryStream) -> None:
+    def test_an_unknown_kind_of_item_is_not_found(self, root: Client, own: MemoryStream) -> None:
         assert root.get(url(own, "items", "moment")).status_code == 404
 
 
-def test_a_viewer_sees_all_of_it_and_changes_nothing(own: MemoryStream) -> None:
+def test_a_viewer_can_read_but_not_change(own: MemoryStream) -> None:
     fold(own)
     note(own, "Repairs pianos.")
     viewer = operator("view_")
@@ -216,11 +212,11 @@ def test_a_viewer_sees_all_of_it_and_changes_nothing(own: MemoryStream) -> None:
     assert own.consolidated_content and Job.objects.count() == 1
 
 
-def test_no_get_changes_anything(root: Client, own: MemoryStream) -> None:
+def test_get_requests_change_nothing(root: Client, own: MemoryStream) -> None:
     assert [root.get(url(own, verb)).status_code for verb in ("consolidate", "undo")] == [405, 405]
 
 
-def test_planted_scripts_stay_text(root: Client, own: MemoryStream) -> None:
+def test_scripts_in_texts_are_escaped(root: Client, own: MemoryStream) -> None:
     UserProfile.objects.update(user_id=PLANTED)
     note(own, PLANTED)
     fold(own)
@@ -233,7 +229,7 @@ def test_planted_scripts_stay_text(root: Client, own: MemoryStream) -> None:
 
 
 @pytest.mark.slow
-def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, own: MemoryStream) -> None:
+def test_pages_take_a_constant_number_of_queries(root: Client, own: MemoryStream) -> None:
     def asked() -> list[int]:
         urls = [change_url(own), url(own, "items", "fact")]
         return [queries_of(root, address) for address in [list_url(MemoryStream), *urls]]
@@ -257,7 +253,7 @@ def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, own:
 class TestByHand:
     """A shard made, a text undone, from the list."""
 
-    def test_a_shard_is_made_there(self, transactional_db: None) -> None:
+    def test_a_shard_can_be_added_from_the_list(self, transactional_db: None) -> None:
         root = operator()
         defaults = {"name": "kilns", "agent_id": "", "is_active": "on", "extraction_prompt": "Ways to repair."}
         limits = {"observation_max_words": 5, "fact_max_words": 5, "fact_buffer_max": 100, "consolidation_trigger": 5}
@@ -267,7 +263,7 @@ class TestByHand:
         assert MemoryStream.objects.get().stream_type == "agent"
 
     @pytest.mark.slow
-    def test_pages_open_consolidate_and_undo(self, own: MemoryStream) -> None:
+    def test_a_consolidation_is_undone_from_the_list(self, own: MemoryStream) -> None:
         root = operator()
         note(own, "<script>alert('planted')</script>")
         listed = reverse("admin:moments_app_memorystream_changelist")

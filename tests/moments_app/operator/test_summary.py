@@ -64,14 +64,14 @@ class TestSummary:
     """One version, and the list."""
 
     @pytest.mark.slow
-    def test_more_versions_ask_no_more_of_the_database(self, root: Client, session: Session) -> None:
+    def test_the_page_takes_a_constant_number_of_queries(self, root: Client, session: Session) -> None:
         versions = roll(session, 2)
         few = [queries_of(root, url) for url in (versions_url(session), list_url(Summary), change_url(versions[0]))]
         roll(session, 60)
         many = [queries_of(root, url) for url in (versions_url(session), list_url(Summary), change_url(versions[0]))]
         assert many == few and max(many) <= MAX_QUERIES
 
-    def test_it_is_read_beside_its_sources_between_its_base_and_the_next(self, root: Client, session: Session) -> None:
+    def test_a_version_is_shown_with_sources_base_and_next_version(self, root: Client, session: Session) -> None:
         base, summary, following = roll(session, 3, facts=[{"fact": "The rent is due.", "message_indexes": [4]}])
         shown = page(root, change_url(summary))
         assert f'rel="prev" href="{change_url(base)}"' in shown
@@ -80,7 +80,7 @@ class TestSummary:
         assert "The rent is due." in shown and 'href="#turn-4"' in shown
 
     @pytest.mark.parametrize("status", ["completed", "failed", "stuck"])
-    def test_the_list_is_narrowed_to_a_status(self, root: Client, session: Session, status: str) -> None:
+    def test_the_list_is_filtered_by_status(self, root: Client, session: Session, status: str) -> None:
         completed, failed, stuck = roll(session, 3)
         long_ago = timezone.now() - STUCK_AFTER - timedelta(minutes=1)
         Summary.objects.filter(pk=failed.pk).update(status="failed")
@@ -94,7 +94,7 @@ class TestSummary:
 class TestRetry:
     """Another try where the job failed."""
 
-    def test_the_job_that_failed_is_queued_again(self, root: Client, session: Session) -> None:
+    def test_the_failed_job_is_queued_again(self, root: Client, session: Session) -> None:
         job = failed_job(session)
         assert retry_url(session) in page(root, versions_url(session))
         assert root.get(retry_url(session)).status_code == 405
@@ -104,7 +104,7 @@ class TestRetry:
         assert job.status == Job.Status.QUEUED
         assert LogEntry.objects.filter(object_id=str(job.pk), change_message="Retried.").exists()
 
-    def test_where_none_failed_there_is_nothing_to_retry(self, root: Client, session: Session) -> None:
+    def test_without_a_failed_job_there_is_no_retry(self, root: Client, session: Session) -> None:
         assert retry_url(session) not in page(root, versions_url(session))
         assert "No job of this session" in root.post(retry_url(session), follow=True).content.decode()
 

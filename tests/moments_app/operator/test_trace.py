@@ -62,7 +62,7 @@ def tokens(when: str, shown: list[str]) -> list[int]:
     return [int(match[1]) for text in shown if (match := re.search(rf"(\d+)(?: tokens)? {when}", text))]
 
 
-def test_it_shows_what_the_model_saw_what_it_would_see_now_and_the_difference(
+def test_the_served_context_the_current_context_and_the_difference_are_shown(
     root: Client, service: Api, ada: UserProfile
 ) -> None:
     entity = Entity.objects.create(user=ada, kind="task", title="Order the felt")
@@ -78,7 +78,7 @@ def test_it_shows_what_the_model_saw_what_it_would_see_now_and_the_difference(
     assert "tokens then" in shown and "did not report which context" not in shown
 
 
-def test_the_tokens_of_lines_markup_and_layers_add_up(root: Client, service: Api, ada: UserProfile) -> None:
+def test_tokens_of_lines_markup_and_layers_add_up(root: Client, service: Api, ada: UserProfile) -> None:
     Entity.objects.create(user=ada, kind="task", title="Order the felt")
     talk(ada, 4)
     session = asked(service)
@@ -97,7 +97,7 @@ def test_the_tokens_of_lines_markup_and_layers_add_up(root: Client, service: Api
         assert sum(sizes) + sum(tokens(when, re.findall(r"Markup around the layers: (.*?)</p>", shown))) == whole
 
 
-def test_the_memory_of_a_day_is_asked_in_place_of_that_of_now_and_the_links_carry_it(
+def test_the_memory_of_another_day_can_be_compared_and_links_keep_the_day(
     root: Client, service: Api, ada: UserProfile
 ) -> None:
     talk(ada, 4)  # on the second of March
@@ -109,7 +109,7 @@ def test_the_memory_of_a_day_is_asked_in_place_of_that_of_now_and_the_links_carr
 
 
 @pytest.mark.slow
-def test_a_round_of_an_archived_session_is_traced_as_any(root: Client, ada: UserProfile, archive_folder: Path) -> None:
+def test_a_round_of_an_archived_session_can_be_traced(root: Client, ada: UserProfile, archive_folder: Path) -> None:
     session = covered_session(ada, 8)
     assert retain().archived_turns == 8
     shown = page(root, url(session), turn=2)
@@ -120,7 +120,7 @@ def test_a_round_of_an_archived_session_is_traced_as_any(root: Client, ada: User
     assert "Turn 2 🏺" in preview and "Turn 3 🏺" not in preview
 
 
-def test_neither_the_answer_nor_the_question_once_more_is_in_it(root: Client, service: Api, ada: UserProfile) -> None:
+def test_the_question_occurs_once_and_the_answer_never(root: Client, service: Api, ada: UserProfile) -> None:
     talk(ada, 4)
     session = asked(service)
     append(ada, "s1", [NewMessage("user", "And the glue?"), NewMessage("assistant", "Hide glue.")])
@@ -132,7 +132,7 @@ def test_neither_the_answer_nor_the_question_once_more_is_in_it(root: Client, se
 
 
 @pytest.mark.slow
-def test_any_turn_of_a_round_leads_to_it_by_one_link(root: Client, service: Api, ada: UserProfile) -> None:
+def test_every_turn_of_a_round_links_to_its_trace(root: Client, service: Api, ada: UserProfile) -> None:
     talk(ada, 4)
     session = asked(service)
     transcript = page(root, change_url(session))
@@ -144,7 +144,7 @@ def test_any_turn_of_a_round_leads_to_it_by_one_link(root: Client, service: Api,
     assert f"{url(session)}?turn=5" in receipt
 
 
-def test_a_context_of_another_session_or_nobodys_is_refused(service: Api, ada: UserProfile) -> None:
+def test_a_context_of_another_session_or_no_session_is_rejected(service: Api, ada: UserProfile) -> None:
     talk(ada, 2), talk(ada, 2, session_id="s2")
     other = service.get("memory/context", user_id="ada", session_id="s2").json()["context_id"]
     said = [{"role": "assistant", "content": "Yes."}]
@@ -157,9 +157,7 @@ def test_a_context_of_another_session_or_nobodys_is_refused(service: Api, ada: U
     assert Message.objects.count() == 4
 
 
-def test_where_nobody_said_which_context_it_was_the_last_one_before_stands_for_it(
-    root: Client, service: Api, ada: UserProfile
-) -> None:
+def test_without_a_named_context_the_latest_earlier_one_is_shown(root: Client, service: Api, ada: UserProfile) -> None:
     session = talk(ada, 4)
     asked(service, context_id=None)
     shown = page(root, url(session), turn=5)
@@ -168,7 +166,7 @@ def test_where_nobody_said_which_context_it_was_the_last_one_before_stands_for_i
 
 
 @pytest.mark.slow
-def test_what_is_not_kept_any_more_is_said(root: Client, service: Api, ada: UserProfile) -> None:
+def test_an_expired_context_is_reported(root: Client, service: Api, ada: UserProfile) -> None:
     talk(ada, 4)
     session = asked(service)
     ContextReceipt.objects.update(sealed=b"not sealed")
@@ -187,7 +185,7 @@ def test_row_11_a_dump_of_a_kept_context_shows_nothing_of_it(service: Api, ada: 
 
 
 @pytest.mark.slow
-def test_jobs_moments_and_facts_that_followed_are_named_with_their_cost(
+def test_subsequent_jobs_moments_and_facts_are_shown_with_their_cost(
     root: Client, service: Api, ada: UserProfile
 ) -> None:
     talk(ada, 30)
@@ -207,7 +205,7 @@ def test_jobs_moments_and_facts_that_followed_are_named_with_their_cost(
 
 
 @pytest.mark.slow
-def test_it_takes_the_same_queries_however_much_there_is(root: Client, service: Api, ada: UserProfile) -> None:
+def test_the_page_takes_a_constant_number_of_queries(root: Client, service: Api, ada: UserProfile) -> None:
     talk(ada, 4)
     few = queries_of(root, f"{url(asked(service))}?turn=5")
     Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Task {number}") for number in range(30))
@@ -225,13 +223,13 @@ def test_row_18_planted_scripts_stay_text(root: Client, service: Api, ada: UserP
     assert "planted" in shown and PLANTED not in shown
 
 
-def test_an_empty_session_has_none(root: Client, ada: UserProfile) -> None:
+def test_an_empty_session_has_no_trace(root: Client, ada: UserProfile) -> None:
     session = Session.objects.create(user=ada, session_id="s1")
     assert "This session has no messages yet." in page(root, url(session))
     assert Job.objects.count() == 0
 
 
-def test_the_context_that_a_new_session_had_is_noted_with_its_first_answer(service: Api) -> None:
+def test_the_context_of_a_new_session_is_recorded_with_its_first_answer(service: Api) -> None:
     context_id = service.get("memory/context", user_id="new", session_id="s1").json()["context_id"]
     said = [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Hello."}]
     answer = service.post("sessions/s1/messages", user_id="new", messages=said, context_id=context_id)
@@ -249,7 +247,7 @@ class TestAskingAgain:
             settings.CHAT = ChatSettings(upstream_base_url=server.base_url)
             yield server
 
-    def test_the_rest_is_sent_and_both_answers_are_compared(
+    def test_the_remaining_lines_are_sent_and_both_answers_are_compared(
         self, root: Client, service: Api, ada: UserProfile, upstream: OpenAIServer
     ) -> None:
         Entity.objects.create(user=ada, kind="task", title="Order the felt")
@@ -267,7 +265,7 @@ class TestAskingAgain:
         assert EngineCall.objects.get().purpose == "try trace"
         assert session.messages.count() == 6
 
-    def test_an_upstream_that_fails_is_told(
+    def test_an_error_of_the_upstream_is_shown(
         self, root: Client, service: Api, ada: UserProfile, upstream: OpenAIServer
     ) -> None:
         talk(ada, 4)
@@ -277,7 +275,7 @@ class TestAskingAgain:
         assert "answered with status 500" in shown
 
     @pytest.mark.slow
-    def test_only_who_may_change_sessions_asks_and_only_where_there_is_one(
+    def test_asking_again_requires_the_right_to_change_sessions_and_an_upstream(
         self, root: Client, service: Api, ada: UserProfile, upstream: OpenAIServer, settings: Settings
     ) -> None:
         talk(ada, 4)

@@ -30,7 +30,7 @@ def places(user: UserProfile | None = None) -> dict[str, Any]:
     return {name: value for name, value in vars(coverage(user)).items() if value and name != "oldest_waiting"}
 
 
-def test_nothing_is_whole(db: None) -> None:
+def test_coverage_without_turns_is_complete(db: None) -> None:
     assert coverage() == Coverage()
     assert coverage().is_whole
 
@@ -41,7 +41,7 @@ def test_turns_are_in_moments_or_live(ada: UserProfile) -> None:
     assert coverage().oldest_waiting is None
 
 
-def test_behind_a_digest_they_wait_for_the_next_build(ada: UserProfile) -> None:
+def test_turns_before_a_digest_wait_for_the_next_build(ada: UserProfile) -> None:
     session = talk(ada, 20)
     run_job(Job.objects.request("digest_session", session, requested_by="test", force=True, params={"keep": 8}).job_id)
     assert places() == {"digested": 12, "live": 8}
@@ -50,7 +50,9 @@ def test_behind_a_digest_they_wait_for_the_next_build(ada: UserProfile) -> None:
 
 
 @pytest.mark.slow
-def test_those_of_a_job_are_told_by_its_state(ada: UserProfile, model_server: OpenAIServer, settings: Settings) -> None:
+def test_turns_of_a_job_are_reported_by_its_state(
+    ada: UserProfile, model_server: OpenAIServer, settings: Settings
+) -> None:
     session = talk(ada, 20)
     run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)
     job = Job.objects.request("build_moments", session, requested_by="test", force=True, params={"lag": 0})
@@ -69,7 +71,7 @@ def test_those_of_a_job_are_told_by_its_state(ada: UserProfile, model_server: Op
     assert places() == {"in_moments": 10, "digested": 10}
 
 
-def test_archived_and_retracted_ones_are_told(ada: UserProfile) -> None:
+def test_archived_and_retracted_turns_are_reported(ada: UserProfile) -> None:
     session = talk(ada, 20)
     session.messages.filter(sequence__lt=5).delete()
     Session.objects.update(kept_from_sequence=5)
@@ -87,7 +89,7 @@ def test_row_4_one_that_is_nowhere_is_an_alarm(ada: UserProfile) -> None:
 
 
 @pytest.mark.slow
-def test_those_of_a_deleted_moment_are_left_out_and_go_like_others(
+def test_turns_of_a_deleted_moment_are_left_out_and_archived_like_others(
     service: Api, admin_client: Client, ada: UserProfile, archive_folder: Path
 ) -> None:
     session = build(talk(ada, 100), lag=0).session
@@ -112,7 +114,7 @@ def test_row_15_counters_that_disagree_with_the_rows_are_an_alarm(ada: UserProfi
         call_command("coverage")
 
 
-def test_the_command_tells_and_asks_again(ada: UserProfile) -> None:
+def test_the_command_reports_and_requests_missing_work(ada: UserProfile) -> None:
     build(talk(ada, 50))
     out = StringIO()
     call_command("coverage", user="ada", stdout=out)

@@ -54,7 +54,7 @@ def test_every_table_that_belongs_to_a_person_is_declared() -> None:
         lambda: models.BigIntegerField(db_column="user_pk"),
     ],
 )
-def test_a_table_that_declares_nothing_is_found(column: type[models.Field]) -> None:  # type: ignore[type-arg]
+def test_an_undeclared_table_is_found(column: type[models.Field]) -> None:  # type: ignore[type-arg]
     attributes = {"__module__": __name__, "Meta": type("Meta", (), {"app_label": "moments_app"}), "about": column()}
     diary: Model = type("Diary", (models.Model,), attributes)
     assert undeclared([*OURS, diary]) == {diary}
@@ -64,20 +64,20 @@ def test_a_table_that_declares_nothing_is_found(column: type[models.Field]) -> N
 class TestDeclarations:
     """What they say is so."""
 
-    def test_it_leads_to_a_person(self, provenance: Provenance) -> None:
+    def test_every_declaration_leads_to_a_person(self, provenance: Provenance) -> None:
         condition: Any = provenance.rows(UserProfile(pk=1)).query.where.children[0]
         target = condition.lhs.target
         assert target.column == "user_pk" or UserProfile in (target.related_model, target.model)
 
-    def test_it_names_columns_of_the_table(self, provenance: Provenance) -> None:
+    def test_every_declaration_names_existing_columns(self, provenance: Provenance) -> None:
         names = {field.name for field in provenance.model._meta.get_fields()}
         assert names.issuperset(provenance.made_of)
 
-    def test_it_names_processes_that_there_are(self, provenance: Provenance) -> None:
+    def test_every_declaration_names_existing_processes(self, provenance: Provenance) -> None:
         assert {process.name for process in processes()} >= set(provenance.made_by)
 
-    def test_it_is_exported_or_says_why_not(self, provenance: Provenance) -> None:
+    def test_every_table_is_exported_or_gives_a_reason(self, provenance: Provenance) -> None:
         assert bool(provenance.files) != bool(provenance.not_exported)
 
-    def test_it_is_retracted_or_says_why_not(self, provenance: Provenance) -> None:
+    def test_every_table_is_retracted_or_gives_a_reason(self, provenance: Provenance) -> None:
         assert (provenance.is_withdrawn or provenance.is_rewritten) != bool(provenance.left_alone)

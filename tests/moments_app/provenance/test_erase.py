@@ -174,7 +174,7 @@ def test_row_11_an_erased_person_leaves_no_trace(
 
 
 @pytest.mark.slow
-def test_what_is_told_before_is_what_goes(ada: UserProfile, bo: UserProfile) -> None:
+def test_the_preview_counts_what_is_erased(ada: UserProfile, bo: UserProfile) -> None:
     session, of_bo = talk(ada, 60), talk(bo, 60)
     build(session), build(of_bo)
     work_off()
@@ -248,7 +248,7 @@ class TestShards:
         assert "Bo one." in kilns.consolidated_content and traced("of ada") == []
 
     @pytest.mark.slow
-    def test_a_text_that_had_nothing_of_theirs_stays(self, kilns: MemoryStream, bo: UserProfile) -> None:
+    def test_a_text_without_the_persons_items_stays(self, kilns: MemoryStream, bo: UserProfile) -> None:
         lessons = shard("lessons")
         said_by(Session.objects.get(user=bo), lessons, "Bo's lesson.")
         fold(lessons)
@@ -290,7 +290,7 @@ class TestShards:
         assert traced("ada one") == traced("ada two") == []
 
     @pytest.mark.slow
-    def test_the_context_of_others_is_made_anew(self, kilns: MemoryStream, service: Api) -> None:
+    def test_contexts_of_other_users_are_rebuilt(self, kilns: MemoryStream, service: Api) -> None:
         asked = {"user_id": "bo", "session_id": "s1"}
         assert "Ada two." in service.get("memory/context", **asked).content.decode()
         erase_user("ada", application=DEFAULT, actor="test")
@@ -377,7 +377,7 @@ class TestMeanwhile:
         receipts.waiting.flush()
         assert traced("zqada") == []
 
-    def test_deleting_a_session_waits_for_a_receipt_that_is_being_written(
+    def test_deleting_a_session_waits_for_a_concurrent_receipt(
         self, service: Api, ada: UserProfile, settings: Settings
     ) -> None:
         settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
@@ -433,7 +433,7 @@ def recover_one() -> None:
 class TestAsking:
     """The ways to ask for it."""
 
-    def test_over_the_api_it_answers_what_went(self, service: Api, ada: UserProfile) -> None:
+    def test_the_api_returns_the_numbers_of_erased_rows(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 3)
         answer = service.delete("users/ada")
         assert answer.status_code == 200
@@ -443,7 +443,7 @@ class TestAsking:
         assert (event.user_pk, event.actor[:4]) == (None, "key:")
         assert service.delete("users/ada").status_code == 404
 
-    def test_the_log_of_events_stays_without_names(self, service: Api, as_ada: Api, ada: UserProfile) -> None:
+    def test_events_stay_without_names(self, service: Api, as_ada: Api, ada: UserProfile) -> None:
         talk(ada, 3)
         as_ada.delete("sessions/s1")
         assert as_ada.delete("users/ada").status_code == 200
@@ -460,11 +460,11 @@ class TestAsking:
         assert UserProfile.objects.filter(user_id="bo").exists()
         assert as_ada.delete("users/ada").status_code == 200
 
-    def test_it_needs_the_scope_admin(self, ada: UserProfile) -> None:
+    def test_the_api_requires_an_admin_key(self, ada: UserProfile) -> None:
         writer = Api(ApiKey.objects.issue("w", scope="write")[1])
         assert writer.delete("users/ada").status_code == 403
 
-    def test_a_legal_hold_keeps_everything(self, service: Api, ada: UserProfile) -> None:
+    def test_a_legal_hold_prevents_an_erasure(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 3)
         Session.objects.update(legal_hold=True)
         answer = service.delete("users/ada")
@@ -521,7 +521,7 @@ class TestProof:
                 cursor.execute("DROP TABLE unknown")
         assert dumped() == before
 
-    def test_an_operators_log_loses_what_was_theirs_or_is_nobodys_any_more(
+    def test_log_entries_about_the_person_or_deleted_objects_are_deleted(
         self, ada: UserProfile, bo: UserProfile
     ) -> None:
         operator()

@@ -139,7 +139,7 @@ def archive_turns(session: Session, last: int) -> Archive:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("archive_folder")
-def test_archived_turns_are_in_it_as_if_they_were_there(ada: UserProfile, tmp_path: Path) -> None:
+def test_archived_turns_are_exported_like_others(ada: UserProfile, tmp_path: Path) -> None:
     session = talk(ada, 60)
     build(session)
     Message.objects.filter(sequence=2).update(retracted_at=START, payload={"a": [1.5, None]}, external_id="x")
@@ -155,7 +155,7 @@ def test_archived_turns_are_in_it_as_if_they_were_there(ada: UserProfile, tmp_pa
 
 
 @pytest.mark.usefixtures("archive_folder")
-def test_an_archive_that_cannot_be_read_is_named(service: Api, ada: UserProfile, tmp_path: Path) -> None:
+def test_the_error_for_an_unreadable_archive_names_it(service: Api, ada: UserProfile, tmp_path: Path) -> None:
     archive = archive_turns(talk(ada, 4), 2)
     storage = storages["archive"]
     whole = storage.open(archive.name).read()
@@ -201,7 +201,7 @@ def restorable(files: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_what_is_exported_erased_and_imported_is_exported_again_to_the_byte(lived: None, tmp_path: Path) -> None:
+def test_an_imported_export_is_exported_identically(lived: None, tmp_path: Path) -> None:
     before, of_bo = exported("ada"), exported("bo")
     path = written("ada", tmp_path / "ada.zip")
     erase_user("ada", application=DEFAULT, actor="test")
@@ -222,7 +222,7 @@ def test_an_import_can_be_repeated(lived: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_import_under_another_name_leaves_the_first_alone(lived: None, tmp_path: Path) -> None:
+def test_an_import_under_another_name_leaves_the_first_person_unchanged(lived: None, tmp_path: Path) -> None:
     path = written("ada", tmp_path / "ada.zip")
     before = exported("ada")
     for _ in range(2):
@@ -234,7 +234,7 @@ def test_an_import_under_another_name_leaves_the_first_alone(lived: None, tmp_pa
     assert eve["atoms.jsonl"].count("\n") == before["atoms.jsonl"].count("\n")
 
 
-def test_a_pinned_text_of_an_earlier_releases_export_becomes_a_statement(ada: UserProfile, tmp_path: Path) -> None:
+def test_a_pinned_text_of_an_earlier_release_becomes_a_statement(ada: UserProfile, tmp_path: Path) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     MemoryStream.objects.filter(pk=stream.pk).update(pinned_content="Be brief.")  # and no statement says so
     path = written("ada", tmp_path / "ada.zip")
@@ -245,7 +245,7 @@ def test_a_pinned_text_of_an_earlier_releases_export_becomes_a_statement(ada: Us
         assert (atom.content, atom.is_pinned, atom.stream.pinned_content) == ("Be brief.", True, "Be brief.")
 
 
-def test_a_profile_of_an_earlier_releases_export_becomes_statements(ada: UserProfile, tmp_path: Path) -> None:
+def test_a_profile_of_an_earlier_release_becomes_statements(ada: UserProfile, tmp_path: Path) -> None:
     talk(ada, 3)
     path, older = written("ada", tmp_path / "ada.zip"), tmp_path / "older.zip"
     erase_user("ada", application=DEFAULT, actor="test")
@@ -289,7 +289,7 @@ def test_a_profile_of_an_earlier_releases_export_becomes_statements(ada: UserPro
         }
 
 
-def test_texts_of_an_earlier_releases_export_become_lines(ada: UserProfile, tmp_path: Path) -> None:
+def test_texts_of_an_earlier_release_become_lines(ada: UserProfile, tmp_path: Path) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     anvil, bellows = (note(stream, f"Owns {thing}.", state="absorbed") for thing in ("an anvil", "a bellows"))
     MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="Owns two things.\nBy hand.")
@@ -365,17 +365,17 @@ class TestWrongFiles:
             ("sessions.jsonl", lambda old: old.replace(b'"s1"', b'"%s"' % (b"s" * 300)), "the database refuses it"),
         ],
     )
-    def test_a_wrong_shape_is_named_with_its_line(self, good: Path, name: str, change: Any, told: str) -> None:
+    def test_the_error_for_an_invalid_shape_names_the_line(self, good: Path, name: str, change: Any, told: str) -> None:
         assert told in self.refused(self.changed(good, name, change))
 
-    def test_a_truncated_one_is_refused(self, good: Path) -> None:
+    def test_a_truncated_file_is_rejected(self, good: Path) -> None:
         content = good.read_bytes()
         for length in (0, 10, len(content) // 2, len(content) - 10):
             path = good.with_name("cut.zip")
             path.write_bytes(content[:length])
             assert "not a complete zip" in self.refused(path)
 
-    def test_a_damaged_one_is_refused(self, good: Path) -> None:
+    def test_a_damaged_file_is_rejected(self, good: Path) -> None:
         with zipfile.ZipFile(good) as archive:
             entry = archive.getinfo("messages.jsonl")
         content = bytearray(good.read_bytes())
@@ -384,15 +384,15 @@ class TestWrongFiles:
         assert "not a complete zip" in self.refused(good)
 
     @pytest.mark.parametrize("name", ["", "a/b", "x" * 256])
-    def test_a_name_that_is_none_is_refused(self, good: Path, name: str) -> None:
+    def test_an_invalid_name_is_rejected(self, good: Path, name: str) -> None:
         with pytest.raises(CommandError, match="--as"):
             call_command("import_user", str(good), "--as", name)
         assert not UserProfile.objects.exists()
 
-    def test_a_missing_one_is_named(self, tmp_path: Path, transactional_db: None) -> None:
+    def test_the_error_for_a_missing_file_names_it(self, tmp_path: Path, transactional_db: None) -> None:
         assert "nowhere" in self.refused(tmp_path / "nowhere")
 
-    def test_a_line_without_end_is_not_read(self, good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_oversized_line_is_rejected(self, good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("sessions_app.people.import_user.LINE_MAX", 100)
         assert "longer than 100 bytes" in self.refused(good)
 
@@ -400,7 +400,7 @@ class TestWrongFiles:
 class TestAsking:
     """The ways to ask for an export."""
 
-    def test_over_the_api_it_is_the_same_file(self, service: Api, ada: UserProfile) -> None:
+    def test_the_api_returns_the_same_file(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 3)
         answer = service.get("users/ada/export")
         assert (answer.status_code, answer["Content-Type"]) == (200, "application/zip")
@@ -412,14 +412,14 @@ class TestAsking:
         assert (foreign.status_code, foreign.content) == (404, unknown.content)
         assert as_ada.get("users/ada/export").status_code == 200
 
-    def test_the_command_names_who_is_not_there_and_leaves_no_file(self, ada: UserProfile, tmp_path: Path) -> None:
+    def test_the_command_names_an_unknown_person_and_leaves_no_file(self, ada: UserProfile, tmp_path: Path) -> None:
         with pytest.raises(CommandError, match="no user 'nobody'"):
             call_command("export_user", "nobody", str(tmp_path / "x.zip"))
         with pytest.raises(CommandError, match="missing"):
             call_command("export_user", "ada", str(tmp_path / "missing" / "x.zip"))
         assert list(tmp_path.iterdir()) == []
 
-    def test_every_table_of_a_person_is_in_it_or_is_made_of_others(self, transactional_db: None) -> None:
+    def test_every_table_of_a_person_is_exported_or_derived(self, transactional_db: None) -> None:
         left_out = {
             "ApiKey",
             "Archive",

@@ -157,7 +157,7 @@ def test_an_answer_that_has_a_sentence_of_one_word_stays(service: Api, ada: User
 
 
 @pytest.mark.parametrize("before", ["in an earlier session", "in the same messages"])
-def test_an_answer_stays_whose_words_an_answer_had_before(service: Api, ada: UserProfile, before: str) -> None:
+def test_an_answer_stays_if_an_earlier_answer_had_its_words(service: Api, ada: UserProfile, before: str) -> None:
     offered = ["Hello there.", "Shall I look for flights to Lisbon?"]
     if before == "in an earlier session":
         said(service, "earlier", *offered)
@@ -166,7 +166,7 @@ def test_an_answer_stays_whose_words_an_answer_had_before(service: Api, ada: Use
     assert service.post("retractions", order(sequences=[2], preview=True)).json()["answers"] == []
 
 
-def test_an_answer_elsewhere_stays_that_has_a_word_with_digits_or_a_short_number(
+def test_a_word_with_digits_or_a_short_number_does_not_match_an_answer_elsewhere(
     service: Api, ada: UserProfile
 ) -> None:
     planted = "The wooden door of my cellar needs python3, 10000 screws and the code 482913."
@@ -187,7 +187,7 @@ def test_row_9_answers_to_others_stay(service: Api, ada: UserProfile, bo: UserPr
 
 
 @pytest.mark.usefixtures("answered")
-def test_an_answer_that_is_left_stays(service: Api, ada: UserProfile) -> None:
+def test_an_unticked_answer_stays(service: Api, ada: UserProfile) -> None:
     service.post("retractions", order(leave=["rem://sessions/asked/messages/3"]))
     assert Message.objects.get(retracted_at__isnull=False).content == PLANTED
 
@@ -207,7 +207,7 @@ def test_an_undo_restores_the_answers_too(service: Api, ada: UserProfile) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gone", ["session", "turns"])
-def test_an_undo_passes_over_an_answer_that_is_gone(service: Api, ada: UserProfile, gone: str) -> None:
+def test_an_undo_skips_a_deleted_answer(service: Api, ada: UserProfile, gone: str) -> None:
     said(service, "planted", PLANTED, "I see.", "I like tea.")
     said(service, "asked", "Hello there.", ANSWER)
     older = service.post("retractions", order(sequences=[2])).json()["retraction_id"]
@@ -228,7 +228,7 @@ def test_an_undo_passes_over_an_answer_that_is_gone(service: Api, ada: UserProfi
 
 
 @pytest.mark.usefixtures("answered")
-def test_an_archived_answer_is_named_and_stays(service: Api, ada: UserProfile) -> None:
+def test_an_archived_answer_is_reported_and_stays(service: Api, ada: UserProfile) -> None:
     Message.objects.turns().filter(session__session_id="asked").archive()
     preview = service.post("retractions", order(preview=True)).json()
     assert [found["problem"] for found in preview["answers"]] == ["It is archived. Restore the session first."]
@@ -250,7 +250,7 @@ def test_row_41_an_item_that_was_written_directly_takes_its_answers_with_it(serv
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["turn", "item"])
-def test_an_answer_that_is_retracted_at_the_same_time_is_left_out(service: Api, ada: UserProfile, what: str) -> None:
+def test_an_answer_that_is_retracted_itself_is_not_listed(service: Api, ada: UserProfile, what: str) -> None:
     said(service, "planted", PLANTED if what == "turn" else "Good morning.", "I see.")
     item = note(ada.streams.get(stream_type="user"), PLANTED, "fact", written_by="key:abc")
     said(service, "asked", "Hello there.", ANSWER)
@@ -277,7 +277,7 @@ def formed_of(session: Session) -> dict[str, Any]:
     return {"source_session": session, "source_message_ids": turns}
 
 
-def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile) -> None:
+def test_an_order_that_waits_for_a_shard_does_not_block_later_ones(ada: UserProfile) -> None:
     first, second = shard("bees", "default"), shard("wax", "default")
     sessions = [append(ada, "planted", [NewMessage("user", PLANTED)]).session]
     sessions.append(append(ada, "asked", [NewMessage("assistant", ANSWER)]).session)
@@ -315,6 +315,6 @@ class TestAdmin:
         assert_nowhere(service)
 
     @pytest.mark.usefixtures("answered")
-    def test_one_that_is_unticked_stays(self, service: Api, ada: UserProfile) -> None:
+    def test_an_unticked_answer_on_the_page_stays(self, service: Api, ada: UserProfile) -> None:
         operator().post(self.url(), {"sequences": "0", "reason": "planted"})
         assert Message.objects.get(retracted_at__isnull=False).content == PLANTED

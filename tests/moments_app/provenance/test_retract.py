@@ -128,7 +128,7 @@ class TestRetractedTurns:
         assert MARKER not in live.content.decode()
         assert len(live.json()["messages"]) == 39
 
-    def test_the_transcript_still_has_it_and_says_so(self, session: Session, service: Api) -> None:
+    def test_the_transcript_shows_retracted_turns_as_such(self, session: Session, service: Api) -> None:
         shown = service.get("sessions/s1/messages", user_id="ada", view="all", after=35, limit=2).json()["messages"]
         assert shown[0]["content"] == POISON and shown[0]["retracted_at"] is not None
         assert shown[1]["retracted_at"] is None
@@ -227,7 +227,7 @@ def of_ada(service: Api) -> set[str]:
 
 class TestRetract:
     @pytest.mark.slow
-    def test_what_is_planted_is_everywhere_at_first(self, session: Session, engine: str) -> None:
+    def test_the_planted_text_is_everywhere_at_first(self, session: Session, engine: str) -> None:
         made = with_marker()
         assert {"moments_app_moment", "moments_app_summary", "moments_app_memoryatom"} <= made.keys()
         assert {"moments_app_memoryatom", "moments_app_memorystream", "moments_app_word"} <= made.keys()
@@ -307,7 +307,7 @@ class TestRetract:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["model"], indirect=True)
-    def test_rows_leave_and_are_rewritten_as_their_tables_declare(self, session: Session) -> None:
+    def test_rows_are_deleted_and_rewritten_as_their_tables_declare(self, session: Session) -> None:
         planted = list(session.messages.turns().filter(sequence__in=PLANTED).values_list("pk", flat=True))
         candidates = session.atoms.candidates().filter(source_message_ids__overlap=planted).order_by("pk")
         release(candidates[0], "In words that are nobody's.", actor="operator:eve")
@@ -338,7 +338,7 @@ class TestRetract:
         }
 
     @pytest.mark.slow
-    def test_what_people_changed_stays(self, session: Session, service: Api) -> None:
+    def test_changes_by_people_stay(self, session: Session, service: Api) -> None:
         service.patch("users/ada", interests=["sailing"], summary="She is kind. She sails.")
         shared = MemoryStream.objects.get(name="kilns")
         text = f"{shared.consolidated_content}\nNever call at noon."
@@ -450,7 +450,7 @@ class TestMeanwhile:
         assert other.moments.exists() and with_marker() == {}
 
     @pytest.mark.slow
-    def test_a_context_made_before_is_not_served_after(self, planted: Session, service: Api) -> None:
+    def test_an_earlier_context_is_not_served_after_a_retraction(self, planted: Session, service: Api) -> None:
         form(planted)
         build(planted, lag=0)
 
@@ -462,7 +462,9 @@ class TestMeanwhile:
         assert MARKER not in context()["context"]
 
     @pytest.mark.slow
-    def test_a_rebuild_that_fails_never_brings_it_back(self, planted: Session, model_server: OpenAIServer) -> None:
+    def test_a_failed_rebuild_does_not_restore_retracted_text(
+        self, planted: Session, model_server: OpenAIServer
+    ) -> None:
         build(planted, lag=0)
         model_server.always(behave.error(500))
         retract(planted, PLANTED, reason="planted", requested_by="test")
@@ -502,7 +504,7 @@ class TestArchived:
         return append(ada, "s1", batch).session
 
     @pytest.mark.slow
-    def test_facts_that_rest_on_them_are_there_again(self, session: Session, service: Api) -> None:
+    def test_facts_from_archived_turns_are_derived_again(self, session: Session, service: Api) -> None:
         there = facts(service)
         assert [text for text in there if "pottery" in text] and [text for text in there if "hazelnuts" in text]
         asked = {"user_id": "ada", "session_id": "s1", "sequences": [40], "reason": "planted"}
@@ -511,7 +513,7 @@ class TestArchived:
         assert facts(service) == {text for text in there if MARKER not in text} != there
 
     @pytest.mark.slow
-    def test_interests_from_them_are_there_again(self, session: Session, ada: UserProfile) -> None:
+    def test_interests_from_archived_turns_are_derived_again(self, session: Session, ada: UserProfile) -> None:
         chess = replace(turns(1, days=1)[0], content="I love chess.")
         retained(remembered(append(ada, "later", [chess, *turns(19, first=1, days=1)]).session), 20)
         ada.refresh_from_db()
@@ -537,7 +539,7 @@ class TestArchived:
         assert MemoryAtom.objects.get(content__contains="hazelnuts").source_message_ids == [allergy]
 
     @pytest.mark.slow
-    def test_a_preview_tells_what_is_lost_where_turns_are_deleted(self, ada: UserProfile, settings: Settings) -> None:
+    def test_a_preview_says_what_is_lost_if_turns_were_deleted(self, ada: UserProfile, settings: Settings) -> None:
         settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
         session = remembered(self.tell(ada))
         assert preview(session, [40]).lost == ""
@@ -606,7 +608,7 @@ class TestArchived:
         assert not Moment.objects.filter(pk=beside.pk).exists()
 
     @pytest.mark.slow
-    def test_an_undone_retraction_leaves_everything_as_it_was(self, session: Session) -> None:
+    def test_an_undone_retraction_restores_everything(self, session: Session) -> None:
         before = comparable()
         retraction = retract(session, [40], reason="planted", requested_by="test")
         work_off()
@@ -616,7 +618,7 @@ class TestArchived:
 
     @pytest.mark.usefixtures("window")
     @pytest.mark.slow
-    def test_a_summary_that_is_rolled_again_tells_of_them(self, session: Session) -> None:
+    def test_a_new_summary_covers_archived_turns(self, session: Session) -> None:
         [was] = Summary.objects.completed()
         retract(session, [40], reason="planted", requested_by="test")
         work_off()
@@ -627,7 +629,7 @@ class TestArchived:
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("window")
-    def test_a_summary_is_rolled_again_where_all_that_is_left_is_archived(self, session: Session) -> None:
+    def test_a_summary_is_written_again_from_archived_turns_alone(self, session: Session) -> None:
         retract(session, list(range(24, 50)), reason="planted", requested_by="test")
         work_off()
         [summary] = Summary.objects.completed()
@@ -635,7 +637,7 @@ class TestArchived:
         assert "hazelnuts" in str(summary.facts)
 
     @pytest.mark.usefixtures("window")
-    def test_a_summary_goes_without_what_cannot_be_read_at_its_last_attempt(
+    def test_the_last_attempt_of_a_summary_skips_unreadable_turns(
         self, session: Session, archive_folder: Path, settings: Settings
     ) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 2})
@@ -652,7 +654,7 @@ class TestArchived:
         )
 
     @pytest.mark.slow
-    def test_while_a_file_cannot_be_read_all_else_is_formed_again_and_what_it_has_later(
+    def test_other_ranges_are_formed_while_a_file_is_unreadable_and_its_range_later(
         self, session: Session, service: Api, archive_folder: Path
     ) -> None:
         there = of_ada(service)
@@ -677,7 +679,7 @@ class TestArchived:
         assert of_ada(service) == {text for text in there if MARKER not in text} != there
 
     @pytest.mark.slow
-    def test_of_ranges_longer_than_one_formation_takes_none_is_left_out(
+    def test_ranges_longer_than_one_formation_are_formed_completely(
         self, session: Session, service: Api, archive_folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         there = of_ada(service)
@@ -734,7 +736,7 @@ class TestInterests:
         assert "knitting" not in ada.interests and {"pottery", "rowing", "chess"} <= set(ada.interests)
 
     @pytest.mark.slow
-    def test_an_undone_retraction_leaves_them_as_they_were(self, session: Session, ada: UserProfile) -> None:
+    def test_an_undone_retraction_restores_interests(self, session: Session, ada: UserProfile) -> None:
         def told() -> list[Any]:
             ada.refresh_from_db()
             return [ada.summary, ada.interests, ada.preferred_topics]
@@ -760,7 +762,9 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("sequences", "told"), [([], "at least one"), ([3, 99], "no turn 99"), ([4, 5], "turn 5 is already retracted")]
     )
-    def test_turns_that_cannot_be_retracted_are_named(self, planted: Session, sequences: list[int], told: str) -> None:
+    def test_the_error_names_turns_that_cannot_be_retracted(
+        self, planted: Session, sequences: list[int], told: str
+    ) -> None:
         retract(planted, [5], reason="planted", requested_by="test")
         before = everything()
         with pytest.raises(CannotRetract, match=told):
@@ -768,7 +772,7 @@ class TestRefused:
         assert everything() == before
 
     @pytest.mark.slow
-    def test_the_newest_is_undone_first(self, planted: Session) -> None:
+    def test_retractions_are_undone_newest_first(self, planted: Session) -> None:
         before = comparable()
         first = retract(planted, [5], reason="planted", requested_by="test")
         second = retract(planted, [6], reason="planted too", requested_by="test")
@@ -785,7 +789,7 @@ class TestRefused:
         with pytest.raises(CannotRetract, match="already undone"):
             undo_retraction(first, requested_by="test")
 
-    def test_a_retraction_whose_session_or_turns_are_gone_is_not_undone(self, planted: Session) -> None:
+    def test_a_retraction_of_a_deleted_session_or_turns_cannot_be_undone(self, planted: Session) -> None:
         retraction = retract(planted, [5], reason="planted", requested_by="test")
         planted.messages.filter(sequence=5).delete()
         with pytest.raises(CannotRetract, match="no longer in the transcript"):
@@ -794,7 +798,7 @@ class TestRefused:
         with pytest.raises(CannotRetract, match="session of this retraction was deleted"):
             undo_retraction(retraction, requested_by="test")
 
-    def test_archived_turns_are_to_be_restored_first(self, planted: Session) -> None:
+    def test_archived_turns_must_be_restored_before_an_undo(self, planted: Session) -> None:
         month = START.date().replace(day=1)
         counts = {"turn_count": 3, "byte_count": 9, "first_sequence": 0, "last_sequence": 2}
         planted.archives.create(user=planted.user, month=month, name="a", sha256="", **counts)
@@ -804,7 +808,7 @@ class TestRefused:
             retract(planted, None, reason="x", requested_by="test")
         assert not Retraction.objects.exists()
 
-    def test_a_session_whose_turns_are_all_archived_is_to_be_restored_first(self, planted: Session) -> None:
+    def test_a_session_with_only_archived_turns_must_be_restored_first(self, planted: Session) -> None:
         month = START.date().replace(day=1)
         counts = {"turn_count": 3, "byte_count": 9, "first_sequence": 0, "last_sequence": 2}
         planted.archives.create(user=planted.user, month=month, name="a", sha256="", **counts)
@@ -812,12 +816,12 @@ class TestRefused:
         with pytest.raises(CannotRetract, match="turns of the session are archived"):
             retract(planted, None, reason="x", requested_by="test")
 
-    def test_a_turn_whose_text_is_archived_is_to_be_restored_first(self, planted: Session) -> None:
+    def test_a_turn_with_archived_text_must_be_restored_first(self, planted: Session) -> None:
         planted.messages.turns().filter(sequence=3).archive()
         with pytest.raises(CannotRetract, match="turn 3 is archived"):
             retract(planted, [3], reason="x", requested_by="test")
 
-    def test_a_key_that_another_session_took_meanwhile_stays_its_own(self, ada: UserProfile) -> None:
+    def test_a_key_taken_by_another_session_meanwhile_stays_with_it(self, ada: UserProfile) -> None:
         session = talk(ada, 20, session_id="one")
         build(session, lag=0)
         key = Moment.objects.get().key
@@ -827,7 +831,7 @@ class TestRefused:
         keys = Moment.objects.order_by("source_session__session_id").values_list("key", flat=True)
         assert list(keys) == [f"{key}-2", key]
 
-    def test_people_whose_keys_were_taken_meanwhile_get_keys_of_their_own(self, ada: UserProfile) -> None:
+    def test_people_whose_keys_were_taken_meanwhile_get_new_keys(self, ada: UserProfile) -> None:
         session = talk(ada, 20)
         form(session)
         known = session.atoms.filter(is_candidate=False)[0]
@@ -842,9 +846,7 @@ class TestRefused:
         assert list(KnownPerson.objects.order_by("pk").values_list("key", flat=True)) == ["anna-3", "anna-2", "anna"]
 
     @pytest.mark.slow
-    def test_turns_retracted_before_they_were_built_are_built_when_they_are_believed_again(
-        self, ada: UserProfile
-    ) -> None:
+    def test_turns_retracted_before_a_build_are_built_after_an_undo(self, ada: UserProfile) -> None:
         session = talk(ada, 40)
         retraction = retract(session, [3, 4], reason="x", requested_by="test")
         form(session)

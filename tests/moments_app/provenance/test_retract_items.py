@@ -67,7 +67,7 @@ def test_row_10_what_was_written_directly_is_withdrawn_with_the_texts_made_of_it
     assert left == {"moments_app_retracteditem"}
 
 
-def test_what_was_said_besides_stays_and_is_consolidated_again(stream: MemoryStream, ada: UserProfile) -> None:
+def test_other_statements_stay_and_are_consolidated_again(stream: MemoryStream, ada: UserProfile) -> None:
     note(stream, "Ada plants a hedge of hazel.", written_by="key:other")
     atom = write(stream)
     later = write(stream, "Ada has a sister.", "key:other")
@@ -79,7 +79,7 @@ def test_what_was_said_besides_stays_and_is_consolidated_again(stream: MemoryStr
     assert later.state == MemoryAtom.State.ABSORBED
 
 
-def test_it_is_undone_as_if_it_had_not_been(stream: MemoryStream, ada: UserProfile) -> None:
+def test_undoing_restores_everything(stream: MemoryStream, ada: UserProfile) -> None:
     atom = write(stream)
     text = text_of(stream)
     kept = MemoryAtom.objects.order_by("pk").values()
@@ -95,7 +95,7 @@ def test_it_is_undone_as_if_it_had_not_been(stream: MemoryStream, ada: UserProfi
         undo_retraction(made, requested_by="test")
 
 
-def test_a_release_that_rests_on_it_is_revoked_and_stands_again_when_it_is_undone(ada: UserProfile) -> None:
+def test_a_release_based_on_the_item_is_revoked_and_restored_by_an_undo(ada: UserProfile) -> None:
     bees = shard("bees", "default")
     atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
     release(atom, "Some send money to an account.", actor="operator:root")
@@ -105,7 +105,7 @@ def test_a_release_that_rests_on_it_is_revoked_and_stands_again_when_it_is_undon
     assert Release.objects.standing().exists() and MemoryAtom.objects.filter(pk=atom.pk).exists()
 
 
-def test_a_consolidation_under_way_does_not_bring_it_back(stream: MemoryStream, ada: UserProfile) -> None:
+def test_a_concurrent_consolidation_does_not_restore_it(stream: MemoryStream, ada: UserProfile) -> None:
     atom = note(stream, PLANTED, written_by="key:abc")
     Job.objects.request("consolidate", stream=stream, requested_by="test", force=True)
     retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
@@ -172,7 +172,7 @@ def test_row_10_what_is_released_of_it_at_the_same_time_goes_with_it(ada: UserPr
     assert not Release.objects.standing().exists() and not MemoryAtom.objects.exists()
 
 
-def test_what_rests_on_turns_somebody_elses_and_nothing_are_refused(stream: MemoryStream, bo: UserProfile) -> None:
+def test_items_from_turns_items_of_others_and_unknown_ids_are_rejected(stream: MemoryStream, bo: UserProfile) -> None:
     formed = MemoryAtom.objects.filter(job=form(talk(bo, 12))).first()
     assert formed and formed.user
     direct = note(stream, PLANTED, written_by="key:abc")
@@ -216,7 +216,7 @@ class TestEntities:
                 retract_items(ada, named, reason="x", requested_by="test")
         assert Entity.objects.get() == bos
 
-    def test_over_rest_they_say_who_noted_them_and_are_retracted_by_that(self, service: Api, ada: UserProfile) -> None:
+    def test_over_rest_entities_name_their_writer_and_are_retracted_by_it(self, service: Api, ada: UserProfile) -> None:
         made = service.post("entities", user_id="ada", kind="task", title=PLANTED).json()
         writer = ApiKey.objects.get(name="service").actor
         assert made["written_by"] == writer
@@ -237,7 +237,7 @@ class TestEntities:
         shown = root.post(url, {"reason": "planted"}, follow=True).content.decode()
         assert "1 items are retracted" in shown and not Entity.objects.exists()
 
-    def test_the_command_names_one(self, ada: UserProfile) -> None:
+    def test_the_command_retracts_an_entity_by_id(self, ada: UserProfile) -> None:
         call_command("retract", "ada", "--entity", str(goal(ada).entity_id), "--reason", "x", stdout=StringIO())
         assert not Entity.objects.exists()
 
@@ -266,7 +266,7 @@ class TestShards:
         undo_retraction(made, requested_by="test")
         assert text_of(bees) == with_it and MemoryAtom.objects.filter(pk=atom.pk).exists()
 
-    def test_a_persons_candidate_a_release_and_another_shards_item_are_refused(self, ada: UserProfile) -> None:
+    def test_candidates_releases_and_items_of_other_shards_are_rejected(self, ada: UserProfile) -> None:
         bees, wax = shard("bees", "default"), shard("wax", "default")
         mine = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="fact", content=PLANTED)
         released = release(mine, "Some send money to an account.", actor="operator:root").atom
@@ -276,7 +276,7 @@ class TestShards:
             with pytest.raises(CannotRetract, match="written"):
                 retract_items(bees, Named([atom.atom_id]), reason="x", requested_by="test")
 
-    def test_over_rest_an_administrators_key_of_its_application_retracts_it(self, service: Api, as_ada: Api) -> None:
+    def test_an_admin_key_of_its_application_retracts_a_shards_item_over_rest(self, service: Api, as_ada: Api) -> None:
         atom = self.written()
         path = f"streams/{atom.stream.stream_id}/retractions"
         asked: dict[str, Any] = {"atom_ids": [str(atom.atom_id)], "reason": "planted"}
@@ -295,7 +295,7 @@ class TestShards:
         assert service.post(f"{path}/{undo}").json()["undone_at"] and MemoryAtom.objects.filter(pk=atom.pk).exists()
 
     @pytest.mark.slow
-    def test_an_operator_retracts_it_and_undoes_that(self) -> None:
+    def test_an_operator_retracts_a_shards_item_and_undoes_it(self) -> None:
         atom = self.written()
         root, url = operator(), reverse("admin:moments_app_memoryatom_retract", args=[atom.pk])
         page = reverse("admin:moments_app_memoryatom_change", args=[atom.pk])
@@ -349,7 +349,7 @@ class TestRest:
         "named",
         [{}, {"session_id": "s1", "written_by": "key:x"}, {"atom_ids": [str(uuid4())], "sequences": [1]}],
     )
-    def test_one_thing_is_named(self, service: Api, ada: UserProfile, named: dict[str, Any]) -> None:
+    def test_a_request_must_name_one_thing(self, service: Api, ada: UserProfile, named: dict[str, Any]) -> None:
         answer = service.post("retractions", user_id="ada", reason="x", **named)
         assert answer.status_code == 400 and answer.json()["errors"][0]["code"] == "contradictory"
 
@@ -369,7 +369,7 @@ class TestOperator:
     """In the admin: from the page of the item."""
 
     @pytest.mark.slow
-    def test_one_item_or_all_of_its_writer_are_previewed_and_retracted(self, stream: MemoryStream) -> None:
+    def test_one_item_or_all_items_of_its_writer_are_previewed_and_retracted(self, stream: MemoryStream) -> None:
         atom = write(stream)
         write(stream, "Ada likes tea.")
         root, url = operator(), reverse("admin:moments_app_memoryatom_retract", args=[atom.pk])
@@ -387,13 +387,13 @@ class TestOperator:
         assert "is undone" in root.post(undo, follow=True).content.decode()
         assert "xyzzyplugh" in text_of(stream)
 
-    def test_what_an_operator_writes_names_them(self, stream: MemoryStream) -> None:
+    def test_an_operators_item_names_its_writer(self, stream: MemoryStream) -> None:
         written = {"stream": stream.pk, "atom_type": "fact", "content": "Ada likes tea.", "formed_at_0": "2026-03-02"}
         operator().post(reverse("admin:moments_app_memoryatom_add"), written | {"formed_at_1": "10:00"})
         assert MemoryAtom.objects.get(content="Ada likes tea.").written_by == "operator:root"
 
     @pytest.mark.slow
-    def test_an_item_that_rests_on_turns_is_refused(self, ada: UserProfile) -> None:
+    def test_an_item_from_turns_is_rejected(self, ada: UserProfile) -> None:
         atom = MemoryAtom.objects.filter(job=form(talk(ada, 12))).first()
         assert atom
         url = reverse("admin:moments_app_memoryatom_retract", args=[atom.pk])
@@ -410,7 +410,7 @@ class TestCommand:
         call_command("retract", *args, stdout=out)
         return out.getvalue()
 
-    def test_it_previews_and_retracts(self, stream: MemoryStream) -> None:
+    def test_the_command_previews_and_retracts(self, stream: MemoryStream) -> None:
         atom = write(stream)
         assert "Would retract 1 items" in self.run("ada", "--item", str(atom.atom_id), "--dry-run")
         assert "'items': 1" in self.run("ada", "--written-by", "key:abc", "--reason", "planted")
@@ -425,12 +425,14 @@ class TestCommand:
             (("ada", "--written-by", "key:abc"), "--reason"),
         ],
     )
-    def test_a_wrong_call_says_what_is_wrong(self, stream: MemoryStream, args: tuple[str, ...], told: str) -> None:
+    def test_errors_of_the_command_say_what_is_wrong(
+        self, stream: MemoryStream, args: tuple[str, ...], told: str
+    ) -> None:
         with pytest.raises(CommandError, match=told):
             self.run(*args)
 
 
-def test_undoing_lets_items_wait_whose_line_is_gone(stream: MemoryStream, ada: UserProfile) -> None:
+def test_an_undo_makes_items_of_a_missing_line_wait(stream: MemoryStream, ada: UserProfile) -> None:
     note(stream, "Ada owns one anvil.")
     write(stream)
     made = retract_items(ada, Named(written_by="key:abc"), reason="stolen", requested_by="test")
@@ -443,7 +445,7 @@ def test_undoing_lets_items_wait_whose_line_is_gone(stream: MemoryStream, ada: U
     assert (kept.state, kept.merged_into_id, kept.replaced_by_id) == ("active", None, None)
 
 
-def test_undoing_puts_back_one_of_two_items_with_the_same_words(stream: MemoryStream, ada: UserProfile) -> None:
+def test_an_undo_restores_one_of_two_items_with_the_same_words(stream: MemoryStream, ada: UserProfile) -> None:
     note(stream, PLANTED, written_by="key:abc", state="evicted")
     note(stream, PLANTED, written_by="key:abc")
     made = retract_items(ada, Named(written_by="key:abc"), reason="stolen", requested_by="test")

@@ -98,7 +98,7 @@ def together(calls: int) -> Callable[[behave.Behaviour], behave.Behaviour]:
 class TestSideBySide:
     """Several calls under way at a time."""
 
-    def test_a_job_has_several_calls_under_way(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
+    def test_a_job_sends_several_calls_at_once(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
         embeddings_server.always(together(3)(behave.answer_well))
         talk(ada, 24)
         work_off()
@@ -106,7 +106,7 @@ class TestSideBySide:
         assert EngineCall.objects.filter(purpose="embedding", error_kind="").count() == 3
 
     @pytest.mark.slow
-    def test_beside_calls_that_are_rate_limited_the_others_vectors_are_kept_and_the_rest_waits_as_long_as_it_says(
+    def test_other_vectors_are_kept_if_calls_are_rate_limited_and_the_rest_waits(
         self, embeddings_server: OpenAIServer, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 30)
@@ -123,7 +123,7 @@ class TestSideBySide:
         sent = Counter(text for body in embeddings_server.requests for text in body["input"])
         assert sorted(sent.values()) == [1] * 10 + [2] * 20
 
-    def test_an_endpoint_that_did_not_answer_is_asked_by_one_call(
+    def test_an_endpoint_that_did_not_answer_gets_one_call(
         self, embeddings_server: OpenAIServer, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 30)
@@ -132,9 +132,7 @@ class TestSideBySide:
         run_job(Job.objects.get(process="embed").job_id)
         assert [len(body["input"]) for body in embeddings_server.requests] == [10]
 
-    def test_the_command_asks_again_for_what_was_rate_limited(
-        self, embeddings_server: OpenAIServer, ada: UserProfile
-    ) -> None:
+    def test_the_command_repeats_rate_limited_calls(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
         talk(ada, 24)
         embeddings_server.queue(behave.answer_well, behave.error(429, {"Retry-After": "0.05"}))
         call_command("embed")
@@ -145,9 +143,7 @@ class TestWhat:
     """Which texts get a vector, and when."""
 
     @pytest.mark.slow
-    def test_a_rounds_turns_get_theirs_behind_it_in_batches(
-        self, embeddings_server: OpenAIServer, ada: UserProfile
-    ) -> None:
+    def test_turns_of_a_round_get_vectors_in_batches(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
         talk(ada, 24)
         work_off()
         assert embedded_sequences() == list(range(24))
@@ -158,7 +154,7 @@ class TestWhat:
         assert len(embeddings_server.requests) == 4
 
     @pytest.mark.slow
-    def test_moments_and_facts_get_theirs_once_they_are_made(
+    def test_new_moments_and_facts_get_vectors(
         self, embeddings_server: OpenAIServer, service: Api, ada: UserProfile
     ) -> None:
         build(talk(ada, 60))
@@ -169,7 +165,7 @@ class TestWhat:
         owners = FactEmbedding.objects.values_list("source__content", "user__user_id")
         assert dict(owners) == {"Plays the harpsichord.": "ada", "A harpsichord has jacks.": None}
 
-    def test_system_and_tool_turns_blank_ones_and_the_platforms_own_text_get_none(
+    def test_system_tool_blank_and_platform_turns_get_no_vectors(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
         batch = [
@@ -186,7 +182,7 @@ class TestWhat:
         assert embedded_sequences() == [4, 5]
         assert Session.objects.get().embedded_sequence == 5
 
-    def test_turns_get_none_where_that_is_switched_off(
+    def test_turns_get_no_vectors_if_that_is_off(
         self, embeddings_server: OpenAIServer, settings: Settings, ada: UserProfile
     ) -> None:
         settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"turns": False})
@@ -195,7 +191,7 @@ class TestWhat:
         assert not Job.objects.filter(process="embed").exists()
         assert not TurnEmbedding.objects.exists()
 
-    def test_without_a_provider_nothing_is_asked_for(self, service: Api, ada: UserProfile) -> None:
+    def test_without_a_provider_no_jobs_are_requested(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 4)
         add_fact(service, own_stream(ada), "Plays the harpsichord.")
         assert not Job.objects.filter(process="embed").exists()
@@ -216,7 +212,7 @@ class TestWhat:
         assert MomentEmbedding.objects.get(source=moment).vector != before
         assert MomentEmbedding.objects.count() == Moment.objects.count()
 
-    def test_a_text_edited_while_the_endpoint_thinks_gets_the_vector_of_its_new_words(
+    def test_a_text_edited_during_the_call_gets_a_vector_of_its_new_words(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
         atom = note(own_stream(ada), "Plays the harpsichord.", "fact")
@@ -226,14 +222,14 @@ class TestWhat:
         atom.save()
         assert embed.write(input.model, [(input.texts[0], [1.0] * 64)]) == 0
 
-    def test_an_evicted_fact_takes_its_vector_along(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
+    def test_evicting_a_fact_deletes_its_vector(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
         fact = note(own_stream(ada), "The oldest fact of all.", "fact")
         call_command("embed")
         assert FactEmbedding.objects.filter(source=fact).exists()
         evict(fact, requested_by="test")
         assert not FactEmbedding.objects.filter(source=fact).exists()
 
-    def test_a_deleted_text_takes_its_vector_along(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
+    def test_deleting_a_text_deletes_its_vector(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
         session = talk(ada, 4)
         work_off()
         session.delete()
@@ -342,7 +338,7 @@ class TestFailure:
         assert len(embeddings_server.requests) == asked + 3
 
     @pytest.mark.slow
-    def test_a_text_that_is_refused_again_waits_longer_each_time(
+    def test_a_repeatedly_rejected_text_waits_longer_each_time(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
         embeddings_server.always(refuse_marked(400))
@@ -357,7 +353,7 @@ class TestFailure:
             hours_later(24 * 30)
         assert waits == [1, 4, 16, 64, 256, 720, 720, 720]
 
-    def test_no_refusal_takes_the_place_of_a_vector(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
+    def test_a_rejection_does_not_replace_a_vector(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
         note(own_stream(ada), "Plays the harpsichord.", "fact")
         input = Embed().claim(Job.objects.request("embed", user_id=ada.pk, requested_by="test"))
         assert isinstance(input, EmbedInput)
@@ -365,7 +361,7 @@ class TestFailure:
         embed.write(input.model, [(input.texts[0], "answered with status 400.")])
         assert vectors() == 1
 
-    def test_the_command_tells_what_is_refused_in_the_endpoints_words_and_sends_it_again(
+    def test_the_command_shows_rejected_texts_with_the_endpoints_words_and_sends_them_again(
         self, embeddings_server: OpenAIServer, ada: UserProfile, capsys: pytest.CaptureFixture[str]
     ) -> None:
         stream = own_stream(ada)
@@ -382,7 +378,7 @@ class TestFailure:
         call_command("embed", refused=True)
         assert vectors() == 2 and "complete" in capsys.readouterr().out.splitlines()[-1]
 
-    def test_what_was_marked_as_refused_by_an_earlier_release_is_sent_again_by_itself(
+    def test_texts_rejected_under_an_earlier_release_are_sent_again_automatically(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
         atom = note(own_stream(ada), "Plays the harpsichord.", "fact")
@@ -404,9 +400,7 @@ class TestFailure:
         per_turn = Counter(TurnEmbedding.objects.values_list("source_id", flat=True))
         assert len(per_turn) == 120 and set(per_turn.values()) == {1}
 
-    def test_no_transaction_is_open_while_the_endpoint_thinks(
-        self, embeddings_server: OpenAIServer, ada: UserProfile
-    ) -> None:
+    def test_no_transaction_is_open_during_the_call(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
         states: list[int] = []
 
         def look(handler: Any, body: dict[str, Any]) -> None:
@@ -442,7 +436,7 @@ class TestSecondModel:
     """Filling another model beside the one in use, and switching to it."""
 
     @pytest.mark.slow
-    def test_the_command_fills_what_is_missing_and_switches_when_told(
+    def test_the_command_fills_missing_vectors_and_activates_on_request(
         self, embeddings_server: OpenAIServer, ada: UserProfile, capsys: pytest.CaptureFixture[str]
     ) -> None:
         talk(ada, 24)
@@ -464,7 +458,7 @@ class TestSecondModel:
         work_off()
         assert TurnEmbedding.objects.filter(model=wider).count() == 28
 
-    def test_interrupted_it_keeps_what_it_has_and_goes_on_where_it_was(
+    def test_an_interrupted_command_keeps_its_vectors_and_continues(
         self, embeddings_server: OpenAIServer, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("moments_app.engines.CALLS_AT_ONCE", 1)
@@ -477,7 +471,7 @@ class TestSecondModel:
         assert TurnEmbedding.objects.count() == 24
         assert [len(body["input"]) for body in embeddings_server.requests] == [10, 10, 10, 4]
 
-    def test_each_model_has_an_index_of_its_own_and_a_broken_one_is_built_anew(
+    def test_each_model_has_an_index_and_an_invalid_one_is_rebuilt(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
         call_command("embed")
@@ -493,6 +487,8 @@ class TestSecondModel:
         assert "hnsw" in definition and "halfvec(64)" in definition and f"model_id = {model.pk}" in definition
 
     @pytest.mark.parametrize("options", [{"model": "x"}, {"dimensions": 5}, {"model": "x", "dimensions": 4_001}])
-    def test_half_a_model_is_refused(self, embeddings_server: OpenAIServer, db: None, options: dict[str, Any]) -> None:
+    def test_an_incomplete_model_is_rejected(
+        self, embeddings_server: OpenAIServer, db: None, options: dict[str, Any]
+    ) -> None:
         with pytest.raises(CommandError, match="--dimensions"):
             call_command("embed", **options)

@@ -45,7 +45,7 @@ def say(person: UserProfile) -> None:
     append(person, "s1", [NewMessage("assistant", "I see.")])
 
 
-def test_what_was_said_is_found_by_its_meaning_and_counts_under_no_limit(
+def test_turns_are_found_by_meaning_without_counting_towards_limits(
     ada: UserProfile, settings: Settings, tmp_path: Path, model_folder: str
 ) -> None:
     settings.ENGINE = settings.ENGINE.model_copy(update={"max_calls_per_day": 1})
@@ -59,7 +59,7 @@ def test_what_was_said_is_found_by_its_meaning_and_counts_under_no_limit(
     assert not EngineCall.objects.exists()
 
 
-def test_a_query_takes_one_statement_for_its_vector_while_no_call_fails(
+def test_the_vector_of_a_query_takes_one_database_query_if_no_call_fails(
     tmp_path: Path, model_folder: str, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     EmbeddingModel.objects.ensure("small", WIDTH)
@@ -72,7 +72,7 @@ def test_a_query_takes_one_statement_for_its_vector_while_no_call_fails(
     assert circuit.failures == 0
 
 
-def test_while_the_server_is_away_search_is_by_words_and_vectors_follow_when_it_is_back(
+def test_search_uses_words_while_the_server_is_down_and_vectors_follow(
     ada: UserProfile, tmp_path: Path, model_folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(ada)
@@ -92,7 +92,7 @@ def test_while_the_server_is_away_search_is_by_words_and_vectors_follow_when_it_
     assert TurnEmbedding.objects.count() == 4
 
 
-def test_what_a_site_had_gets_vectors_of_its_first_embedded_model(
+def test_existing_texts_get_vectors_of_the_first_embedded_model(
     ada: UserProfile, settings: Settings, tmp_path: Path, model_folder: str
 ) -> None:
     embedded, settings.EMBEDDING = settings.EMBEDDING, EmbeddingSettings(provider="none")
@@ -107,7 +107,7 @@ def test_what_a_site_had_gets_vectors_of_its_first_embedded_model(
     assert not Job.objects.open().exists()
 
 
-def test_searches_use_another_embedded_model_once_every_text_has_its_vector(
+def test_searches_switch_to_a_new_embedded_model_when_all_vectors_exist(
     ada: UserProfile, settings: Settings, tmp_path: Path, model_folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = EmbeddingModel.objects.create(name="of an endpoint", dimensions=8, is_active=True)
@@ -130,7 +130,7 @@ def test_searches_use_another_embedded_model_once_every_text_has_its_vector(
     assert EmbeddingModel.objects.active().get().name == "small"
 
 
-def test_an_endpoint_is_asked_for_no_vector_that_no_command_asked_for(
+def test_an_external_endpoint_gets_no_texts_unless_a_command_sends_them(
     ada: UserProfile, settings: Settings, embeddings_server: OpenAIServer
 ) -> None:
     say(ada)

@@ -110,7 +110,7 @@ def test_a_message_sent_again_meanwhile_is_skipped_and_reported(ada: UserProfile
 
 
 @pytest.mark.slow
-def test_the_dashboard_shows_it_until_it_is_done(session: Session) -> None:
+def test_the_dashboard_shows_the_job_until_it_is_done(session: Session) -> None:
     root: Client = operator()
     assert "Archived turns" not in page(root, "/admin/")
     asked()

@@ -44,14 +44,14 @@ class TestLanguages:
     """One conversation in many languages."""
 
     @pytest.mark.parametrize("counted", [False, True])
-    def test_each_is_found_in_a_mixed_conversation(self, ada: UserProfile, *, counted: bool) -> None:
+    def test_each_language_is_found_in_a_mixed_conversation(self, ada: UserProfile, *, counted: bool) -> None:
         say(ada, *SAID.values())
         if counted:
             count(ada)
         for query, text in SAID.items():
             assert contents(ada, query, "turn", most=1) == [text]
 
-    def test_facts_and_moments_are_found_the_same(self, ada: UserProfile) -> None:
+    def test_facts_and_moments_are_found_in_each_language(self, ada: UserProfile) -> None:
         stream = own_stream(ada)
         for number, (query, text) in enumerate(SAID.items()):
             note(stream, text, "fact")
@@ -59,14 +59,14 @@ class TestLanguages:
             for kind in ("fact", "moment"):
                 assert [result.kind for result in recall(ada, "", RecallRequest(query, [kind]))][:1] == [kind]
 
-    def test_a_typo_finds_in_its_language_at_once_and_counted(self, ada: UserProfile) -> None:
+    def test_a_typo_is_corrected_in_its_language_before_and_after_a_count(self, ada: UserProfile) -> None:
         say(ada, *SAID.values())
         for _ in range(2):
             assert contents(ada, "Klavirprüfung", "turn", most=1) == [SAID["Tochter Klavierprüfung"]]
             assert contents(ada, "harpsicord", "turn", most=1) == [SAID["harpsichords"]]
             count(ada)
 
-    def test_a_part_finds_the_compound_and_a_compound_its_parts_at_once_and_counted(self, ada: UserProfile) -> None:
+    def test_compounds_and_their_parts_find_each_other_before_and_after_a_count(self, ada: UserProfile) -> None:
         policy, cake = "Die Krankenversicherung ist im Januar teurer geworden.", "Die Hochzeitstorte kommt aus Görlitz."
         dentist = "Ich war am Freitag beim Zahnarzt in der Altstadt."
         say(ada, policy, cake, dentist, *SAID.values())
@@ -76,16 +76,16 @@ class TestLanguages:
             assert contents(ada, "Wann war der Zahnarzttermin?", "turn", most=1) == [dentist]
             count(ada)
 
-    def test_a_word_within_a_word_of_a_language_without_compounds_finds_nothing(self, ada: UserProfile) -> None:
+    def test_a_part_of_a_word_finds_nothing_in_a_language_without_compounds(self, ada: UserProfile) -> None:
         say(ada, "The vegetables were cooked for too long yesterday.", *SAID.values())
         assert contents(ada, "Which tables did we reserve there?", "turn") == []
 
-    def test_a_word_that_was_just_said_is_no_typo(self, ada: UserProfile) -> None:
+    def test_a_recently_used_word_is_not_a_typo(self, ada: UserProfile) -> None:
         say(ada, "We went hiking.", session_id="s1")
         say(ada, "We went biking.", session_id="s2")
         assert {result.session_id for result in recall(ada, "", RecallRequest("hiking", ["turn"]))} == {"s1"}
 
-    def test_sessions_lists_and_entities_are_searched_the_same(self, ada: UserProfile) -> None:
+    def test_sessions_lists_and_entities_are_searched_in_each_language(self, ada: UserProfile) -> None:
         say(ada, *SAID.values())
         session = Session.objects.get()
         for number, (query, text) in enumerate(SAID.items()):
@@ -98,7 +98,7 @@ class TestLanguages:
             assert list(MemoryAtom.objects.matching(query)) == [fact]
             assert list(Entity.objects.matching(query)) == [goal]
 
-    def test_what_stands_around_a_word_of_a_long_turn_is_told(self, ada: UserProfile) -> None:
+    def test_an_excerpt_has_the_words_around_the_match(self, ada: UserProfile) -> None:
         session = append(
             ada, "s", [NewMessage("user", f"{'这是很长的一段话。' * 60}公园{'然后又说了很多。' * 60}")]
         ).session
@@ -109,24 +109,24 @@ class TestLanguages:
 class TestAtOnce:
     """How what was just said is ranked."""
 
-    def test_the_rarest_word_counts_most_before_any_count(self, ada: UserProfile) -> None:
+    def test_the_rarest_word_counts_most_before_a_count(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(20)), "The glaze cracked in the kiln.", role="user")
         assert contents(ada, "Why did the glaze in my kiln crack?", "turn")[0] == "The glaze cracked in the kiln."
 
-    def test_the_order_is_that_after_the_count(self, ada: UserProfile) -> None:
+    def test_the_order_is_the_same_before_and_after_a_count(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln of {name} is {n % 3} warm." for n, name in enumerate("ann bob cem dora eva".split() * 6)))
         say(ada, "A glaze for Ann and Bob.", "Ann, Ann, Ann!", session_id="s2")
         at_once = contents(ada, "Is Ann's glaze warm?", "turn", most=30)
         count(ada)
         assert contents(ada, "Is Ann's glaze warm?", "turn", most=30) == at_once
 
-    def test_what_came_in_since_the_count_is_weighed_as_it_is_now(self, ada: UserProfile) -> None:
+    def test_turns_added_after_a_count_are_weighed(self, ada: UserProfile) -> None:
         say(ada, "A kiln.", "Good.")
         count(ada)
         say(ada, *(f"The kiln is warm, day {n}." for n in range(20)), "The glaze is dry.", role="user", session_id="s2")
         assert contents(ada, "kiln glaze", "turn")[0] == "The glaze is dry."
 
-    def test_it_takes_as_many_statements_as_after_the_count(self, ada: UserProfile) -> None:
+    def test_a_search_takes_as_many_queries_before_a_count_as_after(self, ada: UserProfile) -> None:
         def statements() -> int:
             with CaptureQueriesContext(connection) as captured:
                 contents(ada, "harpsichord from Lyon")
@@ -146,7 +146,7 @@ class TestIndexedAgain:
         with connection.cursor() as cursor:
             cursor.execute(OLD_SQL.format(table=table, text=text))
 
-    def test_old_rows_are_found_before_and_after(self, ada: UserProfile) -> None:
+    def test_old_rows_are_found_before_and_after_reindexing(self, ada: UserProfile) -> None:
         say(ada, *SAID.values())
         self._by_the_version_before()
         for query in ("harpsichords", "парке", "Klavierprüfungen"):
@@ -157,7 +157,7 @@ class TestIndexedAgain:
             assert contents(ada, query, "turn", most=1) == [text]
         assert index_words().rows == 0
 
-    def test_every_table_is_indexed_and_its_words_are_counted_anew(self, ada: UserProfile) -> None:
+    def test_every_table_is_reindexed_and_its_words_are_counted_again(self, ada: UserProfile) -> None:
         text = SAID["парк"]
         say(ada, text)
         moment(ada, "парк", text)
@@ -180,7 +180,7 @@ class TestIndexedAgain:
         assert (word.facts, word.moments, word.turns) == (1, 1, 1)
         assert Entity.objects.matching("парк").exists()
 
-    def test_a_row_that_came_past_the_application_is_found_after_the_sweep(self, ada: UserProfile) -> None:
+    def test_a_row_inserted_by_sql_is_found_after_the_sweep(self, ada: UserProfile) -> None:
         say(ada, "Hello.")
         columns = "session_id, user_id, kind, role, tool_name, tokens, created_at, metadata"
         with connection.cursor() as cursor:
@@ -192,7 +192,7 @@ class TestIndexedAgain:
         call_command("run_schedule", "index_words")
         assert "The harpsichord came." in contents(ada, "harpsichord")
 
-    def test_a_text_changed_past_the_application_is_found_as_it_is_now_after_the_sweep(self, ada: UserProfile) -> None:
+    def test_a_text_changed_by_sql_is_found_by_its_new_words_after_the_sweep(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came.")
         Message.objects.update(content="Die Orgel kam an.")
         assert contents(ada, "Orgeln") == []
@@ -200,7 +200,7 @@ class TestIndexedAgain:
         assert contents(ada, "Orgeln") == ["Die Orgel kam an."]
         assert contents(ada, "harpsichord") == []
 
-    def test_a_row_whose_text_was_taken_away_keeps_its_words(self, ada: UserProfile) -> None:
+    def test_a_row_whose_text_was_removed_keeps_its_words(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came.", "Die Orgel kam.")
         self._by_the_version_before()
         Message.objects.update(content="")
@@ -211,7 +211,7 @@ class TestIndexedAgain:
             cursor.execute("SELECT count(*) FROM sessions_app_message WHERE search_vector @@ 'harpsichord'")
             assert cursor.fetchone() == (1,)
 
-    def test_a_row_without_words_is_never_taken_for_indexed(self, ada: UserProfile) -> None:
+    def test_a_row_without_words_is_not_considered_indexed(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came.")
         columns = "session_id, user_id, kind, role, tool_name, content, tokens, created_at, metadata, search_version"
         with connection.cursor() as cursor:
@@ -220,7 +220,7 @@ class TestIndexedAgain:
             )
         assert index_words(dry_run=True).rows == 1
 
-    def test_changed_texts_are_found_by_their_new_words_alone_at_once(self, ada: UserProfile) -> None:
+    def test_changed_texts_are_immediately_found_by_their_new_words_only(self, ada: UserProfile) -> None:
         atom = note(own_stream(ada), "Spielt Klavier.", "fact")
         atom.content = "Spielt seit Jahren Orgel."
         atom.save(update_fields=["content", "content_hash"])
@@ -232,7 +232,9 @@ class TestIndexedAgain:
         assert contents(ada, "kiln") == [] and contents(ada, "ovens") == ["The oven."]
         assert index_words(dry_run=True).is_done
 
-    def test_a_run_ends_in_time_and_the_next_goes_on(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_run_stops_on_time_and_the_next_continues(
+        self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("moments_app.recall.index_words.BATCH", 2)
         say(ada, *(f"harpsichord {n}" for n in range(5)))
         self._by_the_version_before()
@@ -240,7 +242,7 @@ class TestIndexedAgain:
         assert Job.objects.filter(process="count_words", user=ada).count() == 1
         assert index_words() == index_words().__class__(1, is_done=True)
 
-    def test_rows_in_use_are_passed_over(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_locked_rows_are_skipped(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("moments_app.recall.index_words.BATCH", 2)
         say(ada, *(f"harpsichord {n}" for n in range(5)))
         self._by_the_version_before()
@@ -254,7 +256,7 @@ class TestIndexedAgain:
         other.close()
         assert index_words().rows == 2
 
-    def test_reading_carries_no_words_along(self, ada: UserProfile) -> None:
+    def test_reading_a_row_does_not_load_its_words(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came.")
         with CaptureQueriesContext(connection) as captured:
             [message] = Message.objects.all()

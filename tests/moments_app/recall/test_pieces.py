@@ -25,7 +25,7 @@ def mistyped(word: str, chance: random.Random) -> set[str]:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("letters", range(1, 15))
-def test_every_word_within_the_tolerated_edits_is_found(ada: UserProfile, letters: int) -> None:
+def test_every_word_within_the_edit_distance_is_found(ada: UserProfile, letters: int) -> None:
     chance = random.Random(letters)
     vocabulary = Vocabulary.objects.create(user=ada)
     asked = "".join(chance.choices(LETTERS, k=letters))

@@ -64,7 +64,7 @@ def found(service: Api, **fields: Any) -> list[str]:
     return [result["content"] for result in answer.json()["results"]]
 
 
-def test_search_returns_results_in_the_rerankers_order(
+def test_results_are_in_the_rerankers_order(
     service: Api, person: UserProfile, server: OpenAIServer, settings: Settings
 ) -> None:
     reranked = found(service, match_count=4)
@@ -76,20 +76,22 @@ def test_search_returns_results_in_the_rerankers_order(
     assert len(server.requests) == 1
 
 
-def test_a_result_that_is_not_among_the_best_by_fusion_can_become_the_first(
+def test_a_result_ranked_low_by_fusion_can_become_the_first(
     service: Api, person: UserProfile, server: OpenAIServer
 ) -> None:
     [first] = found(service, match_count=1)
     assert first == server.requests[0]["documents"][-1]
 
 
-def test_scores_stay_descending(service: Api, person: UserProfile, server: OpenAIServer) -> None:
+def test_scores_are_descending(service: Api, person: UserProfile, server: OpenAIServer) -> None:
     answer = service.post("memory/search", {"user_id": "ada", "query": "kiln", "match_count": 4}).json()
     given = [result["score"] for result in answer["results"]]
     assert given == sorted(given, reverse=True) and len(given) > 2
 
 
-def test_a_context_has_the_best_by_the_reranker(service: Api, person: UserProfile, server: OpenAIServer) -> None:
+def test_a_context_has_the_best_results_of_the_reranker(
+    service: Api, person: UserProfile, server: OpenAIServer
+) -> None:
     asked = {"user_id": "ada", "session_id": "s2", "query": "kiln", "layers": "retrieved", "max_tokens": 125}
     answer = service.get("memory/context", **asked).json()
     [retrieved] = [layer["items"] for layer in answer["layers"] if layer["name"] == "retrieved"]
@@ -98,7 +100,7 @@ def test_a_context_has_the_best_by_the_reranker(service: Api, person: UserProfil
     assert {item["text"] for item in retrieved} == set(documents[-len(retrieved) :])
 
 
-def test_an_endpoint_that_takes_texts_is_asked_so(service: Api, person: UserProfile, server: OpenAIServer) -> None:
+def test_an_endpoint_that_takes_texts_gets_texts(service: Api, person: UserProfile, server: OpenAIServer) -> None:
     server.always(like_tei)
     first, second = found(service), found(service)
     assert first == second == server.requests[1]["texts"][::-1]
@@ -119,7 +121,7 @@ def test_an_endpoint_that_takes_texts_is_asked_so(service: Api, person: UserProf
         (behave.raw("sorry"), "invalid_answer"),
     ],
 )
-def test_without_a_valid_answer_results_keep_their_order(
+def test_results_keep_their_order_after_an_invalid_answer(
     service: Api, person: UserProfile, server: OpenAIServer, settings: Settings, behaviour: Behaviour, kind: str
 ) -> None:
     server.always(behaviour)
@@ -130,7 +132,7 @@ def test_without_a_valid_answer_results_keep_their_order(
     assert failed == found(service) != []
 
 
-def test_a_slow_reranker_is_waited_for_until_the_timeout_and_without_a_connection(
+def test_a_slow_reranker_gets_no_connection_and_a_timeout(
     service: Api, person: UserProfile, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moments_app.recall.rerank.SECONDS", 0.2)
@@ -145,7 +147,7 @@ def test_a_slow_reranker_is_waited_for_until_the_timeout_and_without_a_connectio
     assert EngineCall.objects.get().error_kind == "timeout"
 
 
-def test_a_person_gets_only_their_own_texts_reranked(service: Api, person: UserProfile, server: OpenAIServer) -> None:
+def test_only_texts_of_the_person_are_reranked(service: Api, person: UserProfile, server: OpenAIServer) -> None:
     other = UserProfile.objects.ensure("bob")
     append(
         other,

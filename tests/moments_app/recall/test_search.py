@@ -80,17 +80,17 @@ def contents(*asked: Any, **more: Any) -> list[str]:
 class TestWhatIsFound:
     """Which texts answer a query."""
 
-    def test_any_word_of_a_question_finds_and_the_rarest_counts_most(self, ada: UserProfile) -> None:
+    def test_any_word_of_a_question_matches_and_the_rarest_counts_most(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(20)), "The glaze cracked in the kiln.", role="user")
         count(ada)
         assert contents(ada, "Why did the glaze in my kiln crack?", "turn")[0] == "The glaze cracked in the kiln."
 
-    def test_words_are_found_in_other_forms(self, ada: UserProfile) -> None:
+    def test_words_match_in_other_forms(self, ada: UserProfile) -> None:
         say(ada, "She was painting three sunsets.")
         assert contents(ada, "Who paints a sunset?") == ["She was painting three sunsets."]
 
     @pytest.mark.parametrize("is_counted", [False, True])
-    def test_texts_whose_words_have_no_places_are_ranked_as_well(self, ada: UserProfile, is_counted: bool) -> None:
+    def test_texts_without_word_positions_are_ranked(self, ada: UserProfile, is_counted: bool) -> None:
         say(ada, "The kiln is warm.", "The glaze cracked in the kiln.")
         note(own_stream(ada), "Owns a kiln.", "fact")
         moment(ada, "kiln", "They spoke of a kiln.")
@@ -102,7 +102,7 @@ class TestWhatIsFound:
         results = found(ada, "glaze kiln")
         assert len(results) == 4 and results[0].content == "The glaze cracked in the kiln."
 
-    def test_what_was_just_written_is_found_at_once(self, ada: UserProfile) -> None:
+    def test_a_new_text_is_found_immediately(self, ada: UserProfile) -> None:
         count(ada)
         say(ada, "A brand-new harpsichord arrived.")
         assert contents(ada, "harpsichord") == ["A brand-new harpsichord arrived."]
@@ -113,35 +113,35 @@ class TestWhatIsFound:
         assert [question.sequence, answer.sequence] == [0, 1]
         assert answer.ranks == {} and question.ranks == {"text": 1}
 
-    def test_a_turn_gets_nothing_from_another_session(self, ada: UserProfile) -> None:
+    def test_neighbors_of_a_turn_are_from_its_session(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came.", session_id="s1")
         say(ada, "Something else.", session_id="s2")
         assert {result.session_id for result in found(ada, "harpsichord", "turn")} == {"s1"}
 
-    def test_a_typo_finds_what_was_meant(self, ada: UserProfile) -> None:
+    def test_a_typo_is_corrected(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came from Lyon.", "A kiln is an oven.", "Nothing more to say.")
         count(ada)
         for mistyped in ("harpsicord", "harpischord", "harpsichhord", "garpsichord"):
             assert contents(ada, mistyped, "turn")[0] == "The harpsichord came from Lyon."
         assert contents(ada, "kln", "turn") == []  # too short to say what was meant
 
-    def test_a_word_that_is_there_is_never_taken_for_a_typo(self, ada: UserProfile) -> None:
+    def test_an_existing_word_is_not_treated_as_a_typo(self, ada: UserProfile) -> None:
         say(ada, "We went hiking.", session_id="s1")
         say(ada, "We went biking.", session_id="s2")
         count(ada)
         assert {result.session_id for result in found(ada, "hiking", "turn")} == {"s1"}
 
-    def test_words_that_say_nothing_find_nothing(self, ada: UserProfile) -> None:
+    def test_stop_words_find_nothing(self, ada: UserProfile) -> None:
         say(ada, "Who are you and what is it?")
         assert contents(ada, "Who are you?") == []
 
-    def test_punctuation_and_operators_are_only_text(self, ada: UserProfile) -> None:
+    def test_punctuation_and_operators_are_treated_as_text(self, ada: UserProfile) -> None:
         say(ada, "The o'clock & the back\\slash: a|b !c 'quoted'.")
         for query in ("o'clock", "back\\slash", "a|b", "!c", "'quoted'", "\\'", "); DROP TABLE x; --", "%s %(user)s"):
             found(ada, query)
         assert contents(ada, "'quoted' & !c", "turn") == ["The o'clock & the back\\slash: a|b !c 'quoted'."]
 
-    def test_a_query_as_long_as_they_may_be_is_answered(self, ada: UserProfile) -> None:
+    def test_a_query_of_the_maximum_length_is_answered(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came.")
         count(ada)
         assert contents(ada, "harpsichord " + " ".join(f"word{n}" for n in range(2_000)))
@@ -184,14 +184,14 @@ class TestWhatIsFound:
         [result] = found(ada, "harpsichord", "turn")
         assert len(result.content) == 2_000
 
-    def test_system_turns_and_the_platforms_own_text_are_not_found(self, ada: UserProfile) -> None:
+    def test_system_turns_and_platform_text_are_not_found(self, ada: UserProfile) -> None:
         say(ada, "harpsichord rules", role="system")
         served_lines.keep(ada.pk, ["- Has a harpsichord. (2026-03-02)"])
         say(ada, "- Has a harpsichord. (2026-03-02)")
         append(ada, "s1", [NewMessage(role="tool", tool_name="search_long_term_memory", content="harpsichord")])
         assert contents(ada, "harpsichord") == []
 
-    def test_facts_and_observations_are_found_unless_they_were_evicted(self, ada: UserProfile) -> None:
+    def test_facts_and_observations_are_found_unless_evicted(self, ada: UserProfile) -> None:
         stream = own_stream(ada)
         note(stream, "Plays the harpsichord.", "fact")
         note(stream, "Sold a harpsichord.", "fact", state="evicted")
@@ -204,13 +204,13 @@ class TestWhatIsFound:
             "Wants no harpsichord.",
         }
 
-    def test_since_leaves_out_what_was_said_before(self, ada: UserProfile) -> None:
+    def test_since_excludes_earlier_texts(self, ada: UserProfile) -> None:
         say(ada, "Old harpsichord.", "Middle harpsichord.", "New harpsichord.")
         later = START + timedelta(minutes=1)
         assert set(contents(ada, "harpsichord", since=later)) == {"Middle harpsichord.", "New harpsichord."}
         assert contents(ada, "harpsichord", since=timezone.now()) == []
 
-    def test_edited_and_deleted_texts_are_found_as_they_are_now(self, ada: UserProfile) -> None:
+    def test_edited_and_deleted_texts_are_found_by_their_current_words(self, ada: UserProfile) -> None:
         atom = note(own_stream(ada), "Plays the harpsichord.", "fact")
         atom.content = "Plays the oboe."
         atom.save()
@@ -219,7 +219,7 @@ class TestWhatIsFound:
         atom.delete()
         assert contents(ada, "oboe") == []
 
-    def test_common_words_alone_find_the_newest_and_those_that_have_all(
+    def test_common_words_find_the_newest_texts_and_those_with_all_words(
         self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("moments_app.recall.terms.MOST_READ", 3)
@@ -235,7 +235,7 @@ class TestOrder:
     """How results stand."""
 
     @pytest.mark.slow
-    def test_common_words_alone_read_no_more_where_there_is_more(self, ada: UserProfile) -> None:
+    def test_common_words_read_a_limited_number_of_texts(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(500)))
         columns = "session_id, user_id, kind, role, tool_name, content, tokens, created_at, metadata"
         with connection.cursor() as cursor:  # so many that reading them all would tell
@@ -251,7 +251,7 @@ class TestOrder:
             cursor.execute("SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'sessions_app_message'")
             assert cursor.fetchone() == (0,)
 
-    def test_kinds_are_merged_by_what_they_are_worth(self, ada: UserProfile) -> None:
+    def test_kinds_are_merged_by_score(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came from Lyon in March.", "How lovely.")
         note(own_stream(ada), "Likes March.", "fact")
         moment(ada, "spring", "Much was planted in March.")
@@ -261,7 +261,7 @@ class TestOrder:
         assert [one.score for one in others] == sorted((one.score for one in others), reverse=True)
         assert all(one.score < best.score for one in others)
 
-    def test_what_says_the_same_is_told_once_and_by_the_turn_itself(self, ada: UserProfile) -> None:
+    def test_texts_that_say_the_same_thing_are_returned_once_as_the_turn(self, ada: UserProfile) -> None:
         say(ada, "ada: My harpsichord came from Lyon, and it sounds well.")
         stream = own_stream(ada)
         note(stream, "My harpsichord came from Lyon.", "fact")
@@ -272,7 +272,7 @@ class TestOrder:
             ("fact", "Tunes a harpsichord weekly."),
         ]
 
-    def test_what_is_over_hides_nothing_that_holds(self, ada: UserProfile) -> None:
+    def test_an_ended_fact_does_not_hide_a_current_one(self, ada: UserProfile) -> None:
         stream = own_stream(ada)
         over = {"state": "ended", "valid_until": START, "ended_at": START}
         note(stream, "Tunes a harpsichord of oak from Lyon with felt jacks.", "fact", **over)
@@ -285,34 +285,34 @@ class TestOrder:
             "Tunes a harpsichord.",
         ]
 
-    def test_what_somebody_said_answers_best_what_is_asked_about_them(self, ada: UserProfile) -> None:
+    def test_turns_of_the_person_named_in_the_query_come_first(self, ada: UserProfile) -> None:
         say(ada, "Nora: I tuned the harpsichord.", "Mats: I tuned the harpsichord, too.")
         assert found(ada, "Did Mats tune a harpsichord?")[0].content.startswith("Mats:")
         assert found(ada, "Did nora tune a harpsichord?")[0].content.startswith("Nora:")
 
-    def test_of_equal_ones_the_newer_comes_first(self, ada: UserProfile) -> None:
+    def test_newer_texts_come_first_among_equals(self, ada: UserProfile) -> None:
         stream = own_stream(ada)
         for day in (2, 1, 3):
             note(stream, f"Plays {day} harpsichord.", "fact", formed_at=START + timedelta(days=day))
         assert contents(ada, "harpsichord", "fact") == [f"Plays {day} harpsichord." for day in (3, 2, 1)]
 
-    def test_the_same_question_has_the_same_answer(self, ada: UserProfile) -> None:
+    def test_the_same_query_has_the_same_results(self, ada: UserProfile) -> None:
         say(ada, *(f"harpsichord {n % 3}" for n in range(30)))
         count(ada)
         assert found(ada, "harpsichord 1") == found(ada, "harpsichord 1")
 
-    def test_as_many_are_found_as_are_asked_for(self, ada: UserProfile) -> None:
+    def test_the_requested_number_of_results_is_returned(self, ada: UserProfile) -> None:
         say(ada, *(f"harpsichord {n}" for n in range(30)))
         assert [len(found(ada, "harpsichord", most=most)) for most in (1, 7, 30)] == [1, 7, 30]
         assert len(found(ada, "harpsichord")) == 5
 
-    def test_the_best_of_many_are_ranked_and_of_equal_ones_the_newer_first(self) -> None:
+    def test_only_the_best_of_many_texts_are_ranked_newest_first_among_equals(self) -> None:
         hits = Hits({("fact", (number, 0)): number // 2 / 100 for number in range(200)}, weights={"fact": 1.0})
         ranking = rank(hits, 5)
         assert [place[0] for _kind, place in ranking] == list(range(199, 199 - READ_AHEAD, -1))
         assert list(ranking.values()) == sorted(ranking.values(), reverse=True)
 
-    def test_where_words_match_little_of_the_query_meaning_decides(self) -> None:
+    def test_meaning_decides_if_words_match_little_of_the_query(self) -> None:
         """The turns that a few of the query's words find by chance don't displace the one that means the same."""
         similarity = {("turn", (7, 20 * number)): 0.80 + number / 2_000 for number in range(40)}
         best = max(similarity, key=lambda key: similarity[key])
@@ -320,19 +320,19 @@ class TestOrder:
         hits = Hits(by_chance, similarity, weights={"turn": 16.0})
         assert next(iter(rank(hits, 5))) == best
 
-    def test_where_words_match_all_of_the_query_they_decide(self) -> None:
+    def test_words_decide_if_they_match_all_of_the_query(self) -> None:
         similarity = {("turn", (7, 20 * number)): 0.80 + number / 2_000 for number in range(40)}
         said = ("turn", (8, 0))
         hits = Hits({said: 16.0}, similarity, weights={"turn": 16.0})
         assert next(iter(rank(hits, 5))) == said
 
-    def test_a_session_vouches_for_its_turns(self) -> None:
+    def test_turns_of_a_session_with_good_matches_are_ranked_higher(self) -> None:
         best, beside_it, alone = ("turn", (7, 0)), ("turn", (7, 50)), ("turn", (8, 50))
         hits = Hits({best: 8.0, beside_it: 4.0, alone: 4.0}, weights={"turn": 8.0})
         ranking = rank(hits, 5)
         assert ranking[best] > ranking[beside_it] > ranking[alone]
 
-    def test_beside_a_far_better_one_only_the_first_are_told_of_what_is_worth_little(self) -> None:
+    def test_weak_results_beside_a_much_better_one_are_limited(self) -> None:
         """Where words alone are asked, and where meaning is."""
         weak = {("turn", (7, number)): 0.001 for number in range(0, 500, 10)}
         hits = Hits(weak | {("turn", (7, 1_000)): 1.0}, weights={"turn": 1.0})
@@ -342,11 +342,11 @@ class TestOrder:
         near = replace(hits, semantic={key: 0.5 + place / 1_000 for place, key in enumerate(weak)})
         assert len(rank(near, 200, least_share=0.01)) > len(around) + len(weak) / 2
 
-    def test_where_nothing_is_far_better_all_are_told_of(self) -> None:
+    def test_all_results_are_returned_if_none_is_much_better(self) -> None:
         hits = Hits({("turn", (7, number)): 0.001 for number in range(0, 500, 10)}, weights={"turn": 1.0})
         assert rank(hits, 200, least_share=0.01) == rank(hits, 200)
 
-    def test_what_several_conversations_say_is_there_once(self, ada: UserProfile) -> None:
+    def test_a_text_of_several_conversations_is_returned_once(self, ada: UserProfile) -> None:
         for number in range(5):
             say(ada, "The harpsichord is tuned  on Friday.", "Noted.", session_id=f"talk-{number}")
         say(ada, "The harpsichord has a new string.", session_id="strings")
@@ -355,7 +355,7 @@ class TestOrder:
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("forming")
-    def test_what_several_settled_conversations_say_is_there_once(self, ada: UserProfile) -> None:
+    def test_a_text_of_several_settled_conversations_is_returned_once(self, ada: UserProfile) -> None:
         for number in range(5):
             day = START + timedelta(days=number)
             texts = [f"The weather of day {number} is fine.", "Noted.", "I am allergic to hazelnuts.", "Noted."]
@@ -375,7 +375,7 @@ class TestOrder:
 class TestCounts:
     """The counts of words behind it."""
 
-    def test_they_equal_the_texts(self, ada: UserProfile) -> None:
+    def test_counts_match_the_texts(self, ada: UserProfile) -> None:
         say(ada, "A kiln and a kiln.", "A glaze.")
         moment(ada, "kiln", "The kiln.")
         note(own_stream(ada), "Owns a kiln.", "fact")
@@ -385,7 +385,7 @@ class TestCounts:
         words = Vocabulary.objects.get(user=ada)
         assert (words.fact_count, words.moment_count, words.turn_count, words.turn_words) == (1, 1, 2, 2)
 
-    def test_words_that_are_gone_are_forgotten(self, ada: UserProfile) -> None:
+    def test_words_of_deleted_texts_are_deleted(self, ada: UserProfile) -> None:
         atom = note(own_stream(ada), "Owns a kiln.", "fact")
         count(ada)
         atom.delete()
@@ -393,7 +393,7 @@ class TestCounts:
         assert not Word.objects.exists()
 
     @pytest.mark.slow
-    def test_the_sweep_asks_for_those_whose_sessions_have_grown(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_the_sweep_requests_counts_for_sessions_that_have_grown(self, ada: UserProfile, bo: UserProfile) -> None:
         say(bo, "Silent since.")
         count(bo)
         for number in range(100):
@@ -405,14 +405,14 @@ class TestCounts:
         assert 5 <= ada.jobs.filter(process="count_words").count() < 10
         assert bo.jobs.filter(process="count_words").count() == 1
 
-    def test_new_facts_ask_for_a_count_of_their_person_or_shard(self, service: Api, ada: UserProfile) -> None:
+    def test_new_facts_request_a_count_of_their_person_or_shard(self, service: Api, ada: UserProfile) -> None:
         for stream in (own_stream(ada), shard("music")):
             body = {"user_id": "ada", "atom_type": "fact", "content": "A harpsichord has jacks."}
             assert service.post(f"streams/{stream.stream_id}/atoms", **body).status_code == 201
         work_off()
         assert {word.vocabulary.user for word in Word.objects.filter(stem="harpsichord")} == {ada, None}
 
-    def test_memory_that_has_hardly_changed_is_not_counted_anew(self, ada: UserProfile) -> None:
+    def test_memory_with_few_changes_is_not_counted_again(self, ada: UserProfile) -> None:
         say(ada, *("A kiln." for _ in range(30)))
         count(ada)
         say(ada, "A glaze.", session_id="s2")
@@ -466,9 +466,7 @@ class TestIsolation:
             assert set(Word.objects.values_list("user_id", flat=True)) == {ada.pk}
             assert set(Vocabulary.objects.values_list("user_id", flat=True)) == {ada.pk}
 
-    def test_facts_of_a_shard_are_found_by_everybody_who_talks_to_its_agent(
-        self, ada: UserProfile, bo: UserProfile
-    ) -> None:
+    def test_facts_of_a_shard_are_found_by_all_users_of_its_agent(self, ada: UserProfile, bo: UserProfile) -> None:
         note(shard("repairs", "smith"), "A harpsichord jack needs felt.", "fact")
         note(shard("everywhere"), "A harpsichord has jacks.", "fact")
         note(shard("off", "smith", is_active=False), "A harpsichord is off.", "fact")
@@ -479,7 +477,7 @@ class TestIsolation:
             elsewhere = contents(person, "jack felt harpsichord", "fact", agent_id="other", most=10)
             assert "A harpsichord jack needs felt." not in elsewhere and "A harpsichord has jacks." in elsewhere
 
-    def test_a_shards_fact_does_not_tell_whose_session_it_came_from(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_a_shards_fact_does_not_reveal_its_source_session(self, ada: UserProfile, bo: UserProfile) -> None:
         session = bo.sessions.get()
         note(shard("repairs"), "Felt for the lute.", "fact", source_session=session)
         with acting_for("ada", application=DEFAULT):
@@ -490,7 +488,7 @@ class TestIsolation:
 class TestEndpoint:
     """`POST memory/search`."""
 
-    def test_a_result_says_what_and_where(self, service: Api, ada: UserProfile) -> None:
+    def test_a_result_has_text_and_source(self, service: Api, ada: UserProfile) -> None:
         say(ada, "The harpsichord came.")
         answer = service.post("memory/search", user_id="ada", query="harpsichord", kinds=["turn"], match_count=1)
         assert answer.status_code == 200
@@ -534,12 +532,12 @@ class TestEndpoint:
             ({"query": "a\0b"}, "query"),
         ],
     )
-    def test_bad_input_is_refused_naming_the_field(self, service: Api, asked: dict[str, Any], field: str) -> None:
+    def test_errors_of_bad_input_name_the_field(self, service: Api, asked: dict[str, Any], field: str) -> None:
         answer = service.post("memory/search", user_id="ada", **asked)
         assert answer.status_code == 400
         assert [error["attr"] for error in answer.json()["errors"]] == [field]
 
-    def test_a_kind_named_twice_is_searched_once(self, service: Api, ada: UserProfile) -> None:
+    def test_a_repeated_kind_is_searched_once(self, service: Api, ada: UserProfile) -> None:
         note(own_stream(ada), "Plays the harpsichord.", "fact")
         once, twice = (
             service.post("memory/search", user_id="ada", query="harpsichord", kinds=kinds).json()
@@ -547,11 +545,11 @@ class TestEndpoint:
         )
         assert once == twice
 
-    def test_a_read_key_may_search(self, ada: UserProfile) -> None:
+    def test_a_read_key_can_search(self, ada: UserProfile) -> None:
         reader = Api(ApiKey.objects.issue("r", user=ada, scope="read")[1])
         assert reader.post("memory/search", query="kiln").status_code == 200
 
-    def test_a_search_makes_the_same_few_queries_however_much_there_is(self, service: Api, ada: UserProfile) -> None:
+    def test_a_search_takes_a_constant_number_of_queries(self, service: Api, ada: UserProfile) -> None:
         def queries() -> int:
             with CaptureQueriesContext(connection) as captured:
                 assert service.post("memory/search", user_id="ada", query="harpsichord kiln").status_code == 200
@@ -569,7 +567,7 @@ class TestEndpoint:
 class TestAccess:
     """What recall returned is noted on the facts, behind the request."""
 
-    def test_a_returned_fact_counts_and_has_its_time(self, service: Api, ada: UserProfile) -> None:
+    def test_an_access_to_a_returned_fact_is_recorded(self, service: Api, ada: UserProfile) -> None:
         stream = own_stream(ada, agent_id="other")  # of the session's own agent they would stand in another layer
         atom, other = note(stream, "Plays the harpsichord.", "fact"), note(stream, "Owns a kiln.", "fact")
         say(ada, "Hello.", "Hi.")
@@ -584,14 +582,14 @@ class TestAccess:
         assert listed["last_accessed_at"] is not None and listed["rag_indexed"] is False
         assert (unlisted["atom_id"], unlisted["access_count"]) == (str(other.atom_id), 0)
 
-    def test_a_look_in_the_admin_counts_nothing(self, ada: UserProfile) -> None:
+    def test_previews_in_the_admin_record_no_access(self, ada: UserProfile) -> None:
         note(own_stream(ada), "Plays the harpsichord.", "fact")
         say(ada, "Hello.", "Hi.")
         preview(ada, "s1", ContextRequest(query="harpsichord", recall=RecallRequest("harpsichord")))
         accesses.waiting.flush()
         assert not MemoryAtom.objects.filter(access_count__gt=0).exists()
 
-    def test_a_fact_that_is_gone_meanwhile_is_no_trouble(self, service: Api, ada: UserProfile) -> None:
+    def test_an_access_to_a_deleted_fact_is_ignored(self, service: Api, ada: UserProfile) -> None:
         stream = own_stream(ada)
         gone, there = note(stream, "Plays the harpsichord.", "fact"), note(stream, "Sold a harpsichord.", "fact")
         service.post("memory/search", user_id="ada", query="harpsichord")
@@ -616,19 +614,19 @@ class TestByMeaning:
     def ask(self, api: Api, query: str, **asked: Any) -> Any:
         return api.post("memory/search", user_id="ada", query=query, **asked).json()
 
-    def test_both_searches_find_and_say_their_ranks(self, service: Api) -> None:
+    def test_both_searches_return_results_with_ranks(self, service: Api) -> None:
         atoms = service.get(f"streams/{MemoryStream.objects.get(user__user_id='ada').stream_id}/atoms", user_id="ada")
         assert [atom["rag_indexed"] for atom in atoms.json()["atoms"]] == [True]
         answer = self.ask(service, "harpsichord", kinds=["fact"])
         assert (answer["mode"], answer["degraded"]) == ("hybrid", False)
         assert answer["results"][0]["ranks"] == {"semantic": 1, "text": 1}
 
-    def test_meaning_alone_finds_what_shares_no_word(self, service: Api) -> None:
+    def test_search_by_meaning_finds_texts_without_common_words(self, service: Api) -> None:
         [fact, *_] = self.ask(service, "harpsichordist", kinds=["fact"], mode="semantic")["results"]
         assert fact["ranks"] == {"semantic": 1, "text": None}
         assert "arpsichord" in fact["content"]
 
-    def test_what_all_turns_have_in_common_counts_little(self, service: Api, ada: UserProfile) -> None:
+    def test_what_all_turns_have_in_common_has_little_weight(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.get(user=ada)
         for text in ("Anna says hush.", "The kiln."):
             note(stream, text, "fact")
@@ -637,7 +635,7 @@ class TestByMeaning:
         [first, *_] = self.ask(service, "Anna says kiln", kinds=["fact"], mode="semantic")["results"]
         assert first["content"] == "The kiln."
 
-    def test_an_assistants_turn_counts_half_unless_it_is_addressed(self, service: Api, ada: UserProfile) -> None:
+    def test_an_assistants_turn_counts_half_unless_the_query_addresses_it(self, service: Api, ada: UserProfile) -> None:
         turns = {
             "Felt keeps a spinet quiet.": "assistant",
             "Felt keeps my spinet quiet.": "user",
@@ -656,13 +654,13 @@ class TestByMeaning:
         of_assistant, of_person, of_mats = scores("What did you say keeps a spinet quiet?")
         assert of_assistant > 0.8 * max(of_person, of_mats)
 
-    def test_words_alone_ask_no_endpoint(self, service: Api, embeddings_server: OpenAIServer) -> None:
+    def test_text_mode_calls_no_endpoint(self, service: Api, embeddings_server: OpenAIServer) -> None:
         before = len(embeddings_server.requests)
         answer = self.ask(service, "harpsichord", mode="text")
         assert (answer["mode"], answer["degraded"]) == ("text", False)
         assert len(embeddings_server.requests) == before
 
-    def test_a_query_is_embedded_once_for_context_and_search(
+    def test_a_query_gets_one_vector_for_context_and_search(
         self, service: Api, embeddings_server: OpenAIServer
     ) -> None:
         before = len(embeddings_server.requests)
@@ -674,7 +672,7 @@ class TestByMeaning:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("behaviour", [behave.error(500), behave.stall(60), behave.holding(float("nan"))])
-    def test_when_the_endpoint_fails_words_answer_and_it_is_said(
+    def test_results_are_by_words_and_marked_degraded_if_the_endpoint_fails(
         self, service: Api, embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, behaviour: Any
     ) -> None:
         monkeypatch.setattr("moments_app.recall.query_vector.SECONDS", 0.5)
@@ -688,7 +686,7 @@ class TestByMeaning:
         assert context["degraded"] is True and context["sources"]["retrieved"] > 0
         assert EngineCall.objects.filter(purpose="embedding", ok=False).exists()
 
-    def test_an_endpoint_that_keeps_failing_is_left_alone(
+    def test_a_repeatedly_failing_endpoint_is_not_called(
         self, service: Api, embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 60)
@@ -707,7 +705,7 @@ class TestByMeaning:
             theirs = as_ada.post("memory/search", user_id="bo", query="harpsichord", mode=mode).json()["results"]
             assert theirs == []
 
-    def test_of_a_former_time_meaning_finds_what_held_then(self, service: Api) -> None:
+    def test_search_by_meaning_as_of_a_time_finds_what_was_valid_then(self, service: Api) -> None:
         MemoryAtom.objects.filter(content__startswith="Harpsichord").update(
             formed_at=START, valid_until=START + timedelta(days=4), ended_at=START + timedelta(days=4)
         )
@@ -721,7 +719,7 @@ class TestByMeaning:
         assert "Harpsichord jacks need felt." not in found("2026-03-08") | found("2026-02-01")
 
     @pytest.mark.parametrize(("most", "reads_the_index"), [(20_000, False), (1, True)])
-    def test_up_to_so_many_vectors_are_all_read_and_more_are_searched_by_the_index(
+    def test_a_few_vectors_are_read_completely_and_many_by_index(
         self, ada: UserProfile, most: int, reads_the_index: bool
     ) -> None:
         call_command("embed", model="test-embedder", dimensions=64)
@@ -767,12 +765,12 @@ class TestByMeaning:
             owners = set(KINDS[kind].objects.values_list("user_id", flat=True))
         assert owners - {None} == {ada.pk}
 
-    def test_vectors_of_two_models_are_never_compared(self, service: Api) -> None:
+    def test_vectors_of_different_models_are_not_compared(self, service: Api) -> None:
         call_command("embed", model="wider", dimensions=96, activate=True)
         answer = self.ask(service, "harpsichord", mode="semantic")
         assert answer["degraded"] is False and answer["results"]
 
-    def test_since_and_the_state_of_facts_hold_within_the_search(self, service: Api, ada: UserProfile) -> None:
+    def test_since_and_states_of_facts_filter_searches_by_meaning(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.get(user=ada)
         evicted = [note(stream, f"Sold harpsichord {number}.", "fact") for number in range(5)]
         call_command("embed")
@@ -783,6 +781,6 @@ class TestByMeaning:
         later = (timezone.now() + timedelta(days=1)).isoformat()
         assert self.ask(service, "harpsichord", mode="semantic", since=later)["results"] == []
 
-    def test_a_turn_without_words_in_common_takes_part_in_the_order(self, service: Api) -> None:
+    def test_a_turn_without_common_words_is_ranked(self, service: Api) -> None:
         turns = self.ask(service, "harpsichordist kiln", kinds=["turn"], match_count=2)["results"]
         assert {turn["sequence"] for turn in turns} == {0, 1}

@@ -36,7 +36,7 @@ def made_days_ago(number: int, made: EngineCall) -> None:
     EngineCall.objects.filter(pk=made.pk).update(created_at=timezone.now() - timedelta(days=number))
 
 
-def test_what_a_person_cost_is_summed_by_month_and_purpose(ada: UserProfile, bo: UserProfile) -> None:
+def test_costs_of_a_person_are_summed_by_month_and_purpose(ada: UserProfile, bo: UserProfile) -> None:
     call(ada)
     call(ada, "0.25", purpose="summary", output_tokens=7)
     call(ada, "0", ok=False, error_kind="timeout")
@@ -51,7 +51,7 @@ def test_what_a_person_cost_is_summed_by_month_and_purpose(ada: UserProfile, bo:
     assert (cost.whole.calls, cost.whole.usd, cost.left_out) == (4, Decimal("2.75"), None)
 
 
-def test_what_all_cost_is_the_same_by_day_application_person_and_prompt(ada: UserProfile, bo: UserProfile) -> None:
+def test_total_costs_are_equal_by_day_application_person_and_prompt(ada: UserProfile, bo: UserProfile) -> None:
     version = PromptVersion.objects.earliest("pk")
     call(ada, prompt_version=version)
     call(bo, "3")
@@ -65,7 +65,7 @@ def test_what_all_cost_is_the_same_by_day_application_person_and_prompt(ada: Use
     assert cost.whole.usd == sum(used.usd for *_, used in cost.applications) == Decimal("4.5")
 
 
-def test_tokens_said_are_counted_by_arrival_beside_those_sent(ada: UserProfile) -> None:
+def test_tokens_of_turns_are_counted_by_arrival_beside_tokens_sent(ada: UserProfile) -> None:
     talk(ada, 10)
     Message.objects.update(arrived_at=timezone.now(), tokens=20)
     call(ada, input_tokens=500)
@@ -75,7 +75,7 @@ def test_tokens_said_are_counted_by_arrival_beside_those_sent(ada: UserProfile) 
     assert (day, said, used.tokens_in) == (timezone.now().date(), 200, 500)
 
 
-def test_summaries_are_timed_and_the_slowest_and_the_stuck_are_named(ada: UserProfile) -> None:
+def test_the_slowest_and_stuck_summaries_are_listed(ada: UserProfile) -> None:
     session = talk(ada, 4)
     window = {"session": session, "user": ada, "start_sequence": 0, "end_sequence": 1}
     slow, _ = (
@@ -91,7 +91,7 @@ def test_summaries_are_timed_and_the_slowest_and_the_stuck_are_named(ada: UserPr
     assert "9.00 s, s1" in shown and change_url(slow) in shown and f"{list_url(Summary)}?status=stuck" in shown
 
 
-def test_each_figure_leads_to_what_it_counts(ada: UserProfile) -> None:
+def test_each_figure_links_to_its_rows(ada: UserProfile) -> None:
     call(ada)
     root = operator()
     cache.clear()

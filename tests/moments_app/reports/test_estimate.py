@@ -24,12 +24,12 @@ def calls(*parts: Estimate) -> dict[str, int]:
     return {part.purpose: part.calls for part in parts}
 
 
-def test_of_nothing_it_is_nothing(db: None) -> None:
+def test_an_empty_site_has_an_empty_estimate(db: None) -> None:
     assert not any(part.calls or part.input_tokens for part in estimate())
 
 
 @pytest.mark.slow
-def test_it_tells_how_many_calls_settling_makes_at_most(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_the_maximum_of_calls_for_settling_is_estimated(ada: UserProfile, model_server: OpenAIServer) -> None:
     talk(ada, 20)
     talk(ada, 60, session_id="s2")
     Job.objects.all().delete()
@@ -44,7 +44,7 @@ def test_it_tells_how_many_calls_settling_makes_at_most(ada: UserProfile, model_
     assert calls(*estimate()) == dict.fromkeys(told, 0)
 
 
-def test_of_everything_it_tells_what_comes_as_it_is_held(
+def test_the_estimate_for_everything_includes_calls_during_conversations(
     ada: UserProfile, embeddings_server: OpenAIServer, settings: Settings
 ) -> None:
     talk(ada, 20)
@@ -57,7 +57,7 @@ def test_of_everything_it_tells_what_comes_as_it_is_held(
     assert {purpose: waiting[purpose] for purpose in alike} == {purpose: all_of_it[purpose] for purpose in alike}
 
 
-def test_queries_are_told_as_often_as_they_were_asked_for(ada: UserProfile, settings: Settings) -> None:
+def test_queries_are_estimated_by_their_past_number(ada: UserProfile, settings: Settings) -> None:
     talk(ada, 20)
     assert "recall-query" not in calls(*estimate())
     for _ in range(5):
@@ -65,13 +65,13 @@ def test_queries_are_told_as_often_as_they_were_asked_for(ada: UserProfile, sett
     assert calls(*estimate(everything=True))["recall-query"] == 5
 
 
-def test_a_window_larger_than_a_call_takes_several(ada: UserProfile, settings: Settings) -> None:
+def test_a_window_larger_than_a_call_takes_several_calls(ada: UserProfile, settings: Settings) -> None:
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"max_input_tokens": 500})
     session = talk(ada, 100)
     assert calls(*estimate())["moment-builder"] == -(-session.total_tokens // 500)
 
 
-def test_money_is_told_where_the_price_is_known(
+def test_costs_are_estimated_if_prices_are_known(
     ada: UserProfile, model_server: OpenAIServer, settings: Settings
 ) -> None:
     talk(ada, 20)
@@ -81,7 +81,7 @@ def test_money_is_told_where_the_price_is_known(
     assert part.usd == Decimal(part.input_tokens + 2 * part.output_tokens) / 1_000_000
 
 
-def test_the_command_tells_it_by_person(ada: UserProfile, bo: UserProfile) -> None:
+def test_the_command_estimates_by_person(ada: UserProfile, bo: UserProfile) -> None:
     talk(ada, 20)
     out = StringIO()
     call_command("estimate", user="bo", stdout=out)

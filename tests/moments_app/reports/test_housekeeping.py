@@ -26,7 +26,7 @@ def age(days: int) -> None:
     EngineCall.objects.update(created_at=then)
 
 
-def test_what_made_nothing_goes_when_it_is_old(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_old_jobs_and_calls_without_results_are_deleted(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 50)
     build(session)
     build(session)  # nothing beyond the lag
@@ -39,14 +39,14 @@ def test_what_made_nothing_goes_when_it_is_old(ada: UserProfile, model_server: O
     assert Moment.objects.filter(job=Job.objects.get()).exists()
 
 
-def test_what_is_open_or_failed_stays(ada: UserProfile) -> None:
+def test_open_and_failed_jobs_stay(ada: UserProfile) -> None:
     for status in ("queued", "processing", "failed"):
         Job.objects.create(process=f"p-{status}", user=ada, status=status, requested_by="test")
     age(400)
     assert housekeeping() == Tidied()
 
 
-def test_more_than_a_batch(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_one_batch_is_deleted(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moments_app.reports.housekeeping.BATCH", 2)
     for _ in range(5):
         Job.objects.create(process="p", user=ada, status="skipped", requested_by="test", finished_at=timezone.now())
@@ -71,7 +71,7 @@ def test_row_35_who_read_whom_is_kept_for_the_days_that_are_set_and_an_export_fo
 
 
 @pytest.mark.parametrize("name", schedules())
-def test_each_schedule_can_be_tried_without_a_change(ada: UserProfile, name: str) -> None:
+def test_each_schedule_has_a_dry_run(ada: UserProfile, name: str) -> None:
     talk(ada, 20)
     before = list(Job.objects.values())
     call_command("run_schedule", name, dry_run=True, stdout=StringIO())

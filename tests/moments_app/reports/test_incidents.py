@@ -61,7 +61,7 @@ def the_only() -> Incident:
     return incident
 
 
-def test_without_failures_there_is_none(ada: UserProfile) -> None:
+def test_without_failures_there_are_no_incidents(ada: UserProfile) -> None:
     answer("ada")
     assert incidents() == []
 
@@ -99,22 +99,22 @@ class TestOnePerson:
         assert set(of_engine.names.values()) == {"bo", "cy"}
         assert of_engine.remedy == "Nothing to do now: the jobs are retried automatically."
 
-    def test_who_was_answered_since_is_no_cause(self) -> None:
+    def test_a_person_who_was_answered_later_is_not_the_cause(self) -> None:
         call(fail_alone("ada", "bo"))
         assert the_only().cause == f"{ENGINE} sometimes answers with server errors"
 
-    def test_who_failed_in_an_outage_is_no_cause_when_it_is_over(self) -> None:
+    def test_people_who_failed_in_an_outage_are_not_the_cause_afterwards(self) -> None:
         fail_for_good("ada", times=3), fail_for_good("bo", times=3)
         answer("cy")
         assert the_only().people == 2
 
-    def test_more_than_a_few_people_share_one(self) -> None:
+    def test_more_than_a_few_people_share_one_incident(self) -> None:
         for number in range(5):
             fail_alone(f"person-{number}", "bo", kind="rejected")
         assert (the_only().cause, the_only().people) == ("Calls about 5 people fail", 5)
         assert (len(the_only().names), the_only().more_people) == (3, 2)
 
-    def test_of_a_person_who_is_alone_nobody_knows_the_cause(self) -> None:
+    def test_the_cause_is_uncertain_if_nobody_else_called(self) -> None:
         job = fail("ada", times=2)
         open_circuit(failing=[job.subject])
         incident = the_only()
@@ -145,13 +145,13 @@ class TestAnEngine:
         assert incident.evidence == "No call was answered in the last day."
         assert "No job is lost: all jobs run when the engine answers. The next test is at " in incident.remedy
 
-    def test_an_endpoint_that_is_away_is_one_incident_for_texts_and_vectors(self, settings: Settings) -> None:
+    def test_an_unavailable_endpoint_is_one_incident_for_texts_and_vectors(self, settings: Settings) -> None:
         settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"base_url": settings.ENGINE.base_url})
         fail("ada"), fail("bo", process="embed", engine="openai:embedder")
         open_circuit(holds_all=True), open_circuit(engine="openai:embedder", work="embedding", holds_all=True)
         assert the_only().cause == f"openai:embedder and {ENGINE} answers with server errors"
 
-    def test_a_failure_with_held_jobs_is_not_over(self) -> None:
+    def test_a_failure_with_held_jobs_is_an_incident(self) -> None:
         failure = fail_for_good("ada").failure
         Job.objects.update(status="completed")
         open_circuit(*(job_of(f"person-{number}") for number in range(8)), holds_all=True)
@@ -160,13 +160,13 @@ class TestAnEngine:
         [incident] = incidents_of(failure)
         assert incident.jobs == 8
 
-    def test_retrying_all_is_suggested_only_after_a_call_was_answered(self) -> None:
+    def test_retrying_all_is_suggested_only_after_a_successful_call(self) -> None:
         fail_for_good("ada", "timeout"), fail_for_good("bo", "timeout")
         assert "Retry all" not in the_only().remedy and "Try one" in the_only().remedy
         answer("cy")
         assert the_only().remedy == "The engine has answered since then. Press Retry all."
 
-    def test_a_rejected_key_is_told_from_an_outage(self) -> None:
+    def test_a_rejected_key_is_distinguished_from_an_outage(self) -> None:
         fail("ada", "credential")
         open_circuit(holds_all=True, reason="credential")
         assert the_only().cause == f"{ENGINE} rejects the API key"
@@ -184,7 +184,7 @@ def test_a_prompt_is_the_cause_if_other_prompts_are_answered() -> None:
     assert incident.remedy.startswith("Activate version 1, which got 1 valid answers.")
 
 
-def test_a_bug_is_one_incident_for_all_that_it_stops(ada: UserProfile, bo: UserProfile) -> None:
+def test_a_bug_is_one_incident_for_all_processes_that_it_stops(ada: UserProfile, bo: UserProfile) -> None:
     for name, process in (("ada", "build_moments"), ("bo", "form_memories")):
         job = job_of(name, process)
         failure = FailureGroup.objects.find(job, process, "defect", place="KeyError in read, line 7 of turns/read.py")
@@ -204,7 +204,7 @@ def mute(incident: Incident) -> None:
 class TestMuting:
     """A muted incident is the last, and does not vanish."""
 
-    def test_it_stays_and_is_the_last(self) -> None:
+    def test_a_muted_incident_stays_and_is_last(self) -> None:
         fail_for_good("ada", "rejected"), fail("bo", "invalid_answer")
         mute(incidents()[0])
         assert [incident.is_muted for incident in incidents()] == [False, True]
@@ -221,7 +221,7 @@ class TestMuting:
         of_ada.failures[0].unmute(of_ada.key)
         assert not any(incident.is_muted for incident in incidents())
 
-    def test_an_outage_that_holds_everybody_is_not_muted(self) -> None:
+    def test_an_outage_that_holds_all_jobs_cannot_be_muted(self) -> None:
         fail("ada")
         mute(the_only())
         assert the_only().is_muted
@@ -250,7 +250,7 @@ class TestItsJobs:
             f"{ENGINE} sometimes answers with server errors": [of_engine],
         }
 
-    def test_jobs_that_are_about_no_person_stay_with_the_engine(self) -> None:
+    def test_jobs_without_a_person_belong_to_the_incident_of_the_engine(self) -> None:
         fail_alone("ada", "cy")
         of_shard = Job.objects.request("consolidate_stream", stream=shard("kilns"), requested_by="test")
         call(of_shard, "server_error")
@@ -281,14 +281,14 @@ def seconds(people: int) -> float:
 
 
 @pytest.mark.slow(seconds=30)
-def test_its_time_is_in_proportion_to_what_failed() -> None:
+def test_the_time_is_linear_in_the_number_of_failures() -> None:
     fail("ada")
     few = seconds(50)
     assert seconds(8_000) < 25 * few
 
 
 @pytest.mark.slow
-def test_it_takes_the_same_queries_however_much_failed(django_assert_max_num_queries: Any) -> None:
+def test_incidents_take_a_constant_number_of_queries(django_assert_max_num_queries: Any) -> None:
     fail_alone("ada", "bo")
     open_circuit(job_of("cy"), holds_all=True)
     with django_assert_max_num_queries(6):

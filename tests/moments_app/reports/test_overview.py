@@ -37,7 +37,7 @@ def days_ago(number: int) -> datetime:
     return timezone.now() - timedelta(days=number)
 
 
-def test_nothing_is_counted_where_there_is_nothing(transactional_db: None) -> None:
+def test_an_empty_site_has_no_figures(transactional_db: None) -> None:
     empty = overview.activity()
     assert len(empty.days) == overview.DAYS
     assert empty.today.date == timezone.now().date()
@@ -46,7 +46,7 @@ def test_nothing_is_counted_where_there_is_nothing(transactional_db: None) -> No
     assert (work.due, work.oldest_due, work.failed, work.worker_seen_at) == (0, None, 0, None)
 
 
-def test_few_rows_are_counted_whatever_the_database_reckons(ada: UserProfile) -> None:
+def test_few_rows_are_counted_exactly(ada: UserProfile) -> None:
     build(talk(ada, 60))
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE moments_app_moment")
@@ -54,7 +54,7 @@ def test_few_rows_are_counted_whatever_the_database_reckons(ada: UserProfile) ->
     assert overview.estimated_rows(Moment) == 0
 
 
-def test_turns_sessions_and_moments_are_counted_by_the_day_on_which_they_came(ada: UserProfile) -> None:
+def test_turns_sessions_and_moments_are_counted_by_arrival_day(ada: UserProfile) -> None:
     build(talk(ada, 60))
     talk(ada, 10, session_id="older")
     Message.objects.filter(session__session_id="s1").update(created_at=days_ago(900), arrived_at=timezone.now())
@@ -68,7 +68,7 @@ def test_turns_sessions_and_moments_are_counted_by_the_day_on_which_they_came(ad
     assert overview.activity().whole.turns == 70
 
 
-def test_what_is_compacted_is_the_share_of_tokens_out_of_the_live_windows(ada: UserProfile) -> None:
+def test_the_compacted_share_is_the_share_of_tokens_before_live_windows(ada: UserProfile) -> None:
     talk(ada, 100)
     assert overview.activity().compacted == 0
     build(Session.objects.get(), lag=20)
@@ -78,9 +78,7 @@ def test_what_is_compacted_is_the_share_of_tokens_out_of_the_live_windows(ada: U
     assert (made.turns, made.live_turns) == (100, session.live_count)
 
 
-def test_tokens_of_served_contexts_are_summed_by_day_beside_those_of_their_transcripts(
-    service: Api, ada: UserProfile
-) -> None:
+def test_tokens_of_contexts_and_their_transcripts_are_summed_by_day(service: Api, ada: UserProfile) -> None:
     session = talk(ada, 60)
     talk(ada, 6, session_id="short")
     served = [context_of(service, name, query) for name, query in (("s1", "kiln"), ("s1", ""), ("short", ""))]
@@ -99,7 +97,7 @@ def test_tokens_of_served_contexts_are_summed_by_day_beside_those_of_their_trans
 
 
 @pytest.mark.slow
-def test_waits_are_those_of_jobs_that_ended_by_lane_and_day(ada: UserProfile) -> None:
+def test_waiting_times_of_ended_jobs_are_grouped_by_lane_and_day(ada: UserProfile) -> None:
     now = timezone.now()
 
     def ended(process: str, seconds: float, days: int = 0, status: str = "completed") -> None:
@@ -141,7 +139,7 @@ def test_calls_are_summed_by_day_and_failures_by_kind(transactional_db: None) ->
 
 
 @pytest.mark.slow
-def test_builds_that_a_threshold_asked_for_are_timed_to_their_moments(ada: UserProfile) -> None:
+def test_builds_requested_by_thresholds_are_timed(ada: UserProfile) -> None:
     for number in range(3):
         session = talk(ada, 250, session_id=f"s{number}")
         job = Job.objects.get(session=session)
@@ -154,7 +152,7 @@ def test_builds_that_a_threshold_asked_for_are_timed_to_their_moments(ada: UserP
     assert (builds.number, builds.median, builds.p95) == (3, 20, 29)
 
 
-def test_what_waits_runs_and_failed_is_told_apart(ada: UserProfile) -> None:
+def test_waiting_running_and_failed_jobs_are_distinguished(ada: UserProfile) -> None:
     now = timezone.now()
     states: list[dict[str, Any]] = [
         {"run_after": now - timedelta(minutes=5)},
@@ -173,7 +171,7 @@ def test_what_waits_runs_and_failed_is_told_apart(ada: UserProfile) -> None:
     assert work.worker_seen_at == now
 
 
-def test_a_schedule_that_ran_tells_when_a_worker_was_there(transactional_db: None) -> None:
+def test_a_finished_schedule_shows_when_a_worker_ran(transactional_db: None) -> None:
     job = Job.objects.request_task("count_words", RUN_TASK, "count_words", requested_by="schedule")
     assert overview.work().worker_seen_at is None
     run_job(job.job_id)
@@ -181,6 +179,6 @@ def test_a_schedule_that_ran_tells_when_a_worker_was_there(transactional_db: Non
     assert overview.work().worker_seen_at == job.finished_at
 
 
-def test_rows_are_estimated_once_the_database_has_looked(ada: UserProfile) -> None:
+def test_rows_are_estimated_after_an_analyze(ada: UserProfile) -> None:
     build(talk(ada, 60))
     assert overview.estimated_rows(Moment) == Moment.objects.count()

@@ -56,7 +56,7 @@ def all_is_there(session: Session) -> None:
     assert MemoryAtom.objects.filter(source_session=session).exists()
 
 
-def test_one_call_has_each_turn_once_and_its_parts_are_stored_under_the_prompts_in_force(
+def test_one_call_has_each_turn_once_and_each_part_records_its_prompt(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     session = talk(ada, 9)
@@ -134,7 +134,7 @@ def test_row_5_a_worker_that_died_before_the_commit_left_nothing_and_all_is_writ
 
 
 @pytest.mark.slow
-def test_turns_that_one_part_has_had_already_are_told_from_the_others(
+def test_turns_that_one_part_has_read_already_are_marked(
     ada: UserProfile, model_server: OpenAIServer, settings: Settings
 ) -> None:
     session = talk(ada, 9)
@@ -152,7 +152,9 @@ def test_turns_that_one_part_has_had_already_are_told_from_the_others(
     all_is_there(session)
 
 
-def test_it_is_a_call_each_where_that_is_set(ada: UserProfile, model_server: OpenAIServer, settings: Settings) -> None:
+def test_parts_are_separate_calls_if_combining_is_off(
+    ada: UserProfile, model_server: OpenAIServer, settings: Settings
+) -> None:
     settings.ENGINE = settings.ENGINE.model_copy(update={"combines_calls": False})
     session = talk(ada, 9)
     assert settle(session).status == Job.Status.COMPLETED
@@ -160,7 +162,7 @@ def test_it_is_a_call_each_where_that_is_set(ada: UserProfile, model_server: Ope
     all_is_there(session)
 
 
-def test_sessions_that_are_settled_soon_are_not_formed_before(
+def test_sessions_that_are_settled_soon_are_not_formed_first(
     ada: UserProfile, model_server: OpenAIServer, settings: Settings
 ) -> None:
     talk(ada, 9)
@@ -189,7 +191,7 @@ def all_are_there(sessions: list[Session]) -> None:
 
 
 @pytest.mark.slow
-def test_small_sessions_of_a_person_share_a_call_that_says_what_is_known_once(
+def test_small_sessions_of_a_person_share_one_call_with_known_statements_once(
     ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
 ) -> None:
     sessions = [*many(ada, 5), *many(bo, 1)]

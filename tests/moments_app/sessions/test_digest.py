@@ -49,7 +49,7 @@ def lessons() -> list[tuple[str, str]]:
 class TestWhatIsLeft:
     """The partition event and the live window."""
 
-    def test_the_next_load_is_the_context_as_a_system_message(
+    def test_the_next_load_begins_with_the_context_as_a_system_message(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 10)
@@ -74,7 +74,7 @@ class TestWhatIsLeft:
         live = session.messages.turns().filter(sequence__gte=22)
         assert session.live_tokens == sum(live.values_list("tokens", flat=True))
 
-    def test_the_engine_is_shown_all_turns_that_no_moment_holds_and_what_was_known(
+    def test_the_engine_gets_all_turns_without_moments_and_what_is_known(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 30)
@@ -87,7 +87,7 @@ class TestWhatIsLeft:
         assert [turn["index"] for turn in behave.turns_of(model_server.requests[-1])] == list(range(30, 60))
 
     @pytest.mark.slow
-    def test_a_boundary_of_moments_hands_on_what_the_moments_of_the_session_say(
+    def test_after_a_build_the_engine_gets_summaries_of_the_sessions_moments(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         build(talk(ada, 30, session_id="other", text="Of nasturtiums."))
@@ -107,7 +107,7 @@ class TestWhatIsLeft:
         digest(session, keep=8)
         assert session.live_from_sequence == 10
 
-    def test_turns_that_come_in_meanwhile_stay_live(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_turns_that_arrive_meanwhile_stay_live(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 10)
         job = Job.objects.request(DigestSession.name, session, requested_by="test", force=True)
 
@@ -121,7 +121,9 @@ class TestWhatIsLeft:
         assert (session.live_from_sequence, session.last_sequence, session.live_count) == (10, 12, 3)
 
     @pytest.mark.slow
-    def test_a_boundary_left_meanwhile_makes_it_begin_anew(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_a_boundary_written_meanwhile_restarts_the_digest(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
         session = talk(ada, 40)
         job = Job.objects.request(DigestSession.name, session, requested_by="test", force=True)
 
@@ -135,13 +137,13 @@ class TestWhatIsLeft:
         work_off()
         assert latest(session).payload["first_sequence"] > 0  # type: ignore[index]
 
-    def test_a_context_of_more_than_300_words_is_cut(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_a_context_above_300_words_is_cut(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 30, text="word " * 100)
         model_server.queue(answer("One more sentence. " * 200))
         digest(session)
         assert 290 < len(latest(session).payload["context"].split()) <= 300  # type: ignore[index]
 
-    def test_the_context_stands_in_the_next_served_context(
+    def test_the_context_is_in_the_next_served_context(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         model_server.queue(answer("The rent is due on the 9th."))
@@ -149,7 +151,7 @@ class TestWhatIsLeft:
         served = service.get("memory/context", user_id="ada", session_id="s1", query="And now?").json()["context"]
         assert "The rent is due on the 9th." in served
 
-    def test_nothing_to_digest_is_skipped(self, ada: UserProfile) -> None:
+    def test_a_session_without_new_turns_is_skipped(self, ada: UserProfile) -> None:
         append(ada, "s1", [NewMessage("system", "Be kind.")])
         assert digest(Session.objects.get()).result == {"reason": "nothing to digest"}
 
@@ -157,7 +159,7 @@ class TestWhatIsLeft:
 class TestLessons:
     """What is learned, and who sees it."""
 
-    def test_they_go_to_the_streams_of_all_agents_and_of_the_sessions_agent(
+    def test_lessons_are_added_to_streams_of_all_agents_and_of_the_sessions_agent(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         model_server.queue(answer("c", "Say the unit with each number.", " "))
@@ -165,7 +167,7 @@ class TestLessons:
         assert lessons() == [(agent, "Say the unit with each number.") for agent in ("", "default")]
         assert job.result["lessons"] == 1
 
-    def test_they_name_their_sources(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_lessons_have_sources(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 30)
         digest(session)
         atom = MemoryAtom.objects.filter(stream__agent_id="").get()
@@ -173,13 +175,13 @@ class TestLessons:
         assert atom.source_message_ids == list(shown.values_list("pk", flat=True))
         assert (atom.source_session, atom.user, atom.formed_at) == (session, ada, shown.last().created_at)  # type: ignore[union-attr]
 
-    def test_a_lesson_learned_twice_is_there_once(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_a_repeated_lesson_is_stored_once(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         model_server.queue(answer("c", "Say the unit."), answer("c", "say the Unit"))
         digest(talk(ada, 10))
         digest(talk(ada, 10))
         assert lessons() == [("", "Say the unit."), ("default", "Say the unit.")]
 
-    def test_they_come_first_among_what_agents_know_in_every_context_of_the_person(
+    def test_lessons_come_first_in_the_agent_layer_of_every_context(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         note(shard("style"), "Short sentences.")
@@ -193,7 +195,7 @@ class TestLessons:
             assert served.index("Say the unit") < served.index("Short sentences.")
 
     @pytest.mark.slow
-    def test_enough_of_them_are_consolidated_once_they_are_released(
+    def test_released_lessons_are_consolidated_at_the_threshold(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         model_server.queue(answer("c", *(f"Lesson {letter}." for letter in "bcdefghjklmnopqr")))
@@ -207,13 +209,15 @@ class TestLessons:
         assert "Remember: Lesson h." in stream.consolidated_content
         assert not stream.atoms.waiting().exists()
 
-    def test_formations_leave_them_alone(self, ada: UserProfile, model_server: OpenAIServer, forming: None) -> None:
+    def test_formations_do_not_extract_lessons(
+        self, ada: UserProfile, model_server: OpenAIServer, forming: None
+    ) -> None:
         digest(talk(ada, 10))
         job = Job.objects.request("form_memories", Session.objects.get(), requested_by="test", force=True)
         run_job(job.job_id)
         assert "lessons" not in model_server.requests[-1]["messages"][1]["content"]
 
-    def test_an_inactive_stream_takes_none(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_an_inactive_stream_gets_no_lessons(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         digest(talk(ada, 10))
         MemoryStream.objects.filter(name="lessons").update(is_active=False)
         MemoryAtom.objects.all().delete()
@@ -224,7 +228,7 @@ class TestLessons:
 class TestWithoutAModel:
     """The extractive engine."""
 
-    def test_context_and_lessons_are_sentences_that_were_said(self, ada: UserProfile) -> None:
+    def test_context_and_lessons_are_quoted_sentences(self, ada: UserProfile) -> None:
         said = [
             "The kiln is booked for the 9th of March, with cobalt glaze.",
             "Noted.",
@@ -242,7 +246,7 @@ class TestWithoutAModel:
         assert {content for _, content in lessons()} == {"Always answer in full sentences, please."}
 
     @pytest.mark.slow
-    def test_it_is_carried_on_within_its_limit(self, ada: UserProfile) -> None:
+    def test_repeated_digests_keep_the_context_within_its_limit(self, ada: UserProfile) -> None:
         for number in range(12):
             digest(talk(ada, 20, text=f"Kiln {number} holds cobalt, copper and ash glazes at twelve hundred degrees."))
         context = latest(Session.objects.get()).payload["context"]  # type: ignore[index]
@@ -303,7 +307,7 @@ class TestOnRequest:
     def on(self, settings: Settings, **values: Any) -> None:
         settings.SESSION_COMPACTION = settings.SESSION_COMPACTION.model_copy(update={"on_request": True, **values})
 
-    def test_a_load_of_enough_turns_is_digested_first(
+    def test_a_load_with_enough_turns_is_digested_first(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         self.on(settings)
@@ -314,7 +318,7 @@ class TestOnRequest:
         assert message["role"] == "system"
         assert len(model_server.requests) == 1
 
-    def test_a_context_too(
+    def test_a_context_with_enough_turns_is_digested_first(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         self.on(settings)
@@ -324,7 +328,7 @@ class TestOnRequest:
         assert "All is agreed." in service.get("memory/context", **asked).json()["context"]
 
     @pytest.mark.parametrize(("everywhere", "here", "calls"), [(False, True, 1), (True, False, 0), (False, None, 0)])
-    def test_a_session_may_say_otherwise(
+    def test_a_session_can_override_the_setting(
         self,
         service: Api,
         ada: UserProfile,
@@ -340,7 +344,7 @@ class TestOnRequest:
         service.get("sessions/s1/messages", user_id="ada")
         assert len(model_server.requests) == calls
 
-    def test_a_failing_engine_costs_the_request_nothing_but_time(
+    def test_a_failing_engine_only_delays_the_request(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         self.on(settings)
@@ -351,7 +355,7 @@ class TestOnRequest:
         assert len(answered.json()["messages"]) == 8
         assert Job.objects.get().error
 
-    def test_it_can_be_asked_for(self, service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile) -> None:
+    def test_a_digest_can_be_requested(self, service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile) -> None:
         talk(ada, 3)
         talk(bo, 3, session_id="b1")
         accepted = service.post("sessions/s1/compact", user_id="ada")
@@ -366,7 +370,7 @@ class TestOnRequest:
 class TestByItself:
     """Every so often, for sessions that go on."""
 
-    def test_a_busy_session_is_digested_but_for_its_newest_turns(
+    def test_a_busy_session_is_digested_except_for_its_newest_turns(
         self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
     ) -> None:
         now = [NewMessage(turn.role, turn.content) for turn in turns(30)]

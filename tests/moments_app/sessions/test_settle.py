@@ -64,7 +64,7 @@ class TestAQuietSession:
     """Everything is brought up to date."""
 
     @pytest.mark.slow
-    def test_it_becomes_moments_memories_and_a_checkpoint_that_stands_for_a_summary(
+    def test_settling_writes_moments_memories_and_a_checkpoint_as_summary(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 9)
@@ -82,15 +82,13 @@ class TestAQuietSession:
         assert Event.objects.filter(type="session_settled", session_pk=session.pk).exists()
 
     @pytest.mark.slow
-    def test_there_is_one_checkpoint_and_not_one_of_the_build_too(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
+    def test_only_one_checkpoint_is_written(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 9)
         settle(session)
         assert session.messages.partitions().count() == 1
 
     @pytest.mark.slow
-    def test_a_new_message_starts_with_the_checkpoint(
+    def test_a_later_load_begins_with_the_checkpoint(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 9)
@@ -104,14 +102,14 @@ class TestAQuietSession:
         session.refresh_from_db()
         assert session.status == "active"
 
-    def test_it_needs_no_model(self, ada: UserProfile) -> None:
+    def test_settling_works_without_a_model(self, ada: UserProfile) -> None:
         session = talk(ada, 9)
         assert settle(session).status == Job.Status.COMPLETED
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
         assert "kiln" in checkpoint(session)["context"]
 
     @pytest.mark.slow
-    def test_what_was_compacted_before_is_not_made_again(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_earlier_moments_stay(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 60)
         build(session)
         before = list(Moment.objects.values_list("key", flat=True))
@@ -121,7 +119,7 @@ class TestAQuietSession:
         assert checkpoint(session)["first_sequence"] == 42
 
     @pytest.mark.slow
-    def test_a_digest_before_it_is_carried_on(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_settling_continues_an_earlier_digest(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 9)
         run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)
         settle(session)
@@ -130,7 +128,7 @@ class TestAQuietSession:
         assert checkpoint(session)["context"].startswith("Last said: Turn 8")
 
     @pytest.mark.slow
-    def test_a_call_that_was_never_answered_is_taken_along(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_an_unanswered_tool_call_is_covered(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         call = NewMessage("assistant", payload={"tool_calls": [{"id": "c1", "function": {"name": "look"}}]})
         append(ada, "s1", [*turns(5), call])
         Session.objects.update(last_arrived_at=timezone.now() - timedelta(hours=1))
@@ -138,7 +136,7 @@ class TestAQuietSession:
         assert settle(session).status == Job.Status.COMPLETED
         assert (session.last_moment_message_idx, session.live_count) == (5, 0)
 
-    def test_system_turns_at_the_end_go_with_the_last_moment(self, ada: UserProfile) -> None:
+    def test_final_system_turns_belong_to_the_last_moment(self, ada: UserProfile) -> None:
         said = [*turns(5), NewMessage("system", "Be kind.", created_at=turns(1)[0].created_at)]
         session = arrived_when_said(append(ada, "s1", said).session)
         assert settle(session).status == Job.Status.COMPLETED
@@ -146,7 +144,7 @@ class TestAQuietSession:
         assert session.last_moment_message_idx == 5
 
     @pytest.mark.slow
-    def test_more_turns_than_one_call_takes_are_settled_part_by_part(
+    def test_more_turns_than_one_call_takes_are_settled_in_parts(
         self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("moments_app.sessions.quiet_sessions.MOST_TURNS", 30)
@@ -158,7 +156,7 @@ class TestAQuietSession:
         assert (session.status, session.built_to, session.formed_to) == ("cleared", 99, 99)
         assert session.messages.partitions().count() == 1
 
-    def test_its_checkpoint_tells_of_the_new_moments_and_the_last_round_without_a_call_of_its_own(
+    def test_the_checkpoint_has_new_moments_and_the_last_round_without_another_call(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 60)
@@ -181,7 +179,7 @@ class TestAQuietSession:
         assert told["lessons"] == ["Ask for the kiln's model first."]
         assert session.live_from_sequence == 60
 
-    def test_its_checkpoint_tells_what_was_formed_before_and_is_open_still(
+    def test_the_checkpoint_has_open_entities_of_earlier_formations(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         def answer(handler: behave.Handler, body: dict[str, Any]) -> None:
@@ -200,7 +198,7 @@ class TestAQuietSession:
         assert opened == ["Open: The kiln is broken.", "Open: Pay the rent of the shop."]
 
     @pytest.mark.slow
-    def test_its_checkpoint_tells_nothing_that_was_open_before_the_live_window(
+    def test_the_checkpoint_omits_entities_from_before_the_live_window(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 40)
@@ -211,9 +209,7 @@ class TestAQuietSession:
         lines = checkpoint(session)["context"].splitlines()
         assert [line for line in lines if line.startswith("Open: ")] == ["Open: Order a new felt."]
 
-    def test_a_lesson_is_learned_for_the_person_alone_and_is_no_item_of_another_stream(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
+    def test_a_lesson_is_stored_only_for_the_person(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         model_server.queue(with_statements(lesson="Ask for the kiln's model first."))
         job = settle(talk(ada, 9))
         assert job.result["memories_formed"]["lessons"] == 1
@@ -225,7 +221,7 @@ class TestAQuietSession:
 class TestWhichSessions:
     """Quiet ones, each once."""
 
-    def test_idle_ones_however_short(self, ada: UserProfile) -> None:
+    def test_idle_sessions_are_settled_however_short(self, ada: UserProfile) -> None:
         talk(ada, 4, session_id="quiet")
         talk(ada, 1, session_id="short")
         append(ada, "active", [NewMessage("user", "Now.")] * 9)
@@ -240,19 +236,19 @@ class TestWhichSessions:
         }
         assert compact_sessions().settled == 0
 
-    def test_the_time_is_a_setting_down_to_seconds(self, ada: UserProfile, settings: Settings) -> None:
+    def test_the_idle_time_can_be_seconds(self, ada: UserProfile, settings: Settings) -> None:
         append(ada, "s1", [NewMessage("user", "Now.")] * 4)
         Session.objects.update(last_arrived_at=timezone.now() - timedelta(seconds=3))
         assert compact_sessions(dry_run=True).settled == 0
         settings.SESSION_COMPACTION = settings.SESSION_COMPACTION.model_copy(update={"inactive_after_minutes": 0.02})
         assert compact_sessions(dry_run=True).settled == 1
 
-    def test_a_digested_one_whose_turns_are_in_no_moment(self, ada: UserProfile) -> None:
+    def test_a_digested_session_without_moments_is_settled(self, ada: UserProfile) -> None:
         session = talk(ada, 9)
         run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)
         assert compact_sessions(dry_run=True).settled == 1
 
-    def test_a_forced_one_need_not_have_many_turns_but_must_be_idle(self, ada: UserProfile) -> None:
+    def test_a_forced_settling_accepts_few_turns_but_requires_idleness(self, ada: UserProfile) -> None:
         assert settle(talk(ada, 1), force=True).status == Job.Status.COMPLETED
         append(ada, "s2", [NewMessage("user", "Now.")])
         assert settle(Session.objects.get(session_id="s2"), force=True).status == Job.Status.SKIPPED
@@ -265,7 +261,7 @@ class TestWhichSessions:
         assert sum(asked) >= 250
         assert Job.objects.filter(process=Settle.name).count() == 250
 
-    def test_what_another_run_holds_is_passed_over(self, ada: UserProfile) -> None:
+    def test_locked_sessions_are_skipped(self, ada: UserProfile) -> None:
         talk(ada, 4, session_id="a")
         talk(ada, 4, session_id="b")
         with transaction.atomic():
@@ -274,7 +270,7 @@ class TestWhichSessions:
         assert asked.settled == 1
         assert Job.objects.get().session == Session.objects.get(session_id="b")
 
-    def test_batches_cost_one_query_each(self, ada: UserProfile, django_assert_num_queries: Any) -> None:
+    def test_each_batch_takes_one_query(self, ada: UserProfile, django_assert_num_queries: Any) -> None:
         for number in range(5):
             talk(ada, 4, session_id=f"s{number}")
         with django_assert_num_queries(2 * 3) as queries:  # begin, query, commit; and once more to find no more
@@ -287,7 +283,7 @@ class TestFailure:
     """A settling that fails is seen, and the session stays as it was."""
 
     @pytest.mark.slow
-    def test_nothing_is_written_until_the_model_answers(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_nothing_is_written_before_the_model_answers(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 9)
         model_server.always(behave.error(500))
         job = settle(session)
@@ -305,9 +301,7 @@ class TestFailure:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
     @pytest.mark.slow
-    def test_a_session_that_wakes_up_meanwhile_is_left_alone(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
+    def test_a_session_that_becomes_active_is_left_alone(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 9)
 
         def wake(handler: Any, body: Any) -> None:
@@ -347,7 +341,7 @@ class TestTurnsPastTheirKeepByDate:
         settings.STORAGES = settings.STORAGES | {"archive": settings.RETENTION.storage(tmp_path)}
 
     @pytest.mark.slow
-    def test_what_nothing_covers_is_settled_first_and_archived_by_the_next_run(
+    def test_uncovered_turns_are_settled_first_and_archived_in_the_next_run(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 2)
@@ -363,7 +357,7 @@ class TestTurnsPastTheirKeepByDate:
         assert (coverage().archived, coverage().is_whole) == (2, True)
 
     @pytest.mark.slow
-    def test_a_session_goes_on_after_all_its_turns_were_archived(
+    def test_a_session_continues_after_all_its_turns_were_archived(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 9)

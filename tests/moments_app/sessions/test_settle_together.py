@@ -135,7 +135,7 @@ def left_of(user: UserProfile) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_the_same_is_left_as_by_settling_one_by_one(
+def test_settling_together_writes_the_same_as_settling_separately(
     ada: UserProfile, bo: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     converse(ada)
@@ -160,7 +160,7 @@ def test_the_same_is_left_as_by_settling_one_by_one(
 
 
 @pytest.mark.slow
-def test_many_take_hardly_more_statements_than_one(ada: UserProfile, bo: UserProfile) -> None:
+def test_many_sessions_take_few_more_queries_than_one(ada: UserProfile, bo: UserProfile) -> None:
     talk(ada, 4)
     for number in range(8):
         talk(bo, 4, session_id=f"s{number}")
@@ -177,7 +177,7 @@ def test_many_take_hardly_more_statements_than_one(ada: UserProfile, bo: UserPro
 
 
 @pytest.mark.slow
-def test_a_batch_is_small_enough_for_nobody_to_wait(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_a_batch_is_limited(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moments_app.sessions.quiet_sessions.MOST_TURNS", 9)
     for number in range(5):
         talk(ada, 4, session_id=f"s{number}")
@@ -230,7 +230,7 @@ def test_row_25_a_connection_lost_amid_a_batch_leaves_it_as_it_was_and_it_is_don
 
 
 @pytest.mark.slow
-def test_a_session_that_wakes_up_meanwhile_is_left_alone_and_the_others_are_settled(ada: UserProfile) -> None:
+def test_an_active_session_is_left_alone_and_the_others_are_settled(ada: UserProfile) -> None:
     sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]
     compact_sessions()
     with settling_meanwhile(sessions[1]):
@@ -244,7 +244,7 @@ def test_a_session_that_wakes_up_meanwhile_is_left_alone_and_the_others_are_sett
 
 
 @pytest.mark.slow
-def test_a_step_that_is_asked_for_meanwhile_is_no_error_and_all_are_settled(
+def test_a_step_requested_meanwhile_is_no_error_and_all_are_settled(
     ada: UserProfile, caplog: pytest.LogCaptureFixture
 ) -> None:
     sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]
@@ -257,7 +257,7 @@ def test_a_step_that_is_asked_for_meanwhile_is_no_error_and_all_are_settled(
 
 
 @pytest.mark.slow
-def test_where_one_fails_the_others_are_settled_all_the_same(ada: UserProfile) -> None:
+def test_a_failing_session_does_not_block_the_others(ada: UserProfile) -> None:
     sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]
     with connection.cursor() as cursor:
         cursor.execute(

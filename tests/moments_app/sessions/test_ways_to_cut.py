@@ -82,7 +82,7 @@ WAYS: dict[str, Callable[[UserProfile, Said], None]] = {
 }
 
 
-def test_the_same_turns_leave_the_same_items_however_they_are_cut() -> None:
+def test_the_same_turns_give_the_same_items_in_any_division() -> None:
     said = conversation()
     items = {}
     for way, say in WAYS.items():

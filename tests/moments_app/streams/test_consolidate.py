@@ -51,7 +51,9 @@ def state(stream: MemoryStream) -> tuple[Any, ...]:
     return stream.consolidated_content, list(atoms)
 
 
-def test_a_formation_that_reaches_the_trigger_asks_for_one(ada: UserProfile, stream: MemoryStream) -> None:
+def test_a_formation_that_reaches_the_threshold_requests_a_consolidation(
+    ada: UserProfile, stream: MemoryStream
+) -> None:
     from moments_app.jobs.runner import run_job
     from moments_app.streams.form import FormMemories
 
@@ -65,7 +67,7 @@ def test_a_formation_that_reaches_the_trigger_asks_for_one(ada: UserProfile, str
 
 
 @pytest.mark.parametrize("engine", ["extractive", "model"])
-def test_what_was_in_the_call_is_absorbed_into_lines_which_are_statements(
+def test_observations_of_the_call_are_absorbed_into_lines(
     stream: MemoryStream, request: pytest.FixtureRequest, engine: str
 ) -> None:
     if engine == "model":
@@ -116,7 +118,7 @@ def test_row_3_a_failed_consolidation_changes_nothing_but_the_job(
     assert state(stream) == before
 
 
-def test_undoing_restores_text_and_observations_to_the_byte(stream: MemoryStream) -> None:
+def test_an_undo_restores_text_and_observations_exactly(stream: MemoryStream) -> None:
     rewrite(stream, "Before: «é»\n  kept  ")
     before = state(stream)
     fold(stream)
@@ -127,7 +129,7 @@ def test_undoing_restores_text_and_observations_to_the_byte(stream: MemoryStream
         undo(stream, requested_by="test")
 
 
-def test_undoing_never_loses_an_edit_made_since(stream: MemoryStream) -> None:
+def test_an_undo_keeps_later_edits(stream: MemoryStream) -> None:
     fold(stream)
     rewrite(stream, "edited")
     undo(stream, requested_by="test")
@@ -135,7 +137,7 @@ def test_undoing_never_loses_an_edit_made_since(stream: MemoryStream) -> None:
     assert stream.consolidated_content == "edited" and len(waiting(stream)) == 5
 
 
-def test_undoing_brings_back_the_lines_that_were_rewritten(stream: MemoryStream, model_server: OpenAIServer) -> None:
+def test_an_undo_restores_rewritten_lines(stream: MemoryStream, model_server: OpenAIServer) -> None:
     fold(stream)
     before = state(stream)
     note(stream, "Observation 5.")
@@ -152,7 +154,7 @@ def test_undoing_brings_back_the_lines_that_were_rewritten(stream: MemoryStream,
     assert state(stream)[0] == "" and len(waiting(stream)) == 6
 
 
-def test_what_an_operator_took_out_of_the_text_stays_out_when_a_later_consolidation_is_undone(
+def test_a_line_evicted_by_an_operator_stays_out_after_an_undo(
     stream: MemoryStream,
 ) -> None:
     fold(stream)
@@ -163,7 +165,7 @@ def test_what_an_operator_took_out_of_the_text_stays_out_when_a_later_consolidat
     assert [line.carries for line in stream.atoms.lines()] == [[atom.pk] for atom in stream.atoms.order_by("pk")[1:5]]
 
 
-def test_consolidations_are_told_apart_whatever_the_clock_says(
+def test_consolidations_are_distinguished_independently_of_the_clock(
     stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fold(stream)
@@ -176,7 +178,7 @@ def test_consolidations_are_told_apart_whatever_the_clock_says(
     assert (text, atoms[:-1]) == before
 
 
-def test_what_was_said_again_since_does_not_wait_twice(stream: MemoryStream) -> None:
+def test_a_statement_repeated_since_does_not_wait_twice(stream: MemoryStream) -> None:
     fold(stream)
     note(stream, "Observation 2!")
     undo(stream, requested_by="test")
@@ -189,7 +191,7 @@ def test_what_was_said_again_since_does_not_wait_twice(stream: MemoryStream) -> 
     ]
 
 
-def test_the_text_keeps_to_its_limit(stream: MemoryStream, settings: Settings) -> None:
+def test_the_text_is_within_its_limit(stream: MemoryStream, settings: Settings) -> None:
     MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=6)
     fold(stream)
     stream.refresh_from_db()
@@ -215,7 +217,7 @@ class TestPinned:
         assert fold(stream).result["absorbed"] == 4
         assert waiting(stream) == ["Observation 2."]
 
-    def test_the_pinned_text_stays_and_stands_in_the_context(self, stream: MemoryStream, service: Api) -> None:
+    def test_pinned_text_stays_and_is_in_the_context(self, stream: MemoryStream, service: Api) -> None:
         pin_text(stream, "Never call before noon.", actor="operator:eve")
         fold(stream)
         stream.refresh_from_db()
@@ -223,7 +225,7 @@ class TestPinned:
         found = service.get("memory/context", user_id="ada", session_id="s1", layers="user").json()
         assert "Never call before noon." in found["context"]
 
-    def test_pinned_facts_are_in_the_context_beside_the_newest(self, stream: MemoryStream, service: Api) -> None:
+    def test_pinned_facts_are_in_the_context_beside_the_newest_ones(self, stream: MemoryStream, service: Api) -> None:
         for days, said in enumerate(["An old fact.", "A newer fact.", "The newest fact."]):
             note(stream, said, "fact", formed_at=START + timedelta(days=days))
         note(stream, "The oldest fact of all.", "fact", is_pinned=True, formed_at=START - timedelta(days=9))
@@ -233,7 +235,7 @@ class TestPinned:
         assert "A newer fact." not in context
 
 
-def test_a_stream_may_have_a_model_of_its_own(stream: MemoryStream, model_server: OpenAIServer) -> None:
+def test_a_stream_can_have_its_own_model(stream: MemoryStream, model_server: OpenAIServer) -> None:
     MemoryStream.objects.filter(pk=stream.pk).update(consolidation_model="large-model")
     assert fold(stream).status == Job.Status.COMPLETED
     assert [body["model"] for body in model_server.requests] == ["large-model"]
@@ -242,7 +244,7 @@ def test_a_stream_may_have_a_model_of_its_own(stream: MemoryStream, model_server
 class TestAtOnce:
     """Others write at the same time: whoever locks several rows does so in one order, and nobody waits in a circle."""
 
-    def test_one_that_lets_lines_go_locks_their_items_in_order(self, stream: MemoryStream) -> None:
+    def test_items_of_removed_lines_are_locked_in_order(self, stream: MemoryStream) -> None:
         fold(stream)
         [first, last] = (stream.atoms.order_by(by).values_list("pk", flat=True)[0] for by in ("pk", "-pk"))
         note(stream, "Something new.")
@@ -261,7 +263,9 @@ class TestAtOnce:
             done.result()
         assert len(waiting(stream)) == 6
 
-    def test_what_is_added_waits_for_one_that_lets_the_same_go(self, stream: MemoryStream, ada: UserProfile) -> None:
+    def test_an_added_item_waits_for_a_consolidation_that_releases_the_same_one(
+        self, stream: MemoryStream, ada: UserProfile
+    ) -> None:
         fold(stream)
         absorbed = stream.atoms.get(content="Observation 3.")
         same = MemoryAtom(

@@ -58,7 +58,7 @@ def vector_of(atom: MemoryAtom) -> None:
 class TestEvict:
     """Out of memory, not out of the table."""
 
-    def test_no_context_and_no_search_has_it_from_then_on(
+    def test_an_evicted_item_is_in_no_context_and_no_search(
         self, ada: UserProfile, session: Session, own: MemoryStream
     ) -> None:
         atom = note(own, "Felt wears out.", "fact", source_session=session, source_message_ids=[1])
@@ -70,7 +70,7 @@ class TestEvict:
         atom.refresh_from_db()
         assert (atom.state, atom.source_session, atom.source_message_ids) == ("evicted", session, [1])
 
-    def test_what_is_part_of_the_text_can_not_be_evicted(self, own: MemoryStream) -> None:
+    def test_an_absorbed_item_cannot_be_evicted(self, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")
         assert fold(own).status == Job.Status.COMPLETED
         with pytest.raises(CannotCurate, match="part of its stream's text"):
@@ -78,7 +78,7 @@ class TestEvict:
         atom.refresh_from_db()
         assert atom.state == "absorbed"
 
-    def test_a_consolidation_that_has_it_in_hand_begins_anew(self, own: MemoryStream) -> None:
+    def test_an_eviction_restarts_a_running_consolidation(self, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")
         asked = Job.objects.request(Consolidate.name, stream=own, requested_by="test", force=True)
         job = Job.objects.take(asked.job_id)
@@ -92,13 +92,13 @@ class TestEvict:
         own.refresh_from_db()
         assert own.consolidated_content == ""
 
-    def test_it_is_evicted_once(self, own: MemoryStream) -> None:
+    def test_an_item_cannot_be_evicted_twice(self, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         evict(atom, requested_by="test")
         with pytest.raises(CannotCurate, match="is evicted"):
             evict(atom, requested_by="test")
 
-    def test_what_is_gone_is_said_to_be_gone(self, own: MemoryStream) -> None:
+    def test_the_error_says_that_an_item_was_deleted(self, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         MemoryAtom.objects.all().delete()
         with pytest.raises(CannotCurate, match="in the meantime"):
@@ -108,13 +108,15 @@ class TestEvict:
 class TestRestore:
     """Back into memory."""
 
-    def test_it_is_in_contexts_and_found_again(self, ada: UserProfile, session: Session, own: MemoryStream) -> None:
+    def test_a_restored_item_is_in_contexts_and_searches(
+        self, ada: UserProfile, session: Session, own: MemoryStream
+    ) -> None:
         atom = note(own, "Felt wears out.", "fact", state="evicted")
         assert "Felt wears out." not in context_of(session)
         restore(atom, requested_by="test")
         assert "Felt wears out." in context_of(session) and found(ada, "felt") == ["Felt wears out."]
 
-    def test_what_was_said_again_since_stays_and_the_old_one_is_refused(self, own: MemoryStream) -> None:
+    def test_an_item_cannot_be_restored_if_it_was_added_again(self, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact", state="evicted")
         note(own, "felt WEARS out", "fact")
         with pytest.raises(CannotCurate, match="already has an item with this text"):
@@ -122,7 +124,7 @@ class TestRestore:
         atom.refresh_from_db()
         assert atom.state == "evicted"
 
-    def test_an_operator_pushes_nothing_else_out(self, own: MemoryStream) -> None:
+    def test_a_restored_item_displaces_no_other(self, own: MemoryStream) -> None:
         MemoryStream.objects.filter(pk=own.pk).update(fact_buffer_max=1)
         newer = note(own, "A jack is of wood.", "fact", formed_at=START + timedelta(days=1))
         older = note(own, "Felt wears out.", "fact", formed_at=START, state="evicted")
@@ -133,7 +135,7 @@ class TestRestore:
 class TestMove:
     """To another stream of the same person."""
 
-    def test_it_is_where_it_was_moved_and_nowhere_else(
+    def test_a_moved_item_is_only_in_its_new_stream(
         self, ada: UserProfile, session: Session, own: MemoryStream, of_session: MemoryStream
     ) -> None:
         atom = note(of_session, "Felt wears out.", "fact", access_count=3)
@@ -146,7 +148,7 @@ class TestMove:
         assert found(ada, "felt") == ["Felt wears out."]
         assert Job.objects.filter(process="count_words", user=ada).exists()
 
-    def test_another_session_does_not_have_it_before_and_has_it_after(
+    def test_other_sessions_get_an_item_after_a_move_to_the_user_stream(
         self, ada: UserProfile, own: MemoryStream, of_session: MemoryStream
     ) -> None:
         other = talk(ada, 2, session_id="other")
@@ -155,14 +157,16 @@ class TestMove:
         move(atom, own, requested_by="test")
         assert "Felt wears out." in context_of(other)
 
-    def test_one_that_makes_enough_asks_for_a_consolidation(self, own: MemoryStream, of_session: MemoryStream) -> None:
+    def test_a_move_that_reaches_the_threshold_requests_a_consolidation(
+        self, own: MemoryStream, of_session: MemoryStream
+    ) -> None:
         for number in range(9):
             note(own, f"Observation {number}.")
         move(note(of_session, "Wants short answers."), own, requested_by="operator:x")
         job = Job.objects.get(process="consolidate")
         assert (job.stream, job.requested_by) == (own, "operator:x")
 
-    def test_what_the_stream_has_already_is_refused_and_stays_where_it_is(
+    def test_an_item_cannot_be_moved_to_a_stream_that_has_its_text(
         self, own: MemoryStream, of_session: MemoryStream
     ) -> None:
         note(own, "Felt wears out.", "fact")
@@ -172,7 +176,7 @@ class TestMove:
         atom.refresh_from_db()
         assert atom.stream == of_session
 
-    def test_it_never_leaves_its_person(self, bo: UserProfile, own: MemoryStream) -> None:
+    def test_an_item_cannot_be_moved_to_another_person(self, bo: UserProfile, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         for stream in (MemoryStream.objects.ensure_of_person(bo, "default"), shard("repairs")):
             with pytest.raises(CannotCurate, match="belongs to one person"):

@@ -49,7 +49,7 @@ def contents(**of: Any) -> list[str]:
 class TestWhen:
     """When a formation is asked for."""
 
-    def test_at_the_interval_of_turns(self, ada: UserProfile, settings: Settings) -> None:
+    def test_a_formation_is_requested_at_the_interval_of_turns(self, ada: UserProfile, settings: Settings) -> None:
         few = settings.MEMORY_FORMATION.model_copy(update={"token_interval": 10**9})
         settings.MEMORY_FORMATION = few
         assert not append(ada, "s1", turns(44)).jobs
@@ -58,7 +58,7 @@ class TestWhen:
         assert not append(ada, "s1", turns(44, first=45)).jobs
         assert append(ada, "s1", turns(1, first=89)).jobs
 
-    def test_at_the_interval_of_tokens_weighted_by_who_speaks(self, ada: UserProfile) -> None:
+    def test_a_formation_is_requested_at_the_interval_of_weighted_tokens(self, ada: UserProfile) -> None:
         text = "word " * 900
         said = [NewMessage(role, text) for role in ("assistant", "assistant", "user", "assistant")]
         assert not append(ada, "s1", said).jobs
@@ -68,11 +68,11 @@ class TestWhen:
             sum(message.tokens * (1.0 if message.role == "user" else 0.2) for message in session.messages.all())
         )
 
-    def test_never_with_fewer_turns_than_the_minimum(self, ada: UserProfile) -> None:
+    def test_a_formation_needs_the_minimum_of_turns(self, ada: UserProfile) -> None:
         assert not append(ada, "s1", [NewMessage("user", "word " * 3000)] * 3).jobs
 
     @pytest.mark.slow
-    def test_a_session_gone_cold_is_formed_with_fewer(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_a_quiet_session_is_formed_with_fewer_turns(self, ada: UserProfile, bo: UserProfile) -> None:
         talk(ada, 6)
         talk(bo, 3, session_id="short")
         assert FormMemories().sweep() == Asked(1)  # their turns are of last spring
@@ -86,7 +86,7 @@ class TestWhen:
         work_off()
         assert FormMemories().sweep() == Asked(0)
 
-    def test_switched_off_nothing_is_asked_for(self, ada: UserProfile, settings: Settings) -> None:
+    def test_formations_can_be_turned_off(self, ada: UserProfile, settings: Settings) -> None:
         settings.MEMORY_FORMATION = settings.MEMORY_FORMATION.model_copy(update={"enabled": False})
         assert not append(ada, "s1", turns(60)).jobs
         assert FormMemories().sweep() == Asked(0)
@@ -95,13 +95,13 @@ class TestWhen:
 class TestStreams:
     """Which streams there are."""
 
-    def test_session_and_person_get_theirs_on_first_use_and_once(self, ada: UserProfile) -> None:
+    def test_streams_of_session_and_person_are_added_once_on_first_use(self, ada: UserProfile) -> None:
         for _ in range(2):
             form(talk(ada, 6))
         found = set(MemoryStream.objects.values_list("stream_type", "agent_id", "user__user_id", "session__session_id"))
         assert found == {("session", "default", "ada", "s1"), ("user", "default", "ada", None)}
 
-    def test_one_call_serves_all_of_them(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_one_call_serves_all_streams(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         shard("kilns"), shard("glazes", "default"), shard("elsewhere", "other agent"), shard("off", is_active=False)
         form(talk(ada, 6))
         [call] = EngineCall.objects.filter(purpose="memory-extraction")
@@ -111,14 +111,16 @@ class TestStreams:
         assert [section["stream"] for section in sections] == ["shard kilns", "shard glazes", "session", "user"]
         assert {atom.stream.label for atom in MemoryAtom.objects.all()} == {s["stream"] for s in sections}
 
-    def test_two_shards_of_one_name_get_what_is_theirs(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_items_of_two_shards_with_one_name_are_distinguished(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
         everybodys, agents = shard("kilns"), shard("kilns", "default")
         form(talk(ada, 6))
         for stream, label in ((everybodys, "shard kilns"), (agents, "shard kilns of default")):
             texts = stream.atoms.values_list("content", flat=True)
             assert texts and all(text.startswith((f"{label} facts", f"{label} observations")) for text in texts)
 
-    def test_the_database_keeps_scopes_apart(self, ada: UserProfile) -> None:
+    def test_the_database_rejects_invalid_owners_of_streams(self, ada: UserProfile) -> None:
         shard("kilns")
         with pytest.raises(IntegrityError, match="shard_unique_in_application"):
             shard("kilns")
@@ -137,7 +139,7 @@ class TestStreams:
 class TestItems:
     """What is taken of an answer: the good items, each by itself."""
 
-    def test_good_items_are_kept_and_bad_ones_counted_by_reason(
+    def test_valid_items_are_kept_and_invalid_ones_counted_by_reason(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         model_server.queue(
@@ -169,9 +171,7 @@ class TestItems:
             "unknown stream": 1,
         }
 
-    def test_an_atom_says_when_it_was_said_and_by_which_turns(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
+    def test_an_atom_has_time_and_source_turns(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         model_server.queue(answer({"stream": "session", "statements": [item("A fact.", 4, 1, 99)]}))
         session = talk(ada, 6)
         job = form(session)
@@ -184,14 +184,14 @@ class TestItems:
         event = Event.objects.get(type="memories_formed")
         assert event.payload["atoms"] == 1
 
-    def test_an_item_over_its_limit_is_cut_at_a_sentence(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_an_item_above_its_limit_is_cut_at_a_sentence(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         long = "The first sentence is short. " + "word " * 60
         model_server.queue(answer({"stream": "session", "statements": [item(long, 1)]}))
         form(talk(ada, 6))
         assert contents() == ["The first sentence is short."]
         assert cut_words("one two three", 2) == "one two"
 
-    def test_all_items_are_kept_whatever_their_number(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_all_items_are_kept_in_any_number(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         many = [item(f"Fact {letter}{other} of the many.", 1) for letter in "bcdefghj" for other in "klmnopqrst"]
         model_server.queue(answer({"stream": "session", "statements": many}, {"stream": "user", "statements": many}))
         job = form(talk(ada, 6))
@@ -199,7 +199,7 @@ class TestItems:
         assert (job.result["atoms"], job.result["dropped"]) == (160, {})
 
     @pytest.mark.slow
-    def test_the_text_of_a_stream_has_its_newest_facts_and_searches_find_all(
+    def test_the_text_of_a_stream_has_its_newest_facts_and_searches_find_all_facts(
         self, ada: UserProfile, model_server: OpenAIServer, service: Api
     ) -> None:
         for name in ("one", "two", "three", "four", "five", "six"):
@@ -215,7 +215,7 @@ class TestItems:
         found = service.post("memory/search", user_id="ada", query="Fact one early", kinds=["fact"], mode="text").json()
         assert "Fact one early." in [result["content"] for result in found["results"]]
 
-    def test_a_model_names_the_kind_of_an_item_and_a_wrong_one_costs_nothing(
+    def test_a_model_names_the_kind_of_an_item_and_an_invalid_kind_is_replaced(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         said = {"Wohnt in Kiel.": "home", "Backt gern.": "baking", "Nora likes tea.": "other"}
@@ -250,7 +250,7 @@ class TestItems:
         session.refresh_from_db()
         assert session.last_formation_sequence == 5
 
-    def test_without_a_model_what_the_person_says_of_themselves_is_observed(self, ada: UserProfile) -> None:
+    def test_without_a_model_statements_of_the_person_become_observations(self, ada: UserProfile) -> None:
         said = ["I'm allergic to hazelnuts, badly.", "Noted.", "The element arrives on Thursday, 5 March.", "Good."]
         roles = ["user", "assistant"] * 2
         form(append(ada, "s1", [NewMessage(role, text) for role, text in zip(roles, said, strict=True)]).session)
@@ -343,7 +343,7 @@ class TestOwnModels:
         allowed = settings.MEMORY_FORMATION.model_copy(update={"stream_models": ["large", "small"]})
         settings.MEMORY_FORMATION = allowed
 
-    def test_it_is_asked_for_its_streams_alone_and_kept_with_calls_and_items(
+    def test_it_is_called_only_for_its_streams_and_recorded_with_calls_and_items(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         kilns = shard("kilns", extraction_model="large")
@@ -358,14 +358,14 @@ class TestOwnModels:
         others = MemoryAtom.objects.exclude(stream=kilns)
         assert set(others.values_list("engine", flat=True)) == {"openai:gpt-4.1-mini"}
 
-    def test_what_it_says_of_other_streams_is_not_taken(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_its_answers_for_other_streams_are_dropped(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         shard("kilns", extraction_model="large")
         entry = {"stream": "session", "statements": [item("Turn 1 is about the kiln.", 1)]}
         model_server.queue(answer(), answer(entry))
         assert form(talk(ada, 6)).result["dropped"] == {"unknown stream": 1}
         assert not MemoryAtom.objects.exists()
 
-    def test_one_that_fails_changes_nothing_and_holds_the_job_alone(
+    def test_its_failure_changes_nothing_and_holds_only_the_job(
         self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 60)
@@ -380,14 +380,14 @@ class TestOwnModels:
         held = Job.objects.get(process="form_memories", session=first)
         assert held.circuit is not None and held.circuit.engine == "openai:large"
 
-    def test_one_that_settings_no_longer_allow_is_the_one_for_all(
+    def test_a_model_that_is_no_longer_allowed_is_replaced_by_the_default(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         shard("kilns", extraction_model="withdrawn")
         assert form(talk(ada, 6)).status == "completed"
         assert [body["model"] for body in model_server.requests] == ["gpt-4.1-mini"]
 
-    def test_over_rest_it_is_named_if_settings_allow_it(self, service: Api, ada: UserProfile) -> None:
+    def test_it_can_be_set_over_rest_if_settings_allow_it(self, service: Api, ada: UserProfile) -> None:
         body = {"user_id": "ada", "name": "kilns", "extraction_prompt": "Kilns."}
         refused = service.post("streams", **body, extraction_model="huge")
         assert refused.status_code == 400 and refused.json()["errors"][0]["attr"] == "extraction_model"
@@ -398,7 +398,7 @@ class TestOwnModels:
         assert service.patch(address, user_id="ada", extraction_model="").json()["extraction_model"] == ""
 
 
-def test_without_a_model_each_of_two_shards_of_one_name_gets_what_fits_its_prompt(ada: UserProfile) -> None:
+def test_without_a_model_each_shard_gets_what_fits_its_prompt(ada: UserProfile) -> None:
     prompt = "What is known of kilns, elements and firing schedules"
     said = [
         "A kiln element lasts about 150 firings.",
@@ -412,7 +412,7 @@ def test_without_a_model_each_of_two_shards_of_one_name_gets_what_fits_its_promp
         assert contents(stream=stream, atom_type="observation") == [f"Assistant: {text}" for text in said]
 
 
-def test_a_formation_keeps_more_facts_than_the_text_of_the_stream_has(
+def test_a_formation_keeps_more_facts_than_the_text_of_the_stream_shows(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     session = talk(ada, 90)
@@ -424,7 +424,7 @@ def test_a_formation_keeps_more_facts_than_the_text_of_the_stream_has(
     assert job.result["atoms"] == 80 and job.result["dropped"] == {}
 
 
-def test_items_are_added_by_as_many_statements_whatever_their_number_and_what_ended_is_left_out(
+def test_items_are_added_in_a_constant_number_of_queries_without_ended_ones(
     ada: UserProfile,
 ) -> None:
     stream = MemoryStream.objects.create(stream_type="user", user=ada)

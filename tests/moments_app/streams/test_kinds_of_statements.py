@@ -36,7 +36,7 @@ UPGRADE = import_module("moments_app.migrations.0090_nothing_evicted_by_a_buffer
         ("Ein Satz ohne Muster.", "other"),
     ],
 )
-def test_the_kind_of_a_sentence(text: str, kind: str) -> None:
+def test_sentences_have_kinds(text: str, kind: str) -> None:
     assert kind_of(text) == kind
 
 
@@ -48,7 +48,7 @@ class TestUpgrade:
     def own(self, ada: UserProfile) -> MemoryStream:
         return MemoryStream.objects.ensure_of_person(ada, "default")
 
-    def test_what_a_buffer_evicted_is_current_again_and_what_an_operator_evicted_is_not(
+    def test_items_evicted_by_a_buffer_are_current_again_but_not_those_evicted_by_operators(
         self, own: MemoryStream
     ) -> None:
         by_buffer = note(own, "Ada likes tea.", "fact", state="evicted", formed_at=START)
@@ -63,7 +63,7 @@ class TestUpgrade:
         states = dict(MemoryAtom.objects.values_list("pk", "state"))
         assert [states[atom.pk] for atom in (by_buffer, by_hand, said_again)] == ["active", "evicted", "evicted"]
 
-    def test_an_evicted_fact_that_a_later_one_ended_does_not_hold_again(self, own: MemoryStream) -> None:
+    def test_an_evicted_fact_that_a_later_one_ended_stays_ended(self, own: MemoryStream) -> None:
         home = {"attribute": "home", "subject": "User", "formed_at": START}
         old = note(own, "User lives in Oslo.", "fact", value="Oslo", state="evicted", **home)
         later = home | {"formed_at": START + timedelta(days=1)}
@@ -72,7 +72,7 @@ class TestUpgrade:
         old.refresh_from_db()
         assert (old.state, old.replaced_by, old.valid_until) == ("ended", new, new.formed_at)
 
-    def test_each_gets_its_kind_and_its_speaker(self, ada: UserProfile, own: MemoryStream) -> None:
+    def test_existing_rows_get_kind_and_speaker(self, ada: UserProfile, own: MemoryStream) -> None:
         turn = talk(ada, 2).messages.order_by("sequence")[0]
         note(own, "Ada likes tea.", "fact", source_message_ids=[turn.pk])
         UPGRADE.describe(apps, None)

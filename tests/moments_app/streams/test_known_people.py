@@ -94,10 +94,10 @@ class TestNamed:
             ("Мою сестру зовут Анна.", "Анна", "sister"),
         ],
     )
-    def test_one_is_named_with_a_relationship(self, text: str, name: str, relationship: str) -> None:
+    def test_a_name_with_a_relationship_is_found(self, text: str, name: str, relationship: str) -> None:
         assert named_person(text) == (name, relationship, "")
 
-    def test_in_the_third_person_it_says_whose(self) -> None:
+    def test_in_the_third_person_the_relative_is_found(self) -> None:
         assert named_person("Nora's sister Anna lives in Bergen.") == ("Anna", "sister", "Nora")
         assert named_person("The user's dentist is called Dr. Weiss.") == ("Dr. Weiss", "dentist", "The user")
 
@@ -114,14 +114,14 @@ class TestNamed:
             "My dog Rex barks.",
         ],
     )
-    def test_another_word_is_no_name(self, text: str) -> None:
+    def test_other_words_are_not_names(self, text: str) -> None:
         assert named_person(text) is None
 
 
 class TestKnown:
     """Who is known, and what about them."""
 
-    def test_who_is_named_has_a_profile_of_what_is_said_of_them(self, service: Api, ada: UserProfile) -> None:
+    def test_a_named_person_has_a_profile_from_statements_about_them(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse in Oslo. My dentist Dr. Weiss is very kind to me.")
         say(ada, "s2", "2025-02-10", "Anna moved to Bergen.")
         assert known(service) == {"dr-weiss": ("Dr. Weiss", "dentist"), "anna": ("Anna", "sister")}
@@ -132,12 +132,12 @@ class TestKnown:
             *("key", "name", "aliases", "relationship", "created_at", "summary", "interests", "preferred_topics")
         }
 
-    def test_what_is_said_of_relatives_stays_in_the_users_profile(self, service: Api, ada: UserProfile) -> None:
+    def test_statements_about_relatives_stay_in_the_users_profile(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse in Bergen. I live in Oslo.")
         summary = service.get("users/ada").json()["summary"]
         assert "Anna" in summary and "I live in Oslo" in summary
 
-    def test_facts_are_filtered_by_whom_they_are_about(self, service: Api, ada: UserProfile) -> None:
+    def test_facts_are_filtered_by_the_person_that_they_are_about(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. I live in Oslo.")
         say(ada, "s2", "2025-02-10", "Anna moved to Bergen.")
 
@@ -150,7 +150,7 @@ class TestKnown:
         about = {one["content"]: one["about"] for one in service.get("facts", user_id="ada").json()["facts"]}
         assert (about["User: Anna moved to Bergen."], about["User: I live in Oslo."]) == ("anna", None)
 
-    def test_two_people_with_one_name_stay_apart(self, service: Api, ada: UserProfile) -> None:
+    def test_two_people_with_one_name_are_distinguished(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. My colleague Anna is a vegan.")
         assert known(service) == {"anna-2": ("Anna", "colleague"), "anna": ("Anna", "sister")}
         assert "nurse" in profile(service, "anna") and "vegan" not in profile(service, "anna")
@@ -159,7 +159,7 @@ class TestKnown:
         say(ada, "s2", "2025-02-10", "Anna moved to Bergen.")  # nobody knows which
         assert MemoryAtom.objects.get(content__contains="Bergen").about is None
 
-    def test_a_home_of_one_does_not_end_that_of_another_with_the_name(self, service: Api, ada: UserProfile) -> None:
+    def test_the_home_of_one_does_not_end_that_of_a_namesake(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.ensure_of_person(ada, "default")
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. My colleague Anna is a vegan.")
         sister, colleague = KnownPerson.objects.order_by("pk")
@@ -175,7 +175,7 @@ class TestKnown:
         ended = MemoryAtom.objects.get(state="ended")
         assert (ended.about, ended.content) == (sister, "Anna lives in Oslo.")
 
-    def test_one_is_found_by_a_full_and_a_short_name(self, service: Api, ada: UserProfile) -> None:
+    def test_a_person_is_found_by_full_and_short_names(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse.")
         say(ada, "s2", "2025-02-10", "My sister Anna Berg has a new house.")
         [anna] = people(service)
@@ -184,29 +184,29 @@ class TestKnown:
             assert [one["key"] for one in people(service, name=name)] == ["anna"]
         assert people(service, name="Ann") == []
 
-    def test_who_was_told_of_before_they_were_introduced_is_the_same(self, service: Api, ada: UserProfile) -> None:
+    def test_statements_before_an_introduction_are_about_the_same_person(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "Anna moved to Bergen.")
         assert people(service) == []
         say(ada, "s2", "2025-02-10", "My sister Anna is a nurse.")
         assert "moved to Bergen" in profile(service, "anna")
 
-    def test_also_in_the_same_turn(self, service: Api, ada: UserProfile) -> None:
+    def test_statements_before_an_introduction_in_the_same_turn_too(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "Anna moved to Bergen. My sister Anna is a nurse.")
         assert "moved to Bergen" in profile(service, "anna")
 
-    def test_what_a_client_writes_names_people_too(self, service: Api, ada: UserProfile) -> None:
+    def test_statements_written_by_a_client_name_people(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.ensure_of_person(ada, "default")
         body = {"user_id": "ada", "atom_type": "fact", "content": "My dentist is called Dr. Weiss."}
         service.post(f"streams/{stream.stream_id}/atoms", body)
         assert known(service) == {"dr-weiss": ("Dr. Weiss", "dentist")}
 
-    def test_relatives_of_others_are_not_the_users(self, service: Api, ada: UserProfile) -> None:
+    def test_relatives_of_others_are_not_the_users_relatives(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.ensure_of_person(ada, "default")
         for text in ("My name is Nora.", "Nora's sister Anna is a nurse.", "Clara's brother Tom is a cook."):
             service.post(f"streams/{stream.stream_id}/atoms", user_id="ada", atom_type="fact", content=text)
         assert known(service) == {"anna": ("Anna", "sister")}
 
-    def test_pages_follow_the_last_key(self, service: Api, ada: UserProfile) -> None:
+    def test_pages_continue_after_the_last_key(self, service: Api, ada: UserProfile) -> None:
         for number, name in enumerate(("Anna", "Bea", "Clara")):
             say(ada, f"s{number}", "2025-01-10", f"My cousin {name} is a nurse.")
         first = service.get("users/ada/people", limit=2).json()
@@ -216,7 +216,7 @@ class TestKnown:
         assert ([one["key"] for one in rest["people"]], rest["has_more"]) == (["anna"], False)
 
     @pytest.mark.slow
-    def test_more_people_and_facts_cost_no_more_queries(self, service: Api, ada: UserProfile) -> None:
+    def test_people_and_facts_take_a_constant_number_of_queries(self, service: Api, ada: UserProfile) -> None:
         def queries() -> list[int]:
             counts = []
             for address in ("users/ada/people", "users/ada/people/anna"):
@@ -236,7 +236,7 @@ class TestKnown:
 class TestModel:
     """What a language model writes."""
 
-    def test_the_model_says_whom_a_statement_is_about(
+    def test_the_model_names_the_person_that_a_statement_is_about(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         facts = [
@@ -276,20 +276,20 @@ class TestSearch:
         assert self.search(service, "anna", "bo") == {"User: My sister Anna is a potter in Bergen."}
         assert self.search(service, "anna-2", "bo") == set()
 
-    def test_it_finds_facts_about_this_person_alone(self, service: Api) -> None:
+    def test_only_facts_about_this_person_are_found(self, service: Api) -> None:
         assert self.search(service, "anna") == {"User: My sister Anna is a nurse in Bergen."}
         assert self.search(service, "anna-2") == {"User: My colleague Anna is a vegan in Bergen."}
         assert self.search(service, "anna", kinds=["turn", "moment"]) == set()
         of_user = self.search(service, "user")
         assert "User: I live in Bergen with two cats." in of_user and not any("Kilns" in text for text in of_user)
 
-    def test_it_finds_them_among_many_that_fit_better(self, service: Api, ada: UserProfile) -> None:
+    def test_facts_are_found_among_many_better_matches(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.ensure_of_person(ada, "default")
         for number in range(120):
             note(stream, f"Who is in Bergen? Bergen {number}.", "fact")
         assert self.search(service, "anna", match_count=5) == {"User: My sister Anna is a nurse in Bergen."}
 
-    def test_it_holds_in_the_past_and_in_words_alone(self, service: Api) -> None:
+    def test_the_filter_applies_to_the_past_and_to_text_mode(self, service: Api) -> None:
         assert self.search(service, "anna", as_of="2025-01-10") == {"User: My sister Anna is a nurse in Bergen."}
         assert self.search(service, "anna", as_of="2025-01-09") == set()
         assert len(self.search(service, "anna", mode="text")) == 1
@@ -298,7 +298,7 @@ class TestSearch:
 class TestView:
     """The view follows corrections, endings, retractions, exports and erasures."""
 
-    def test_a_correction_and_its_undoing_act_at_once(self, service: Api, ada: UserProfile) -> None:
+    def test_a_correction_and_its_undo_take_effect_immediately(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse.")
         [fact] = service.get("facts", user_id="ada", about="anna").json()["facts"]
         right = "User: My cousin Anna is a cook."
@@ -308,14 +308,14 @@ class TestView:
         service.post(f"corrections/{made['correction_id']}/undo", user_id="ada")
         assert known(service) == {"anna": ("Anna", "sister")} and "nurse" in profile(service, "anna")
 
-    def test_a_name_that_was_spelled_wrong_is_right_under_the_same_key(self, service: Api, ada: UserProfile) -> None:
+    def test_correcting_the_spelling_of_a_name_keeps_its_key(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse.")
         [fact] = service.get("facts", user_id="ada", about="anna").json()["facts"]
         service.patch(f"facts/{fact['fact_id']}", user_id="ada", content="User: My sister Hanna is a nurse.")
         [hanna] = people(service)
         assert (hanna["key"], hanna["name"], hanna["aliases"]) == ("anna", "Hanna", [])
 
-    def test_who_is_withdrawn_or_no_longer_a_relation(self, service: Api, ada: UserProfile) -> None:
+    def test_withdrawn_and_ended_relations_are_not_listed(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My dentist Dr. Weiss is kind. My sister Anna is a nurse.")
         facts = {one["about"]: one["fact_id"] for one in service.get("facts", user_id="ada").json()["facts"]}
         service.patch(f"facts/{facts['dr-weiss']}", user_id="ada", state="ended")
@@ -341,7 +341,7 @@ class TestView:
             undo_retraction(retraction, requested_by="test")
         assert [service.get(f"users/ada/people/{one['key']}").json() for one in people(service)] == before
 
-    def test_who_is_named_again_after_a_retraction_is_one_person_when_that_is_undone(
+    def test_a_person_named_again_after_a_retraction_stays_one_person_after_its_undo(
         self, service: Api, ada: UserProfile
     ) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. My cousin Tom is a cook.")
@@ -355,9 +355,7 @@ class TestView:
         }
         assert "nurse" in profile(service, "anna") and "vegan" in profile(service, "anna")
 
-    def test_an_export_has_them_and_an_import_brings_them_back(
-        self, service: Api, ada: UserProfile, tmp_path: Any
-    ) -> None:
+    def test_an_import_restores_known_people(self, service: Api, ada: UserProfile, tmp_path: Any) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. My colleague Anna is a vegan.")
         before = [service.get(f"users/ada/people/{key}").json() for key in ("anna", "anna-2")]
         path = tmp_path / "ada.zip"
@@ -368,7 +366,7 @@ class TestView:
         import_user(path, application=DEFAULT)
         assert [service.get(f"users/ada/people/{key}").json() for key in ("anna", "anna-2")] == before
 
-    def test_they_are_found_in_an_export_of_an_earlier_release(
+    def test_known_people_are_found_in_exports_of_earlier_releases(
         self, service: Api, ada: UserProfile, tmp_path: Any
     ) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. My colleague Anna is a vegan.")
@@ -384,7 +382,7 @@ class TestView:
         import_user(older, application=DEFAULT)
         assert (known(service), profile(service, "anna"), profile(service, "anna-2")) == before
 
-    def test_an_upgrade_finds_them_in_statements(self, service: Api, ada: UserProfile, bo: UserProfile) -> None:
+    def test_an_upgrade_finds_known_people_in_statements(self, service: Api, ada: UserProfile, bo: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My name is Nora. My sister Anna Berg is a nurse. My colleague Anna is a vegan.")
         say(ada, "s2", "2025-02-10", "Nora's cousin Tom is a cook. Tom moved to Bergen. My sister Anna is tall.")
         say(bo, "s1", "2025-01-10", "My sister Anna is a potter.")
@@ -400,7 +398,7 @@ class TestView:
         assert [one["key"] for one in people(service, "bo")] == ["anna"]
 
 
-def test_the_list_of_operators_has_nobody_whose_statements_were_withdrawn(ada: UserProfile) -> None:
+def test_the_list_of_operators_omits_people_with_withdrawn_statements(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-10", "My sister Anna lives in Bergen.")
     root = operator()
     assert "Anna" in page(root, list_url(KnownPerson))

@@ -235,7 +235,7 @@ class TestAModelThatLosesThings:
         assert_nothing_is_lost(known, service)
 
     @pytest.mark.slow
-    def test_merged_lines_carry_what_each_carried(
+    def test_a_merged_line_contains_the_items_of_its_parts(
         self, known: MemoryStream, model_server: OpenAIServer, service: Api
     ) -> None:
         model_server.queue(answering(lambda parts: [said("Owns twenty tools.", *(part["label"] for part in parts))]))
@@ -245,7 +245,7 @@ class TestAModelThatLosesThings:
         assert len(in_text(known)) == 20
         assert_nothing_is_lost(known, service)
 
-    def test_it_is_shown_lines_and_observations_by_label_and_told_to_name_them(
+    def test_the_model_gets_labels_of_lines_and_observations_and_returns_them(
         self, known: MemoryStream, model_server: OpenAIServer
     ) -> None:
         fold(known)
@@ -285,7 +285,7 @@ class TestByHand:
         assert known.consolidated_content.split("\n")[0] == "  Never   call before noon!"
         assert len(in_text(known)) == 8
 
-    def test_written_lines_are_shown_to_the_model_as_fixed(
+    def test_lines_of_operators_are_marked_as_fixed_for_the_model(
         self, known: MemoryStream, model_server: OpenAIServer
     ) -> None:
         self.write(known, f"Never call before noon.\n{known.consolidated_content}")
@@ -305,20 +305,18 @@ class TestByHand:
         assert "Owns one anvil." in absorbed(known) - in_text(known)
         assert found(service, "anvil") == ["Owns one anvil."]
 
-    def test_what_a_deleted_line_carried_can_be_evicted_and_what_a_line_carries_can_not(
-        self, known: MemoryStream, service: Api
-    ) -> None:
+    def test_only_items_of_deleted_lines_can_be_evicted(self, known: MemoryStream, service: Api) -> None:
         self.write(known, "\n".join(known.consolidated_content.split("\n")[1:]))
         curate.evict(known.atoms.get(content="Owns one anvil."), requested_by="test")
         assert found(service, "anvil") == []
         with pytest.raises(curate.CannotCurate, match="part of its stream's text"):
             curate.evict(known.atoms.get(content="Owns one bellows."), requested_by="test")
 
-    def test_a_line_whose_marks_were_mended_carries_what_it_carried(self, known: MemoryStream) -> None:
+    def test_a_line_with_changed_punctuation_keeps_its_items(self, known: MemoryStream) -> None:
         self.write(known, known.consolidated_content.replace("- ", "* ").replace("anvil.", "ANVIL!"))
         assert len(in_text(known)) == 5
 
-    def test_written_lines_that_fill_the_text_leave_everything_else_waiting(self, known: MemoryStream) -> None:
+    def test_observations_wait_if_lines_of_operators_fill_the_text(self, known: MemoryStream) -> None:
         MemoryStream.objects.filter(pk=known.pk).update(consolidated_max_words=3)
         self.write(known, "Never call before noon.")
         note_all(known, THINGS[5:10])
@@ -337,7 +335,7 @@ class TestStatements:
         fold(stream)
         return stream
 
-    def test_no_search_and_no_list_of_facts_has_them(self, known: MemoryStream, service: Api) -> None:
+    def test_lines_are_not_in_searches_or_lists_of_facts(self, known: MemoryStream, service: Api) -> None:
         [line] = known.atoms.lines()
         assert line.content == "Owns zwei Sachen."
         assert found(service, "Sachen") == []
@@ -347,7 +345,7 @@ class TestStatements:
         [told] = service.get(path, user_id="ada", state="line").json()["atoms"]
         assert told["atom_id"] == str(line.atom_id)
 
-    def test_a_line_is_corrected_and_the_text_follows(self, known: MemoryStream, service: Api) -> None:
+    def test_correcting_a_line_changes_the_text(self, known: MemoryStream, service: Api) -> None:
         [line] = known.atoms.lines()
         made = service.patch(f"facts/{line.atom_id}", user_id="ada", content="Owns drei Sachen.").json()
         known.refresh_from_db()
@@ -357,9 +355,7 @@ class TestStatements:
         known.refresh_from_db()
         assert known.consolidated_content == "Owns zwei Sachen."
 
-    def test_a_corrected_line_contains_what_the_line_did_and_leaves_the_text_with_it(
-        self, known: MemoryStream, service: Api
-    ) -> None:
+    def test_a_corrected_line_keeps_the_items_of_the_original(self, known: MemoryStream, service: Api) -> None:
         [line] = known.atoms.lines()
         service.patch(f"facts/{line.atom_id}", user_id="ada", content="Owns drei Sachen.")
         [corrected] = known.atoms.lines()
@@ -390,9 +386,7 @@ class TestStatements:
         columns = ("pk", "content", "state", "merged_into", "position", "consolidated_at")
         return list(stream.atoms.order_by("pk").values_list(*columns))
 
-    def test_a_line_leaves_the_text_when_something_that_it_contains_ends(
-        self, known: MemoryStream, service: Api
-    ) -> None:
+    def test_a_line_leaves_the_text_if_one_of_its_items_ends(self, known: MemoryStream, service: Api) -> None:
         anvil = known.atoms.get(content="Owns one anvil.")
         made = service.patch(f"facts/{anvil.atom_id}", user_id="ada", state="ended").json()
         known.refresh_from_db()
@@ -400,7 +394,7 @@ class TestStatements:
         service.post(f"corrections/{made['correction_id']}/undo", user_id="ada")
         assert waiting(known) == {"Owns one anvil.", "Owns one bellows."}
 
-    def test_so_it_does_when_a_later_statement_supersedes_it(self, ada: UserProfile) -> None:
+    def test_a_line_leaves_the_text_if_a_statement_supersedes_one_of_its_items(self, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "I live in Oslo.")
         own = MemoryStream.objects.get(user=ada, stream_type="user")
         MemoryAtom.objects.filter(content=OSLO).update(atom_type="observation")
@@ -411,7 +405,7 @@ class TestStatements:
         own.refresh_from_db()
         assert "Oslo" not in own.consolidated_content and own.atoms.get(content=OSLO).state == "ended"
 
-    def test_what_ends_while_the_engine_thinks_stays_ended(
+    def test_an_item_that_ends_during_the_engine_call_stays_ended(
         self, known: MemoryStream, service: Api, model_server: OpenAIServer
     ) -> None:
         anvil = known.atoms.get(content="Owns one anvil.")
@@ -527,7 +521,7 @@ class TestGoingBackToWhatChangedSince:
         assert stream.consolidated_content == "Owns drei Sachen."
         return stream
 
-    def test_a_line_stays_out_of_the_text_if_a_part_of_it_ended(self, merged: MemoryStream, service: Api) -> None:
+    def test_a_line_is_not_restored_if_one_of_its_items_ended(self, merged: MemoryStream, service: Api) -> None:
         anvil = merged.atoms.get(content="Owns one anvil.")
         service.patch(f"facts/{anvil.atom_id}", user_id="ada", state="ended")
         undo(merged, requested_by="test")
@@ -535,14 +529,14 @@ class TestGoingBackToWhatChangedSince:
         assert merged.consolidated_content == ""
         assert waiting(merged) == {"Owns one bellows.", "Owns one chisel."}
 
-    def test_a_part_that_was_pinned_is_not_absorbed_again(self, merged: MemoryStream) -> None:
+    def test_an_item_that_was_pinned_is_not_absorbed_again(self, merged: MemoryStream) -> None:
         rewrite(merged, "")
         anvil = merged.atoms.filter(content="Owns one anvil.")
         anvil.update(state="active", merged_into=None, is_pinned=True)
         undo(merged, requested_by="test")
         assert anvil.get().state == "active" and "Owns one bellows." in absorbed(merged)
 
-    def test_a_line_that_was_written_again_stays_once(self, merged: MemoryStream) -> None:
+    def test_a_line_that_was_written_again_is_not_duplicated(self, merged: MemoryStream) -> None:
         rewrite(merged, "owns ZWEI sachen")
         undo(merged, requested_by="test")
         merged.refresh_from_db()
@@ -551,7 +545,7 @@ class TestGoingBackToWhatChangedSince:
         with pytest.raises(curate.CannotCurate, match="already has this line"):
             curate.restore(old, requested_by="test")
 
-    def test_lines_that_say_the_same_twice_become_one(self, merged: MemoryStream) -> None:
+    def test_equal_lines_become_one(self, merged: MemoryStream) -> None:
         note(merged, "OWNS drei Sachen.", state="line", position=7)
         rewrite(merged, "Owns drei Sachen.")
         assert [line.content for line in merged.atoms.lines()] == ["Owns drei Sachen."]
@@ -562,7 +556,7 @@ class TestGoingBackToWhatChangedSince:
         assert merged.consolidated_content == "***\nOne.\n---\nTwo."
 
 
-def test_an_import_adds_a_statement_that_a_line_has_the_words_of(stream: MemoryStream, ada: UserProfile) -> None:
+def test_an_import_adds_a_statement_although_a_line_has_its_words(stream: MemoryStream, ada: UserProfile) -> None:
     rewrite(stream, "Owns one anvil.")
     said = Statement("line 1", "import:other", ada.user_id, stream.agent_id, "Owns one anvil.")
     with transaction.atomic():
@@ -597,12 +591,12 @@ class TestLinesWithoutSources:
         assert told.consolidated_content == "A person of many tools."
         assert waiting(told) == {"Owns one felt."}
 
-    def test_undoing_lets_wait_what_was_absorbed_before_lines_were_recorded(self, told: MemoryStream) -> None:
+    def test_an_undo_makes_items_wait_that_were_absorbed_before_lines_were_recorded(self, told: MemoryStream) -> None:
         told.atoms.filter(state="absorbed").update(consolidated_at=timezone.now() - timedelta(days=9))
         undo(told, requested_by="test")
         assert waiting(told) == {"Owns one anvil.", "Owns one felt."}
 
-    def test_a_model_may_merge_lines_of_which_nothing_is_known(
+    def test_a_model_can_merge_lines_without_recorded_items(
         self, told: MemoryStream, model_server: OpenAIServer
     ) -> None:
         model_server.queue(answering(lambda parts: [said("Many tools, felt too.", "L1", "O1")]))

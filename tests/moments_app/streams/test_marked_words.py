@@ -28,7 +28,7 @@ def add(stream: MemoryStream, content: str) -> list[MemoryAtom]:
         return add_atoms(stream, [atom], requested_by="test")
 
 
-def test_an_upgrade_tells_them_apart_and_knows_what_was_said(ada: UserProfile) -> None:
+def test_an_upgrade_distinguishes_marked_words_and_recognizes_repeated_statements(ada: UserProfile) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     for content in ("User: I program in C++.", "User: I have well-known friends."):
         note(stream, content, "fact")
@@ -38,7 +38,7 @@ def test_an_upgrade_tells_them_apart_and_knows_what_was_said(ada: UserProfile) -
     assert add(stream, "User: I program in C.") and add(stream, "User: I program in C#.")
 
 
-def test_a_text_that_was_written_again_meanwhile_stays_with_the_old_one(ada: UserProfile) -> None:
+def test_the_old_statement_stays_beside_one_written_before_the_upgrade(ada: UserProfile) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     MemoryAtom.objects.filter(pk=note(stream, "User: I program in C++.", "fact").pk).update(content_hash=OLD)
     assert add(stream, "User: I program in C++.")
@@ -46,7 +46,7 @@ def test_a_text_that_was_written_again_meanwhile_stays_with_the_old_one(ada: Use
     assert MemoryAtom.objects.active().filter(content="User: I program in C++.").count() == 2
 
 
-def test_so_does_what_a_retraction_keeps(ada: UserProfile) -> None:
+def test_an_upgrade_covers_retracted_items(ada: UserProfile) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     fact = note(stream, "User: I program in C++.", "fact")
     retraction = retract_items(ada, Named([fact.atom_id]), reason="mistaken", requested_by="test")

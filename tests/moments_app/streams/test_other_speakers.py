@@ -69,7 +69,7 @@ def test_a_speaker_who_only_has_the_name_of_a_user_is_not_related(service: Api, 
 @pytest.mark.parametrize(
     ("user_id", "known_as"), [("Nora", ""), ("nora", ""), ("u1", "My name is Nora.")], ids=["same", "case", "told"]
 )
-def test_the_user_is_known_by_name_when_the_other_speaks_first(service: Api, user_id: str, known_as: str) -> None:
+def test_the_user_is_recognized_by_name_if_another_speaks_first(service: Api, user_id: str, known_as: str) -> None:
     user = UserProfile.objects.ensure(user_id)
     if known_as:
         talk(user, [("user", "", known_as)], "s0")
@@ -78,13 +78,13 @@ def test_the_user_is_known_by_name_when_the_other_speaks_first(service: Api, use
     assert keys(service, user_id) == {"bo"}
 
 
-def test_the_only_name_and_no_name_are_the_users(service: Api, ada: UserProfile) -> None:
+def test_a_single_name_and_no_name_are_the_user(service: Api, ada: UserProfile) -> None:
     talk(ada, [("user", "", "I live in Oslo."), ("user", "Nora", "I love kilns.")])
     assert "Oslo" in summary(service, "ada") and "kilns" in summary(service, "ada")
     assert not KnownPerson.objects.exists()
 
 
-def test_who_spoke_first_is_the_user_in_later_turns_too(service: Api, ada: UserProfile) -> None:
+def test_the_first_speaker_stays_the_user_in_later_turns(service: Api, ada: UserProfile) -> None:
     talk(ada, TALK[:1])
     talk(ada, TALK[1:2])
     assert "Turin" not in summary(service, "ada") and keys(service) == {"bo"}
@@ -98,23 +98,23 @@ def test_who_spoke_first_is_the_user_in_later_turns_too(service: Api, ada: UserP
     ],
     ids=["named", "in the text"],
 )
-def test_a_person_may_have_the_other_role(service: Api, ada: UserProfile, said: Any) -> None:
+def test_another_person_can_have_the_role_of_the_assistant(service: Api, ada: UserProfile, said: Any) -> None:
     talk(ada, said)
     assert "Turin" in summary(service, "ada/people/bo") and "Turin" not in summary(service, "ada")
 
 
-def test_an_assistant_is_nobody(service: Api, ada: UserProfile) -> None:
+def test_an_assistant_is_not_a_person(service: Api, ada: UserProfile) -> None:
     talk(ada, [("user", "", "I live in Oslo."), ("assistant", "default", "I live in the cloud and I love kilns.")])
     talk(ada, [("user", "", "I love boats."), ("assistant", "", "I live in the cloud and I love boats.")], "s2")
     assert not KnownPerson.objects.exists()
 
 
-def test_what_another_speaker_says_of_other_things_is_about_nobody(ada: UserProfile) -> None:
+def test_general_statements_of_another_speaker_are_about_nobody(ada: UserProfile) -> None:
     talk(ada, [TALK[0], ("user", "Bo", "The kiln at the harbor burns at 1200 degrees every Friday.")])
     assert set(MemoryAtom.objects.filter(speaker="Bo").values_list("about", flat=True)) <= {None}
 
 
-def test_a_speaker_who_is_introduced_is_the_same_person(service: Api, ada: UserProfile) -> None:
+def test_an_introduced_speaker_is_the_same_person(service: Api, ada: UserProfile) -> None:
     talk(ada, [*TALK, ("user", "Nora", "My husband Bo is a cook.")])
     bo = service.get("users/ada/people/bo").json()
     assert (bo["relationship"], "cook" in bo["summary"], "Turin" in bo["summary"]) == ("husband", True, True)

@@ -38,7 +38,7 @@ def context(service: Api, user_id: str = "ada") -> str:
     return str(service.get("memory/context", user_id=user_id, session_id="s1", layers="user").json()["context"])
 
 
-def test_a_text_is_one_pinned_statement_and_the_next_replaces_it(own: MemoryStream, service: Api) -> None:
+def test_a_pinned_text_is_one_statement_and_the_next_replaces_it(own: MemoryStream, service: Api) -> None:
     for text in (TEXT, "Never call."):
         answer = service.patch(f"streams/{own.stream_id}", user_id="ada", pinned_content=text)
         assert answer.json()["pinned_content"] == text == pinned(own)
@@ -50,7 +50,7 @@ def test_a_text_is_one_pinned_statement_and_the_next_replaces_it(own: MemoryStre
     assert pinned(own) == "" and not own.atoms.active().exists()
 
 
-def test_an_operator_writes_it_on_the_page_of_the_stream(own: MemoryStream) -> None:
+def test_an_operator_writes_it_on_the_streams_page(own: MemoryStream) -> None:
     from django.forms import model_to_dict
 
     fields = {name: value for name, value in model_to_dict(own).items() if value is not None}
@@ -58,7 +58,7 @@ def test_an_operator_writes_it_on_the_page_of_the_stream(own: MemoryStream) -> N
     assert pinned(own) == TEXT and own.atoms.get().written_by.startswith("operator:")
 
 
-def test_each_of_its_lines_stands_once_in_a_context_and_not_in_the_profile(
+def test_each_line_is_in_a_context_once_and_not_in_the_profile(
     own: MemoryStream, ada: UserProfile, service: Api
 ) -> None:
     pin_text(own, TEXT, actor="operator:eve")
@@ -67,7 +67,7 @@ def test_each_of_its_lines_stands_once_in_a_context_and_not_in_the_profile(
     assert [context(service).count(line) for line in TEXT.split("\n")] == [1, 1]
 
 
-def test_users_of_a_shard_see_what_a_service_pins_to_it(ada: UserProfile, own: MemoryStream, service: Api) -> None:
+def test_users_of_a_shard_see_its_pinned_text(ada: UserProfile, own: MemoryStream, service: Api) -> None:
     made = service.post("streams", user_id="ada", name="kilns", extraction_prompt="Kilns.", pinned_content=TEXT).json()
     service.patch(f"streams/{made['stream_id']}", user_id="ada", pinned_content="Be kind.")
     kilns = MemoryStream.objects.get(name="kilns")
@@ -75,13 +75,13 @@ def test_users_of_a_shard_see_what_a_service_pins_to_it(ada: UserProfile, own: M
     assert [(atom.content, atom.user_id) for atom in kilns.atoms.active()] == [("Be kind.", None)]
 
 
-def test_two_shards_have_texts_of_their_own(ada: UserProfile) -> None:
+def test_two_shards_have_separate_pinned_texts(ada: UserProfile) -> None:
     kilns, looms = shard("kilns", pinned_content="Be kind."), shard("looms", pinned_content="Be brief.")
     pin_text(kilns, "", actor="operator:eve")
     assert (pinned(kilns), pinned(looms)) == ("", "Be brief.")
 
 
-def test_a_correction_rewords_only_the_sentence_that_says_the_same(own: MemoryStream, ada: UserProfile) -> None:
+def test_a_correction_rewords_only_the_sentence_that_says_it(own: MemoryStream, ada: UserProfile) -> None:
     pin_text(own, "Maya is their daughter.\nAnswer in two sentences.", actor="operator:eve")
     fact = note(own, "Maya is their daughter.", "fact")
     correction = correct(fact, correcting("Mia is their daughter."), requested_by="key:test")
@@ -90,7 +90,7 @@ def test_a_correction_rewords_only_the_sentence_that_says_the_same(own: MemorySt
     assert pinned(own) == "Maya is their daughter.\nAnswer in two sentences."
 
 
-def test_it_is_retracted_and_put_back(own: MemoryStream, ada: UserProfile) -> None:
+def test_a_pinned_text_is_retracted_and_restored(own: MemoryStream, ada: UserProfile) -> None:
     pin_text(own, TEXT, actor="key:stolen")
     retraction = retract_items(ada, Named(written_by="key:stolen"), reason="stolen", requested_by="test")
     assert pinned(own) == ""
@@ -98,7 +98,7 @@ def test_it_is_retracted_and_put_back(own: MemoryStream, ada: UserProfile) -> No
     assert pinned(own) == TEXT
 
 
-def test_texts_of_earlier_releases_become_statements_once(own: MemoryStream) -> None:
+def test_pinned_texts_of_earlier_releases_become_statements_once(own: MemoryStream) -> None:
     kilns = shard("kilns")
     MemoryStream.objects.filter(pk__in=[own.pk, kilns.pk]).update(pinned_content=TEXT)
     note(kilns, TEXT)

@@ -33,7 +33,7 @@ def said(content: str, kind: str = "other", **fields: Any) -> Said:
 class TestDerived:
     """What statements give, without a database."""
 
-    def test_statements_stand_under_the_headings_of_their_kinds(self) -> None:
+    def test_statements_are_below_the_headings_of_their_kinds(self) -> None:
         profile = derived(
             [
                 said("User: I'm allergic to hazelnuts.", "health"),
@@ -52,7 +52,7 @@ class TestDerived:
             "- User: I'm allergic to hazelnuts. (2026-03-04)",
         ]
 
-    def test_what_was_written_opens_it_and_pins_come_before_the_rest(self) -> None:
+    def test_written_text_comes_first_and_pinned_statements_before_the_rest(self) -> None:
         written = said("Nora is a potter. Answer her briefly.", is_pinned=True, attribute="summary")
         pinned = said("Nora sells her boat.", is_pinned=True)
         rest = said("User: I live in Turin.", "home")
@@ -63,19 +63,19 @@ class TestDerived:
             "- User: I live in Turin. (2026-03-04)",
         ]
 
-    def test_it_is_bounded_and_says_nothing_twice(self) -> None:
+    def test_the_text_is_limited_without_repetitions(self) -> None:
         many = [said(f"User: My cousin Ida{n} moved to street number {n} of Turin.", "relationship") for n in range(40)]
         many += [said(f"{'word ' * 60}{n}", kind) for n in range(8) for kind in ("health", "work", "goal")]
         text = derived([*many, *many], UTC).summary
         assert len(text) <= PROFILE_MAX and text.count("Ida0 ") == 1 and "Ida7 " in text and "Ida8 " not in text
 
-    def test_plans_of_long_ago_are_left_out(self) -> None:
+    def test_old_plans_are_left_out(self) -> None:
         plan = said("User: I'm going to run a marathon.", "plan")
         later = said("User: I bought a kayak.", formed_at=MARCH + timedelta(days=200))
         assert "marathon" in derived([plan], UTC).summary
         assert "marathon" not in derived([later, plan], UTC).summary
 
-    def test_interests_are_what_people_like_and_topics_what_several_statements_are_about(self) -> None:
+    def test_interests_are_preferences_and_topics_are_subjects_of_several_statements(self) -> None:
         written = said("User is interested in bees.", attribute="interest", value="bees", is_pinned=True)
         statements = [
             said("User: I love painting, and I love it a lot.", "preference"),
@@ -98,7 +98,7 @@ def everywhere(service: Api) -> dict[str, str]:
     }
 
 
-def test_what_has_ended_is_nowhere_stated_as_current(ada: UserProfile, service: Api) -> None:
+def test_an_ended_fact_is_nowhere_current(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo and I love kilns. I work as a nurse at Haukeland Hospital.")
     assert all("Oslo" in text and "Haukeland" in text for text in everywhere(service).values())
     say(ada, "s2", "2025-03-10", "I moved to Bergen on 3 March 2025. I no longer work at Haukeland Hospital.")
@@ -124,7 +124,7 @@ def test_an_undone_correction_leaves_no_trace_in_the_profile(ada: UserProfile, s
     assert service.get("users/ada").json()["summary"] == before
 
 
-def test_a_profile_is_derived_once_of_what_changes_together(ada: UserProfile, service: Api) -> None:
+def test_simultaneous_changes_derive_the_profile_once(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
 
     def derivations(change: Callable[[], Any]) -> int:
@@ -147,7 +147,7 @@ def test_a_profile_is_derived_once_of_what_changes_together(ada: UserProfile, se
     assert "Bergen" in ada.summary and "Oslo" not in ada.summary
 
 
-def test_a_formation_that_is_tried_again_leaves_nothing_in_the_profile(ada: UserProfile) -> None:
+def test_rewinding_a_formation_restores_the_profile(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     again = say(ada, "s2", "2025-03-10", "I moved to Bergen on 3 March 2025.")
     ada.refresh_from_db()
@@ -173,15 +173,13 @@ class TestEdits:
         service.patch("users/ada", summary="")
         assert "coffee" not in service.get("users/ada").json()["summary"]
 
-    def test_a_text_that_differs_only_in_marks_or_capitals_replaces_the_other(
-        self, ada: UserProfile, service: Api
-    ) -> None:
+    def test_a_text_that_differs_only_in_marks_or_case_replaces_the_other(self, ada: UserProfile, service: Api) -> None:
         for summary, interest in (("Still Ada.", "kilns"), ("still Ada!", "Kilns")):
             service.patch("users/ada", summary=summary, interests=[interest])
             profile = service.get("users/ada").json()
             assert (profile["summary"], profile["interests"]) == (summary, [interest])
 
-    def test_words_that_differ_in_a_mark_with_a_meaning_are_several(self, ada: UserProfile, service: Api) -> None:
+    def test_words_with_different_meaningful_marks_are_distinguished(self, ada: UserProfile, service: Api) -> None:
         for interests in (["C", "C++", "C#"], ["C", "C#"]):
             assert service.patch("users/ada", interests=interests).json()["interests"] == interests
         fact = note(MemoryStream.objects.ensure_of_person(ada, "default"), "Ada programs games in C at night.", "fact")
@@ -193,7 +191,7 @@ class TestEdits:
             context = everywhere(service)["context"]
             assert all(f"games in {name} at" in context for name in pair)
 
-    def test_an_empty_edit_leaves_what_is_derived(self, ada: UserProfile, service: Api) -> None:
+    def test_an_empty_edit_keeps_derived_text(self, ada: UserProfile, service: Api) -> None:
         say(ada, "s1", "2025-01-10", "I love painting and I live in Oslo.")
         before = service.get("users/ada").json()
         assert "Oslo" in before["summary"] and before["interests"]
@@ -201,14 +199,12 @@ class TestEdits:
             answer = service.patch("users/ada", **{field: empty}).json()
             assert (answer["summary"], answer["interests"]) == (before["summary"], before["interests"])
 
-    def test_an_interest_that_a_statement_names_already_is_listed_and_taken_back(
-        self, ada: UserProfile, service: Api
-    ) -> None:
+    def test_an_interest_that_a_statement_names_is_added_and_removed(self, ada: UserProfile, service: Api) -> None:
         note(MemoryStream.objects.ensure_of_person(ada, "default"), "User is interested in quantum computing.")
         for interests in (["quantum computing"], []):
             assert service.patch("users/ada", interests=interests).json()["interests"] == interests
 
-    def test_interests_and_topics_are_written_and_taken_back(self, ada: UserProfile, service: Api) -> None:
+    def test_interests_and_topics_are_added_and_removed(self, ada: UserProfile, service: Api) -> None:
         answer = service.patch("users/ada", interests=["Bees", "kilns, old"], preferred_topics=["rent"]).json()
         assert (answer["interests"], answer["preferred_topics"]) == (["Bees", "kilns, old"], ["rent"])
         facts = service.get("facts", user_id="ada").json()["facts"]
@@ -218,18 +214,18 @@ class TestEdits:
         assert (answer["interests"], answer["preferred_topics"]) == (["Bees", "boats"], ["rent"])
         assert MemoryAtom.objects.active().get(value="Bees").pk == kept
 
-    def test_what_was_written_stands_once_in_a_context(self, ada: UserProfile, service: Api) -> None:
+    def test_written_text_is_in_a_context_once(self, ada: UserProfile, service: Api) -> None:
         service.patch("users/ada", summary="Nora is a potter.", interests=["bees"])
         context = everywhere(service)["context"]
         assert context.count("Nora is a potter.") == 1 and context.count("bees") == 1
 
-    def test_what_the_stream_says_already_is_pinned(self, ada: UserProfile, service: Api) -> None:
+    def test_a_statement_that_the_stream_has_already_is_pinned(self, ada: UserProfile, service: Api) -> None:
         stream = MemoryStream.objects.ensure_of_person(ada, "default")
         note(stream, "Nora is a potter.", "fact", about_kind="user")
         assert service.patch("users/ada", summary="Nora is a potter.").json()["summary"] == "Nora is a potter."
         assert MemoryAtom.objects.get().is_pinned
 
-    def test_the_statement_is_corrected_like_any_other(self, ada: UserProfile, service: Api) -> None:
+    def test_a_written_statement_can_be_corrected(self, ada: UserProfile, service: Api) -> None:
         service.patch("users/ada", summary="Nora has a cat. She is called Maya.")
         [fact] = service.get("facts", user_id="ada").json()["facts"]
         service.patch(f"facts/{fact['fact_id']}", user_id="ada", content="Nora has a cat. She is called Mia.")
@@ -262,7 +258,7 @@ def test_row_10_a_retracted_turn_takes_its_lines_out_of_the_profile_and_no_other
 
 
 @pytest.mark.slow
-def test_what_was_written_into_a_profile_stays_however_much_is_known(ada: UserProfile) -> None:
+def test_written_text_stays_however_much_is_known(ada: UserProfile) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     interest = {"attribute": "interest", "value": "kilns", "formed_at": START}
     atoms = [MemoryAtom(stream=stream, user=ada, atom_type="fact", content="User is interested in kilns.", **interest)]
@@ -279,7 +275,7 @@ def test_what_was_written_into_a_profile_stays_however_much_is_known(ada: UserPr
 
 
 @pytest.mark.slow
-def test_more_statements_cost_no_more_queries_and_an_index_finds_them(ada: UserProfile) -> None:
+def test_a_profile_takes_a_constant_number_of_queries_and_an_index(ada: UserProfile) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
 
     def add(count: int) -> None:

@@ -78,7 +78,7 @@ def test_row_24_what_is_shared_names_nobody(service: Api, ada: UserProfile, bo: 
     assert "Orders need a question" in reached(service, "bo")["context"]
 
 
-def test_over_rest_it_is_written_and_read(service: Api, ada: UserProfile) -> None:
+def test_a_related_user_is_written_and_read_over_rest(service: Api, ada: UserProfile) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     address, body = f"streams/{stream.stream_id}/atoms", {"user_id": "ada", "atom_type": "fact", "content": "Tea."}
     assert service.post(address, **body, related_users=["bo", "cy"]).json()["related_users"] == ["bo", "cy"]
@@ -108,7 +108,7 @@ def test_row_11_an_erasure_takes_the_person_out_of_what_others_items_name(
     assert '"bo"' not in json.dumps(everything()["moments_app_retracteditem"])
 
 
-def test_an_export_has_it_and_an_import_brings_it_back(ada: UserProfile, atom: MemoryAtom, tmp_path: Path) -> None:
+def test_an_import_restores_related_users(ada: UserProfile, atom: MemoryAtom, tmp_path: Path) -> None:
     path = tmp_path / "ada.zip"
     with path.open("wb") as file:
         export_user("ada", file, application=DEFAULT)

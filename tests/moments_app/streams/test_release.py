@@ -162,7 +162,7 @@ class TestWhatWasSaid:
         run(DigestSession.name, speak(ada, "Always answer in full sentences, please.", "And so on.", "Fine then."))
         assert "Always answer in full sentences, please." in context(service, "ada")
 
-    def test_many_people_may_say_the_same(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_several_people_can_have_equal_candidates(self, ada: UserProfile, bo: UserProfile) -> None:
         first, second = candidate(ada), candidate(bo)
         assert first.content_hash == second.content_hash
         with pytest.raises(IntegrityError, match="atom_unique_of_person"):
@@ -170,7 +170,7 @@ class TestWhatWasSaid:
         with pytest.raises(IntegrityError, match="atom_candidate_has_person"):
             MemoryAtom.objects.create(stream=first.stream, atom_type="fact", content="x", is_candidate=True)
 
-    def test_candidates_ask_for_no_consolidation_and_stay_out_of_it(self, ada: UserProfile) -> None:
+    def test_candidates_do_not_request_consolidations_and_are_left_out_of_them(self, ada: UserProfile) -> None:
         stream = shard("kilns", "default", consolidation_trigger=1)
         atom = candidate(ada, stream=stream)
         fold(stream)
@@ -182,7 +182,7 @@ class TestWhatWasSaid:
 class TestOverRest:
     """Items written directly, and what a list says of them."""
 
-    def test_a_key_that_writes_adds_a_candidate_and_one_of_scope_admin_shares(
+    def test_a_write_key_adds_candidates_and_an_admin_key_shared_items(
         self, service: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
         path = f"streams/{shard('kilns', 'default').stream_id}/atoms"
@@ -230,13 +230,13 @@ class TestRelease:
             release(candidate(ada), wording, actor=EVE)
         assert not Release.objects.exists()
 
-    def test_a_wording_that_quotes_only_the_turn_is_refused(self, ada: UserProfile) -> None:
+    def test_a_wording_that_quotes_the_source_turn_is_rejected(self, ada: UserProfile) -> None:
         atom = candidate(ada)
         MemoryAtom.objects.filter(pk=atom.pk).update(content="Vents matter.")
         with pytest.raises(CannotRelease, match="word for word"):
             release(atom, f"Mind: {KILN}", actor=EVE)
 
-    def test_it_goes_to_the_agents_users_first_and_to_everybody_by_a_second_step(
+    def test_a_release_is_for_the_agents_users_first_and_for_everybody_after_an_extension(
         self, service: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
         for session_id, agent in (("asking", "default"), ("elsewhere", "other")):
@@ -257,9 +257,7 @@ class TestRelease:
         assert not Release.objects.standing().exists()
         assert "Vent it first." not in context(service, "bo", "elsewhere")
 
-    def test_other_words_are_another_release_in_place_of_the_former(
-        self, service: Api, ada: UserProfile, bo: UserProfile
-    ) -> None:
+    def test_rewording_replaces_a_release_with_another(self, service: Api, ada: UserProfile, bo: UserProfile) -> None:
         first = release(candidate(ada), "Vent it first.", actor=EVE)
         second = reword(first, "Vents come first.", actor=EVE)
         first.refresh_from_db()
@@ -268,13 +266,13 @@ class TestRelease:
         served = context(service, "bo")
         assert "Vents come first." in served and "Vent it first." not in served
 
-    def test_those_who_said_the_same_are_decided_on_together(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_equal_candidates_are_decided_together(self, ada: UserProfile, bo: UserProfile) -> None:
         first, second = candidate(ada), candidate(bo)
         made = release(second, "Vent it first.", actor=EVE)
         assert [source.atom for source in made.sources.order_by("pk")] == [second, first]
         assert not MemoryAtom.objects.to_review().exists()
 
-    def test_it_is_signed(self, ada: UserProfile) -> None:
+    def test_a_release_is_signed(self, ada: UserProfile) -> None:
         made = release(candidate(ada), "Vent it first.", actor=EVE)
         assert Release.objects.get().is_signed and list(shared_memory()) == []
         MemoryAtom.objects.filter(release=made).update(content="Begin with a link.")
@@ -285,7 +283,7 @@ class TestRelease:
         Release.objects.update(wording="Begin with a link.")
         assert not Release.objects.get().is_signed
 
-    def test_a_decision_takes_it_off_the_list_also_where_it_stands_twice(self, ada: UserProfile) -> None:
+    def test_a_decision_covers_equal_candidates_of_the_person(self, ada: UserProfile) -> None:
         everywhere, own = (candidate(ada, stream=shard("lessons", agent)) for agent in ("", "default"))
         other = candidate(ada, "Something else.", stream=own.stream)
         assert list(MemoryAtom.objects.to_review().order_by("pk")) == [own, other]
@@ -296,7 +294,7 @@ class TestRelease:
         decline(other, actor=EVE)
         assert Event.objects.filter(type="memory_kept_private", user_pk=ada.pk).count() == 2
 
-    def test_what_was_released_is_revoked_and_not_evicted_or_put_back(self, ada: UserProfile) -> None:
+    def test_a_released_item_can_only_be_revoked(self, ada: UserProfile) -> None:
         made = release(candidate(ada), "Vent it first.", actor=EVE)
         assert made.atom
         with pytest.raises(CannotCurate, match="release"):

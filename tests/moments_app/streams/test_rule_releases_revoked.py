@@ -175,7 +175,7 @@ def as_kept_earlier() -> None:
             item.save()
 
 
-def test_open_jobs_of_the_rule_are_ended(kilns: MemoryStream) -> None:
+def test_open_jobs_of_the_rule_are_skipped(kilns: MemoryStream) -> None:
     for process in ("share_alike", "group_candidates", "consolidate"):
         Job.objects.request(process, stream=kilns, requested_by="test")
     upgrade()
@@ -186,7 +186,7 @@ def test_open_jobs_of_the_rule_are_ended(kilns: MemoryStream) -> None:
     }
 
 
-def test_an_installation_without_the_rule_stays_as_it_is(ada: UserProfile, kilns: MemoryStream) -> None:
+def test_an_installation_without_the_rule_is_unchanged(ada: UserProfile, kilns: MemoryStream) -> None:
     release(candidate(ada, kilns, "Let the glaze dry."), BY_HAND, actor=EVE)
     fold(kilns)
     before = everything()

@@ -31,7 +31,7 @@ def told(profile: FormerProfile, *known: str) -> dict[str, dict[str, Any]]:
     return {one["content"]: one for one in statements_of(profile, {content_hash(text) for text in known})}
 
 
-def test_lines_that_no_statement_says_are_current_with_their_sources() -> None:
+def test_lines_that_no_statement_says_become_current_statements_with_sources() -> None:
     lines = [
         FormerLine("- User: I live in Turin. (2026-03-02)", "Home:", [7], "job:1", created_at=MARCH),
         FormerLine("- hazelnuts", "Allergies:", [8], "job:1", engine="model", created_at=MARCH),
@@ -45,7 +45,7 @@ def test_lines_that_no_statement_says_are_current_with_their_sources() -> None:
     assert home["formed_at"] == datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
-def test_what_was_written_by_hand_opens_the_profile_and_an_edited_line_is_pinned() -> None:
+def test_handwritten_lines_come_first_and_edited_lines_are_pinned() -> None:
     lines = [
         FormerLine("Keeps bees.", actor="key:a", created_at=MARCH),
         FormerLine("Answer briefly.", actor="operator:eve", created_at=MARCH),
@@ -57,7 +57,7 @@ def test_what_was_written_by_hand_opens_the_profile_and_an_edited_line_is_pinned
     assert (edited["attribute"], edited["is_pinned"], edited["source_message_ids"]) == ("", True, [7])
 
 
-def test_what_was_written_by_hand_stays_though_a_statement_of_the_same_words_has_ended() -> None:
+def test_a_handwritten_line_stays_although_an_equal_statement_has_ended() -> None:
     by_hand = FormerLine("Keeps bees.", actor="key:a", created_at=MARCH)
     by_engine = FormerLine("- User: I live in Oslo.", sources=[7], actor="job:1", created_at=MARCH)
     profile = former(by_hand, by_engine)
@@ -66,7 +66,7 @@ def test_what_was_written_by_hand_stays_though_a_statement_of_the_same_words_has
 
 
 @pytest.mark.django_db(transaction=True)
-def test_undoing_a_retraction_of_a_profile_line_gives_its_statement_back(ada: UserProfile) -> None:
+def test_undoing_the_retraction_of_a_profile_line_restores_its_statement(ada: UserProfile) -> None:
     session = talk(ada, 2)
     retraction = retract(session, [0], reason="mistaken", requested_by="test")
     pk = session.messages.get(sequence=0).pk
@@ -84,7 +84,7 @@ def test_undoing_a_retraction_of_a_profile_line_gives_its_statement_back(ada: Us
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("embeddings_server")
-def test_an_upgrade_asks_for_the_vectors_and_word_counts_of_the_statements(ada: UserProfile, bo: UserProfile) -> None:
+def test_an_upgrade_requests_vectors_and_word_counts_of_the_statements(ada: UserProfile, bo: UserProfile) -> None:
     for user in (ada, bo):
         note(MemoryStream.objects.ensure_of_person(user, "default"), "User is interested in kilns.", "fact")
     count(bo)
@@ -99,13 +99,13 @@ def test_an_upgrade_asks_for_the_vectors_and_word_counts_of_the_statements(ada: 
     assert not Job.objects.open().exists()
 
 
-def test_lines_that_were_ended_are_history() -> None:
+def test_ended_lines_become_history() -> None:
     over = MARCH + timedelta(days=1)
     [one] = told(former(FormerLine("Lives in Oslo.", created_at=MARCH, ended_at=over, ended_by="job:1"))).values()
     assert (one["state"], one["valid_until"], one["ended_by"]) == ("ended", over, "job:1")
 
 
-def test_a_text_without_lines_and_phrases_are_not_lost() -> None:
+def test_texts_without_lines_and_phrases_become_statements() -> None:
     sources = {("interest", "kilns"): [3]}
     profile = former(summary="Ada sails. Ada sings.", interests=["Kilns"], preferred_topics=["rent"], sources=sources)
     found = told(profile)

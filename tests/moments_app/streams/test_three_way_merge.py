@@ -5,7 +5,7 @@ import pytest
 from moments_app.streams.three_way_merge import merged, merged_text
 
 
-def test_what_was_put_in_and_taken_out_is_done_again() -> None:
+def test_additions_and_removals_are_applied_again() -> None:
     assert merged(["a", "b"], before=["a", "b", "x"], after=["b", "x", "c"]) == ["b", "c"]
 
 
@@ -18,7 +18,5 @@ def test_what_was_put_in_and_taken_out_is_done_again() -> None:
         ("One.", "One. Bad.", "", ""),
     ],
 )
-def test_a_text_goes_back_but_for_the_sentences_that_were_changed(
-    base: str, before: str, after: str, expected: str
-) -> None:
+def test_a_text_is_restored_except_for_changed_sentences(base: str, before: str, after: str, expected: str) -> None:
     assert merged_text(base, before, after) == expected

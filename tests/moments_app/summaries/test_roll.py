@@ -50,7 +50,7 @@ class TestRange:
     """Which turns a version covers."""
 
     @pytest.mark.slow
-    def test_it_slides_as_the_design_tables_it(self, ada: UserProfile) -> None:
+    def test_the_range_slides_over_the_turns(self, ada: UserProfile) -> None:
         for number in range(10):
             post_round(ada, number)
             work_off()
@@ -58,14 +58,14 @@ class TestRange:
         assert {5: 0, 13: 0, 15: 2, 19: 6}.items() <= ends.items()
         assert sorted(ends) == [5, 7, 9, 11, 13, 15, 17, 19]
 
-    def test_it_begins_with_a_user_turn_where_turns_do_not_alternate(self, ada: UserProfile) -> None:
+    def test_the_range_begins_with_a_user_turn_if_turns_do_not_alternate(self, ada: UserProfile) -> None:
         kinds = ["user", "assistant", "assistant", "tool", "tool", "user", "user", "assistant"] * 3
         session = append(ada, "s1", [NewMessage(kind, f"turn {n}") for n, kind in enumerate(kinds)]).session
         summary = Summary.objects.get()
         # 24 turns: 10 would begin the window, but that is an assistant's; the next user turn is 13.
         assert (session.last_sequence, summary.start_sequence, summary.end_sequence) == (23, 13, 23)
 
-    def test_without_a_user_turn_it_begins_where_the_window_does(self, ada: UserProfile) -> None:
+    def test_without_user_turns_the_range_begins_with_the_window(self, ada: UserProfile) -> None:
         append(ada, "s1", [NewMessage("assistant", f"turn {n}") for n in range(20)])
         assert versions() == [(6, 19, "processing")]
 
@@ -83,14 +83,14 @@ class TestRange:
 class TestWhen:
     """When one is asked for."""
 
-    def test_not_before_its_time_and_only_when_a_round_ends(self, ada: UserProfile) -> None:
+    def test_a_version_is_requested_only_at_the_interval_and_the_end_of_a_round(self, ada: UserProfile) -> None:
         append(ada, "s1", turns(5))
         assert not Summary.objects.exists()
         assert [job.process for job in append(ada, "s1", turns(1, first=5)).jobs] == ["roll_summary"]
         assert not append(ada, "s1", turns(1, first=6)).jobs
 
     @pytest.mark.slow
-    def test_with_a_longer_interval_contexts_still_have_each_turn_that_no_summary_covers(
+    def test_with_a_longer_interval_contexts_have_each_turn_without_a_summary(
         self, ada: UserProfile, service: Api, settings: Settings
     ) -> None:
         settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=8)
@@ -107,7 +107,7 @@ class TestWhen:
             )
         assert versions() == [(0, 7, "completed"), (2, 15, "completed"), (10, 23, "completed")]
 
-    def test_what_a_digest_says_is_not_summarised_again(self, ada: UserProfile, settings: Settings) -> None:
+    def test_digested_turns_are_not_summarised_again(self, ada: UserProfile, settings: Settings) -> None:
         settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=8)
         session = append(ada, "s1", turns(7)).session
         Job.objects.request("digest_session", session, requested_by="test", force=True)
@@ -117,11 +117,11 @@ class TestWhen:
         append(ada, "s1", turns(2, first=14))
         assert versions() == [(2, 15, "processing")]
 
-    def test_switched_off_none_is_asked_for(self, ada: UserProfile, settings: Settings) -> None:
+    def test_summaries_can_be_turned_off(self, ada: UserProfile, settings: Settings) -> None:
         settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"enabled": False})
         assert not append(ada, "s1", turns(20)).jobs
 
-    def test_the_row_is_there_before_the_task_and_both_or_none(self, ada: UserProfile) -> None:
+    def test_the_row_and_the_job_are_stored_together(self, ada: UserProfile) -> None:
         with pytest.raises(RuntimeError), transaction.atomic():
             append(ada, "s1", turns(6))
             raise RuntimeError
@@ -129,7 +129,7 @@ class TestWhen:
         append(ada, "s1", turns(6))
         assert Summary.objects.processing().count() == len(queued_job_ids()) == 1
 
-    def test_rounds_that_end_meanwhile_are_followed_up(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_rounds_that_end_meanwhile_get_another_version(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         post_round(ada, 0), post_round(ada, 1), post_round(ada, 2)
         post_round(ada, 3), post_round(ada, 4)
         assert versions() == [(0, 5, "processing")]
@@ -140,7 +140,7 @@ class TestWhen:
         assert Job.objects.filter(process="roll_summary").count() == 2
 
     @pytest.mark.slow
-    def test_it_costs_an_append_two_statements_whatever_the_length(self, ada: UserProfile, service: Api) -> None:
+    def test_a_version_costs_an_append_two_queries_at_any_length(self, ada: UserProfile, service: Api) -> None:
         def statements(role: str) -> int:
             body = {"user_id": "ada", "messages": [{"role": role, "content": "Hello."}]}
             with CaptureQueriesContext(connection) as captured:
@@ -162,7 +162,7 @@ class TestContent:
     """What a version is made of."""
 
     @pytest.mark.slow
-    def test_turns_of_the_window_that_are_archived_are_still_its_sources(self, ada: UserProfile) -> None:
+    def test_archived_turns_of_the_window_are_sources(self, ada: UserProfile) -> None:
         for number in range(12):
             session = post_round(ada, number)
             work_off()
@@ -179,7 +179,7 @@ class TestContent:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["extractive", "model"])
-    def test_only_new_turns_are_read_and_what_slid_out_is_dropped(
+    def test_only_new_turns_are_read_and_facts_outside_the_window_are_dropped(
         self, ada: UserProfile, request: pytest.FixtureRequest, engine: str
     ) -> None:
         server = request.getfixturevalue("model_server") if engine == "model" else None
@@ -199,7 +199,7 @@ class TestContent:
             assert [turn["index"] for turn in behave.turns_of(server.requests[-1])] == [22, 23]
             assert latest.engine == "openai:test-model" or latest.engine.startswith("openai:")
 
-    def test_an_event_tells_its_id_and_the_number_of_its_sources(self, ada: UserProfile) -> None:
+    def test_an_event_has_the_id_and_the_number_of_sources(self, ada: UserProfile) -> None:
         append(ada, "s1", turns(6))
         work_off()
         summary = Summary.objects.get()
@@ -208,7 +208,7 @@ class TestContent:
         assert event.payload["source_count"] == len(summary.source_message_ids) == 6
         assert summary.generation_time_ms is not None and summary.prompt_version is not None
 
-    def test_the_chain_leads_back_to_the_first(self, ada: UserProfile) -> None:
+    def test_the_chain_leads_to_the_first_version(self, ada: UserProfile) -> None:
         for number in range(6):
             session = post_round(ada, number)
             work_off()
@@ -218,7 +218,7 @@ class TestContent:
             version = version.base
         assert chain == [11, 9, 7, 5]
 
-    def test_indexes_a_model_made_up_are_not_kept(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_invented_indexes_of_a_model_are_dropped(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         model_server.queue(
             behave.content(
                 '{"summary_text": "They spoke.", "facts": [{"fact": "A", "message_indexes": [-1, 3, 99]},'
@@ -229,7 +229,7 @@ class TestContent:
         work_off()
         assert Summary.objects.get().facts == [{"fact": "A", "message_indexes": [3]}]
 
-    def test_a_session_of_system_turns_in_the_window_is_given_up(self, ada: UserProfile) -> None:
+    def test_a_version_of_system_turns_only_is_given_up(self, ada: UserProfile) -> None:
         append(ada, "s1", turns(6))
         Session.objects.get().messages.update(role="system")
         assert run_next().status == "skipped"
@@ -288,7 +288,7 @@ class TestFailure:
         latest = Summary.objects.latest_completed(session)
         assert latest and (latest.start_sequence, latest.end_sequence, latest.base) == (0, 9, before)
 
-    def test_without_another_round_the_job_tries_again_itself(
+    def test_without_another_round_the_job_is_retried(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0})
@@ -306,7 +306,7 @@ class TestFailure:
         work_off()
         assert versions() == [(0, 5, "failed"), (0, 5, "completed")]
 
-    def test_a_version_given_up_while_the_engine_thinks_is_not_written(
+    def test_a_version_given_up_during_the_engine_call_is_not_written(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         append(ada, "s1", turns(6))
@@ -369,7 +369,7 @@ class TestRest:
     """Versions over REST."""
 
     @pytest.mark.slow
-    def test_the_chain_is_listed_newest_first_with_the_turns_it_rests_on(self, service: Api, ada: UserProfile) -> None:
+    def test_the_chain_is_listed_newest_first_with_source_turns(self, service: Api, ada: UserProfile) -> None:
         for number in range(10):
             post_round(ada, number)
             work_off()
@@ -417,7 +417,7 @@ def test_twelve_rounds_get_more_summaries_if_contexts_are_requested(
     assert [(max(0, end - 13), end, "completed") for end in ends] == versions()
 
 
-def test_a_language_model_is_called_once_a_context_was_requested_or_after_many_turns(
+def test_a_language_model_is_called_after_a_context_request_or_many_turns(
     service: Api, ada: UserProfile, settings: Settings, monkeypatch: pytest.MonkeyPatch, model_server: OpenAIServer
 ) -> None:
     monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", 16)

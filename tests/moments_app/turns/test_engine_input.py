@@ -26,7 +26,7 @@ def said_at_night(user: UserProfile) -> list[NewMessage]:
     return [NewMessage(role, text, created_at=EVENING) for role, text in said]
 
 
-def test_yesterday_is_the_day_before_where_the_person_is(ada: UserProfile, bo: UserProfile) -> None:
+def test_yesterday_is_resolved_in_the_persons_time_zone(ada: UserProfile, bo: UserProfile) -> None:
     at_the_pacific(ada)
     for user, day in ((ada, "28 February 2026"), (bo, "1 March 2026")):
         session = append(user, "s1", said_at_night(user)).session
@@ -37,14 +37,14 @@ def test_yesterday_is_the_day_before_where_the_person_is(ada: UserProfile, bo: U
         assert day in Moment.objects.get(user=user).summary
 
 
-def test_a_model_is_told_the_times_of_where_the_person_is(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_model_gets_times_in_the_persons_time_zone(ada: UserProfile, model_server: OpenAIServer) -> None:
     at_the_pacific(ada)
     form(append(ada, "s1", said_at_night(ada)).session)
     assert "2026-03-01 20:00" in str(model_server.requests[-1])
     assert "2026-03-02" not in str(model_server.requests[-1]["messages"][-1])
 
 
-def test_a_zone_that_there_is_none_of_any_more_is_utc(ada: UserProfile) -> None:
+def test_an_unknown_time_zone_is_utc(ada: UserProfile) -> None:
     UserProfile.objects.filter(pk=ada.pk).update(timezone="Mars/Phobos")
     ada.refresh_from_db()
     assert ada.zone.key == "UTC"

@@ -177,7 +177,7 @@ def test_row_23_results_of_a_search_are_not_remembered_again(ada: UserProfile, s
 
 
 @pytest.mark.usefixtures("remembered")
-def test_lines_are_kept_as_hashes_once_a_person_and_found_by_other_processes(
+def test_lines_are_stored_as_hashes_once_per_person_and_found_by_other_processes(
     ada: UserProfile, bo: UserProfile, service: Api
 ) -> None:
     text = context_of(service)
@@ -201,7 +201,7 @@ def context_of(service: Api) -> str:
 
 
 @pytest.mark.usefixtures("remembered")
-def test_what_was_only_quoted_counts_in_full_once_it_is_memory_of_its_own(ada: UserProfile) -> None:
+def test_a_quoted_text_counts_fully_once_it_is_memory(ada: UserProfile) -> None:
     served_lines.waiting.note(served_lines.ServedTexts(ada.pk, [LONGER], [LONGER]))
     served_lines.waiting.flush()
     append(ada, "one", [NewMessage("user", LONGER)])
@@ -211,7 +211,7 @@ def test_what_was_only_quoted_counts_in_full_once_it_is_memory_of_its_own(ada: U
     assert OwnText.objects.get().places is None
 
 
-def test_a_process_trusts_that_what_it_wrote_is_there_for_some_minutes_and_of_few_people(
+def test_a_process_caches_recently_written_lines_of_a_few_people(
     ada: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quoted, said = (served_lines.ServedTexts(ada.pk, [LONGER], quotes) for quotes in ([LONGER], []))
@@ -233,7 +233,7 @@ def test_a_process_trusts_that_what_it_wrote_is_there_for_some_minutes_and_of_fe
 
 
 @pytest.mark.usefixtures("remembered")
-def test_it_costs_an_append_nothing_for_one_plain_line_and_one_lookup_for_more(ada: UserProfile) -> None:
+def test_an_append_takes_one_more_query_only_for_texts_of_several_lines(ada: UserProfile) -> None:
     def statements(text: str) -> int:
         with CaptureQueriesContext(connection) as captured:
             append(ada, "now", [NewMessage("user", text)] * 5)
@@ -244,7 +244,7 @@ def test_it_costs_an_append_nothing_for_one_plain_line_and_one_lookup_for_more(a
 
 
 @pytest.mark.usefixtures("remembered")
-def test_lines_not_served_for_a_year_go(ada: UserProfile, service: Api) -> None:
+def test_lines_not_served_for_a_year_are_deleted(ada: UserProfile, service: Api) -> None:
     context_of(service)
     served_lines.waiting.flush()
     lines = ServedLine.objects.count()
@@ -259,7 +259,7 @@ def test_lines_not_served_for_a_year_go(ada: UserProfile, service: Api) -> None:
 
 
 @pytest.mark.usefixtures("remembered")
-def test_a_turn_that_was_archived_and_restored_is_known_as_before(ada: UserProfile, service: Api) -> None:
+def test_a_restored_archived_turn_is_still_recognized(ada: UserProfile, service: Api) -> None:
     text = context_of(service)
     append(ada, "after", [NewMessage("user", text)])
     [row] = Message.objects.filter(content=text).values()
@@ -269,7 +269,7 @@ def test_a_turn_that_was_archived_and_restored_is_known_as_before(ada: UserProfi
 
 
 @pytest.mark.usefixtures("remembered")
-def test_lines_are_written_soon_behind_the_request(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_written_soon_after_the_response(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     served_lines.waiting.stop()  # whoever served before began to write at another pace
     monkeypatch.setattr(write_behind, "SOON", 0.02)
     context_of(service)

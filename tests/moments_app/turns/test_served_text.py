@@ -37,7 +37,7 @@ def left(text: str, *served: str, quoted: list[str] = QUOTED, asked: str = "What
 
 
 @pytest.mark.parametrize("form", ["xml", "markdown", "messages"])
-def test_a_context_is_known_in_every_format_and_the_message_it_is_for_is_not_of_it(form: str) -> None:
+def test_a_context_is_recognized_in_every_format_without_its_message(form: str) -> None:
     text = rendered(form)
     assert "dog's name" in left(text, text) or form == "messages"
     assert "kiln" not in left(text, text) and "puppy" not in left(text, text) and "glaze" not in left(text, text)
@@ -45,19 +45,19 @@ def test_a_context_is_known_in_every_format_and_the_message_it_is_for_is_not_of_
 
 
 @pytest.mark.parametrize("sent", ["xml", "markdown"])
-def test_what_was_served_in_one_format_is_known_in_another(sent: str) -> None:
+def test_a_context_is_recognized_in_another_format(sent: str) -> None:
     texts = [item.text for items in LAYERS.values() for item in items]
     assert left(json.dumps({"layers": [{"name": "user", "items": texts}]}), rendered(sent), asked="") == ""
 
 
-def test_words_around_a_context_stay() -> None:
+def test_words_around_a_context_are_kept() -> None:
     text = rendered("markdown")
     assert left(f"Here is what you know:\n\n{text}\n\nNow tell me of Oslo.", text, asked="") == (
         "Here is what you know:\n\n\n\nNow tell me of Oslo.".replace("\n\n\n\n", "\n")
     )
 
 
-def test_a_part_of_it_is_known_by_its_dates_its_headings_or_several_lines() -> None:
+def test_a_part_is_recognized_by_dates_headings_or_several_lines() -> None:
     text = rendered("markdown")
     assert left(f"- user: {PUPPY} (2026-03-02)", text) == ""
     assert left("## Moments\n- kiln-1: They spoke of the kiln.", text) == ""
@@ -65,14 +65,14 @@ def test_a_part_of_it_is_known_by_its_dates_its_headings_or_several_lines() -> N
     assert left("kiln-1: They spoke of the kiln.\nThe element is due in March.", text) == ""
 
 
-def test_a_sentence_said_again_stays_and_so_does_all_that_was_only_quoted() -> None:
+def test_repeated_sentences_and_quotations_are_kept() -> None:
     text = rendered("markdown")
     for said in (PUPPY, f"- {PUPPY}", "the glaze is ready to be fired today.", "\n".join(QUOTED), "Noted."):
         assert left(said, text) == said
     assert left("Ada restores kilns in Turin & likes *tea*.", text) != ""
 
 
-def test_a_marker_alone_is_nobodys_context() -> None:
+def test_a_marker_alone_is_not_recognized() -> None:
     text = rendered("xml")
     for said in (
         "What does <MemoryContext> mean?",
@@ -83,7 +83,7 @@ def test_a_marker_alone_is_nobodys_context() -> None:
         assert left(said, text) == said
 
 
-def test_results_of_a_search_are_known_within_the_json_of_a_tool() -> None:
+def test_search_results_are_recognized_in_the_json_of_a_tool() -> None:
     answer = {"results": [{"kind": "turn", "ref": "rem://sessions/s1/messages/0", "content": PUPPY, "role": "user"}]}
     sent = json.dumps([{"type": "text", "text": json.dumps(answer)}])
     assert left(sent, PUPPY, quoted=[PUPPY]) == ""
@@ -92,11 +92,11 @@ def test_results_of_a_search_are_known_within_the_json_of_a_tool() -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[1, 2", "[" * 100_000, '{"a": NaN}', '"x"', "{}", "[]", "", "\n", "```\n```"])
-def test_odd_texts_are_read_as_they_are(text: str) -> None:
+def test_unusual_texts_are_kept(text: str) -> None:
     assert left(text, rendered("xml")) in (text.strip(), "")
 
 
-def test_one_plain_line_alone_is_not_looked_up() -> None:
+def test_a_single_plain_line_is_not_looked_up() -> None:
     assert not may_be_platform_text(text_lines("I adopted a puppy yesterday, her name is Juno."))
     assert not may_be_platform_text(text_lines("Yes!\nThanks."))
     assert may_be_platform_text(text_lines("- user: I adopted a puppy. (2026-03-02)"))

@@ -46,7 +46,7 @@ U, A = T("user"), T("assistant")
         ([U, call("a"), call("b"), result("b")], 4, 1),
     ],
 )
-def test_a_boundary_moves_back_to_before_the_call(turns: list[T], boundary: int, expected: int) -> None:
+def test_a_boundary_is_moved_before_the_tool_call(turns: list[T], boundary: int, expected: int) -> None:
     assert pair_safe_boundary(turns, boundary) == expected
 
 

@@ -1,1 +1,1 @@
-"""An app beside the product's own, which adds a process."""
+"""A separate app that adds a process."""

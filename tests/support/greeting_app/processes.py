@@ -1,4 +1,4 @@
-"""All that it takes to add a process: this module, in an app that is installed."""
+"""Everything that is necessary to add a process: this module, in an installed app."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ GREETING_URI = "rem://prompts/test/greeting"
 
 @dataclass(frozen=True)
 class GreetInput(ProcessInput):
-    """The session to be greeted."""
+    """The session to greet."""
 
     prompt_version: PromptVersion
     session: Session
@@ -33,7 +33,7 @@ class GreetInput(ProcessInput):
 
 @dataclass(frozen=True)
 class Greeter:
-    """An engine of its own."""
+    """The process's own engine."""
 
     record: Callable[[CallRecord], None]
 
@@ -74,7 +74,7 @@ class Greet(Process[GreetInput, str]):
         return was_greeted
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Ask for greetings of sessions that have none."""
+        """Queue greetings for sessions without one."""
         waiting = list(Session.objects.filter(title=""))
         for session in () if dry_run else waiting:
             Job.objects.request(self.name, session, requested_by=self.name)

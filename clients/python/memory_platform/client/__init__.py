@@ -6,8 +6,8 @@
     memory.add("I restore kilns in Turin.")
     print(memory.context("Where do I restore kilns?")["context"])
 
-Calls that came to nothing are repeated where that can't do anything twice; messages get external ids of the client's
-for that. `Client` and `AsyncClient` hold the connections, and `call` any operation of the interface.
+Failed calls are retried if that is safe. For this purpose, the client gives messages external ids. `Client` and
+`AsyncClient` manage connections, and their `call` calls any operation of the API.
 """
 
 from memory_platform.client.asynchronous import AsyncClient, AsyncMemory

@@ -1,4 +1,4 @@
-"""What the platform answers, as it stands in the API's description; the platform may add fields."""
+"""Types of the platform's responses, as in the OpenAPI schema. The platform may add fields."""
 
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -11,7 +11,7 @@ Retrieval = Literal["query", "auto", "off"]
 
 
 class PlacedMessage(TypedDict):
-    """A message that was added, or was there."""
+    """A message in the transcript, and whether it is new."""
 
     sequence: int
     external_id: str | None
@@ -21,7 +21,7 @@ class PlacedMessage(TypedDict):
 
 
 class DueJob(TypedDict):
-    """Work that became due."""
+    """A job that became due."""
 
     job_id: str
     process: str
@@ -29,7 +29,7 @@ class DueJob(TypedDict):
 
 
 class Appended(TypedDict):
-    """What came of adding messages."""
+    """The result of adding messages."""
 
     session_id: str
     user_id: str
@@ -58,7 +58,7 @@ class Message(TypedDict):
 
 
 class Omitted(TypedDict):
-    """The turns between the boundary and those that were returned."""
+    """The live turns before the returned ones."""
 
     count: int
     from_sequence: int
@@ -66,7 +66,7 @@ class Omitted(TypedDict):
 
 
 class LiveMessages(TypedDict):
-    """What is to be replayed of a session."""
+    """The messages of a session to replay to a model."""
 
     messages: list[Message]
     has_partition_event: bool
@@ -83,7 +83,7 @@ class MessagePage(TypedDict):
 
 
 class ContextBudget(TypedDict):
-    """Tokens that were asked for, allowed, and used."""
+    """The requested, allowed and used tokens."""
 
     requested: int | None
     applied: int
@@ -91,7 +91,7 @@ class ContextBudget(TypedDict):
 
 
 class ContextTrimmed(TypedDict):
-    """What did not fit."""
+    """What was left out because of the budget."""
 
     layer: str
     count: int
@@ -119,7 +119,7 @@ class ContextLayer(TypedDict):
 
 
 class Context(TypedDict):
-    """A context with its accounts; `context` is text, and a list of messages where these were asked for."""
+    """A context with details about its content. `context` is text, or messages if the request asks for them."""
 
     context_id: str
     budget: ContextBudget
@@ -133,14 +133,14 @@ class Context(TypedDict):
 
 
 class Ranks(TypedDict):
-    """The places of a result by meaning and by words."""
+    """The ranks of a result by meaning and by words."""
 
     semantic: NotRequired[int | None]
     text: NotRequired[int | None]
 
 
 class Result(TypedDict):
-    """One thing that was found."""
+    """A search result."""
 
     kind: Kind
     ref: str
@@ -156,14 +156,14 @@ class Result(TypedDict):
 
 
 class Span(TypedDict):
-    """A span of time; `until` is no part of it."""
+    """A time range. `until` is exclusive."""
 
     since: str | None
     until: str | None
 
 
 class Found(TypedDict):
-    """What was found, best first; `span` is the time that was asked for, or that the query names."""
+    """Search results, best first. `span` is the time range in the request or the query."""
 
     results: list[Result]
     span: Span | None
@@ -206,7 +206,7 @@ class Moments(TypedDict):
 
 
 class Fact(TypedDict):
-    """Something that was said of a person, and when it held."""
+    """A fact about a person, and when it was true."""
 
     fact_id: str
     uri: str
@@ -228,14 +228,14 @@ class Fact(TypedDict):
 
 
 class Facts(TypedDict):
-    """A page of facts, what was said last first."""
+    """A page of facts, newest first."""
 
     facts: list[Fact]
     has_more: bool
 
 
 class Correction(TypedDict):
-    """What correcting or withdrawing a fact changed."""
+    """The result of correcting or withdrawing a fact."""
 
     correction_id: str | None
     fact_id: NotRequired[str | None]
@@ -244,7 +244,7 @@ class Correction(TypedDict):
 
 
 class KnownPersonRow(TypedDict):
-    """Another person whom the user's memory knows."""
+    """Another person in the user's memory."""
 
     key: str
     name: str
@@ -254,7 +254,7 @@ class KnownPersonRow(TypedDict):
 
 
 class KnownPerson(KnownPersonRow):
-    """Another person, with the profile that current facts about them give."""
+    """Another person, with a profile derived from current facts."""
 
     summary: str
     interests: list[str]
@@ -270,7 +270,7 @@ class People(TypedDict):
 
 
 class Profile(TypedDict):
-    """What is known of a person."""
+    """A person's profile."""
 
     user_id: str
     uri: str
@@ -308,14 +308,14 @@ class Sessions(TypedDict):
 
 
 class Accepted(TypedDict):
-    """Work that was asked for."""
+    """A queued job."""
 
     status: NotRequired[str]
     job_id: str
 
 
 class Job(TypedDict):
-    """A job with its outcome so far."""
+    """A job with its result so far."""
 
     job_id: str
     process: str
@@ -331,7 +331,7 @@ class Job(TypedDict):
 
 
 class Erased(TypedDict):
-    """What an erasure removed."""
+    """The result of an erasure."""
 
     erasure_id: str
     rows: dict[str, int]

@@ -1,4 +1,4 @@
-"""The client with `await`; `blocking.py` is made from this file by `make clients`."""
+"""The client with `await`. `make clients` generates `blocking.py` from this file."""
 
 import asyncio
 import os
@@ -18,20 +18,20 @@ PAGE = 200  # turns
 
 
 class AsyncClient:
-    """Connections to a platform; several tasks may share it.
+    """Connections to a platform, which several tasks may share.
 
     Args:
-        url: of the site; by default MEMORY_URL of the environment, else http://localhost:8000.
-        key: an API key; by default MEMORY_KEY of the environment.
-        embedded: run a site on this machine instead. The first call starts it, and waits until it serves. The value is
-            the folder for its data; True is DATA_DIR of the environment, else `.data`. The last client that closes or
-            ends stops the site.
-        attempts: maximum number of attempts per call.
-        timeout: seconds to wait for an answer.
-        http: an HTTP client, which the caller closes; its settings are not changed.
+        url: The site's URL. Default: the environment variable MEMORY_URL, or http://localhost:8000.
+        key: An API key. Default: the environment variable MEMORY_KEY.
+        embedded: Run a site on this machine instead. The first call starts it, and waits until it is ready. The value
+            is the folder for its data. True is the environment variable DATA_DIR, or `.data`. When the last client is
+            closed, or its process exits, the site stops.
+        attempts: The maximum number of attempts per call.
+        timeout: The seconds to wait for a response.
+        http: An HTTP client. The caller closes it, and its settings are not changed.
 
     Raises:
-        CannotStart: `embedded` needs the server, which is not installed.
+        CannotStart: `embedded` requires the server, which is not installed.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class AsyncClient:
     ) -> None:
         self._site = None
         if embedded:
-            from memory_platform.client.embedded import Site  # which needs Linux or macOS
+            from memory_platform.client.embedded import Site  # requires Linux or macOS
 
             folder = (os.environ.get("DATA_DIR") or ".data") if embedded is True else embedded
             self._site = Site(Path(folder))
@@ -54,7 +54,7 @@ class AsyncClient:
             self._url = url or os.environ.get("MEMORY_URL") or "http://localhost:8000"
             self._key = key or os.environ["MEMORY_KEY"]
         self._attempts = attempts
-        # No proxy of the environment reaches this machine.
+        # A proxy in the environment can't reach this machine's own server.
         self._http = http or httpx2.AsyncClient(timeout=timeout, trust_env=not embedded)
         self._is_ours = http is None
 
@@ -65,28 +65,28 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections, and stop the embedded site unless others use it."""
+        """Close the connections. Stop the embedded site, unless others use it."""
         if self._is_ours:
             await self._http.aclose()
         if self._site:
             await asyncio.to_thread(self._site.close)
 
     async def call(self, method: str, path: str, *, repeatable: bool | None = None, **sent: Any) -> Any:
-        """Call an operation of the REST interface.
+        """Call an operation of the API.
 
         Args:
-            method: such as GET.
-            path: below `/api/v1/`, such as `entities`; parts that are not fixed are to be quoted.
-            repeatable: whether a retry is safe; by default only if it only reads.
-            sent: `params` and `json`, without what is None.
+            method: The HTTP method.
+            path: The path below `/api/v1/`, such as `entities`. Quote ids and names in it.
+            repeatable: Whether a retry is safe. Default: only for reads.
+            sent: `params` and `json`. Fields that are None are not sent.
 
         Returns:
-            The answer: JSON, None if it is empty, bytes for anything else.
+            The response: JSON, None if it is empty, or bytes for other types.
 
         Raises:
-            Refused: the platform rejects the request.
-            Unreachable: no answer came.
-            CannotStart: the embedded site does not start.
+            Refused: The platform rejected the request.
+            Unreachable: There was no response.
+            CannotStart: The embedded site does not start.
         """
         repeatable = method == "GET" if repeatable is None else repeatable
         sent = {kind: _without_none(fields) for kind, fields in sent.items()}
@@ -113,21 +113,21 @@ class AsyncClient:
             return None, error
 
     async def _address(self) -> tuple[str, str]:
-        """Return the site's URL and key. An embedded site is started unless it runs; its port changes each time."""
+        """Return the site's URL and key. Start an embedded site if it isn't running. Its port varies."""
         if self._site:
             return await asyncio.to_thread(self._site.address)
         return self._url, self._key
 
 
 class AsyncMemory:
-    """What is remembered of one person.
+    """One person's memory.
 
     Args:
-        user_id: your id of the person; with a person's own key it may be left out.
-        session_id: of the conversation, where a call names no other.
-        agent_id: your id of the assistant.
-        client: whose connections are used, say for several people; it is not closed with this.
-        options: of an `AsyncClient` of its own: `url`, `key`, `embedded`, …
+        user_id: Your id of the person. Optional with a user's key.
+        session_id: The default conversation of calls.
+        agent_id: Your id of the assistant.
+        client: A client to use, for example for several people. It is not closed together with this object.
+        options: The options of a new `AsyncClient`: `url`, `key`, `embedded`, …
     """
 
     def __init__(
@@ -150,15 +150,15 @@ class AsyncMemory:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections, unless they are a client's that was given."""
+        """Close the connections, unless the client was passed as an argument."""
         if self._is_ours:
             await self.client.aclose()
 
     def session(self, session_id: str) -> "AsyncMemory":
-        """Return the same memory in another conversation."""
+        """Return the same person's memory with another default conversation."""
         return AsyncMemory(self.user_id, session_id=session_id, agent_id=self.agent_id, client=self.client)
 
-    # --- what was said ---
+    # --- messages ---
 
     async def add(
         self,
@@ -168,13 +168,13 @@ class AsyncMemory:
         source: str | None = None,
         context_id: str | None = None,
     ) -> answers.Appended:
-        """Add what was said.
+        """Add messages to a conversation.
 
         Args:
-            said: a text of the user's, a message (`role`, `content`, …), or several.
-            session_id: of the conversation.
-            source: where it comes from, if it is new.
-            context_id: of the context that the assistant had.
+            said: A text of the user, a message (`role`, `content`, …), or several.
+            session_id: The conversation.
+            source: The source of a new conversation.
+            context_id: The id of the context that the assistant used.
         """
         path = self._in_session(session_id, "messages")
         about = {"user_id": self.user_id, "agent_id": self.agent_id, "source": source, "context_id": context_id}
@@ -184,13 +184,13 @@ class AsyncMemory:
         return joined(added)
 
     async def messages(self, *, session_id: str | None = None, limit: int | None = None) -> answers.LiveMessages:
-        """Return what is to be replayed of a conversation: the newest turns, behind the boundary if there is one."""
+        """Return the messages to replay to a model: the newest turns, after the boundary if there is one."""
         asked = {"user_id": self.user_id, "view": "live", "limit": limit}
         path = self._in_session(session_id, "messages")
         return cast(answers.LiveMessages, await self.client.call("GET", path, params=asked))
 
     async def transcript(self, *, session_id: str | None = None, after: int = -1) -> AsyncIterator[answers.Message]:
-        """Yield all of a conversation, from the turn after a sequence on."""
+        """Yield all messages of a conversation after a sequence."""
         path, has_more = self._in_session(session_id, "messages"), True
         while has_more:
             asked = {"user_id": self.user_id, "view": "all", "after": after, "limit": PAGE}
@@ -206,10 +206,10 @@ class AsyncMemory:
         return cast(answers.Sessions, await self.client.call("GET", "sessions", params=asked))
 
     async def delete_session(self, session_id: str) -> None:
-        """Delete a transcript; what was remembered of it stays."""
+        """Delete a conversation's transcript. Memory derived from it stays."""
         await self.client.call("DELETE", self._in_session(session_id), params={"user_id": self.user_id})
 
-    # --- what is remembered ---
+    # --- memory ---
 
     async def context(
         self,
@@ -223,17 +223,17 @@ class AsyncMemory:
         plan: answers.Plan | None = None,
         as_of: str | None = None,
     ) -> answers.Context:
-        """Return the memory that a model should have before it answers; `context` is to be sent to it.
+        """Return the memory for a model's next answer. Send its `context` to the model.
 
         Args:
-            query: what the user has just said.
-            session_id: of the conversation.
-            max_tokens: the budget.
-            format: of `context`; `messages` is a list for a chat model.
-            layers: that are wanted; by default all.
-            retrieval: whether memory is searched for the query.
+            query: The user's latest message.
+            session_id: The conversation.
+            max_tokens: The budget.
+            format: The format of `context`. `messages` is a list for a chat model.
+            layers: The layers to include. Default: all.
+            retrieval: Whether to search memory for the query.
             plan: `stable` for a text that seldom changes.
-            as_of: as it was known then, a time with an offset.
+            as_of: Return what was known at this time (with a UTC offset).
         """
         asked = {
             "user_id": self.user_id,
@@ -261,17 +261,17 @@ class AsyncMemory:
         until: str | None = None,
         as_of: str | None = None,
     ) -> answers.Found:
-        """Return what answers a query, best first.
+        """Search memory. Return the results, best first.
 
         Args:
-            query: words, or a question.
-            kinds: facts, moments, turns; by default all.
-            match_count: maximum number of results.
-            mode: by words, by meaning, or by both, the default.
-            about: only facts about this person: `user`, or a key of `people`.
-            since: nothing before, a time with an offset.
-            until: only what was said before, a time with an offset.
-            as_of: as it was known then.
+            query: Words, or a question.
+            kinds: Facts, moments, turns. Default: all.
+            match_count: The maximum number of results.
+            mode: By words, by meaning, or by both. Default: both.
+            about: Only facts about this person: `user`, or a key of `people`.
+            since: Only results from this time on (with a UTC offset).
+            until: Only results before this time (with a UTC offset).
+            as_of: Search what was known at this time.
         """
         asked = {
             "user_id": self.user_id,
@@ -288,7 +288,7 @@ class AsyncMemory:
         return cast(answers.Found, await self.client.call("POST", "memory/search", json=asked, repeatable=True))
 
     async def moments(self, **filters: Any) -> answers.Moments:
-        """Return a page of moments, latest first; `filters` are those of `GET moments`."""
+        """Return a page of moments, latest first. `filters` are those of `GET moments`."""
         asked = {"user_id": self.user_id} | filters
         return cast(answers.Moments, await self.client.call("GET", "moments", params=asked))
 
@@ -298,32 +298,32 @@ class AsyncMemory:
         return cast(answers.Moment, await self.client.call("GET", path, params={"user_id": self.user_id}))
 
     async def facts(self, **filters: Any) -> answers.Facts:
-        """Return a page of facts, what was said last first; `filters` are those of `GET facts`."""
+        """Return a page of facts, newest first. `filters` are those of `GET facts`."""
         asked = {"user_id": self.user_id} | filters
         return cast(answers.Facts, await self.client.call("GET", "facts", params=asked))
 
     async def correct(self, fact_id: str, content: str) -> answers.Correction:
-        """Put another text in the place of a fact, and of all that says the same."""
+        """Replace the text of a fact, and of all facts with the same meaning."""
         body = {"user_id": self.user_id, "content": content}
         return cast(answers.Correction, await self.client.call("PATCH", f"facts/{fact_id}", json=body))
 
     async def withdraw(self, fact_id: str) -> answers.Correction:
-        """Take out a fact that never held, and all that says the same."""
+        """Remove a fact that was never true, and all facts with the same meaning."""
         asked = {"user_id": self.user_id}
         return cast(answers.Correction, await self.client.call("DELETE", f"facts/{fact_id}", params=asked))
 
     async def people(self, **filters: Any) -> answers.People:
-        """Return a page of the other people whom memory knows; `filters` are those of `GET users/{user_id}/people`."""
+        """Return a page of other people in memory. `filters` are those of `GET users/{user_id}/people`."""
         path = f"{self._user()}/people"
         return cast(answers.People, await self.client.call("GET", path, params=filters))
 
     async def person(self, key: str) -> answers.KnownPerson:
-        """Return another person whom memory knows, with a profile."""
+        """Return another person in memory, with a profile."""
         path = f"{self._user()}/people/{quote(key, safe='')}"
         return cast(answers.KnownPerson, await self.client.call("GET", path))
 
     async def profile(self) -> answers.Profile:
-        """Return what is known of the person."""
+        """Return the person's profile."""
         return cast(answers.Profile, await self.client.call("GET", self._user()))
 
     async def update_profile(self, **fields: Any) -> answers.Profile:
@@ -331,40 +331,40 @@ class AsyncMemory:
         return cast(answers.Profile, await self.client.call("PATCH", self._user(), json=fields, repeatable=True))
 
     async def export(self) -> bytes:
-        """Return everything that is kept about the person, as a zip of JSON lines."""
+        """Return all stored data about the person as a zip of JSON lines."""
         return cast(bytes, await self.client.call("GET", f"{self._user()}/export"))
 
     async def erase(self) -> answers.Erased:
-        """Erase the person without a trace."""
+        """Erase the person and all stored data about them."""
         return cast(answers.Erased, await self.client.call("DELETE", self._user()))
 
-    # --- work ---
+    # --- jobs ---
 
     async def build(self, *, session_id: str | None = None, force: bool = False) -> answers.Accepted:
-        """Ask for moments of a conversation; `force` also where few turns wait."""
+        """Queue a build of a conversation's moments. With `force`, few new turns suffice."""
         body = {"user_id": self.user_id, "session_id": session_id or self.session_id, "force": force}
         return cast(answers.Accepted, await self.client.call("POST", "moments/build", json=body))
 
     async def compact(self, *, session_id: str | None = None) -> answers.Accepted:
-        """Ask for a digest of a conversation, with which the next load begins."""
+        """Queue a digest of a conversation. The next load starts with it."""
         body = {"user_id": self.user_id}
         return cast(
             answers.Accepted, await self.client.call("POST", self._in_session(session_id, "compact"), json=body)
         )
 
     async def job(self, job_id: str) -> answers.Job:
-        """Return how work stands."""
+        """Return a job with its status."""
         asked = {"user_id": self.user_id}
         return cast(answers.Job, await self.client.call("GET", f"jobs/{job_id}", params=asked))
 
-    # --- addresses ---
+    # --- paths ---
 
     def _in_session(self, session_id: str | None, *rest: str) -> str:
         return "/".join(("sessions", quote(session_id or self.session_id, safe=""), *rest))
 
     def _user(self) -> str:
         if self.user_id is None:
-            raise ValueError("This needs to know whose memory it is: Memory(user_id).")
+            raise ValueError("This call needs a user_id: Memory(user_id).")
         return f"users/{quote(self.user_id, safe='')}"
 
 

@@ -1,8 +1,8 @@
 """An embedded site: `Memory("nora", embedded=True)` runs the whole platform on this machine while it is in use.
 
-Clients of any number of processes share the site of a folder. Each holds a shared lock, which the kernel releases when
-its process ends. A keeper, `python -m memory_platform.client.embedded`, runs the site. It stops it when it can take the
-lock for itself.
+All clients of a folder share its site, even in several processes. Each holds a shared lock, which the kernel releases
+when its process ends. A keeper, `python -m memory_platform.client.embedded`, runs the site, and stops it as soon as it
+can get an exclusive lock.
 """
 
 import fcntl
@@ -27,20 +27,20 @@ from memory_platform.client.errors import CannotStart
 
 SERVER = "memoryproject"
 USERS, SITE, KEY, LOG = "embedded.users", "embedded.site", "embedded.key", "embedded.log"
-LOOK = 0.2  # seconds between two looks
+LOOK = 0.2  # seconds between two checks
 START_SECONDS = 300  # timeout of a start
 _private = partial(os.open, mode=0o600)  # opens files that only this account can read
 _keepers: dict[Path, "subprocess.Popen[bytes]"] = {}  # started by this process
 
 
 class Site:
-    """The use of a folder's site. The first one starts it, and the last one stops it.
+    """A client's use of a folder's site. The first use starts the site, and the end of the last one stops it.
 
     Args:
-        folder: with the data; created if it is missing.
+        folder: The folder for the data. It is created if it is missing.
 
     Raises:
-        CannotStart: the server is not installed.
+        CannotStart: The server is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,13 +52,13 @@ class Site:
         self._folder = folder.resolve()
         self._turn = threading.Lock()
         self._end: weakref.finalize[..., Site] | None = None  # called at exit at the latest
-        self._owner = 0  # the process that holds the lock for this use
+        self._owner = 0  # the process that holds this object's lock
 
     def address(self) -> tuple[str, str]:
-        """Return the URL and the key of the site. Start it unless it runs.
+        """Return the URL and the key of the site. Start it if it isn't running.
 
         Raises:
-            CannotStart: it ends before it serves, or doesn't serve in time.
+            CannotStart: It exits before it is ready, or isn't ready in time.
         """
         with self._turn:
             if self._end and self._owner == os.getpid():
@@ -66,12 +66,13 @@ class Site:
             self._folder.mkdir(parents=True, exist_ok=True)
             users = (self._folder / USERS).open("a")
             try:
-                fcntl.flock(users, fcntl.LOCK_SH)  # waits until a site that is being stopped has ended
+                fcntl.flock(users, fcntl.LOCK_SH)  # waits until a stopping site has ended
                 address = _address(self._folder)
             except BaseException:
                 users.close()
                 raise
-            # A forked process shares the lock of its parent, which may end first, so it locks the file again.
+            # A forked process shares its parent's lock, and the parent may exit first, so the fork locks the file
+            # again.
             self._owner = os.getpid()
             self._end = weakref.finalize(self, _leave, users, self._folder, self._owner)
             return address
@@ -85,7 +86,7 @@ class Site:
 
 
 def _address(folder: Path) -> tuple[str, str]:
-    """Return the URL and the key of the folder's site. Start it unless it runs."""
+    """Return the URL and the key of the folder's site. Start it if it isn't running."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         with (folder / SITE).open("a+") as site:
@@ -94,17 +95,17 @@ def _address(folder: Path) -> tuple[str, str]:
             site.seek(0)
             if text := site.read():
                 return str(json.loads(text)["url"]), (folder / KEY).read_text()
-        time.sleep(LOOK)  # another process is starting it, or it is ending
+        time.sleep(LOOK)  # another process is starting it, or it is stopping
     raise CannotStart(f"The site did not start within {START_SECONDS} s; see {folder / LOG}.")
 
 
 def _start(folder: Path, site: IO[str], deadline: float) -> None:
-    """Start a keeper, and wait until the site serves. Stop the keeper at the deadline.
+    """Start a keeper, and wait until the site is ready. Stop the keeper at the deadline.
 
     Args:
-        folder: of the site.
-        site: the file for the address, locked; the keeper holds the lock as long as it lives.
-        deadline: by the monotonic clock.
+        folder: The site's folder.
+        site: The locked file for the address. The keeper holds the lock as long as it lives.
+        deadline: The deadline by the monotonic clock.
     """
     site.truncate(0)
     with open(folder / LOG, "a", opener=_private) as log:
@@ -115,7 +116,7 @@ def _start(folder: Path, site: IO[str], deadline: float) -> None:
             stdout=log,
             stderr=log,
             pass_fds=[site.fileno()],
-            start_new_session=True,  # Ctrl-C is for this process alone
+            start_new_session=True,  # Ctrl-C is only for this process
         )
     _keepers[folder] = keeper
     while not os.fstat(site.fileno()).st_size:
@@ -127,26 +128,26 @@ def _start(folder: Path, site: IO[str], deadline: float) -> None:
 
 
 def _leave(users: IO[str], folder: Path, owner: int) -> None:
-    """Stop the site and wait for its end, unless others use it."""
+    """Stop the site and wait until it has ended, unless others use it."""
     if os.getpid() != owner:
-        return  # a forked process ends; it shares the lock of its parent
+        return  # in a fork that exits, because it shares the parent's lock
     with users:
         try:
             if not _locked(users):
-                fcntl.flock(users, fcntl.LOCK_SH)  # at once if others use it, else when it has been stopped
+                fcntl.flock(users, fcntl.LOCK_SH)  # immediately if others use it, or else after it has stopped
                 return
             with (folder / SITE).open() as site:
                 if not _locked(site) and (text := site.read()):
                     os.kill(json.loads(text)["keeper"], signal.SIGTERM)
                     fcntl.flock(site, fcntl.LOCK_SH)
         finally:
-            fcntl.flock(users, fcntl.LOCK_UN)  # or a forked process that goes on would keep it
+            fcntl.flock(users, fcntl.LOCK_UN)  # otherwise, a fork that keeps running would hold it
     if keeper := _keepers.pop(folder, None):
         keeper.wait()
 
 
 def _locked(file: IO[str]) -> bool:
-    """Lock a file for this use alone; return False if others have it locked. A shared lock is released first."""
+    """Lock a file exclusively. Return False if others have locked it. A shared lock is released first."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -155,7 +156,7 @@ def _locked(file: IO[str]) -> bool:
 
 
 def _last_line(log: Path) -> str:
-    """Return the last line of a log, which says why a program ended."""
+    """Return the last line of a log, which says why the program exited."""
     return (log.read_text().splitlines() or ["The embedded site did not start."])[-1]
 
 
@@ -163,14 +164,14 @@ def _last_line(log: Path) -> str:
 
 
 def keep(folder: Path, site: IO[str]) -> int:
-    """Run the site until no process uses it; return the status to exit with.
+    """Run the site until no process uses it. Return the exit status.
 
     Args:
-        folder: with the data.
-        site: the file for the address.
+        folder: The folder with the data.
+        site: The file for the address.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # The folder's own database and address, whatever the environment says; and the site dies with this process.
+    # Use the folder's own database and address, whatever the environment says. The site dies with this process.
     own = {"DATA_DIR": str(folder), "DJANGO_SETTINGS_MODULE": f"{SERVER}.settings"}
     own |= {"ALLOWED_HOSTS": "127.0.0.1", "HTTPS": "false"}
     own |= dict.fromkeys(("DATABASE_URL", "WEB_DATABASE_URL", "WORKER_DATABASE_URL", "REPLICA_DATABASE_URL"), "")
@@ -202,7 +203,7 @@ def _free_port() -> int:
 
 
 def _serves(url: str, run: "subprocess.Popen[bytes]") -> bool:
-    """Wait until the site serves; return False if it ends before."""
+    """Wait until the site is ready. Return False if it exits before."""
     while run.poll() is None:
         with suppress(httpx2.RequestError):
             if httpx2.get(f"{url}/healthz", trust_env=False).is_success:
@@ -212,7 +213,7 @@ def _serves(url: str, run: "subprocess.Popen[bytes]") -> bool:
 
 
 def _ensure_key(folder: Path, url: str, environment: dict[str, str]) -> None:
-    """Create an API key, unless the folder has one that the site accepts."""
+    """Create an API key, unless the folder has a valid one."""
     path = folder / KEY
     if path.exists() and (key := path.read_text()):
         known = {"Authorization": f"Bearer {key}"}

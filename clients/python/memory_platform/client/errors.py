@@ -1,4 +1,4 @@
-"""What a call may fail with."""
+"""Errors of calls."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import httpx2
 
 
 class MemoryPlatformError(Exception):
-    """A call came to nothing."""
+    """A call failed."""
 
 
 class Unreachable(MemoryPlatformError):
-    """No answer came, however often it was asked; the message says why. The call may have been carried out."""
+    """No attempt got a response. The message says why. The platform may have executed the call."""
 
 
 class CannotStart(MemoryPlatformError):
@@ -18,11 +18,11 @@ class CannotStart(MemoryPlatformError):
 
 
 class Refused(MemoryPlatformError):
-    """The platform refused the call.
+    """The platform rejected the call.
 
     Args:
-        status: of the answer.
-        errors: each with its `code`, `detail`, and the field that it is about as `attr`.
+        status: The status of the response.
+        errors: Each has a `code`, a `detail`, and its field as `attr`.
     """
 
     def __init__(self, status: int, errors: list[dict[str, Any]]) -> None:
@@ -39,7 +39,7 @@ class Refused(MemoryPlatformError):
 
     @classmethod
     def by(cls, response: httpx2.Response) -> "Refused":
-        """Return what an answer says; one that is not the platform's, of a proxy say, by its status alone."""
+        """Return the error in a response. A response of a proxy has only its status."""
         try:
             errors = [{"code": "error", "detail": "", "attr": None} | error for error in response.json()["errors"]]
         except (ValueError, KeyError, TypeError):

@@ -1,6 +1,6 @@
-"""A chat history of LangChain's that is kept by the platform: `MemoryChatHistory(memory)`.
+"""A chat history for LangChain that the platform stores: `MemoryChatHistory(memory)`.
 
-What is read back begins with the session's boundary, if there is one: a system message that says what lies before it.
+The messages start with the session's boundary, if there is one: a system message that summarizes earlier turns.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
 
 
 class MemoryChatHistory(BaseChatMessageHistory):
-    """See the module's text; `clear` needs a key with the `admin` scope.
+    """See the module's docstring. `clear` requires a key with the scope `admin`.
 
     Args:
-        memory: of a person, in a conversation.
+        memory: A person's memory with a conversation.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -27,21 +27,21 @@ class MemoryChatHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
-        """What is to be replayed: the newest turns, behind the boundary."""
+        """The messages to replay: the newest turns, after the boundary."""
         try:
             return [_read(message) for message in self._memory.messages()["messages"]]
         except Refused as refused:
-            if refused.status == 404:  # nothing was said yet
+            if refused.status == 404:  # the session doesn't exist yet
                 return []
             raise
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Append what was said."""
+        """Append messages."""
         if messages:
             self._memory.add([_written(message) for message in messages])
 
     def clear(self) -> None:
-        """Delete the transcript; what is remembered of it stays."""
+        """Delete the transcript. Memory derived from it stays."""
         try:
             self._memory.delete_session(self._memory.session_id)
         except Refused as refused:
@@ -50,7 +50,7 @@ class MemoryChatHistory(BaseChatMessageHistory):
 
 
 def _written(message: BaseMessage) -> dict[str, Any]:
-    """Return a message as a turn."""
+    """Convert a message to a turn."""
     turn: dict[str, Any] = {"role": ROLES.get(message.type, "user"), "content": str(message.text)}
     if isinstance(message, AIMessage) and message.tool_calls:
         turn["payload"] = {"tool_calls": [dict(call) for call in message.tool_calls]}
@@ -60,7 +60,7 @@ def _written(message: BaseMessage) -> dict[str, Any]:
 
 
 def _read(message: answers.Message) -> BaseMessage:
-    """Return a turn as a message; the boundary is the system's."""
+    """Convert a turn to a message. The boundary becomes a system message."""
     content, role = message["content"], message["role"]
     payload = message["payload"] if isinstance(message["payload"], dict) else {}
     if message["kind"] == "partition" or role == "system":

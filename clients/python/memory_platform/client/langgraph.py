@@ -1,4 +1,4 @@
-"""A LangGraph store in the platform's item store: `graph.compile(store=MemoryStore(memory))`."""
+"""A LangGraph store that uses the platform's item store: `graph.compile(store=MemoryStore(memory))`."""
 
 import asyncio
 from collections import defaultdict
@@ -22,9 +22,9 @@ from langgraph.store.base import (
 
 from memory_platform.client import Memory
 
-ITEMS = 100  # items in a request
-TEXT_MAX = 50_000  # characters of an item's text
-PAGE = 200  # items or namespaces in an answer
+ITEMS = 100  # maximum items of a request
+TEXT_MAX = 50_000  # maximum characters of an item's text
+PAGE = 200  # maximum items or namespaces of a response
 
 Address = tuple[tuple[str, ...], str]
 
@@ -33,9 +33,9 @@ class MemoryStore(BaseStore):
     """Items of one user, or of the application.
 
     Args:
-        memory: the user whose items the store contains. Without a `user_id`, the store contains items of the
+        memory: The user whose items the store contains. Without a `user_id`, the store contains items of the
             application, which belong to no user.
-        user_label: the position of the label that is the `user_id` in each namespace: 1 for `("memories", user_id)`.
+        user_label: The position of the label that is the `user_id` in each namespace: 1 for `("memories", user_id)`.
             The items then belong to this user.
     """
 
@@ -43,7 +43,7 @@ class MemoryStore(BaseStore):
         self._memory, self._user_label = memory, user_label
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Execute operations: first those that read, then the puts. Of several puts at an address, the last counts."""
+        """Execute operations, first reads and then puts. Of several puts at an address, the last one counts."""
         ops = list(ops)
         gets = [(op.namespace, op.key) for op in ops if isinstance(op, GetOp)]
         found = {(item.namespace, item.key): item for item in self._items_at(gets)}
@@ -100,7 +100,7 @@ class MemoryStore(BaseStore):
         *,
         user_id: str | None,
     ) -> list[Any]:
-        """Return what an operation reads, in as few pages as possible."""
+        """Return the results of an operation, read in as few pages as possible."""
         found: list[Any] = []
         has_more = True
         while has_more and len(found) < op.limit:
@@ -111,7 +111,7 @@ class MemoryStore(BaseStore):
         return found
 
     def _send_in_parts(self, path: str, items: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Send items in requests of at most `ITEMS`, those of each user together; return the answers."""
+        """Send items in requests of at most `ITEMS`, grouped by user. Return the results."""
         by_user: defaultdict[str | None, list[Mapping[str, Any]]] = defaultdict(list)
         for item in items:
             by_user[self._user_of(item["namespace"])].append(item)
@@ -125,7 +125,7 @@ class MemoryStore(BaseStore):
         return self._memory.client.call("POST", path, json=body, repeatable=True)
 
     def _user_of(self, namespace: Sequence[str]) -> str | None:
-        """Return the `user_id` of the items in a namespace; None for items of no user."""
+        """Return the `user_id` of the items in a namespace, or None for items of no user."""
         at = self._user_label
         return namespace[at] if at is not None and at < len(namespace) else self._memory.user_id
 
@@ -135,7 +135,7 @@ def _address(namespace: tuple[str, ...], key: str) -> dict[str, Any]:
 
 
 def _item(op: PutOp) -> dict[str, Any]:
-    """Return the item that an operation stores. Its `index` names the fields that searches find."""
+    """Return the item that an operation stores. Its `index` lists the searchable fields."""
     item = {**_address(op.namespace, op.key), "value": op.value}
     if op.index is None:
         return item
@@ -144,6 +144,6 @@ def _item(op: PutOp) -> dict[str, Any]:
 
 
 def _fields(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an item of an answer as the arguments of an `Item`."""
+    """Convert an item of a response to the arguments of an `Item`."""
     times = {name: datetime.fromisoformat(item[name]) for name in ("created_at", "updated_at")}
     return {"namespace": tuple(item["namespace"]), "key": item["key"], "value": item["value"], **times}

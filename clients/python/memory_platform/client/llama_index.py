@@ -1,7 +1,7 @@
-"""A memory block of LlamaIndex's: `Memory.from_defaults(memory_blocks=[PlatformBlock(memory=memory)])`.
+"""A memory block for LlamaIndex: `Memory.from_defaults(memory_blocks=[PlatformBlock(memory=memory)])`.
 
-The block brings what the person's memory has for the message that is being answered. It is given what leaves
-LlamaIndex's own short-term memory; an application that is to remember at once gives it each round by `aput`.
+The block adds a context from the person's memory for the current message. LlamaIndex passes it the messages that leave
+its own short-term memory. To store messages immediately, the application calls `aput` for each round.
 """
 
 from typing import Any
@@ -16,20 +16,20 @@ ROLES = {"user": "user", "assistant": "assistant", "tool": "tool", "function": "
 
 
 class PlatformBlock(BaseMemoryBlock[str]):
-    """See the module's text."""
+    """See the module's docstring."""
 
     name: str = "LongTermMemory"
     memory: AsyncMemory = Field(description="Memory of a person in a conversation.")
     max_tokens: int = Field(default=1500, description="Maximum number of tokens in a context.")
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **_: Any) -> str:
-        """Return the context for the newest message of the user's."""
+        """Return the context for the user's newest message."""
         said = [message.content or "" for message in messages or [] if message.role.value == "user"]
         context = await self.memory.context(said[-1] if said else "", max_tokens=self.max_tokens)
         return str(context["context"])
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
-        """Append what was said."""
+        """Append messages."""
         turns = [
             {"role": ROLES.get(message.role.value, "system"), "content": message.content}
             for message in messages

@@ -1,4 +1,4 @@
-"""What is added: messages as the platform takes them."""
+"""Messages in the format of the platform's API."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -7,17 +7,17 @@ from uuid import uuid4
 
 from memory_platform.client.answers import Appended
 
-BATCH = 500  # messages that one request takes
+BATCH = 500  # maximum messages of a request
 
 Message = Mapping[str, Any]
 Said = str | Message | Iterable[Message]
 
 
 def prepared(said: Said) -> list[dict[str, Any]]:
-    """Return messages with an external id each, by which a repeated request adds nothing twice.
+    """Return messages with external ids, so a retried request adds no duplicates.
 
     Args:
-        said: a text of the user's, a message (`role`, `content`, …), or several.
+        said: A text of the user, a message (`role`, `content`, …), or several.
     """
     if isinstance(said, str):
         said = {"role": "user", "content": said}
@@ -33,15 +33,15 @@ def _prepared(message: Message) -> dict[str, Any]:
 
 
 def batches(messages: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
-    """Yield the messages of each request; of none one request, which is refused with the reason."""
+    """Yield the messages of each request. Without messages, yield one empty request, which the platform rejects."""
     for first in range(0, max(len(messages), 1), BATCH):
         yield messages[first : first + BATCH]
 
 
 def joined(answers: Sequence[Appended]) -> Appended:
-    """Return one answer for all batches."""
+    """Merge the responses for all batches."""
     messages = [message for answer in answers for message in answer["messages"]]
     jobs = [job for answer in answers for job in answer["jobs"]]
-    joined = answers[-1].copy()  # has the counters
+    joined = answers[-1].copy()  # it has the latest counters
     joined["messages"], joined["jobs"] = messages, jobs
     return joined

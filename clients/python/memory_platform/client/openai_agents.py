@@ -1,7 +1,7 @@
-"""A session of the OpenAI Agents SDK that is kept by the platform: `Runner.run(agent, "…", session=MemorySession(…))`.
+"""A session of the OpenAI Agents SDK that the platform stores: `Runner.run(agent, "…", session=MemorySession(…))`.
 
-Items become turns: a call of a tool an assistant's turn with `tool_calls`, its result a `tool` turn, and what is
-neither a turn with the item as its payload. What is read back begins with the session's boundary, if there is one.
+Items become turns: a tool call becomes an assistant's turn with `tool_calls`, its result a `tool` turn, and any other
+item the payload of a turn. The returned items start with the session's boundary, if there is one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ Item = dict[str, Any]
 
 
 class MemorySession:
-    """See the module's text; `pop_item` and `clear_session` need a key with the `admin` scope.
+    """See the module's docstring. `pop_item` and `clear_session` require a key with the scope `admin`.
 
     Args:
-        memory: of a person, in a conversation.
+        memory: A person's memory with a conversation.
     """
 
     session_settings: Any = None
@@ -26,22 +26,22 @@ class MemorySession:
         self.memory, self.session_id = memory, memory.session_id
 
     async def get_items(self, limit: int | None = None) -> list[Item]:
-        """Return what is to be replayed: the newest turns, behind the boundary."""
+        """Return the items to replay: the newest turns, after the boundary."""
         try:
             live = await self.memory.messages(limit=limit)
         except Refused as refused:
-            if refused.status == 404:  # nothing was said yet
+            if refused.status == 404:  # the session doesn't exist yet
                 return []
             raise
         return [item for message in live["messages"] for item in _items(message)]
 
     async def add_items(self, items: Sequence[Mapping[str, Any]]) -> None:
-        """Append what was said and done."""
+        """Append items."""
         if items:
             await self.memory.add([_message(item) for item in items])
 
     async def pop_item(self) -> Item | None:
-        """Take out the newest turn, with what memory made of it, and return it."""
+        """Retract the newest turn, with the memory derived from it, and return it."""
         client, about = self.memory.client, {"user_id": self.memory.user_id}
         live = await self.get_items(1)
         if not live:
@@ -54,7 +54,7 @@ class MemorySession:
         return live[-1]
 
     async def clear_session(self) -> None:
-        """Delete the transcript; what is remembered of it stays."""
+        """Delete the transcript. Memory derived from it stays."""
         try:
             await self.memory.delete_session(self.session_id)
         except Refused as refused:
@@ -63,7 +63,7 @@ class MemorySession:
 
 
 def _message(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an item as a turn."""
+    """Convert an item to a turn."""
     kind = item.get("type", "message")
     if kind == "function_call":
         function = {"name": item["name"], "arguments": item["arguments"]}
@@ -79,14 +79,14 @@ def _message(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
-    """Return the text of a content, whose parts may have some each."""
+    """Return the text of a content, joined from its parts if it has any."""
     if isinstance(content, str):
         return content
     return "\n".join(part.get("text") or part.get("refusal") or "" for part in content if isinstance(part, Mapping))
 
 
 def _items(message: answers.Message) -> list[Item]:
-    """Return the items that a turn is made of."""
+    """Convert a turn to items."""
     payload = message["payload"] if isinstance(message["payload"], dict) else {}
     if message["kind"] == "partition":
         return [{"role": "system", "content": message["content"]}]

@@ -1,22 +1,22 @@
-"""When a call is repeated, and how long one waits before."""
+"""The conditions and pauses of retries."""
 
 import random
 
 import httpx2
 
-NOTHING_DONE = {429, 503}  # the platform says so before it begins
-UNKNOWN = {408, 500, 502, 504}  # something may have been done, so only what can be done twice is repeated
+NOTHING_DONE = {429, 503}  # the platform returns these before it executes a call
+UNKNOWN = {408, 500, 502, 504}  # the call may have been executed, so only repeatable calls are retried
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0  # seconds
-PATIENCE = 30.0  # seconds: what is to be waited for longer, such as the next day, is the caller's to decide
+PATIENCE = 30.0  # seconds; longer waits, such as until the next day, are left to the caller
 
 
 def pause_before(attempt: int, response: httpx2.Response | None, *, repeatable: bool) -> float | None:
-    """Return the seconds to wait before a call is repeated; None where it is not.
+    """Return the seconds to wait before a retry, or None without one.
 
     Args:
-        attempt: that came to nothing, from 0.
-        response: what was answered; None for nothing.
-        repeatable: the call can be carried out twice.
+        attempt: The number of the failed attempt, from 0.
+        response: The response, or None.
+        repeatable: Whether the call may be executed twice.
     """
     if response is None or response.status_code in UNKNOWN:
         return _growing(attempt) if repeatable else None
@@ -26,7 +26,7 @@ def pause_before(attempt: int, response: httpx2.Response | None, *, repeatable: 
 
 
 def _growing(attempt: int) -> float:
-    """Return a pause that doubles, and differs so that many clients don't come back at once."""
+    """Return a pause that doubles with each attempt. It is random, so that clients don't all retry at once."""
     longest = min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE)
     return random.uniform(longest / 2, longest)  # noqa: S311 (no secret)
 

@@ -1,5 +1,5 @@
-// The playground: a line of memory under the pointer or with the focus lights up the turns that it comes from. Without
-// this script, the line's links lead to them.
+// The playground: a line of memory under the pointer or with the focus highlights its source turns. Without this script,
+// the line's links lead to them.
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {

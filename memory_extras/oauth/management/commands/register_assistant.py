@@ -1,4 +1,4 @@
-"""`register_assistant`: add a client that may ask operators for access by OAuth."""
+"""`register_assistant`: add a client that may request access from operators by OAuth."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-// The editor of a prompt: line numbers beside the text, a warning before what was typed is lost, and errors of a trial.
+// The editor of a prompt: line numbers next to the text, a warning before unsaved text is lost, and errors of a trial.
 // The page works without it.
 "use strict";
 
@@ -13,8 +13,8 @@
   const trial = document.getElementById("rem-trial");
   let leaving = false;
 
-  // Behind the text lie the same lines, unseen, each with its number: they wrap as the text does, and make the box as
-  // high as the text is.
+  // Behind the text are the same lines, invisible, each with its number. They wrap like the text, and give the box the
+  // height of the text.
   const numbers = document.createElement("div");
   numbers.className = "rem-numbers";
   numbers.setAttribute("aria-hidden", "true");

@@ -1,7 +1,7 @@
-// The pages of a session, where HTML and HTMX can't do it: which turns are in sight.
+// The pages of a session: keeps the right turns in view, which HTML and HTMX can't do.
 "use strict";
 
-// A transcript opens at its newest turns, unless the address names one.
+// A transcript opens at its newest turns, unless the URL names a turn.
 function showNewest() {
     const scroller = document.querySelector(".rem-scroller[data-newest]");
     if (scroller && !location.hash) {
@@ -9,7 +9,7 @@ function showNewest() {
     }
 }
 
-// Earlier turns come in above those in sight, which stay where they are.
+// Earlier turns are inserted above the visible ones, which keep their position.
 function keepInSight(event) {
     const scroller = event.target.closest && event.target.closest(".rem-scroller");
     if (!scroller || !event.detail.requestConfig.elt.hasAttribute("data-earlier")) {

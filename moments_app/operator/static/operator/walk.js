@@ -1,4 +1,4 @@
-// The left and the right arrow follow a page's links to the previous and the next, unless something is being typed.
+// The left and right arrow keys follow a page's previous and next links, except in text fields.
 document.addEventListener("keydown", (event) => {
     const rel = { ArrowLeft: "prev", ArrowRight: "next" }[event.key];
     const isPlain = !event.altKey && !event.ctrlKey && !event.metaKey && !event.shiftKey;

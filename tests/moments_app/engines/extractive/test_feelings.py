@@ -16,10 +16,10 @@ from moments_app.engines.extractive.feelings import feelings
         "That must be exciting for you.",
     ],
 )
-def test_what_is_denied_or_wished_is_not_felt(said: str) -> None:
+def test_denied_and_wished_feelings_are_not_found(said: str) -> None:
     assert feelings([said]) == []
 
 
-def test_what_is_named_is_felt_and_the_most_frequent_first() -> None:
+def test_named_feelings_are_found_most_frequent_first() -> None:
     said = ["I am worried about the opening.", "We can't wait!", "I'm not angry, but I am so worried."]
     assert feelings(said) == ["worry", "excitement"]

@@ -48,7 +48,7 @@ def kept(*said: str) -> list[str]:
     return [text.removeprefix("User: ") for observations, facts in both for text in [*observations, *facts]]
 
 
-def test_statements_are_kept_as_they_were_said_with_their_speaker_and_their_dates() -> None:
+def test_statements_are_quoted_with_speaker_and_date() -> None:
     session, user = formed(TALK, SESSION, USER)
     assert session == ([], ["Bo: I start at the harbor office next Monday [9 March 2026]."])
     assert user == (
@@ -69,7 +69,7 @@ def test_statements_are_kept_as_they_were_said_with_their_speaker_and_their_date
         "Always answer in bullet points.",
     ],
 )
-def test_a_sentence_is_kept_as_it_was_said(said: str) -> None:
+def test_sentences_are_quoted_unchanged(said: str) -> None:
     assert kept(said) == [said]
 
 
@@ -91,23 +91,23 @@ def test_a_sentence_is_kept_as_it_was_said(said: str) -> None:
         "Their names are Salt and Pepper.",
     ],
 )
-def test_what_is_unreal_or_advice_or_leans_on_another_sentence_is_not_kept(said: str) -> None:
+def test_hypothetical_advising_and_dependent_sentences_are_omitted(said: str) -> None:
     assert kept(said) == []
 
 
-def test_nothing_is_left_out_of_a_short_session() -> None:
+def test_a_short_session_is_kept_completely() -> None:
     said = ["My daughter Mia is six.", "I got divorced in May.", "I'm allergic to hazelnuts.", "My son hates carrots."]
     talk = [turn for text in said for turn in (("user", text), ("assistant", "Thank you for telling me!"))]
     [(observations, facts)] = formed(talk, USER)
     assert sorted(observations + facts) == sorted(f"User: {text}" for text in said)
 
 
-def test_what_the_assistant_says_is_nothing_of_the_person() -> None:
+def test_statements_of_the_assistant_are_not_about_the_person() -> None:
     talk = [("user", "I'm allergic to nuts."), ("assistant", "My advice: I always carry an EpiPen in my red bag.")]
     assert formed(talk, SESSION, USER) == [([], []), (["User: I'm allergic to nuts."], [])]
 
 
-def test_the_same_turns_give_the_same_sentences_however_they_are_batched() -> None:
+def test_the_same_turns_give_the_same_sentences_in_any_batches() -> None:
     talk = [*TALK, *[("user", f"Ada: My cousin Ida{n} moved to street number {n} of Turin.") for n in range(30)]]
     turns = turns_of(talk)
     whole = formed_of(turns, SESSION, USER)
@@ -119,12 +119,12 @@ def test_the_same_turns_give_the_same_sentences_however_they_are_batched() -> No
         assert joined == whole
 
 
-def test_a_name_that_the_application_gives_says_who_speaks() -> None:
+def test_a_name_from_the_application_is_the_speaker() -> None:
     turns = [replace(turns_of([("user", "I adopted a puppy called Biscuit.")])[0], name="Ada")]
     assert formed_of(turns, USER) == [([], ["Ada: I adopted a puppy called Biscuit."])]
 
 
-def test_what_has_one_value_at_a_time_is_a_fact_and_parts_with_values_of_their_own_can_end_alone() -> None:
+def test_single_valued_statements_are_facts_and_their_parts_end_separately() -> None:
     said = "I live in Oslo with my wife Ann, and I work as a nurse at Haukeland Hospital."
     assert formed([("user", said)], USER) == [
         ([], ["User: I live in Oslo with my wife Ann", "User: I work as a nurse at Haukeland Hospital."])
@@ -135,14 +135,14 @@ def test_what_has_one_value_at_a_time_is_a_fact_and_parts_with_values_of_their_o
     assert quotes_of("I'm Nora, I make ceramics, and I keep bees.") == ["I'm Nora, I make ceramics, and I keep bees."]
 
 
-def test_what_is_said_of_everybody_is_nobodys() -> None:
+def test_general_statements_are_about_nobody() -> None:
     said = ["Our kids are our future and our whole world."]
     assert formed([("user", text) for text in said], USER) == [([], [])]
     own = "Our kids painted our kitchen green."
     assert formed([("user", own)], USER) == [([f"User: {own}"], [])]
 
 
-def test_limits_of_words_are_kept_and_a_long_sentence_is_a_fact() -> None:
+def test_word_limits_apply_and_a_long_sentence_is_a_fact() -> None:
     long = "I am allergic to hazelnuts, " + "and to many other things " * 6 + "as well."
     assert formed([("user", long)], USER) == [([], [f"User: {long}"])]
     assert formed([("user", long)], replace(USER, fact_words=20)) == [([], [])]
@@ -151,7 +151,7 @@ def test_limits_of_words_are_kept_and_a_long_sentence_is_a_fact() -> None:
     ]
 
 
-def test_a_shard_gets_what_its_prompt_names_but_nobodys_statement() -> None:
+def test_a_shard_gets_what_its_prompt_names_but_no_personal_statements() -> None:
     prompt = "What is known of kilns, elements and firing schedules"
     talk = [
         ("assistant", "A kiln element lasts about 150 firings."),

@@ -45,7 +45,7 @@ def found(person: dict[str, Any]) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("language", sorted({person["language"] for person in PEOPLE}))
-def test_who_introduces_themselves_is_remembered(language: str) -> None:
+def test_self_introductions_are_remembered(language: str) -> None:
     people = [person for person in PEOPLE if person["language"] == language]
     names = [found(person)["name"] for person in people]
     everything = [is_found for person in people for is_found in found(person).values()]
@@ -54,13 +54,13 @@ def test_who_introduces_themselves_is_remembered(language: str) -> None:
 
 
 @pytest.mark.parametrize("person", PEOPLE, ids=lambda person: person["name"])
-def test_nothing_unreal_and_nothing_of_the_assistant_s_is_held_as_true(person: dict[str, Any]) -> None:
+def test_hypothetical_and_assistant_sentences_are_not_facts(person: dict[str, Any]) -> None:
     kept = remembered(person)
     for text in (*person.get("unreal", ()), *REPLIES):
         assert not any(text.rstrip(".?。") in line for line in kept)
 
 
 @pytest.mark.parametrize("person", [one for one in PEOPLE if one["language"] == "zh"], ids=lambda one: one["name"])
-def test_a_moment_in_chinese_has_a_name_and_tags_of_its_own(person: dict[str, Any]) -> None:
+def test_a_chinese_moment_has_a_chinese_name_and_tags(person: dict[str, Any]) -> None:
     [moment] = ExtractiveEngine().build_moments(MomentRequest(turns_of(person)[:1], Journey(), "")).moments
     assert moment.topic_tags and not moment.name.startswith("conversation-")

@@ -21,12 +21,12 @@ from moments_app.engines.extractive.language import sentences
         "I moved to the U.S. in 2019.",
     ],
 )
-def test_a_point_in_a_date_or_an_abbreviation_ends_no_sentence(sentence: str) -> None:
+def test_a_period_in_a_date_or_abbreviation_does_not_end_a_sentence(sentence: str) -> None:
     assert sentences(f"{sentence} Right.") == [sentence, "Right."]
 
 
 @pytest.mark.parametrize("sentence", ["Dr. Lund saw him.", "(Mr. Berg paid.)", "Z. B. am 3. Mai."])
-def test_a_sentence_behind_another_may_begin_with_an_abbreviation(sentence: str) -> None:
+def test_a_sentence_can_begin_with_an_abbreviation(sentence: str) -> None:
     assert sentences(f"Rufus was ill. {sentence}") == ["Rufus was ill.", sentence]
 
 
@@ -40,5 +40,5 @@ def test_a_sentence_behind_another_may_begin_with_an_abbreviation(sentence: str)
         "I am going to school in Sept. We move then.",
     ],
 )
-def test_a_point_behind_a_number_or_an_abbreviation_ends_one_where_another_begins(text: str) -> None:
+def test_a_period_after_a_number_or_abbreviation_ends_a_sentence_before_another(text: str) -> None:
     assert len(sentences(text)) == 2

@@ -33,7 +33,7 @@ def of_user(turns: list[Turn]) -> list[str]:
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_what_is_kept_was_said_and_is_no_small_talk(code: str) -> None:
+def test_kept_sentences_are_quotations_without_small_talk(code: str) -> None:
     language = LANGUAGES[code]
     turns = turns_of(language)
     sections = [
@@ -48,7 +48,7 @@ def test_what_is_kept_was_said_and_is_no_small_talk(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_names_and_tags_are_words_of_statements_and_nothing_is_said_of_feelings_or_interests(code: str) -> None:
+def test_names_and_tags_are_words_of_statements_without_feelings_or_interests(code: str) -> None:
     language = LANGUAGES[code]
     built = ExtractiveEngine().build_moments(MomentRequest(turns_of(language), Journey(), ""))
     stated = " ".join(language.statements).lower().replace("’", "'")
@@ -77,7 +77,7 @@ def test_names_and_tags_are_words_of_statements_and_nothing_is_said_of_feelings_
         ("zh", "我对花生过敏。", "我记住了，谢谢。"),
     ],
 )
-def test_what_stays_true_is_kept_however_short_and_small_talk_is_not(code: str, said: str, small_talk: str) -> None:
+def test_short_lasting_statements_are_kept_and_small_talk_is_not(code: str, said: str, small_talk: str) -> None:
     language = LANGUAGES.get(code)
     before = (
         [text for _name, text in language.turns()] if language else ["Vivo a Torino da dieci anni con mia sorella."]

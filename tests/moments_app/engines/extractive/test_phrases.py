@@ -17,6 +17,6 @@ def test_phrases_are_runs_between_stop_words(said: tuple[str, str]) -> None:
     assert phrases_of(*said) == NAMED[said]
 
 
-def test_in_chinese_they_are_short_runs_of_characters() -> None:
+def test_chinese_phrases_are_short_character_runs() -> None:
     assert phrases_of("晚饭以后窑坏了", "zh") == ("晚饭", "窑坏")
     assert all(2 <= len(phrase) <= 4 for phrase in phrases_of("我对花生过敏，我的狗也对花生过敏。", "zh"))

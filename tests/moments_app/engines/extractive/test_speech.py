@@ -23,7 +23,7 @@ OPENED = {
 
 
 @pytest.mark.parametrize("said", OPENED)
-def test_what_only_passes_the_time_before_a_statement_goes(said: str) -> None:
+def test_fillers_before_a_statement_are_removed(said: str) -> None:
     assert without_openers(said, CALLED) == OPENED[said]
 
 
@@ -39,6 +39,6 @@ def test_what_only_passes_the_time_before_a_statement_goes(said: str) -> None:
         "Take care.",
     ],
 )
-def test_a_reaction_is_told_from_a_statement(said: str) -> None:
+def test_reactions_are_distinguished_from_statements(said: str) -> None:
     assert is_reaction(said)
     assert not is_reaction("I sold the boat.") and not is_reaction("Keepsakes fill the shelf.")

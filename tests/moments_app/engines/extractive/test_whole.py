@@ -23,11 +23,11 @@ LEANING = {
 
 
 @pytest.mark.parametrize("text", ALONE)
-def test_a_sentence_that_names_what_it_is_about_stands_alone(text: str) -> None:
+def test_a_sentence_that_names_its_subject_is_independent(text: str) -> None:
     assert not leans(text, "en")
 
 
 @pytest.mark.parametrize("language", LEANING)
-def test_a_sentence_that_stands_for_something_said_before_leans(language: str) -> None:
+def test_a_sentence_that_refers_to_earlier_ones_is_dependent(language: str) -> None:
     assert [text for text in LEANING[language] if not leans(text, language)] == []
     assert not leans("Das alte Motorrad habe ich verkauft.", "de")

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 ROLES = ["user", "assistant"] * 2
 
 
-def test_an_openai_client_that_is_pointed_here_has_memory(client: Client, upstream: OpenAIServer) -> None:
+def test_a_configured_openai_client_has_memory(client: Client, upstream: OpenAIServer) -> None:
     UserProfile.objects.create(user_id="ada", summary="Ada restores kilns in Turin.")
     raw = client().chat.completions.with_raw_response.create(
         model="test-model", messages=[{"role": "user", "content": "What do I do?"}], seed=7
@@ -54,7 +54,7 @@ def test_an_openai_client_that_is_pointed_here_has_memory(client: Client, upstre
     assert answer.metadata == told | used | {"context_id": raw.headers["X-Memory-Context"]}
 
 
-def test_it_lists_the_upstreams_models(client: Client) -> None:
+def test_models_of_the_upstream_are_listed(client: Client) -> None:
     assert [model.id for model in client().models.list()] == ["test-model"]
 
 
@@ -86,7 +86,7 @@ def test_a_client_without_headers_has_a_session_for_each_chat(site: str, key: st
     assert stored(2, of_bob.session_id, "bob") == [("user", "I keep bees."), ("assistant", "Noted.")]
 
 
-def test_a_call_that_names_nobody_or_has_no_message_is_refused_without_headers(
+def test_a_call_without_user_or_message_is_rejected_without_headers(
     site: str, key: str, upstream: OpenAIServer
 ) -> None:
     with openai.OpenAI(base_url=f"{site}/v1", api_key=key, max_retries=0) as client:
@@ -99,7 +99,7 @@ def test_a_call_that_names_nobody_or_has_no_message_is_refused_without_headers(
     assert upstream.requests == []
 
 
-def test_a_stream_comes_part_by_part_as_the_upstream_sends_it(client: Client, upstream: OpenAIServer) -> None:
+def test_a_stream_is_relayed_part_by_part(client: Client, upstream: OpenAIServer) -> None:
     has_come = threading.Event()
 
     def go_on_once_it_has_come(handler: behave.Handler, body: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ def test_a_stream_comes_part_by_part_as_the_upstream_sends_it(client: Client, up
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_an_answer_is_byte_for_byte_the_upstreams(site: str, key: str, upstream: OpenAIServer, stream: bool) -> None:
+def test_an_answer_is_identical_to_the_upstreams(site: str, key: str, upstream: OpenAIServer, stream: bool) -> None:
     upstream.always(behave.streamed("Grüße \u2028 aus", " \U0001f600 Turin") if stream else behave.content("Grüße"))
     body = json.dumps({"model": "m", "stream": stream, "messages": [{"role": "user", "content": "Hi"}]}).encode()
     headers = {"Authorization": f"Bearer {key}", "X-User-Id": "ada", "X-Session-Id": "s1"}
@@ -134,7 +134,7 @@ def test_an_answer_is_byte_for_byte_the_upstreams(site: str, key: str, upstream:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_tools_are_called_and_answered(client: Client, upstream: OpenAIServer, stream: bool) -> None:
+def test_tool_calls_and_results_are_passed_on(client: Client, upstream: OpenAIServer, stream: bool) -> None:
     tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
     upstream.queue(behave.calls_tool("weather", '{"city": "Turin"}'))
     given = ask(client(), "Weather?", tools=tools, stream=stream)
@@ -153,7 +153,7 @@ def test_tools_are_called_and_answered(client: Client, upstream: OpenAIServer, s
     assert turns[2].tool_name == "weather"
 
 
-def test_pictures_and_unknown_fields_go_on_untouched_and_no_picture_is_stored(
+def test_images_and_unknown_fields_are_passed_on_and_images_are_not_stored(
     client: Client, upstream: OpenAIServer
 ) -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 50_000}}
@@ -167,13 +167,13 @@ def test_pictures_and_unknown_fields_go_on_untouched_and_no_picture_is_stored(
     assert turn.metadata == {"mood": "curious", "source": "chat"}
 
 
-def test_instructions_of_the_application_are_not_stored(client: Client) -> None:
+def test_system_messages_of_the_application_are_not_stored(client: Client) -> None:
     ask(client(), {"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Be kind."}, "Hello")
     assert stored(2) == [("user", "Hello"), ("assistant", "Noted.")]
 
 
 @pytest.mark.slow
-def test_a_conversation_whose_history_is_sent_each_time_is_stored_once(client: Client, upstream: OpenAIServer) -> None:
+def test_a_conversation_that_is_sent_repeatedly_is_stored_once(client: Client, upstream: OpenAIServer) -> None:
     history: list[Any] = []
     for number in range(6):
         history.append({"role": "user", "content": "ok" if number % 2 else f"Question {number}"})
@@ -184,9 +184,7 @@ def test_a_conversation_whose_history_is_sent_each_time_is_stored_once(client: C
     assert [message["role"] for message in sent] == ["system", *["user", "assistant"] * 5, "user"]
 
 
-def test_what_a_checkpoint_tells_is_left_out_of_the_history_that_is_sent(
-    client: Client, upstream: OpenAIServer, ada: UserProfile
-) -> None:
+def test_history_before_the_checkpoint_is_not_sent(client: Client, upstream: OpenAIServer, ada: UserProfile) -> None:
     session = talk(ada, 60)
     assert build(session, lag=10).status == Job.Status.COMPLETED
     history: list[Any] = [{"role": turn.role, "content": turn.content} for turn in turns(60)]
@@ -203,7 +201,7 @@ def test_what_a_checkpoint_tells_is_left_out_of_the_history_that_is_sent(
     assert len(stored(62)) == 62
 
 
-def test_a_history_is_sent_whole_where_no_checkpoint_fits(
+def test_the_whole_history_is_sent_if_the_checkpoint_does_not_fit(
     client: Client, upstream: OpenAIServer, ada: UserProfile, settings: Settings
 ) -> None:
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"max_tokens": 130})
@@ -230,7 +228,7 @@ def test_the_example_runs(site: str, key: str, upstream: OpenAIServer) -> None:
     assert "kilns in Turin" in json.dumps(upstream.requests[1]["messages"][:-1])
 
 
-def test_a_session_begins_with_its_agent_and_remembers_other_sessions(
+def test_a_new_session_has_its_agent_and_memory_of_other_sessions(
     client: Client, upstream: OpenAIServer, ada: UserProfile
 ) -> None:
     talk(ada, 2, session_id="before", text="The kiln is due on the fourth of March.")
@@ -242,20 +240,20 @@ def test_a_session_begins_with_its_agent_and_remembers_other_sessions(
     assert Session.objects.get(session_id="now").agent_id == "coach"
 
 
-def test_an_id_may_have_a_comma(client: Client) -> None:
+def test_an_id_can_contain_a_comma(client: Client) -> None:
     ask(client(user_id="ada,bo", session_id="s1, s2", **{"X-Agent-Id": "a,b"}), "Hello")
     stored(2, "s1, s2", "ada,bo")
     session = Session.objects.get()
     assert (session.user.user_id, session.session_id, session.agent_id) == ("ada,bo", "s1, s2", "a,b")
 
 
-def test_a_users_key_need_not_name_the_person(client: Client, ada: UserProfile) -> None:
+def test_a_users_key_need_not_name_the_user(client: Client, ada: UserProfile) -> None:
     own = ApiKey.objects.issue("ada", user=ada)[1]
     ask(client(user_id="", api_key=own), "Hello")
     assert stored(2)[0] == ("user", "Hello")
 
 
-def test_thresholds_are_checked_when_a_round_is_stored(client: Client, settings: Settings) -> None:
+def test_thresholds_are_checked_after_a_round_is_stored(client: Client, settings: Settings) -> None:
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"message_threshold": 4})
     history: list[Any] = []
     for number in range(2):

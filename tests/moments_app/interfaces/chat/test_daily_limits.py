@@ -27,7 +27,7 @@ def refused(call: Any, *arguments: Any) -> openai.RateLimitError:
     return raised.value
 
 
-def test_a_call_over_the_limit_reaches_no_model(client: Client, made: ApiKey, upstream: OpenAIServer) -> None:
+def test_a_call_over_the_limit_is_not_passed_on(client: Client, made: ApiKey, upstream: OpenAIServer) -> None:
     limit(made, requests=2)
     talking = client()
     ask(talking, "Hello")
@@ -41,7 +41,7 @@ def test_a_call_over_the_limit_reaches_no_model(client: Client, made: ApiKey, up
     ask(talking, "Again")
 
 
-def test_the_answer_tells_what_is_left(client: Client, made: ApiKey) -> None:
+def test_the_answer_has_the_remaining_limit(client: Client, made: ApiKey) -> None:
     limit(made.application, requests=5)
     answer = client().chat.completions.with_raw_response.create(
         model="m", messages=[{"role": "user", "content": "Hello"}]
@@ -50,7 +50,7 @@ def test_the_answer_tells_what_is_left(client: Client, made: ApiKey) -> None:
     assert answer.headers["RateLimit"].startswith('"application-requests";r=4;t=')
 
 
-def test_rounds_are_counted_for_key_and_application(client: Client, made: ApiKey) -> None:
+def test_rounds_count_for_the_key_and_the_application(client: Client, made: ApiKey) -> None:
     ask(client(), "Hello")
     stored(2)
     assert used(made) == used(made.application)
@@ -58,7 +58,7 @@ def test_rounds_are_counted_for_key_and_application(client: Client, made: ApiKey
     assert DailyUsage.objects.count() == 2
 
 
-def test_what_is_asked_of_the_model_behind_it_is_no_call_of_ours(client: Client, made: ApiKey) -> None:
+def test_calls_of_the_upstream_are_not_model_calls(client: Client, made: ApiKey) -> None:
     limit(made, model_calls=1)
     for _ in range(2):
         ask(client(), "Hello")

@@ -23,7 +23,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     end=st.sampled_from([b"\ndata: [DONE]\n\n", b"\ndata:[DONE]\r\n\r\n", b"\ndata: [DONE]\n\ndata: more\n\n"]),
     places=st.lists(st.integers(0, 200)),
 )
-def test_all_but_the_end_is_passed_on_however_it_is_cut(lines: list[bytes], end: bytes, places: list[int]) -> None:
+def test_everything_before_the_end_is_passed_on(lines: list[bytes], end: bytes, places: list[int]) -> None:
     before = b"".join(lines) + b"\n"
     ending = Ending(CHAT.endings)
     passed = b"".join(ending.take(part) for part in cut(before + end[1:], places))
@@ -31,7 +31,7 @@ def test_all_but_the_end_is_passed_on_however_it_is_cut(lines: list[bytes], end:
 
 
 @given(lines=st.lists(st.sampled_from(LINES)), places=st.lists(st.integers(0, 200)))
-def test_without_an_end_no_more_is_held_than_it_could_begin_with(lines: list[bytes], places: list[int]) -> None:
+def test_without_an_end_only_its_possible_beginning_is_held(lines: list[bytes], places: list[int]) -> None:
     data = b"".join(lines)
     ending = Ending(CHAT.endings)
     passed = b"".join(ending.take(part) for part in cut(data, places))
@@ -64,7 +64,7 @@ def test_row_27_the_last_event_of_a_response_is_held_however_it_is_cut(
 
 
 @pytest.mark.parametrize("rest", [b"", b"\n\n"])
-def test_what_comes_behind_the_end_is_held_with_it_until_it_is_taken(rest: bytes) -> None:
+def test_data_after_the_end_is_held_with_it(rest: bytes) -> None:
     ending = Ending(CHAT.endings)
     assert ending.take(b"data: 1\n\ndata: [DONE]") == b"data: 1\n\n"
     assert ending.take(rest) == b""

@@ -65,7 +65,7 @@ def incomplete() -> list[tuple[str, str]]:
         ({"Authorization": "Basic YTpi"}, 401, "invalid_api_key", "key"),
     ],
 )
-def test_a_call_that_names_nobody_or_no_session_is_refused(
+def test_a_call_without_user_or_session_is_rejected(
     site: str, key: str, upstream: OpenAIServer, headers: dict[str, str], status: int, code: str, named: str
 ) -> None:
     answered, _, body = post(site, key, **headers)
@@ -92,7 +92,7 @@ def test_a_call_that_names_nobody_or_no_session_is_refused(
         ({"messages": [{"role": "user", "content": {"a": 1}}]}, "invalid_message", "messages[0]: content"),
     ],
 )
-def test_a_body_that_is_no_conversation_is_refused_and_nothing_of_it_quoted(
+def test_a_body_that_is_not_a_conversation_is_rejected_without_quoting_it(
     site: str, key: str, upstream: OpenAIServer, body: Any, code: str, told: str
 ) -> None:
     status, _, answer = post(site, key, body)
@@ -102,14 +102,14 @@ def test_a_body_that_is_no_conversation_is_refused_and_nothing_of_it_quoted(
     assert upstream.requests == []
 
 
-def test_a_number_beyond_a_double_is_refused(site: str, key: str, upstream: OpenAIServer) -> None:
+def test_a_number_out_of_range_is_rejected(site: str, key: str, upstream: OpenAIServer) -> None:
     body = json.dumps(HELLO)[:-1] + ', "temperature": 1e400}'
     status, _, answer = post(site, key, body.encode())
     assert (status, answer["error"]["code"]) == (400, "invalid_json")
     assert upstream.requests == []
 
 
-def test_a_call_with_half_a_character_keeps_its_memory(site: str, key: str, upstream: OpenAIServer) -> None:
+def test_a_call_with_a_lone_surrogate_has_memory(site: str, key: str, upstream: OpenAIServer) -> None:
     status, answered, _ = post(site, key, HELLO | {"model": "m\ud800"})
     assert (status, answered["X-Memory"]) == (200, "applied")
     assert upstream.requests[-1]["model"] == "m\ud800"
@@ -126,7 +126,7 @@ def test_calls_are_limited_in_size_and_rate(site: str, key: str, settings: Setti
     assert int(refused[0]["Retry-After"]) >= 1
 
 
-def test_a_key_that_may_only_read_may_not_chat(site: str, upstream: OpenAIServer) -> None:
+def test_a_read_key_cannot_chat(site: str, upstream: OpenAIServer) -> None:
     status, _, answer = post(site, ApiKey.objects.issue("reader", scope="read")[1])
     assert (status, answer["error"]["code"]) == (403, "insufficient_scope")
     assert upstream.requests == []
@@ -148,13 +148,13 @@ def test_row_36_strangers_are_refused_before_their_key_is_looked_at(
     assert upstream.requests == []
 
 
-def test_without_an_upstream_a_call_is_told_so(site: str, key: str, settings: Settings) -> None:
+def test_without_an_upstream_the_error_says_so(site: str, key: str, settings: Settings) -> None:
     settings.CHAT = settings.CHAT.model_copy(update={"upstream_base_url": ""})
     status, _, answer = post(site, key)
     assert (status, answer["error"]["code"]) == (503, "no_upstream")
 
 
-def test_other_addresses_and_methods_are_refused_in_the_same_shape(site: str, client: Client) -> None:
+def test_errors_of_other_addresses_and_methods_have_the_same_shape(site: str, client: Client) -> None:
     assert httpx2.post(f"{site}/v1/embeddings").json()["error"]["code"] == "not_found"
     assert httpx2.get(f"{site}/v1/chat/completions").json()["error"]["code"] == "method_not_allowed"
     with pytest.raises(openai.NotFoundError):
@@ -165,7 +165,7 @@ def test_other_addresses_and_methods_are_refused_in_the_same_shape(site: str, cl
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429])
-def test_a_refusal_of_the_upstream_is_passed_on_unchanged_and_is_no_round(
+def test_an_upstreams_rejection_is_passed_on_and_is_not_a_round(
     site: str, key: str, upstream: OpenAIServer, status: int
 ) -> None:
     limits = {"Retry-After": "7", "X-RateLimit-Remaining": "0", "Set-Cookie": "a=b"}
@@ -177,9 +177,7 @@ def test_a_refusal_of_the_upstream_is_passed_on_unchanged_and_is_no_round(
     assert stored(2) == [("user", "Hello"), ("assistant", "Noted.")]
 
 
-def test_what_was_said_is_stored_though_the_upstream_fails_and_once_when_it_is_said_again(
-    client: Client, upstream: OpenAIServer
-) -> None:
+def test_a_message_is_stored_once_although_the_upstream_fails(client: Client, upstream: OpenAIServer) -> None:
     upstream.queue(behave.error(500), behave.hang_up)
     for kind in (openai.InternalServerError, openai.APIStatusError):
         with pytest.raises(kind):
@@ -190,9 +188,7 @@ def test_what_was_said_is_stored_though_the_upstream_fails_and_once_when_it_is_s
     assert incomplete() == [("Hello", "unfinished")]
 
 
-def test_an_upstream_that_stays_silent_is_a_timeout(
-    site: str, key: str, upstream: OpenAIServer, settings: Settings
-) -> None:
+def test_an_unresponsive_upstream_is_a_timeout(site: str, key: str, upstream: OpenAIServer, settings: Settings) -> None:
     settings.CHAT = settings.CHAT.model_copy(update={"read_timeout_seconds": 0.3})
     upstream.queue(behave.stall(60))
     status, headers, answer = post(site, key)
@@ -201,13 +197,13 @@ def test_an_upstream_that_stays_silent_is_a_timeout(
     assert incomplete() == [("Hello", "upstream_timeout")]
 
 
-def test_an_upstream_that_is_away_is_told(site: str, key: str, settings: Settings) -> None:
+def test_an_unavailable_upstream_is_reported(site: str, key: str, settings: Settings) -> None:
     settings.CHAT = settings.CHAT.model_copy(update={"upstream_base_url": "http://127.0.0.1:1/v1"})
     status, _, answer = post(site, key)
     assert (status, answer["error"]["code"]) == (502, "upstream_unavailable")
 
 
-def test_a_stream_that_stalls_ends_with_an_error_and_what_came_is_stored(
+def test_a_stalled_stream_ends_with_an_error_and_its_text_is_stored(
     client: Client, upstream: OpenAIServer, settings: Settings
 ) -> None:
     settings.CHAT = settings.CHAT.model_copy(update={"read_timeout_seconds": 0.8})
@@ -221,7 +217,7 @@ def test_a_stream_that_stalls_ends_with_an_error_and_what_came_is_stored(
     assert incomplete() == [("Half an", "upstream_timeout")]
 
 
-def test_a_stream_that_dies_ends_with_an_error_and_what_came_is_stored(client: Client, upstream: OpenAIServer) -> None:
+def test_an_aborted_stream_ends_with_an_error_and_its_text_is_stored(client: Client, upstream: OpenAIServer) -> None:
     upstream.always(behave.streamed("Half", end=behave.hang_up))
     with pytest.raises(openai.APIError, match="can't be reached"):
         list(ask(client(), "Hello", stream=True))
@@ -229,7 +225,7 @@ def test_a_stream_that_dies_ends_with_an_error_and_what_came_is_stored(client: C
     assert incomplete() == [("Half", "upstream_unavailable")]
 
 
-def test_an_answer_that_dies_before_its_end_does_not_look_whole(site: str, key: str, upstream: OpenAIServer) -> None:
+def test_an_aborted_answer_does_not_look_complete(site: str, key: str, upstream: OpenAIServer) -> None:
     upstream.always(behave.drip(0.2))
     with pytest.raises(http.client.IncompleteRead):
         post(site, key)
@@ -248,7 +244,9 @@ def test_an_answer_that_dies_before_its_end_does_not_look_whole(site: str, key: 
         "[" * 50_000,
     ],
 )
-def test_garbage_is_passed_on_and_is_no_answer(site: str, key: str, upstream: OpenAIServer, garbage: str) -> None:
+def test_an_invalid_answer_is_passed_on_but_not_stored(
+    site: str, key: str, upstream: OpenAIServer, garbage: str
+) -> None:
     upstream.always(behave.raw(garbage))
     named = {"Authorization": f"Bearer {key}", "X-User-Id": "ada", "X-Session-Id": "s1"}
     answer = httpx2.post(f"{site}/v1/chat/completions", json=HELLO, headers=named)
@@ -265,7 +263,9 @@ def test_row_12_what_the_database_cannot_hold_is_stored_without_it(client: Clien
     assert stored(4)[3] == ("assistant", "\U0001f600 half \ufffd")
 
 
-def test_a_very_long_answer_is_passed_on_whole_and_stored_shortened(client: Client, upstream: OpenAIServer) -> None:
+def test_a_very_long_answer_is_passed_on_completely_and_stored_shortened(
+    client: Client, upstream: OpenAIServer
+) -> None:
     upstream.always(behave.content("word " * 100_000))
     assert len(ask(client(), "Hello").choices[0].message.content) == 500_000
     assert 150_000 < len(stored(2)[1][1]) <= 200_000
@@ -317,7 +317,7 @@ class Endless:
             self.closed.set()
 
 
-def test_what_was_answered_before_the_caller_hung_up_is_stored(client: Client, upstream: OpenAIServer) -> None:
+def test_the_received_answer_is_stored_if_the_caller_disconnects(client: Client, upstream: OpenAIServer) -> None:
     endless = Endless()
     upstream.always(endless)
     stream = ask(client(), "Hello", stream=True)
@@ -331,9 +331,7 @@ def test_what_was_answered_before_the_caller_hung_up_is_stored(client: Client, u
     assert incomplete() == [(content, "client_disconnected")]
 
 
-def test_an_answer_is_whole_though_the_caller_hung_up_as_soon_as_it_had_the_end(
-    client: Client, upstream: OpenAIServer
-) -> None:
+def test_an_answer_is_complete_if_the_caller_disconnects_after_its_end(client: Client, upstream: OpenAIServer) -> None:
     def linger(handler: behave.Handler, body: dict[str, Any]) -> None:
         handler.say("stop")
         time.sleep(5)
@@ -348,7 +346,7 @@ def test_an_answer_is_whole_though_the_caller_hung_up_as_soon_as_it_had_the_end(
     assert incomplete() == []
 
 
-def test_of_a_history_that_goes_unanswered_only_the_last_message_is_marked(site: str, key: str, upstream: Any) -> None:
+def test_only_the_last_message_of_an_unanswered_history_is_marked(site: str, key: str, upstream: Any) -> None:
     upstream.always(behave.error(500))
     said = [{"role": role, "content": role.title()} for role in ("user", "assistant", "user")]
     post(site, key, {"messages": said})
@@ -357,7 +355,7 @@ def test_of_a_history_that_goes_unanswered_only_the_last_message_is_marked(site:
 
 
 @pytest.mark.slow
-def test_what_was_said_is_stored_though_the_caller_hung_up_before_the_answer(
+def test_a_message_is_stored_if_the_caller_disconnects_before_the_answer(
     site: str, key: str, upstream: OpenAIServer
 ) -> None:
     upstream.hold()
@@ -370,7 +368,7 @@ def test_what_was_said_is_stored_though_the_caller_hung_up_before_the_answer(
 
 
 @pytest.mark.slow
-def test_the_web_server_passes_streams_on_and_stores_what_came_before_its_caller_hung_up(
+def test_the_web_server_relays_streams_and_stores_them_if_the_caller_disconnects(
     key: str, upstream: OpenAIServer
 ) -> None:
     endless = Endless()
@@ -396,7 +394,7 @@ def failures(what: str) -> float:
     return REGISTRY.get_sample_value("memory_chat_failures_total", {"what": what}) or 0
 
 
-def test_a_call_goes_on_without_memory_that_cannot_be_had(
+def test_a_call_continues_without_unavailable_memory(
     site: str, key: str, upstream: OpenAIServer, settings: Settings
 ) -> None:
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"max_tokens": 20})
@@ -409,7 +407,7 @@ def test_a_call_goes_on_without_memory_that_cannot_be_had(
     assert "memory_chat_failures_total" in Api(key).client.get("/metrics", headers=Api(key).headers).content.decode()
 
 
-def test_memory_that_takes_too_long_is_done_without(
+def test_a_call_continues_without_slow_memory(
     site: str, key: str, upstream: OpenAIServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     post(site, key)
@@ -425,7 +423,7 @@ def test_memory_that_takes_too_long_is_done_without(
     assert stored(4)[2:] == [("user", "Again"), ("assistant", "Noted.")]
 
 
-def test_a_call_is_answered_while_the_database_is_away(
+def test_a_call_is_answered_without_a_database(
     site: str, key: str, upstream: OpenAIServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     post(site, key)

@@ -14,7 +14,7 @@ from tests.support.openai_server import OpenAIServer
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_the_first_steps_of_the_chat_page_run_and_are_remembered(site: str, key: str, upstream: OpenAIServer) -> None:
+def test_the_first_steps_of_the_chat_page_work(site: str, key: str, upstream: OpenAIServer) -> None:
     chat, responses = python_in("chat.md")
     assert printed(chat, site, key) == "Noted.\n"
     assert transcript("nora", "friday") == [("user", "Where do I restore kilns?"), ("assistant", "Noted.")]
@@ -26,7 +26,7 @@ def test_the_first_steps_of_the_chat_page_run_and_are_remembered(site: str, key:
 @pytest.mark.slow
 @pytest.mark.skipif("FRAMEWORKS_PYTHON" not in os.environ, reason="`make frameworks` installs them")
 @pytest.mark.parametrize("number", range(2))
-def test_a_framework_remembers_by_the_code_of_its_page(
+def test_the_code_of_each_framework_page_gives_it_memory(
     site: str, key: str, upstream: OpenAIServer, number: int
 ) -> None:
     code = python_in("frameworks.md")[number].replace("http://localhost:8000", site)

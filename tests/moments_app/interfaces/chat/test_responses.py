@@ -35,7 +35,7 @@ def ask(client: openai.OpenAI, *items: str | dict[str, Any], **fields: Any) -> A
     return client.responses.create(model="test-model", input=given, **fields)
 
 
-def test_an_openai_client_that_asks_for_responses_has_memory(client: Client, upstream: OpenAIServer) -> None:
+def test_an_openai_client_of_the_responses_api_has_memory(client: Client, upstream: OpenAIServer) -> None:
     UserProfile.objects.create(user_id="ada", summary="Ada restores kilns in Turin.")
     raw = client().responses.with_raw_response.create(
         model="test-model", input="What do I do?", instructions="Be kind."
@@ -59,7 +59,7 @@ def test_an_openai_client_that_asks_for_responses_has_memory(client: Client, ups
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_response_is_byte_for_byte_the_upstreams(site: str, key: str, upstream: OpenAIServer, stream: bool) -> None:
+def test_a_response_is_identical_to_the_upstreams(site: str, key: str, upstream: OpenAIServer, stream: bool) -> None:
     upstream.always(behave.streamed("Grüße aus", " \U0001f600 Turin") if stream else behave.content("Grüße"))
     body = json.dumps({"model": "m", "stream": stream, "input": "Hi"}).encode()
     headers = {"Authorization": f"Bearer {key}", "X-User-Id": "ada", "X-Session-Id": "s1"}
@@ -84,7 +84,7 @@ def test_row_27_the_event_that_ends_a_response_comes_when_the_round_is_stored(
     assert said == "Good morning"
 
 
-def test_what_breaks_off_is_stored_as_far_as_it_came(client: Client, upstream: OpenAIServer) -> None:
+def test_an_aborted_response_is_stored_partially(client: Client, upstream: OpenAIServer) -> None:
     upstream.always(behave.streamed("Good ", "mor", end=behave.hang_up))
     with pytest.raises(openai.APIError):
         list(ask(client(), "Hello", stream=True))
@@ -93,7 +93,7 @@ def test_what_breaks_off_is_stored_as_far_as_it_came(client: Client, upstream: O
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_tools_are_called_and_a_conversation_sent_as_items_is_stored_once(
+def test_tool_items_are_passed_on_and_a_repeated_conversation_is_stored_once(
     client: Client, upstream: OpenAIServer, stream: bool
 ) -> None:
     upstream.queue(behave.calls_tool("weather", '{"city": "Turin"}'))
@@ -112,7 +112,7 @@ def test_tools_are_called_and_a_conversation_sent_as_items_is_stored_once(
     assert result.tool_name == "weather"
 
 
-def test_a_client_that_names_an_earlier_response_gets_the_newest_turns(client: Client, upstream: OpenAIServer) -> None:
+def test_a_call_with_a_previous_response_gets_the_newest_turns(client: Client, upstream: OpenAIServer) -> None:
     first = ask(client(), "I restore kilns.")
     ask(client(), "And now?", previous_response_id=first.id, instructions="Be kind.")
     sent = upstream.requests[1]
@@ -122,7 +122,7 @@ def test_a_client_that_names_an_earlier_response_gets_the_newest_turns(client: C
     assert upstream.requests[2]["input"][-1] == RESULT
 
 
-def test_earlier_calls_of_tools_come_from_memory_as_items(client: Client, upstream: OpenAIServer) -> None:
+def test_earlier_tool_calls_come_from_memory_as_items(client: Client, upstream: OpenAIServer) -> None:
     upstream.queue(behave.calls_tool("weather", '{"city": "Turin"}'))
     ask(client(), "Weather?")
     ask(client(), RESULT)
@@ -134,9 +134,7 @@ def test_earlier_calls_of_tools_come_from_memory_as_items(client: Client, upstre
 
 
 @pytest.mark.parametrize("named", ["s2", {"id": "s2"}])
-def test_a_conversation_names_the_session_and_user_the_person(
-    client: Client, upstream: OpenAIServer, named: Any
-) -> None:
+def test_conversation_is_the_session_and_user_the_person(client: Client, upstream: OpenAIServer, named: Any) -> None:
     ask(client("", ""), "Hello", conversation=named, user="ada")
     assert transcript("ada", "s2") == [("user", "Hello"), ("assistant", "Noted.")]
     assert "conversation" not in upstream.requests[0]
@@ -144,9 +142,7 @@ def test_a_conversation_names_the_session_and_user_the_person(
     assert transcript("bo", "s3")
 
 
-def test_what_a_checkpoint_tells_is_left_out_of_the_items_that_are_sent(
-    client: Client, upstream: OpenAIServer, ada: UserProfile
-) -> None:
+def test_items_before_the_checkpoint_are_not_sent(client: Client, upstream: OpenAIServer, ada: UserProfile) -> None:
     session = talk(ada, 40)
     build(session)
     items: list[Any] = [{"role": turn.role, "content": turn.content} for turn in turns(40)]
@@ -156,7 +152,7 @@ def test_what_a_checkpoint_tells_is_left_out_of_the_items_that_are_sent(
     assert len(upstream.requests[-1]["input"]) <= 40 - replaced + 3
 
 
-def test_instructions_are_not_stored_and_pictures_go_on_untouched(client: Client, upstream: OpenAIServer) -> None:
+def test_instructions_are_not_stored_and_images_are_passed_on(client: Client, upstream: OpenAIServer) -> None:
     picture = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 50_000}
     message = {"role": "user", "content": [{"type": "input_text", "text": "What is it?"}, picture]}
     ask(client(), {"role": "developer", "content": "Be brief."}, message)
@@ -183,7 +179,7 @@ def test_instructions_are_not_stored_and_pictures_go_on_untouched(client: Client
         ({"input": "Hi", "previous_response_id": "resp_1"}, "missing_session_id", "X-Session-Id"),
     ],
 )
-def test_what_is_wrong_with_a_call_is_named(
+def test_errors_say_what_is_wrong_with_a_call(
     client: Client, upstream: OpenAIServer, fields: dict[str, Any], code: str, told: str
 ) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
@@ -193,7 +189,7 @@ def test_what_is_wrong_with_a_call_is_named(
     assert upstream.requests == []
 
 
-def test_without_memory_a_response_goes_on_and_is_stored(
+def test_a_response_without_memory_is_passed_on_and_stored(
     client: Client, upstream: OpenAIServer, settings: Settings
 ) -> None:
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"max_tokens": 20})
@@ -205,7 +201,7 @@ def test_without_memory_a_response_goes_on_and_is_stored(
     assert stored(2) == [("user", "Hello"), ("assistant", "Noted.")]
 
 
-def test_a_response_that_was_left_in_the_spool_is_stored_as_one(ada: UserProfile, spool_dir: None) -> None:
+def test_a_response_in_the_spool_is_stored_as_a_response(ada: UserProfile, spool_dir: None) -> None:
     said = Round(ChatSession("ada", "s1"), read_request(b'{"input": "Hello"}').turns, RESPONSES.name)
     file = Spool.create("ada", "s1", said.first_record(), application=DEFAULT)
     answer = json.dumps(behave.response_of("Noted."))

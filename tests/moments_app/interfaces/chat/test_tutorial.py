@@ -68,7 +68,7 @@ class Reader:
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_who_follows_the_tutorial_has_a_bot_that_remembers_and_forgets(
+def test_the_bot_of_the_tutorial_remembers_and_forgets(
     site: str, upstream: OpenAIServer, typed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upstream.always(answer_from_memory)
@@ -88,7 +88,7 @@ def test_who_follows_the_tutorial_has_a_bot_that_remembers_and_forgets(
     assert json.dumps(moments["moments"][0]["summary"]) in told
 
 
-def test_the_tutorial_names_settings_that_exist() -> None:
+def test_settings_of_the_tutorial_exist() -> None:
     [env] = [text for language, text in blocks_in("tutorial.md") if language == "env"]
     chat = conf.load(dict(line.split("=", 1) for line in env.splitlines())).chat
     assert chat.upstream_base_url == "https://api.openai.com/v1"

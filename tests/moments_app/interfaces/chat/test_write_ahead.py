@@ -137,7 +137,7 @@ def test_row_27_what_was_said_is_stored_before_the_upstream_is_called(client: Cl
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_the_answer_says_what_became_of_the_round(client: Client, upstream: OpenAIServer, stream: bool) -> None:
+def test_a_header_reports_whether_the_message_was_stored(client: Client, upstream: OpenAIServer, stream: bool) -> None:
     upstream.always(behave.streamed("Noted.") if stream else behave.content("Noted."))
     asking = client().chat.completions.with_raw_response.create(
         model="m", messages=[{"role": "user", "content": "Hello"}], stream=stream
@@ -149,7 +149,7 @@ def test_the_answer_says_what_became_of_the_round(client: Client, upstream: Open
     assert answer.external_id == f"{asking.headers['X-Memory-Round']}:answer"
 
 
-def test_a_call_that_is_refused_leaves_what_was_said(client: Client, upstream: OpenAIServer) -> None:
+def test_the_message_of_a_rejected_call_is_stored_and_marked(client: Client, upstream: OpenAIServer) -> None:
     upstream.queue(behave.error(400))
     with pytest.raises(openai.BadRequestError):
         ask(client(), "Hello")
@@ -159,7 +159,7 @@ def test_a_call_that_is_refused_leaves_what_was_said(client: Client, upstream: O
     assert transcript() == [("user", "Hello"), ("assistant", "Noted.")]
 
 
-def test_an_answer_that_the_caller_has_brought_back_meanwhile_is_not_doubled(client: Client) -> None:
+def test_an_answer_that_the_caller_sent_back_is_not_stored_twice(client: Client) -> None:
     said = the_round()
     said.begun = said.begin()
     history: list[Any] = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Noted."}]
@@ -168,7 +168,7 @@ def test_an_answer_that_the_caller_has_brought_back_meanwhile_is_not_doubled(cli
     assert [content for _, content in transcript()] == ["Hello", "Noted.", "And now?", "Noted."]
 
 
-def test_rounds_at_once_that_are_answered_alike_are_all_answered(client: Client, upstream: OpenAIServer) -> None:
+def test_concurrent_rounds_with_equal_answers_are_all_stored(client: Client, upstream: OpenAIServer) -> None:
     upstream.hold()
     with ThreadPoolExecutor(3) as pool:
         for number in range(3):
@@ -179,7 +179,7 @@ def test_rounds_at_once_that_are_answered_alike_are_all_answered(client: Client,
     assert len(transcript()) == 6
 
 
-def test_what_is_stored_again_is_there_once(ada: UserProfile) -> None:
+def test_repeated_storing_adds_nothing(ada: UserProfile) -> None:
     whole, begun = the_round("One"), the_round("Two")
     begun.begun = begun.begin()
     begun.begin()  # by a thread that nobody waited for
@@ -189,7 +189,7 @@ def test_what_is_stored_again_is_there_once(ada: UserProfile) -> None:
     assert [content for _, content in transcript()] == ["Two", "One", "Noted.", "Noted."]
 
 
-def test_a_round_goes_with_its_session(ada: UserProfile) -> None:
+def test_a_round_is_dropped_with_its_session(ada: UserProfile) -> None:
     said = the_round()
     said.begun = said.begin()
     Session.objects.all().delete()
@@ -299,7 +299,7 @@ def test_row_27_a_round_that_nothing_can_be_stored_of_waits_on_the_disk(
     assert "SECRET" not in str(capfd.readouterr())
 
 
-def test_a_call_comes_after_what_waits_of_its_conversation(client: Client, upstream: OpenAIServer) -> None:
+def test_a_call_follows_the_waiting_rounds_of_its_conversation(client: Client, upstream: OpenAIServer) -> None:
     left(the_round("Before"))
     ask(client(), "After")
     assert [content for _, content in transcript()] == ["Before", "Noted.", "After", "Noted."]
@@ -313,9 +313,7 @@ def not_spooled() -> float:
     return REGISTRY.get_sample_value("memory_chat_failures_total", {"what": "spool"}) or 0
 
 
-def test_without_a_spool_rounds_are_stored_as_long_as_there_is_a_database(
-    client: Client, settings: Settings, tmp_path: Path
-) -> None:
+def test_without_a_spool_rounds_are_stored_in_the_database(client: Client, settings: Settings, tmp_path: Path) -> None:
     settings.SPOOL_DIR = tmp_path / "file" / "spool"
     settings.SPOOL_DIR.parent.touch()
     before = not_spooled()
@@ -324,7 +322,7 @@ def test_without_a_spool_rounds_are_stored_as_long_as_there_is_a_database(
     assert not_spooled() == before + 1
 
 
-def test_what_can_be_kept_nowhere_is_told_so_and_tried_again(
+def test_a_message_that_cannot_be_stored_is_reported_and_retried(
     site: str, key: str, upstream: OpenAIServer, settings: Settings, tmp_path: Path
 ) -> None:
     upstream.always(behave.streamed("Noted."))
@@ -359,7 +357,7 @@ def replay_and_close() -> None:
         connection.close()
 
 
-def test_a_round_that_cannot_be_read_holds_no_other_up(ada: UserProfile, settings: Settings) -> None:
+def test_an_unreadable_round_does_not_block_others(ada: UserProfile, settings: Settings) -> None:
     left(the_round("One"))
     [path] = spool.orphans()
     path.with_name(f"0{path.name}").write_text("SECRET\n")
@@ -397,7 +395,7 @@ def test_row_11_what_another_host_has_of_an_erased_person_is_dropped_there(
     assert not Message.objects.exists()
 
 
-def test_somebody_of_whom_nothing_was_known_is_stored_when_the_database_is_back(transactional_db: None) -> None:
+def test_a_new_person_is_stored_when_the_database_is_back(transactional_db: None) -> None:
     left(the_round())
     replay_due()
     assert len(transcript()) == 2

@@ -98,7 +98,7 @@ def test_the_right_day_comes_first(week: UserProfile) -> None:
     assert first[wrong[0]].text == "Nothing was said from 22 November 2026 to 23 November 2026."
 
 
-def test_a_span_is_told_in_the_order_of_time(week: UserProfile) -> None:
+def test_texts_of_a_span_are_in_time_order(week: UserProfile) -> None:
     days = [item.local_day for item in recalled(context(week, "What did we talk about last week?"))]
     assert days == sorted(days, key=str) and {str(day)[8:] for day in days} == {
         "16",
@@ -111,23 +111,23 @@ def test_a_span_is_told_in_the_order_of_time(week: UserProfile) -> None:
     }
 
 
-def test_other_words_keep_their_results_behind_the_span(week: UserProfile) -> None:
+def test_results_for_other_words_follow_those_of_the_span(week: UserProfile) -> None:
     items = recalled(context(week, "What did I say about the greyhound yesterday?"))
     assert str(items[0].local_day) == "2026-11-22"
     assert any("greyhound" in item.text for item in items)
 
 
-def test_a_span_in_which_nothing_was_said_says_so(week: UserProfile) -> None:
+def test_an_empty_span_is_reported(week: UserProfile) -> None:
     items = recalled(context(week, "What did we talk about on 3 March 2024?"))
     assert items[0].text == "Nothing was said on 3 March 2024."
 
 
-def test_a_message_that_asks_nothing_is_told_of_no_day_without_turns(week: UserProfile) -> None:
+def test_an_empty_span_is_not_reported_if_nothing_is_asked(week: UserProfile) -> None:
     items = recalled(context(week, "The blue kiln arrives on 14 March."))
     assert not any("Nothing was said" in item.text for item in items)
 
 
-def test_yesterday_is_where_the_person_is(ada: UserProfile) -> None:
+def test_yesterday_is_in_the_persons_time_zone(ada: UserProfile) -> None:
     said(ada, {"2026-11-22": "The roof leaks."}, hour=16)  # the 23rd in Tokyo
     assert "Nothing" not in recalled(context(ada, "What did we talk about yesterday?"))[0].text
     ada.timezone = "Asia/Tokyo"
@@ -135,7 +135,7 @@ def test_yesterday_is_where_the_person_is(ada: UserProfile) -> None:
     assert recalled(context(ada, "What did we talk about yesterday?", as_of=later))[0].text == "The roof leaks."
 
 
-def test_a_context_of_now_has_what_was_said_yesterday(ada: UserProfile) -> None:
+def test_the_current_context_has_what_was_said_yesterday(ada: UserProfile) -> None:
     yesterday = timezone.now() - timedelta(days=1)
     said(ada, {f"{yesterday:%Y-%m-%d}": "The roof leaks."}, hour=12)
     items = recalled(context(ada, "What did we talk about yesterday?", as_of=None))
@@ -151,12 +151,12 @@ def test_row_38_archived_turns_of_a_span_come_first_too(week: UserProfile) -> No
     assert DAYS["2026-11-17"] in recalled(context(week, "What did we discuss last Tuesday?"))[0].text
 
 
-def test_retracted_turns_do_not_come_back(week: UserProfile) -> None:
+def test_retracted_turns_are_not_found_by_time(week: UserProfile) -> None:
     Message.objects.filter(content=DAYS["2026-11-22"]).update(retracted_at=timezone.now())
     assert DAYS["2026-11-22"] not in [item.text for item in recalled(context(week, "What did I say yesterday?"))]
 
 
-def test_a_time_takes_a_constant_number_of_statements(ada: UserProfile) -> None:
+def test_a_span_takes_a_constant_number_of_queries(ada: UserProfile) -> None:
     counts = []
     for day in (date(2026, 11, 22), date(2026, 11, 21)):
         said(ada, {str(day - timedelta(days=number)): f"On day {number} I rest." for number in range(20)})
@@ -168,7 +168,7 @@ def test_a_time_takes_a_constant_number_of_statements(ada: UserProfile) -> None:
     assert counts[0] == counts[1]
 
 
-def test_facts_of_the_same_time_keep_their_order_when_one_is_written_anew(ada: UserProfile) -> None:
+def test_facts_of_one_time_keep_their_order_after_an_update(ada: UserProfile) -> None:
     stream = MemoryStream.objects.create(user=ada, stream_type="user")
     facts = [note(stream, text, "fact") for text in ("The roof leaks.", "The dog limps.", "The kiln cracked.")]
     MemoryAtom.objects.update(formed_at=ASKED - timedelta(days=1))
@@ -232,13 +232,13 @@ def _unique(row: Model, hour: int) -> dict[str, object]:
 class TestSearch:
     """REST reports the span that it read."""
 
-    def test_the_span_of_the_query_comes_first(self, week: UserProfile, service: Api) -> None:
+    def test_texts_of_the_querys_span_come_first(self, week: UserProfile, service: Api) -> None:
         asked = {"user_id": week.user_id, "query": "What did we discuss on 17 November 2026?"}
         answer = service.post("memory/search", **asked).json()
         assert answer["results"][0]["content"] == DAYS["2026-11-17"]
         assert answer["span"] == {"since": "2026-11-17T00:00:00Z", "until": "2026-11-18T00:00:00Z"}
 
-    def test_since_and_until_are_a_span(self, week: UserProfile, service: Api) -> None:
+    def test_since_and_until_define_a_span(self, week: UserProfile, service: Api) -> None:
         span = {"since": "2026-11-18T00:00:00Z", "until": "2026-11-21T00:00:00Z"}
         answer = service.post("memory/search", user_id=week.user_id, query="I see", kinds=["turn"], **span).json()
         assert {result["time"][:10] for result in answer["results"]} == {"2026-11-18", "2026-11-19", "2026-11-20"}
@@ -248,7 +248,7 @@ class TestSearch:
         assert service.post("memory/search", user_id=week.user_id, query="greyhound").json()["span"] is None
 
 
-def test_half_of_the_results_are_of_the_span_if_the_query_asks_for_more(week: UserProfile) -> None:
+def test_half_of_the_results_are_from_the_span_if_the_query_has_other_words(week: UserProfile) -> None:
     request = RecallRequest("Did I mention a greyhound or a dentist last week?", ("turn",), as_of=ASKED)
     found, span = recall_with_span(week, "", request, most=4)
     assert span and sum(span.has(result.time) for result in found[:2]) == 2

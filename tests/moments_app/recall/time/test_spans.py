@@ -28,7 +28,7 @@ def test_the_span_of_a_question_has_its_day(question: str, day: str) -> None:
 
 
 @pytest.mark.parametrize("question", NONE)
-def test_words_that_are_no_time_name_none(question: str) -> None:
+def test_words_that_are_not_times_give_no_span(question: str) -> None:
     assert span_in(question, NOW) is None
 
 
@@ -53,13 +53,13 @@ def test_the_bounds_of_a_span(question: str, since: str, until: str) -> None:
     assert bounds(f"What did I say {question}?") == (since, until)
 
 
-def test_days_begin_where_the_person_is() -> None:
+def test_days_begin_in_the_persons_time_zone() -> None:
     late = datetime(2026, 11, 23, 1, tzinfo=ZoneInfo("Asia/Tokyo"))
     span = span_in("What did we talk about yesterday?", late)
     assert span and span.since.isoformat() == "2026-11-22T00:00:00+09:00"
 
 
-def test_a_query_may_ask_for_other_things_too() -> None:
+def test_a_query_can_have_other_words() -> None:
     assert read("What did we talk about last Tuesday?").is_all
     other = read("What did I say about my trip to Rome in May?")
     assert not other.is_all and "rome" in other.rest and "may" not in other.rest
@@ -68,14 +68,14 @@ def test_a_query_may_ask_for_other_things_too() -> None:
 @pytest.mark.parametrize(
     "question", ["What should I cook today?", "Was ziehe ich heute Abend an?", "今天吃什么好吃的菜?"]
 )
-def test_a_time_under_way_is_none_unless_the_query_asks_what_was_said(question: str) -> None:
+def test_the_current_day_is_a_span_only_if_the_query_asks_what_was_said(question: str) -> None:
     assert span_in(question, NOW) is None
     assert read("What did we talk about today?").is_all
 
 
-def test_a_long_text_names_no_time() -> None:
+def test_a_long_text_gives_no_span() -> None:
     assert span_in(f"Yesterday it rained. {'We stayed in. ' * 30}", NOW) is None
 
 
-def test_a_day_that_does_not_exist_names_no_time() -> None:
+def test_a_nonexistent_day_gives_no_span() -> None:
     assert span_in("What did I say on 31 November?", NOW) is None
