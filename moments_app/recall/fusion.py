@@ -90,8 +90,8 @@ def with_moments(turns: Mapping[Place, float], moments: Iterable[tuple[TurnSpan,
     shares: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
     for (session, first, last), score in moments:
         shares[session].append((first, last, MOMENT_SHARE * score))
-    return {
-        (session, sequence): score
-        + sum(share for first, last, share in shares.get(session, ()) if first <= sequence <= last)
-        for (session, sequence), score in turns.items()
-    }
+    together: dict[Place, float] = {}
+    for (session, sequence), score in turns.items():
+        covering = [share for first, last, share in shares.get(session, ()) if first <= sequence <= last]
+        together[session, sequence] = score + sum(covering)
+    return together
