@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from heapq import nlargest
 from statistics import fmean
 from typing import TypeVar
@@ -11,6 +11,8 @@ K = TypeVar("K", bound=Hashable)
 
 # The place of a turn: the primary key of its session, and its sequence.
 Place = tuple[int, int]
+# The turns that a moment covers: primary key of the session, sequences of the first and the last turn.
+TurnSpan = tuple[int, int, int]
 
 # For each distance: the share of a turn's score that the turn after it gets, and the share for the turn before it. An
 # answer often has no word of the question; docs/benchmarks.md has the measurements.
@@ -18,6 +20,7 @@ SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
 CANDIDATES = 150  # best results of each search that are ranked
 NEAR_PART = 0.5  # factor of the shares for similarity; the vectors of adjacent turns are already similar
 SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores that is added to each of its turns
+MOMENT_SHARE = 0.2  # share of a moment's score that is added to each of its turns
 
 
 def word_scores(shares: Mapping[K, float], worth: float) -> dict[K, float]:
@@ -74,4 +77,21 @@ def turn_scores(words: Mapping[Place, float], near: Mapping[Place, float]) -> di
         bonus = SESSION_SHARE * fmean(sorted(scores.values())[-SESSION_BEST:])
         for sequence, score in scores.items():
             together[session, sequence] = score + (score if score < bonus else bonus)
+    return together
+
+
+def with_moments(turns: Mapping[Place, float], moments: Iterable[tuple[TurnSpan, float]]) -> dict[Place, float]:
+    """Return the scores of turns, each with a share of the scores of the moments that cover the turn.
+
+    Args:
+        turns: The scores of the turns without moments.
+        moments: The turns that each moment covers, and its score.
+    """
+    shares: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
+    for (session, first, last), score in moments:
+        shares[session].append((first, last, MOMENT_SHARE * score))
+    together: dict[Place, float] = {}
+    for (session, sequence), score in turns.items():
+        covering = [share for first, last, share in shares.get(session, ()) if first <= sequence <= last]
+        together[session, sequence] = score + sum(covering)
     return together

@@ -17,7 +17,15 @@ from django.db import connection
 
 from moments_app.engines.words import words_of
 from moments_app.models.known_person import SELF
-from moments_app.recall.fusion import CANDIDATES, Place, near_scores, turn_scores, word_scores
+from moments_app.recall.fusion import (
+    CANDIDATES,
+    Place,
+    TurnSpan,
+    near_scores,
+    turn_scores,
+    with_moments,
+    word_scores,
+)
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.terms import Lookup, QueryWords
@@ -60,17 +68,23 @@ WHERE found IN (SELECT atom.id FROM moments_app_knownperson person JOIN moments_
     ON atom.about_id = person.id AND atom.user_id = person.user_id
     WHERE person.user_id = %(user)s AND person.key = %(about)s)
 """
-# Returns the hits. For turns it adds the place, because neighbors share scores, and whether a vector is missing. Turns
-# are read in a subquery, because row security prevents planning this join on distributed tables. The hits are
-# materialized first: the search functions can't query nodes while rows are being sent to these nodes.
+# Returns the hits. For turns it adds the place, because neighbors share scores, and whether a vector is missing. For
+# moments it adds the turns that they cover. Turns are read in a subquery, because row security prevents planning this
+# join on distributed tables. The hits are materialized first: the search functions can't query nodes while rows are
+# being sent to these nodes.
 _SEARCH_SQL = """
 WITH found AS MATERIALIZED (SELECT * FROM ({searches}) found ORDER BY search, kind, place)
-SELECT found.search, found.kind, found.found, found.score, message.session_id, message.sequence,
+SELECT found.search, found.kind, found.found, found.score, COALESCE(message.session_id, moment.source_session_id),
+    COALESCE(message.sequence, moment.first_sequence), moment.last_sequence,
     message.sequence > session.embedded_sequence
 FROM found LEFT JOIN (
     SELECT id, session_id, sequence FROM sessions_app_message
     WHERE user_id = %(user)s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'turn')) OFFSET 0
 ) message ON found.kind = 'turn' AND message.id = found.found
+LEFT JOIN (
+    SELECT id, source_session_id, first_sequence, last_sequence FROM moments_app_moment
+    WHERE user_id = %(user)s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'moment')) OFFSET 0
+) moment ON found.kind = 'moment' AND moment.id = found.found
 LEFT JOIN sessions_app_session session ON session.id = message.session_id
 ORDER BY found.search, found.kind, found.place
 """
@@ -85,12 +99,14 @@ class Hits:
         semantic: cosines by meaning.
         weights: the maximum score by words for a text of each kind.
         unembedded: turns that have no vector yet.
+        spans: the turns that the moments cover.
     """
 
     text: dict[Key, float] = field(default_factory=dict)
     semantic: dict[Key, float] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
     unembedded: set[Key] = field(default_factory=set)
+    spans: dict[Key, TurnSpan] = field(default_factory=dict)
 
     @property
     def shares(self) -> dict[Key, float]:
@@ -103,6 +119,7 @@ class Hits:
         self.semantic |= others.semantic
         self.weights |= others.weights
         self.unembedded |= others.unembedded
+        self.spans |= others.spans
 
 
 def recall(
@@ -161,7 +178,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
         cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), parameters)
         rows = cursor.fetchall()
     by_search = {"text": hits.text, "semantic": hits.semantic}
-    for name, kind, found, score, session, sequence, is_unembedded in rows:
+    for name, kind, found, score, session, sequence, last, is_unembedded in rows:
         key = (kind, (found, 0))
         if kind == "turn":
             if session is None:
@@ -169,6 +186,8 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
             key = (kind, (session, sequence))
             if is_unembedded:
                 hits.unembedded.add(key)
+        elif session is not None:
+            hits.spans[key] = (session, sequence, last)
         by_search[name][key] = score
     return hits
 
@@ -202,13 +221,11 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     """
     words = word_scores(hits.shares, max(hits.weights.values(), default=0.0))
     near = near_scores(hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
-    turns = turn_scores(_turns_of(words), _turns_of(near))
+    others = {key: words.get(key, 0.0) + near.get(key, 0.0) for key in words.keys() | near.keys() if key[0] != "turn"}
+    moments = [(span, others[key]) for key, span in hits.spans.items()]
+    turns = with_moments(turn_scores(_turns_of(words), _turns_of(near)), moments)
     found = [(score, place, "turn") for place, score in turns.items()]
-    found += [
-        (words.get(key, 0.0) + near.get(key, 0.0), key[1], key[0])
-        for key in words.keys() | near.keys()
-        if key[0] != "turn"
-    ]
+    found += [(score, place, kind) for (kind, place), score in others.items()]
     wanted = max(most + SPARE, READ_AHEAD)
     best = nlargest(wanted, found, key=itemgetter(0, 1))  # newer first if scores are equal
     worthwhile = least_share * best[0][0] if best else 0.0

@@ -101,7 +101,7 @@ class TestLayers:
         assert latest.end_sequence == 121
         assert sequences(context(service), "hot_turns") == list(range(84, 122))  # the live window fits whole
         assert layer(context(service), "summary") == []
-        found = context(service, query="kiln", max_tokens=1_150)
+        found = context(service, query="kiln", max_tokens=1_200)
         assert sequences(found, "hot_turns") == list(range(114, 122)) and layer(found, "summary") != []
 
     def test_without_a_boundary_hints_name_where_to_look(

@@ -22,6 +22,7 @@ from moments_app.models import EmbeddingModel, EngineCall, Job, MemoryAtom, Memo
 from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall import accesses
+from moments_app.recall.fusion import MOMENT_SHARE
 from moments_app.recall.request import MOST_WORDS, RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.search import READ_AHEAD, SPARE, Hits, rank, recall
@@ -56,9 +57,9 @@ def own_stream(user: UserProfile, agent_id: str = "default") -> MemoryStream:
     return MemoryStream.objects.create(stream_type="user", agent_id=agent_id, user=user, **vars(USER_DEFAULTS))
 
 
-def moment(user: UserProfile, key: str, summary: str) -> Moment:
-    fields = {"starts_at": START, "ends_at": START, "first_sequence": 0, "last_sequence": 1, "engine": "test"}
-    return Moment.objects.create(user=user, key=key, name=key, summary=summary, **fields)
+def moment(user: UserProfile, key: str, summary: str, **fields: Any) -> Moment:
+    defaults = {"starts_at": START, "ends_at": START, "first_sequence": 0, "last_sequence": 1, "engine": "test"}
+    return Moment.objects.create(user=user, key=key, name=key, summary=summary, **defaults | fields)
 
 
 def found(user: UserProfile, query: str, *kinds: str, agent_id: str = "", **asked: Any) -> list[Result]:
@@ -331,6 +332,19 @@ class TestOrder:
         hits = Hits({best: 8.0, beside_it: 4.0, alone: 4.0}, weights={"turn": 8.0})
         ranking = rank(hits, 5)
         assert ranking[best] > ranking[beside_it] > ranking[alone]
+
+    def test_a_moment_vouches_for_the_turns_that_it_covers(self, ada: UserProfile) -> None:
+        for session_id in ("lyon", "ghent"):
+            say(ada, "The harpsichord came.", "How lovely.", session_id=session_id)
+        moment(ada, "lyon", "A journey to Lyon.", source_session=Session.objects.get(session_id="lyon"))
+        query = "Which harpsichord is from Lyon?"
+        assert [found(ada, query, *kinds)[0].session_id for kinds in ((), ("turn",))] == ["lyon", "ghent"]
+
+    def test_a_moment_vouches_for_no_other_turns_of_its_session(self) -> None:
+        covered, other, key = ("turn", (7, 9)), ("turn", (7, 50)), ("moment", (3, 0))
+        shares = {covered: 4.0, other: 4.0, key: 4.0}
+        ranking = rank(Hits(shares, weights={"turn": 8.0, "moment": 8.0}, spans={key: (7, 0, 9)}), 5)
+        assert ranking[covered] == pytest.approx(ranking[other] + MOMENT_SHARE * ranking[key])
 
     def test_weak_results_beside_a_much_better_one_are_limited(self) -> None:
         """Where words alone are asked, and where meaning is."""
