@@ -30,7 +30,8 @@ class Provenance:
         is_rewritten: a retraction rewrites rows that name what it takes out, or have it within.
         left_alone: why a retraction does neither.
         imported: asks for what is made again of what an import has brought.
-        erase: removes or blanks what doesn't go with the rows that refer to the profile, before those go.
+        erase: removes or blanks what doesn't go with the rows that refer to the profile, before those go. Returns the
+            number of rows of the table that stay, blanked.
         beside: counts what `erase` removes, by what it is; previews and records of erasures take it from here.
     """
 
@@ -46,7 +47,7 @@ class Provenance:
         is_rewritten: bool = False,
         left_alone: str = "",
         imported: "Callable[[Importing], None] | None" = None,
-        erase: Callable[[UserProfile], None] | None = None,
+        erase: Callable[[UserProfile], int | None] | None = None,
         beside: Callable[[UserProfile], Mapping[str, int]] | None = None,
     ) -> None:
         self.model, self.files, self.person = model, files, person
