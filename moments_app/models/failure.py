@@ -25,6 +25,11 @@ PLACE_MAX = 255
 STRIP_HOURS = 48
 
 
+def cause_of_person(pk: int) -> str:
+    """Return the key of the incident whose cause is a person."""
+    return f"person:{pk}"
+
+
 class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
     def expired(self) -> Self:
         """Keep those that were not seen for `JOBS__KEEP_DAYS` and that nothing waits for."""
@@ -104,7 +109,8 @@ class FailureGroup(models.Model):
 
     @transaction.atomic
     def add(self, error: str) -> None:
-        """Count one more."""
+        """Count one more. If no job waits because of the failure, this is a new incident, which isn't muted."""
+        self.unmute_ended(None)
         now = timezone.now()
         hour = now.replace(minute=0, second=0, microsecond=0)
         FailureGroup.objects.filter(pk=self.pk).update(count=F("count") + 1, last_seen_at=now, error=error)
@@ -125,6 +131,18 @@ class FailureGroup(models.Model):
     def unmute(self, cause: str) -> None:
         """Unmute an incident that it belongs to."""
         self._set_muted(lambda causes: {*causes} - {cause}, None, "")
+
+    def unmute_ended(self, person: int | None) -> None:
+        """Unmute all incidents if no job waits because of the failure, else a person's if none of their jobs waits.
+
+        Args:
+            person: primary key of the person whose job has ended; None if it was about no person.
+        """
+        stalled = Job.objects.stalled().filter(failure=self)
+        if self.muted_causes and not stalled.exists():
+            self._set_muted(lambda causes: set(), None, "")
+        elif self.muted_causes and person and not stalled.filter(user=person).exists():
+            self.unmute(cause_of_person(person))
 
     @transaction.atomic
     def _set_muted(self, change: Callable[[list[str]], set[str]], at: datetime | None, actor: str) -> None:

@@ -415,6 +415,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         made = [Jsonb(result | job._of_left_out(result)) for job, result in results.items()]
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
+        for job in results:
+            job._unmute_ended()
         wake_workers()
 
     def _take(self, worker: str = "") -> int:
@@ -751,6 +753,7 @@ class Job(models.Model):
         if not Job.objects.open().filter(pk=self.pk).update(**state):
             self.refresh_from_db(fields=["status"])
             raise CannotChange(f"Only queued and running jobs can be cancelled. This job is {self.status}.")
+        self._unmute_ended()
 
     @transaction.atomic
     def restart(self) -> None:
@@ -782,7 +785,14 @@ class Job(models.Model):
         rows = self._claimed()
         # No job becomes due when a task ends: other jobs of the person don't wait for it.
         end = rows.update_silently if self.process == TASK else rows.update
-        return end(status=status, finished_at=Now(), **fields) == 1
+        has_ended = end(status=status, finished_at=Now(), **fields) == 1
+        if has_ended and status != Job.Status.FAILED:
+            self._unmute_ended()
+        return has_ended
+
+    def _unmute_ended(self) -> None:
+        if self.failure:
+            self.failure.unmute_ended(self.user_id)
 
     def _update(self, **fields: Any) -> bool:
         """Change the row; return False when the claim is lost."""
