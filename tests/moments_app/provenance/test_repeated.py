@@ -15,6 +15,7 @@ from pytest_django.fixtures import Settings
 from moments_app.context import receipts
 from moments_app.models import MemoryAtom, MemoryStream, Release, Retraction
 from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.release import release
 from sessions_app.lock_rows import lock_rows
 from sessions_app.models import ApiKey, Message, Session, UserProfile
@@ -277,14 +278,18 @@ def formed_of(session: Session) -> dict[str, Any]:
     return {"source_session": session, "source_message_ids": turns}
 
 
-def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile) -> None:
+@pytest.mark.parametrize("undoes", [False, True], ids=["order", "undo"])
+def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile, undoes: bool) -> None:
     first, second = shard("bees", "default"), shard("wax", "default")
     sessions = [append(ada, "planted", [NewMessage("user", PLANTED)]).session]
     sessions.append(append(ada, "asked", [NewMessage("assistant", ANSWER)]).session)
-    for stream, sources in ((second, formed_of(sessions[0])), (first, formed_of(sessions[1]))):
+    shards = (first, second) if undoes else (second, first)  # the answer's shard is the first that an undo touches
+    for stream, sources in zip(shards, map(formed_of, sessions), strict=True):
         fields = {"user": ada, "source_user": ada, "is_candidate": True, "atom_type": "fact", "content": PLANTED}
         release(stream.atoms.create(**fields, **sources), "Some pay a rent.", actor="operator:root")
     retracting = partial(retract, sessions[0], [0], reason="planted", requested_by="test")
+    if undoes:
+        retracting = partial(undo_retraction, retracting(), requested_by="test")
     other = Thread(target=on_its_own_connection, args=(retracting,))
     with transaction.atomic():
         lock_rows(MemoryStream.objects.filter(pk=first.pk))
@@ -292,7 +297,8 @@ def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile) ->
         wait_until_somebody_waits()
         MemoryStream.objects.select_for_update(no_key=True, nowait=True).get(pk=second.pk)
     other.join()
-    assert Retraction.objects.count() == 2 and not Release.objects.standing().exists()
+    assert Retraction.objects.count() == 2
+    assert Release.objects.standing().exists() == Retraction.objects.filter(undone_at__isnull=False).exists() == undoes
 
 
 class TestAdmin:
