@@ -14,7 +14,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
 from moments_app.models import MemoryAtom, MemoryStream, Release, Retraction
-from moments_app.provenance.retract import retract
+from moments_app.provenance.retract import consolidations, preview, retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.release import release
 from sessions_app.lock_rows import lock_rows
@@ -28,7 +28,7 @@ from tests.support.jobs import work_off
 from tests.support.kept_rows import KeptRows
 from tests.support.operator import operator
 from tests.support.planted_number import ANSWER, NUMBER, PLANTED, QUESTION, said
-from tests.support.streams import note, shard
+from tests.support.streams import fold, note, shard
 from tests.support.transcript import retracted
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -104,7 +104,8 @@ def test_row_41_an_answer_of_another_session_is_previewed_and_retracted(service:
     assert preview["answers"] == [{"ref": "rem://sessions/asked/messages/3", "content": ANSWER, "problem": ""}]
     assert preview["turns"] == 2 and retracted() == []
     made = service.post("retractions", order()).json()
-    assert list(Message.objects.exclude(retracted_at=None).values_list("content", flat=True)) == [PLANTED, ANSWER]
+    gone = Message.objects.exclude(retracted_at=None).order_by("pk")
+    assert list(gone.values_list("content", flat=True)) == [PLANTED, ANSWER]
     work_off()
     assert_nowhere(service)
     [listed, first] = service.get("retractions", user_id="ada").json()["retractions"]
@@ -189,7 +190,11 @@ def test_row_9_answers_to_others_stay(service: Api, ada: UserProfile, bo: UserPr
 
 @pytest.mark.usefixtures("answered")
 def test_an_answer_that_is_left_stays(service: Api, ada: UserProfile) -> None:
-    service.post("retractions", order(leave=["rem://sessions/asked/messages/3"]))
+    left = {"leave": ["rem://sessions/asked/messages/3"]}
+    found = service.post("retractions", order(preview=True, **left)).json()
+    assert found["turns"] == 1 and [answer["ref"] for answer in found["answers"]] == left["leave"]
+    made = service.post("retractions", order(**left)).json()
+    assert made["withdrawn"] == found["withdrawn"]
     assert Message.objects.get(retracted_at__isnull=False).content == PLANTED
 
 
@@ -301,6 +306,18 @@ def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile, un
     assert Release.objects.standing().exists() == Retraction.objects.filter(undone_at__isnull=False).exists() == undoes
 
 
+@pytest.mark.usefixtures("answered")
+def test_a_row_that_rests_on_two_sessions_counts_once(service: Api, ada: UserProfile) -> None:
+    stream = ada.streams.get(stream_type="user")
+    for session in ada.sessions.order_by("pk"):
+        note(stream, f"Ada spoke of the rent in the session {session.session_id}.", **formed_of(session))
+    fold(stream)
+    found = preview(ada.sessions.get(session_id="planted"), [0])
+    lines = [line.pk for part in found.derived for line in part.lines]
+    assert len(lines) > len(set(lines)) == found.withdrawn["lines"]
+    assert consolidations(found.derived) == 1 < sum(len(part.since) for part in found.derived)
+
+
 class TestAdmin:
     """The page lists the answers, ticked."""
 
@@ -322,5 +339,9 @@ class TestAdmin:
 
     @pytest.mark.usefixtures("answered")
     def test_one_that_is_unticked_stays(self, service: Api, ada: UserProfile) -> None:
-        operator().post(self.url(), {"sequences": "0", "reason": "planted"})
+        root, form = operator(), {"sequences": "0", "shown_answer": "rem://sessions/asked/messages/3"}
+        shown = root.post(self.url(), form | {"preview": "1"}).content.decode()
+        assert "1 turn and everything derived from it" in shown and "Retract 1 turn<" in shown
+        assert "checked" not in shown and "This field is required" not in shown and retracted() == []
+        root.post(self.url(), form | {"reason": "planted"})
         assert Message.objects.get(retracted_at__isnull=False).content == PLANTED
