@@ -17,7 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from moments_app.engines import Caller
 from moments_app.jobs.workload import Workload
 from moments_app.models import Circuit, Job, MemoryStream, PromptResource, PromptVersion
-from moments_app.models.job import JobQuerySet
+from moments_app.models.job import TITLES, JobQuerySet
 from sessions_app.models import Event, Message, Session
 from sessions_app.refusals import Refusal
 
@@ -134,6 +134,20 @@ class Lane(IntEnum):
     INDEX = 3  # what makes memory found
     BULK = 4  # much at a time, and nobody waits for it
 
+    @property
+    def title(self) -> str:
+        """The jobs of the lane, as pages show it."""
+        return LANE_TITLES[self]
+
+
+LANE_TITLES = {
+    Lane.SCHEDULED: "Schedules",
+    Lane.WAITED: "Summaries",
+    Lane.BUILD: "Moments and facts",
+    Lane.INDEX: "Search index",
+    Lane.BULK: "Bulk work",
+}
+
 
 Input = TypeVar("Input", bound=ProcessInput)
 Answer = TypeVar("Answer")
@@ -146,6 +160,7 @@ class Process(ABC, Generic[Input, Answer]):
 
     Attributes:
         name: kept in the rows of its jobs; never changed once there are some.
+        title: what it does, as pages show it.
         makes: what memory lacks while its jobs don't run, in an operator's words.
         prompt_purpose: purpose of the prompts that can be tried with this process; blank for none.
         lane: that its jobs wait in.
@@ -154,6 +169,7 @@ class Process(ABC, Generic[Input, Answer]):
     """
 
     name: ClassVar[str]
+    title: ClassVar[str] = ""
     makes: ClassVar[str] = ""
     prompt_purpose: ClassVar[str] = ""
     is_upkeep: ClassVar[bool] = False
@@ -261,6 +277,8 @@ def _register(process: type[AnyProcess]) -> None:
     if other is not process:
         paths = " and ".join(f"{each.__module__}.{each.__qualname__}" for each in (other, process))
         raise ImproperlyConfigured(f"Two processes are named {process.name!r}: {paths}.")
+    if process.title:
+        TITLES[process.name] = process.title
 
 
 def processes() -> list[AnyProcess]:

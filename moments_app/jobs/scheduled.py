@@ -73,6 +73,7 @@ class RunTask(Process[ProcessInput, None]):
     """Calls a function, which has transactions of its own."""
 
     name = TASK
+    title = "Scheduled task"
     lane = Lane.SCHEDULED
     is_upkeep = True
 

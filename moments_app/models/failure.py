@@ -16,7 +16,7 @@ from django.db.models import Count, F, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from moments_app.models.job import Job
+from moments_app.models.job import Job, title_of
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Application
 
@@ -105,7 +105,12 @@ class FailureGroup(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.process}: {self.kind.replace('_', ' ')}"
+        return f"{self.title}: {self.kind.replace('_', ' ')}"
+
+    @property
+    def title(self) -> str:
+        """The title of the process or purpose that failed."""
+        return title_of(self.process)
 
     @transaction.atomic
     def add(self, error: str) -> None:

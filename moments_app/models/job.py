@@ -20,6 +20,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from psycopg.types.json import Jsonb
 
+from sessions_app.actors import named_actor
 from sessions_app.clock import database_now
 from sessions_app.daily_limits import call_under_way
 from sessions_app.insert import insert_those_missing, insert_unless_there
@@ -40,7 +41,13 @@ LEFT_OUT = "left_out"  # in the result: sentences of a model that were dropped, 
 LEFT_OUT_MOST = 50
 LEFT_OUT_CHARS = 500  # of each
 CANCELLED = "cancelled_by"  # in the result of a job that somebody cancelled
+TITLES: dict[str, str] = {}  # of processes, by name; each process adds its own
 LONGEST_BACKOFF = timedelta(hours=1)
+
+
+def title_of(name: str) -> str:
+    """Return the title of a process or purpose; of an unknown one, its name in words."""
+    return TITLES.get(name) or name.replace("_", " ").replace("-", " ").capitalize()
 
 
 class CannotChange(Refusal):
@@ -573,12 +580,17 @@ class Job(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.process} {self.job_id}"
+        return f"{self.title} {self.job_id}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save the job, and wake idle workers, as it may be due."""
         super().save(*args, **kwargs)
         wake_workers()
+
+    @property
+    def title(self) -> str:
+        """The title of its process."""
+        return title_of(self.process)
 
     @cached_property
     def left_out(self) -> "list[LeftOut]":
@@ -748,7 +760,7 @@ class Job(models.Model):
         Raises:
             CannotChange: when the job has ended; names its state.
         """
-        result = {"reason": f"Cancelled by {actor}.", CANCELLED: actor}
+        result = {"reason": f"Cancelled by {named_actor(actor)}.", CANCELLED: actor}
         state = {"status": Job.Status.SKIPPED, "result": result, "finished_at": Now()}
         if not Job.objects.open().filter(pk=self.pk).update(**state):
             self.refresh_from_db(fields=["status"])

@@ -67,6 +67,7 @@ class CountWords(Process[CountInput, None]):
     """Counts the words of a person's memory, or of a shard's."""
 
     name = "count_words"
+    title = "Count words"
     makes = "new words in searches"
     lane = Lane.INDEX
     is_upkeep = True

@@ -104,6 +104,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
     """Brings quiet sessions up to date, and clears them."""
 
     name = "settle"
+    title = "Bring a quiet session up to date"
     makes = "memory of quiet sessions"
     lane = Lane.BULK
 

@@ -1,4 +1,4 @@
-"""Who did something, in templates whose rows have the names of keys beside them."""
+"""Actors in words, for templates. Where rows have the names of keys beside them, these are an argument."""
 
 from django import template
 

@@ -36,6 +36,7 @@ class RunProbes(Process[ProbesInput, None]):
     """Asks the probes of a person, or those that are asked in one session."""
 
     name = "run_probes"
+    title = "Run probes"
     makes = "answers to probes"
     lane = Lane.BULK
     is_upkeep = True
