@@ -16,7 +16,6 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from memoryproject.checks import SHOWN, Facts, counted, findings, worker_seen
-from moments_app.jobs.process import Lane
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.operator.charts import Chart, bar_chart
 from moments_app.recall.index_archived import IndexArchived
@@ -32,13 +31,6 @@ from sessions_app.several_servers import read_for_page
 KEPT_SECONDS = 300  # counting a month with a million turns takes a second
 FAILURES_SHOWN = 8
 RESTARTS_SHOWN = 8
-LANES = {
-    Lane.SCHEDULED: "Schedules",
-    Lane.WAITED: "Summaries and digests",
-    Lane.BUILD: "Moments and facts",
-    Lane.INDEX: "Search index",
-    Lane.BULK: "Bulk work",
-}
 JOBS = "admin:moments_app_job_changelist"
 CALLS = "admin:moments_app_enginecall_changelist"
 
@@ -173,8 +165,8 @@ def _context_chart(activity: Activity) -> Chart:
 def _waits(activity: Activity) -> dict[str, Any]:
     """Return the charts of the lanes with completed jobs, and the same figures for a table."""
     return {
-        "wait_charts": [_wait_chart(LANES[lane], activity, waits) for lane, waits in activity.waits.items()],
-        "wait_lanes": [LANES[lane] for lane in activity.waits],
+        "wait_charts": [_wait_chart(lane.title, activity, waits) for lane, waits in activity.waits.items()],
+        "wait_lanes": [lane.title for lane in activity.waits],
         "wait_days": [
             (day.date, [waits.p95_by_day.get(day.date) for waits in activity.waits.values()])
             for day in reversed(activity.days)

@@ -3,6 +3,12 @@
 KEY = "key:"  # the prefix of an actor that is an API key; the key's own prefix follows
 
 
-def named_actor(actor: str, key_name: str | None) -> str:
-    """Return an actor for display, with the name of its key if that is known."""
-    return f"key “{key_name}”" if key_name and actor.startswith(KEY) else actor
+IN_WORDS = {"append": "new messages", "retain": "retention"}
+
+
+def named_actor(actor: str, key_name: str | None = None) -> str:
+    """Write an actor in words, such as "operator eve", with the name of its key, where that is known."""
+    if key_name and actor.startswith(KEY):
+        return f"key “{key_name}”"
+    kind, _, name = actor.partition(":")
+    return f"{IN_WORDS.get(kind, kind.replace('_', ' '))} {name}".strip()

@@ -4,9 +4,9 @@ from sessions_app.people import erase
 from sessions_app.retention import rewrite
 
 
-def remove_archives(user_pk: int) -> None:
-    """Remove the archived files of an erased person."""
-    erase.remove_archives(user_pk)
+def remove_archives(user_pk: int, erasure_id: str = "") -> None:
+    """Remove the archived files of a person who was erased. Tasks that earlier releases queued have no `erasure_id`."""
+    erase.remove_archives(user_pk, erasure_id)
 
 
 def rewrite_archives(user_pk: int, names: list[str]) -> None:

@@ -50,10 +50,12 @@ class Probes(Withdrawal):
         """Return the results of probes."""
         return list(ProbeResult.objects.filter(probe__in=[row.pk for row in rows]).order_by("pk"))
 
-    def questions(self, retraction: Retraction) -> Iterator[str]:
-        """Yield the questions of the withdrawn probes, and then those of the person's other probes."""
-        yield from (item.data["question"] for item in retraction.items.withdrawn(Probe).order_by("object_pk"))
-        yield from Probe.objects.for_user(retraction.user).newest_first().values_list("question", flat=True)[:NEWEST]
+    def questions(self, retraction: Retraction) -> Iterator[tuple[str, Session | None]]:
+        """Yield the questions of the probes that were withdrawn, then those of the person's other probes."""
+        for item in retraction.items.withdrawn(Probe).order_by("object_pk"):
+            yield item.data["question"], Session.objects.filter(pk=item.data["session"]).first()
+        for probe in Probe.objects.for_user(retraction.user).select_related("session").newest_first()[:NEWEST]:
+            yield probe.question, probe.session
 
     def put_back(self, retraction: Retraction, session: Session) -> None:
         """Restore probes with their results, unless the session has a newer probe with the same question."""

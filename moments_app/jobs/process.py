@@ -17,7 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from moments_app.engines import Caller
 from moments_app.jobs.workload import Workload
 from moments_app.models import Circuit, Job, MemoryStream, PromptResource, PromptVersion
-from moments_app.models.job import JobQuerySet
+from moments_app.models.job import TITLES, JobQuerySet
 from sessions_app.models import Event, Message, Session
 from sessions_app.refusals import Refusal
 
@@ -134,6 +134,20 @@ class Lane(IntEnum):
     INDEX = 3  # makes memory searchable
     BULK = 4  # large amounts of work that no user waits for
 
+    @property
+    def title(self) -> str:
+        """The jobs of the lane, as pages show it."""
+        return LANE_TITLES[self]
+
+
+LANE_TITLES = {
+    Lane.SCHEDULED: "Schedules",
+    Lane.WAITED: "Summaries",
+    Lane.BUILD: "Moments and facts",
+    Lane.INDEX: "Search index",
+    Lane.BULK: "Bulk work",
+}
+
 
 Input = TypeVar("Input", bound=ProcessInput)
 Answer = TypeVar("Answer")
@@ -145,7 +159,8 @@ class Process(ABC, Generic[Input, Answer]):
     A subclass with a `name` is registered. A subclass without one is a base for others.
 
     Attributes:
-        name: stored in the rows of its jobs; never changed once there are some.
+        name: kept in the rows of its jobs; never changed once there are some.
+        title: what it does, as pages show it.
         makes: what memory lacks while its jobs don't run, in an operator's words.
         prompt_purpose: purpose of the prompts that can be tried with this process; blank for none.
         lane: the lane of its jobs.
@@ -154,6 +169,7 @@ class Process(ABC, Generic[Input, Answer]):
     """
 
     name: ClassVar[str]
+    title: ClassVar[str] = ""
     makes: ClassVar[str] = ""
     prompt_purpose: ClassVar[str] = ""
     is_upkeep: ClassVar[bool] = False
@@ -264,6 +280,8 @@ def _register(process: type[AnyProcess]) -> None:
     if other is not process:
         paths = " and ".join(f"{each.__module__}.{each.__qualname__}" for each in (other, process))
         raise ImproperlyConfigured(f"Two processes are named {process.name!r}: {paths}.")
+    if process.title:
+        TITLES[process.name] = process.title
 
 
 def processes() -> list[AnyProcess]:

@@ -74,6 +74,7 @@ class RunTask(Process[ProcessInput, None]):
     """Calls a function, which has its own transactions."""
 
     name = TASK
+    title = "Scheduled task"
     lane = Lane.SCHEDULED
     is_upkeep = True
 

@@ -15,13 +15,18 @@ from django.db.models import Count, F, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from moments_app.models.job import Job
+from moments_app.models.job import Job, title_of
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Application
 
 DEFECT, ARCHIVE, MISSING_PROMPT = "defect", "archive", "missing_prompt"  # kinds that are not an engine's
 PLACE_MAX = 255
 STRIP_HOURS = 48
+
+
+def cause_of_person(pk: int) -> str:
+    """Return the key of the incident whose cause is a person."""
+    return f"person:{pk}"
 
 
 class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
@@ -99,11 +104,17 @@ class FailureGroup(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.process}: {self.kind.replace('_', ' ')}"
+        return f"{self.title}: {self.kind.replace('_', ' ')}"
+
+    @property
+    def title(self) -> str:
+        """The title of the process or purpose that failed."""
+        return title_of(self.process)
 
     @transaction.atomic
     def add(self, error: str) -> None:
-        """Count one more failure."""
+        """Count one more. If no job waits because of the failure, this is a new incident, which isn't muted."""
+        self.unmute_ended(None)
         now = timezone.now()
         hour = now.replace(minute=0, second=0, microsecond=0)
         FailureGroup.objects.filter(pk=self.pk).update(count=F("count") + 1, last_seen_at=now, error=error)
@@ -124,6 +135,18 @@ class FailureGroup(models.Model):
     def unmute(self, cause: str) -> None:
         """Unmute an incident that it belongs to."""
         self._set_muted(lambda causes: {*causes} - {cause}, None, "")
+
+    def unmute_ended(self, person: int | None) -> None:
+        """Unmute all incidents if no job waits because of the failure, else a person's if none of their jobs waits.
+
+        Args:
+            person: primary key of the person whose job has ended; None if it was about no person.
+        """
+        stalled = Job.objects.stalled().filter(failure=self)
+        if self.muted_causes and not stalled.exists():
+            self._set_muted(lambda causes: set(), None, "")
+        elif self.muted_causes and person and not stalled.filter(user=person).exists():
+            self.unmute(cause_of_person(person))
 
     @transaction.atomic
     def _set_muted(self, change: Callable[[list[str]], set[str]], at: datetime | None, actor: str) -> None:

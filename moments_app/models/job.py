@@ -20,6 +20,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from psycopg.types.json import Jsonb
 
+from sessions_app.actors import named_actor
 from sessions_app.clock import database_now
 from sessions_app.daily_limits import call_under_way
 from sessions_app.insert import insert_those_missing, insert_unless_there
@@ -39,8 +40,14 @@ JOB_FAILED = "job_failed"  # in the event log
 LEFT_OUT = "left_out"  # in the result: a model's dropped sentences, each with its reason
 LEFT_OUT_MOST = 50
 LEFT_OUT_CHARS = 500  # of each
-CANCELLED = "cancelled_by"  # in the result of a canceled job
+CANCELLED = "cancelled_by"  # in the result of a job that somebody cancelled
+TITLES: dict[str, str] = {}  # of processes, by name; each process adds its own
 LONGEST_BACKOFF = timedelta(hours=1)
+
+
+def title_of(name: str) -> str:
+    """Return the title of a process or purpose; of an unknown one, its name in words."""
+    return TITLES.get(name) or name.replace("_", " ").replace("-", " ").capitalize()
 
 
 class CannotChange(Refusal):
@@ -416,6 +423,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         made = [Jsonb(result | job._of_left_out(result)) for job, result in results.items()]
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
+        for job in results:
+            job._unmute_ended()
         wake_workers()
 
     def _take(self, worker: str = "") -> int:
@@ -572,12 +581,17 @@ class Job(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.process} {self.job_id}"
+        return f"{self.title} {self.job_id}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save the job, and wake idle workers because it may be due."""
         super().save(*args, **kwargs)
         wake_workers()
+
+    @property
+    def title(self) -> str:
+        """The title of its process."""
+        return title_of(self.process)
 
     @cached_property
     def left_out(self) -> "list[LeftOut]":
@@ -748,11 +762,12 @@ class Job(models.Model):
         Raises:
             CannotChange: the job has ended; the message names its state.
         """
-        result = {"reason": f"Cancelled by {actor}.", CANCELLED: actor}
+        result = {"reason": f"Cancelled by {named_actor(actor)}.", CANCELLED: actor}
         state = {"status": Job.Status.SKIPPED, "result": result, "finished_at": Now()}
         if not Job.objects.open().filter(pk=self.pk).update(**state):
             self.refresh_from_db(fields=["status"])
             raise CannotChange(f"Only queued and running jobs can be cancelled. This job is {self.status}.")
+        self._unmute_ended()
 
     @transaction.atomic
     def restart(self) -> None:
@@ -784,7 +799,14 @@ class Job(models.Model):
         rows = self._claimed()
         # No job becomes due when a task ends: other jobs of the person don't wait for it.
         end = rows.update_silently if self.process == TASK else rows.update
-        return end(status=status, finished_at=Now(), **fields) == 1
+        has_ended = end(status=status, finished_at=Now(), **fields) == 1
+        if has_ended and status != Job.Status.FAILED:
+            self._unmute_ended()
+        return has_ended
+
+    def _unmute_ended(self) -> None:
+        if self.failure:
+            self.failure.unmute_ended(self.user_id)
 
     def _update(self, **fields: Any) -> bool:
         """Change the row. Return False if the claim is lost."""

@@ -18,6 +18,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from moments_app.models.job import title_of
 from moments_app.models.stream import MemoryStream
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
@@ -27,7 +28,7 @@ from sessions_app.refusals import Refusal
 # Columns that identify a row of any table to a person. The first one with a text is used.
 TELLING = (
     *("name", "content", "text", "content_after", "consolidated_content", "summary", "question"),
-    *("session_id", "user_id", "stream_type", "process", "type"),
+    *("session_id", "user_id", "stream_type", "type"),
 )
 
 BY_RETRACTION = "retraction:"  # prefix of `requested_by` when a retraction is the cause
@@ -217,7 +218,7 @@ class RetractedItem(models.Model):
         constraints = [models.UniqueConstraint(fields=["retraction", "model", "object_pk"], name="retracted_item_once")]
 
     def __str__(self) -> str:
-        return f"{self.model} {self.object_pk}"
+        return f"{self.table._meta.verbose_name} {self.object_pk}"
 
     @property
     def table(self) -> type[models.Model]:
@@ -226,7 +227,11 @@ class RetractedItem(models.Model):
 
     @property
     def label(self) -> str:
-        """A line that identifies the row to a person: its text if it has one."""
+        """A line that tells a person which row it is: its text where it has one."""
+        if self.data.get("kind") == Message.Kind.PARTITION:  # its text is written for models
+            return f"Boundary after turn {self.data['sequence']}"
+        if process := self.data.get("process"):
+            return title_of(process)
         said = (self.data.get(name) for name in TELLING)
         return next((text for text in said if isinstance(text, str) and text), str(self))
 

@@ -48,6 +48,7 @@ class BuildMoments(Process[BuildInput, Built]):
     """Divides the waiting turns of a session into moments."""
 
     name = "build_moments"
+    title = "Build moments"
     makes = "moments of new messages"
     prompt_purpose = PromptResource.Purpose.MOMENT_BUILDER
 

@@ -63,6 +63,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
     """Replaces the moments of a session, one build per run."""
 
     name = "rebuild_moments"
+    title = "Rebuild moments"
     makes = "rebuilt moments"
     lane = Lane.BULK
 

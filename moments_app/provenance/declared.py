@@ -204,7 +204,7 @@ declare(
         is_rewritten=True,
         imported=derive_profile,
         erase=erase.forget_in_memories,
-        beside=erase.count_in_shards,
+        beside=erase.count_in_memories,
     ),
     Provenance(
         StatementChange,

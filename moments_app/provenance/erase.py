@@ -37,9 +37,9 @@ def forget_contexts(user: UserProfile) -> None:
     transaction.on_commit(partial(KEPT_LAYERS.forget, sessions))
 
 
-def unlink_calls(user: UserProfile) -> None:
-    """Blank the subjects of engine calls. Their costs stay recorded."""
-    EngineCall.objects.filter(job__user=user).update(job=None, error="")
+def unlink_calls(user: UserProfile) -> int:
+    """Blank what calls of engines were for; what they cost stays on record. Return their number."""
+    return EngineCall.objects.filter(job__user=user).update(job=None, error="")
 
 
 def forget_words(user: UserProfile) -> None:
@@ -63,6 +63,12 @@ def forget_in_memories(user: UserProfile) -> None:
     """Remove a person's items from shards, and their name from other people's items about them."""
     forget_names(user)
     forget_in_shards(user)
+
+
+def count_in_memories(user: UserProfile) -> dict[str, int]:
+    """Count what shards have from a person, and the items of other people that name them."""
+    names = MemoryAtom.objects.about(user).exclude(user=user).count()
+    return count_in_shards(user) | {"names in other people's items": names}
 
 
 def forget_names(user: UserProfile) -> None:

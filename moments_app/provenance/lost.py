@@ -1,30 +1,31 @@
 """Find what a retraction withdraws that can't be rebuilt, because retention deleted its source turns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from moments_app.models import MemoryAtom, Moment
 from moments_app.provenance.derived import Derived
 from sessions_app.models import Message, UserProfile
 
 
-def told_of_lost(found: Derived, *, is_whole: bool) -> str:
-    """Return a sentence about withdrawn rows that can't be rebuilt; blank if there are none.
+def told_of_lost(parts: Sequence[Derived]) -> str:
+    """Return a sentence about what is withdrawn and not made again; blank where there is nothing such.
 
     Args:
-        found: the withdrawn rows.
-        is_whole: whether the whole session is withdrawn; then nothing of it has to be rebuilt.
+        parts: what is withdrawn with turns of a person's sessions, except whole ones: of these, nothing is made again.
     """
-    user = found.session.user
-    atoms = 0 if is_whole else _without_turns(user, found.atoms)
-    moments = [] if is_whole else _deleted(user, found.moments)
+    if not parts:
+        return ""
+    user = parts[0].session.user
+    atoms = _without_turns(user, {atom.pk: atom for found in parts for atom in found.atoms}.values())
+    moments = _deleted(user, [moment for found in parts for moment in found.moments])
     told = [
         f"{name} ({count})" for name, count in (("facts and observations", atoms), ("moments", len(moments))) if count
     ]
     return f"Not made again, as retention has deleted the turns: {', '.join(told)}." if told else ""
 
 
-def _without_turns(user: UserProfile, atoms: Sequence[MemoryAtom]) -> int:
-    """Return how many of some items have a deleted source turn."""
+def _without_turns(user: UserProfile, atoms: Collection[MemoryAtom]) -> int:
+    """Return how many of some items rest on a turn that is deleted."""
     sources = {pk for atom in atoms for pk in atom.source_message_ids}
     there = set(Message.objects.said().filter(user_id=user.pk, pk__in=sources).values_list("pk", flat=True))
     return sum(not there.issuperset(atom.source_message_ids) for atom in atoms)

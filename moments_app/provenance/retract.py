@@ -8,7 +8,6 @@ Answers that repeat the turns are retracted with them. Answers in other sessions
 """
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -85,10 +84,10 @@ class Preview:
     """The effects that a retraction would have.
 
     Args:
-        turns: turns that would be retracted.
-        moment_keys: keys of the moments that would be withdrawn.
-        withdrawn: number of rows that would be withdrawn, by kind.
-        engine_calls: estimated number of calls to rebuild data with other sources.
+        turns: that would be retracted.
+        moment_keys: of the moments that would be withdrawn.
+        withdrawn: number of rows that would be withdrawn, by kind. Each row counts once.
+        engine_calls: estimated number of calls to rebuild what also had other sources.
         lost: a sentence about rows with other sources that are not rebuilt; blank if there are none.
         answers: answers that repeat the turns. They are among the turns, unless they can't be retracted.
         derived: the rows of each session.
@@ -103,24 +102,27 @@ class Preview:
     derived: list[Derived]
 
 
-def preview(session: Session, sequences: Sequence[int] | None) -> Preview:
-    """Return what `retract` would do, without changing anything.
+def preview(session: Session, sequences: Sequence[int] | None, *, leave: Collection[str] = ()) -> Preview:
+    """Return what `retract` would do; nothing is changed.
+
+    Args:
+        session, sequences, leave: as in `retract`.
 
     Raises:
         CannotRetract: see `retract`.
     """
     answers = _answers(session, sequences)
-    others = by_session(answers)
+    others = by_session(answers, leave)
     own = _found(session, _with_own(sequences, others.pop(session, [])))
-    parts = [own, *found_in(others)]
-    is_whole = sequences is None
-    lost = (told_of_lost(found, is_whole=is_whole and found is own) for found in parts)
+    answering = found_in(others)
+    parts = [own, *answering]
+    in_part = answering if sequences is None else parts  # of a whole session, nothing is rebuilt
     return Preview(
         turns=sum(found.turns.count() for found in parts),
         moment_keys=[moment.key for found in parts for moment in found.moments],
         withdrawn=counts_of(parts),
-        engine_calls=_engine_calls(own, is_whole=is_whole) + calls_of(parts[1:]),
-        lost=" ".join(filter(None, lost)),
+        engine_calls=consolidations(parts) + calls_of(in_part),
+        lost=told_of_lost(in_part),
         answers=answers,
         derived=parts,
     )
@@ -171,7 +173,7 @@ def _retract(session: Session, sequences: Sequence[int] | None, *, reason: str, 
         sequences=None if sequences is None else sorted(set(sequences)),
         reason=reason,
         requested_by=requested_by,
-        result={"turns": found.turns.count(), "withdrawn": _counts(found)},
+        result={"turns": found.turns.count(), "withdrawn": counts_of([found])},
         waiting=waiting_remakes(session),
     )
     turn_ids = list(found.turns.values_list("pk", flat=True))
@@ -331,48 +333,45 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
     return turns
 
 
-def counts_of(parts: Iterable[Derived]) -> dict[str, int]:
-    """Return how many rows would be withdrawn with turns of several sessions, by kind."""
-    counts: Counter[str] = Counter()
+def counts_of(parts: Iterable[InStreams]) -> dict[str, int]:
+    """Return how many rows would be withdrawn with some turns or items, by kind. Each row counts once."""
+    kinds: dict[str, set[tuple[type[Model], int]]] = {}
     for found in parts:
-        counts.update(_counts(found))
-    return dict(counts)
+        for kind, rows in _rows(found).items():
+            kinds.setdefault(kind, set()).update((type(row), row.pk) for row in rows)
+    return {kind: len(rows) for kind, rows in kinds.items()}
 
 
-def _counts(found: Derived) -> dict[str, int]:
+def _rows(found: InStreams) -> dict[str, Sequence[Model]]:
+    in_streams = {"atoms": found.atoms, "releases": found.releases, "lines": found.lines}
+    if not isinstance(found, Derived):
+        return in_streams
     return {
-        "moments": len(found.moments),
-        "summaries": len(found.summaries),
-        **counts_in_streams(found),
-        "partition_events": len(found.events),
-        "mentions": len(found.mentions),
-        "journeys": len(found.journeys),
-        **{name: len(rows) for name, rows in found.of_extras.items()},
+        "moments": found.moments,
+        "summaries": found.summaries,
+        **in_streams,
+        "partition_events": found.events,
+        "mentions": found.mentions,
+        "journeys": found.journeys,
+        **found.of_extras,
     }
 
 
-def counts_in_streams(found: InStreams) -> dict[str, int]:
-    """Return how many rows of streams would be withdrawn, by kind."""
-    return {"atoms": len(found.atoms), "releases": len(found.releases), "lines": len(found.lines)}
-
-
-def consolidations(found: InStreams) -> int:
+def consolidations(parts: Iterable[InStreams]) -> int:
     """Return how many texts of streams are consolidated again."""
-    return len(found.since)
+    return len({stream for found in parts for stream in found.since})
 
 
-def calls_of(answers: Iterable[Derived]) -> int:
-    """Estimate the engine calls to rebuild what depends on answers and on other sources."""
-    return sum(_engine_calls(found, is_whole=False) for found in answers)
+def calls_of(parts: Iterable[Derived]) -> int:
+    """Estimate how many engine calls rebuild what also rests on other sources, without consolidations."""
+    return sum(map(_engine_calls, parts))
 
 
-def _engine_calls(found: Derived, *, is_whole: bool) -> int:
-    calls = consolidations(found)
-    if is_whole:
-        return calls
+def _engine_calls(found: Derived) -> int:
+    calls = 0
     if found.moments:
         ours = (min(m.first_sequence for m in found.moments), found.session.built_to)
-        calls += calls_for(found.session.messages.turns().filter(sequence__range=ours).exclude(pk__in=found.turns))
+        calls = calls_for(found.session.messages.turns().filter(sequence__range=ours).exclude(pk__in=found.turns))
     return calls + len(found.ranges) + bool(found.summaries)
 
 

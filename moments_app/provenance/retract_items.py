@@ -6,8 +6,7 @@ belong to a person, or to a shard whose users all see them.
 """
 
 import uuid
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +26,6 @@ from moments_app.provenance.retract import (
     by_session,
     calls_of,
     consolidations,
-    counts_in_streams,
     counts_of,
     found_in,
     hold_streams,
@@ -112,28 +110,29 @@ class _Found:
     def count(self) -> int:
         return len(self.items) + len(self.entities)
 
-    @property
-    def withdrawn(self) -> dict[str, int]:
+    def withdrawn(self, answers: Iterable[Derived] = ()) -> dict[str, int]:
+        """Count the rows that would be withdrawn, also with some answers, by kind."""
         entities = {"entities": len(self.entities), "entity_links": len(self.links)} if self.entities else {}
-        return counts_in_streams(self.derived) | entities
+        return counts_of([self.derived, *answers]) | entities
 
 
-def preview_items(owner: Owner, named: Named) -> ItemsPreview:
-    """Return what `retract_items` would do, without changing anything.
+def preview_items(owner: Owner, named: Named, *, leave: Collection[str] = ()) -> ItemsPreview:
+    """Return what `retract_items` would do; nothing is changed.
+
+    Args:
+        owner, named, leave: as in `retract_items`.
 
     Raises:
         CannotRetract: see `retract_items`.
     """
     found = _found(owner, named)
     answers = _answers(owner, found)
-    parts = found_in(by_session(answers))
-    withdrawn = Counter(found.withdrawn)
-    withdrawn.update(counts_of(parts))
+    parts = found_in(by_session(answers, leave))
     return ItemsPreview(
         items=found.count,
         turns=sum(part.turns.count() for part in parts),
-        withdrawn=dict(withdrawn),
-        engine_calls=consolidations(found.derived) + calls_of(parts),
+        withdrawn=found.withdrawn(parts),
+        engine_calls=consolidations([found.derived, *parts]) + calls_of(parts),
         answers=answers,
         derived=found.derived,
         of_answers=parts,
@@ -169,7 +168,7 @@ def retract_items(
         entity_ids=[entity.entity_id for entity in found.entities],
         reason=reason,
         requested_by=requested_by,
-        result={"turns": 0, "items": found.count, "withdrawn": found.withdrawn},
+        result={"turns": 0, "items": found.count, "withdrawn": found.withdrawn()},
     )
     withdraw_in_streams(retraction, found.derived)
     withdraw_rows(retraction, [found.links, found.entities])

@@ -1,20 +1,30 @@
 """`still_said`: ask the questions of a retraction again, and find lines of contexts that repeat the retracted text."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
 from uuid import uuid4
 
 from moments_app.context.assemble import BudgetTooSmall, Envelope
 from moments_app.context.kept import KeptContext
 from moments_app.context.request import ContextRequest
 from moments_app.context.serve import assembled
-from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, Moment, RetractedItem, Retraction
+from moments_app.models import (
+    ContextReceipt,
+    Entity,
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    RetractedItem,
+    Retraction,
+)
 from moments_app.provenance.repeated import Retracted, Sentences
-from moments_app.provenance.withdrawal import withdrawals
-from sessions_app.models import UserProfile
+from moments_app.provenance.withdrawal import Withdrawal, withdrawals
+from sessions_app.models import Session, UserProfile
+from sessions_app.models.session import DEFAULT_AGENT
 
-MOST_QUESTIONS = 5  # each takes two contexts
+MOST_QUESTIONS = 12  # each takes two contexts
 MOST_CHARS = 1_000  # of a question
 ADDRESSED_BY: dict[type[MemoryAtom | Moment | Entity], str] = {
     MemoryAtom: "atom_id",
@@ -22,6 +32,21 @@ ADDRESSED_BY: dict[type[MemoryAtom | Moment | Entity], str] = {
     Entity: "entity_id",
 }  # the field of a row's address
 NEWEST_RECEIPTS = 500  # that are searched for contexts with the retracted text
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question that is asked again.
+
+    Args:
+        text: The question.
+        source: Where it was found.
+        session: The session in which it was asked before; None if it has none.
+    """
+
+    text: str
+    source: str
+    session: Session | None = None
 
 
 @dataclass(frozen=True)
@@ -46,12 +71,12 @@ class StillSaid:
     """The result of asking again.
 
     Args:
-        questions: The questions that were asked.
-        lines: The repeating lines, without duplicates.
+        questions: The questions that were asked, each once.
+        lines: What is still said, each line once.
         waiting: The number of rebuilds that aren't done yet.
     """
 
-    questions: list[str]
+    questions: list[Question]
     lines: list[Line]
     waiting: int
 
@@ -59,10 +84,9 @@ class StillSaid:
 def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
     """Query a person's memory again with questions that the retracted text answered.
 
-    Don't call it within a transaction.
-
-    Each question is asked in the session of the retraction and in a new one. The contexts are not served, so no receipt
-    is saved. The questions are those of contexts that had the text, the retracted text itself, and the person's probes.
+    The questions are those of contexts that had the text, the retracted text itself, and the person's probes, taken in
+    turn. Each question is asked in its session, or in that of the retraction, and in a new session. The contexts are
+    not served: no receipt is kept.
 
     Args:
         retraction: The retraction of a person's turns or items.
@@ -70,11 +94,12 @@ def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
     """
     said = _retracted(retraction, user)
     sentences = Sentences(said)
-    questions = list(islice(_distinct(_questions(retraction, said)), MOST_QUESTIONS))
+    questions = list(islice(_distinct(_questions(retraction, said, sentences)), MOST_QUESTIONS))
+    last = retraction.session or user.sessions.order_by("-last_activity_at", "-id").first()
     lines: dict[str, Line] = {}
     for question in questions:
-        for envelope in _contexts(retraction, user, question):
-            for line in _lines(question, envelope):
+        for envelope in _contexts(user, question.text, question.session or last):
+            for line in _lines(question.text, envelope):
                 if line.text not in lines and sentences.are_said_in(line.text):
                     lines[line.text] = line
     waiting = Job.objects.open().filter(user=user, requested_by=retraction.actor).count()
@@ -82,26 +107,41 @@ def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
 
 
 def _retracted(retraction: Retraction, user: UserProfile) -> Retracted:
-    """Return the retracted text: turns of a session, or directly written items."""
-    served = {
-        table(**{name: item.data[name]}).uri
-        for table, name in ADDRESSED_BY.items()
-        for item in retraction.items.withdrawn(table)
-    }
+    """Return what is retracted: turns of a session, or items that were written directly."""
+    served = {address for each in (retraction, *retraction.consequences()) for address in _addresses(each)}
     if retraction.session is None:
         items = [(item, table) for table in (MemoryAtom, Entity) for item in _written(retraction, table)]
         texts = [item.data[name] for item, table in items for name in table.SEARCHED]
         return Retracted(user=user, texts=texts, turns=(), since=user.created_at, served=served, shown={})
     turns = list(retraction.turns().order_by("sequence"))
-    messages = f"rem://sessions/{retraction.session.session_id}/messages"
     return Retracted(
         user=user,
         texts=[turn.content for turn in turns],
         turns=[turn.pk for turn in turns],
         since=min((turn.arrived_at for turn in turns), default=retraction.created_at),
-        served=served | {f"{messages}/{turn.sequence}" for turn in turns},
+        served=served,
         shown={},
     )
+
+
+def _addresses(retraction: Retraction) -> Iterator[str]:
+    """Yield the addresses, in contexts, of the retracted turns and of the rows that were withdrawn with them."""
+    for table, name in ADDRESSED_BY.items():
+        for item in retraction.items.withdrawn(table):
+            yield table(**{name: item.data[name]}).uri
+    if retraction.session is not None:
+        for turn in retraction.turns():
+            yield f"rem://sessions/{retraction.session.session_id}/messages/{turn.sequence}"
+
+
+def _addresses_of_texts(retraction: Retraction, user: UserProfile) -> set[str]:
+    """Return the addresses of texts that had several sources: the profile, summaries and the texts of streams."""
+    found = {user.uri}
+    for each in (retraction, *retraction.consequences()):
+        found |= {MemoryStream(stream_id=item.data["stream_id"]).uri for item in each.items.of(MemoryStream)}
+        if each.session is not None:
+            found.add(f"rem://sessions/{each.session.session_id}/summary")
+    return found
 
 
 def _written(retraction: Retraction, table: type[MemoryAtom | Entity]) -> list[RetractedItem]:
@@ -109,31 +149,54 @@ def _written(retraction: Retraction, table: type[MemoryAtom | Entity]) -> list[R
     return [item for item in retraction.items.withdrawn(table) if item.data.get("position") is None]
 
 
-def _questions(retraction: Retraction, said: Retracted) -> Iterator[str]:
-    """Yield the questions of contexts that had the text, those of extras, and the text itself."""
+def _questions(retraction: Retraction, said: Retracted, sentences: Sentences) -> Iterator[Question]:
+    """Yield the questions of contexts that had the text, the text itself and the questions of extras, in turn."""
+    sources = [
+        _of_contexts(retraction, said, sentences),
+        (Question(text, "The retracted text") for text in said.texts),
+        *(_of_extra(withdrawal, retraction) for withdrawal in withdrawals()),
+    ]
+    for one_of_each in zip_longest(*sources):
+        yield from filter(None, one_of_each)
+
+
+def _of_extra(withdrawal: Withdrawal, retraction: Retraction) -> Iterator[Question]:
+    for text, session in withdrawal.questions(retraction):
+        yield Question(text, withdrawal.title, session)
+
+
+def _of_contexts(retraction: Retraction, said: Retracted, sentences: Sentences) -> Iterator[Question]:
+    """Yield the queries of contexts that had the text, or memory derived from it, newest first."""
     receipts = ContextReceipt.objects.filter(
         user=said.user, created_at__range=(said.since, retraction.created_at), sealed__isnull=False
     )
-    for receipt in receipts.order_by("-created_at")[:NEWEST_RECEIPTS]:
-        if any(ref in said.served for refs in receipt.refs.values() for ref in refs):
-            context = KeptContext.from_sealed(receipt.sealed, receipt.context_id)
-            if context:
-                yield context.query
-    yield from said.texts
-    for withdrawal in withdrawals():
-        yield from withdrawal.questions(retraction)
+    derived, texts = {*said.served}, _addresses_of_texts(retraction, said.user)
+    for receipt in receipts.select_related("session").order_by("-created_at")[:NEWEST_RECEIPTS]:
+        refs = {ref for refs in receipt.refs.values() for ref in refs}
+        if not refs & (derived | texts):
+            continue
+        context = KeptContext.from_sealed(receipt.sealed, receipt.context_id)
+        if context and (derived & refs or _is_said(context, sentences)):
+            yield Question(context.query, "Contexts that contained it", receipt.session)
 
 
-def _distinct(questions: Iterator[str]) -> Iterator[str]:
-    return iter(dict.fromkeys(question.strip()[:MOST_CHARS] for question in questions if question.strip()))
+def _is_said(context: KeptContext, sentences: Sentences) -> bool:
+    lines = (line.text for layer in context.layers if layer.name != "query" for line in layer.lines)
+    return any(map(sentences.are_said_in, lines))
 
 
-def _contexts(retraction: Retraction, user: UserProfile, question: str) -> Iterator[Envelope]:
-    session = retraction.session or user.sessions.order_by("-last_activity_at", "-id").first()
-    if session is None:
-        return
-    for session_id in (session.session_id, f"new-{uuid4()}"):
-        request = ContextRequest(query=question, new_agent_id=session.agent_id)
+def _distinct(questions: Iterator[Question]) -> Iterator[Question]:
+    asked = set()
+    for question in questions:
+        text = question.text.strip()[:MOST_CHARS]
+        if text and text not in asked:
+            asked.add(text)
+            yield replace(question, text=text)
+
+
+def _contexts(user: UserProfile, question: str, session: Session | None) -> Iterator[Envelope]:
+    request = ContextRequest(query=question, new_agent_id=session.agent_id if session else DEFAULT_AGENT)
+    for session_id in (*([session.session_id] if session else []), f"new-{uuid4()}"):
         try:
             envelope = assembled(user.user_id, user.application_id, session_id, request, "query")
         except BudgetTooSmall:

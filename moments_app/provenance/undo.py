@@ -30,6 +30,7 @@ from moments_app.models import (
     Moment,
     Release,
     ReleaseSource,
+    RetractedItem,
     Retraction,
     StatementChange,
     Summary,
@@ -52,7 +53,8 @@ from moments_app.provenance.retract import CannotRetract, lock_sessions, locked,
 from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
-from sessions_app.models import Event, Message, Session
+from sessions_app.lock_rows import lock_rows
+from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import SequenceRange
 
 
@@ -73,7 +75,7 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     if retraction.cause_id and not retraction.is_left:
         raise CannotRetract(f"This retraction follows from another. Undo {retraction.cause_id} instead.")
     consequences = list(retraction.consequences().standing().exclude(session=None).order_by("-pk"))
-    lock_sessions([each.session for each in (retraction, *consequences) if each.session])
+    _lock_all([retraction, *consequences])
     for consequence in consequences:
         with suppress(CannotPutBack), transaction.atomic():
             _undo(consequence, requested_by=retraction.actor)
@@ -93,6 +95,14 @@ def _undo(retraction: Retraction, *, requested_by: str) -> Retraction:
     retraction.save(update_fields=["undone_at"])
     log_event("retraction_undone", retraction, requested_by)
     return retraction
+
+
+def _lock_all(retractions: Sequence[Retraction]) -> None:
+    """Lock the sessions, the person and the streams of some retractions, in the order in which `retract` locks them."""
+    lock_sessions([each.session for each in retractions if each.session])
+    lock_rows(UserProfile.objects.filter(pk__in=[each.user_id for each in retractions if each.user_id]))
+    items = RetractedItem.objects.of(MemoryStream).filter(retraction__in=retractions)
+    lock_rows(MemoryStream.objects.filter(pk__in=items.values("object_pk")))
 
 
 def _lock(retraction: Retraction) -> None:

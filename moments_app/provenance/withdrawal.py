@@ -34,8 +34,11 @@ class Withdrawal(ABC):
         """Return rows of another table that must be removed together with these rows, and before them."""
         return ()
 
-    def questions(self, retraction: Retraction) -> Iterable[str]:
-        """Return questions to ask after the retraction, to check that the text isn't repeated."""
+    def questions(self, retraction: Retraction) -> Iterable[tuple[str, Session | None]]:
+        """Return questions to ask after the retraction, to check that the text isn't said again.
+
+        Each comes with the session in which it is asked; None: in any.
+        """
         return ()
 
     @abstractmethod

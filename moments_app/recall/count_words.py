@@ -67,6 +67,7 @@ class CountWords(Process[CountInput, None]):
     """Counts the words in the memory of a person or a shard."""
 
     name = "count_words"
+    title = "Count words"
     makes = "new words in searches"
     lane = Lane.INDEX
     is_upkeep = True

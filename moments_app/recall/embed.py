@@ -90,6 +90,7 @@ class Embed(Process[EmbedInput, Vectors]):
     """Creates the vectors of a batch of texts."""
 
     name = "embed"
+    title = "Embed new texts"
     makes = "new texts in searches by meaning"
     lane = Lane.INDEX
     is_upkeep = True

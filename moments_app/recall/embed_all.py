@@ -32,6 +32,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
     """Embeds all texts with the embedded model, then activates the model."""
 
     name = "embed_all"
+    title = "Embed older texts"
     makes = "older texts in searches by meaning"
     lane = Lane.BULK
     is_upkeep = True

@@ -59,6 +59,7 @@ class IndexArchived(Process[ArchivedInput, None]):
     """Adds missing rows for a person's archived turns."""
 
     name = "index_archived"
+    title = "Index archived messages"
     makes = "archived messages in searches"
     lane = Lane.BULK
     is_upkeep = True

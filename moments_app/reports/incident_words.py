@@ -10,6 +10,7 @@ from django.utils import timezone
 from moments_app.jobs.process import processes
 from moments_app.models import Circuit, FailureGroup, Job
 from moments_app.models.failure import ARCHIVE, DEFECT, MISSING_PROMPT
+from moments_app.models.job import title_of
 
 if TYPE_CHECKING:
     from moments_app.reports.incidents import Call, Incident
@@ -162,10 +163,10 @@ def _next_probe(circuits: Sequence[Circuit]) -> str:
 
 def _loss(by_process: Mapping[tuple[str, str], int]) -> str:
     """Return what is missing, and whether it stays missing."""
-    makes = {process.name: process.makes or process.name.replace("_", " ") for process in processes()}
+    makes = {process.name: process.makes for process in processes()}
     lost, late = Counter[str](), Counter[str]()
     for (process, status), jobs in by_process.items():
-        (lost if status == Job.Status.FAILED else late)[makes.get(process, process)] += jobs
+        (lost if status == Job.Status.FAILED else late)[makes.get(process) or title_of(process)] += jobs
     told = [f"If nobody acts, these stay missing: {_listed(lost)}."] if lost else []
     if late:
         told.append(f"These are late, and are retried automatically: {_listed(late)}.")

@@ -76,7 +76,7 @@ def _last_calls(names: Iterable[str]) -> Iterable[EngineCall]:
 def lane_states() -> list[LaneState]:
     """Return the lanes, most urgent first, using one statement."""
     groups = waiting(Job.objects.all())
-    return [_lane(lane.name.lower(), [group for group in groups if group.lane == lane.name.lower()]) for lane in Lane]
+    return [_lane(lane.title, [group for group in groups if group.lane == lane.name.lower()]) for lane in Lane]
 
 
 def _lane(name: str, groups: list[Any]) -> LaneState:

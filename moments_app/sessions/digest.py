@@ -33,6 +33,7 @@ class DigestSession(Process[DigestInput, Digested]):
     """Leaves a checkpoint in a session."""
 
     name = "digest_session"
+    title = "Compact a session"
     makes = "summaries that replace older messages"
     lane = Lane.WAITED
     prompt_purpose = PromptResource.Purpose.SESSION_DIGEST

@@ -105,6 +105,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
     """Writes quiet sessions into memory, and clears them."""
 
     name = "settle"
+    title = "Bring a quiet session up to date"
     makes = "memory of quiet sessions"
     lane = Lane.BULK
 

@@ -70,6 +70,7 @@ class FormMemories(Process[FormationInput, Formed]):
     """Forms the waiting turns of a session into the streams that it feeds."""
 
     name = "form_memories"
+    title = "Extract facts"
     makes = "facts from new messages"
     prompt_purpose = PromptResource.Purpose.MEMORY_EXTRACTION
     sweep_timing = Timing(minutes=10)

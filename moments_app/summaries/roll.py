@@ -89,6 +89,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
     """Writes the next version of a session's summary."""
 
     name = PROCESS
+    title = "Summarize new messages"
     makes = "summaries of new messages"
     lane = Lane.WAITED
     prompt_purpose = PromptResource.Purpose.ROLLING_SUMMARY

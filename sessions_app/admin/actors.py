@@ -28,10 +28,20 @@ def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str, *, na
     return rows.annotate(**{name: Subquery(named[:1])})
 
 
+def actor_column(column: str, description: str) -> Any:
+    """Return a column of a list, or a field of a page, that shows an actor in words."""
+
+    @admin.display(description=description, ordering=column)
+    def in_words(row: Any) -> str:
+        return named_actor(getattr(row, column))
+
+    return staticmethod(in_words)
+
+
 def name_of(request: HttpRequest, actor: str) -> str:
     """Return an actor for display, with the name of its key if the operator may see keys. One query for a key."""
     if not actor.startswith(KEY) or not may_see(request, ApiKey):
-        return actor
+        return named_actor(actor)
     return named_actor(
         actor, ApiKey.objects.filter(prefix=actor.removeprefix(KEY)).values_list("name", flat=True).first()
     )

@@ -1,6 +1,6 @@
 """The event log in the admin, with links to the rows that it names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from django.contrib import admin
@@ -15,10 +15,13 @@ from sessions_app.actors import named_actor
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.applications import NAMED
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
+from sessions_app.admin.views.event import EventForm
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_READ
 
 FOUND_BY_NAME = 50
+# How pages write the values that events carry under some names; other apps add theirs.
+WRITTEN: dict[str, Callable[[str], str]] = {}
 
 
 class ReadingsFilter(admin.SimpleListFilter):
@@ -56,6 +59,7 @@ class EventAdmin(LogAdmin):
     ordering = ("-created_at", "-id")
     when_empty = "No events yet. Actions of processes, clients and operators are logged here."
     fields = readonly_fields = ("happened_at", "what", "who", "person", "session", "payload_text")
+    form_page = EventForm
 
     def get_queryset(self, request: HttpRequest) -> Any:
         """Add the names of people and sessions that still exist. An event stores only their primary keys."""
@@ -81,6 +85,10 @@ class EventAdmin(LogAdmin):
         term = search_term.strip().replace("\0", "")
         people = UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
         return (queryset.filter(user_pk__in=list(people)) if term else queryset), False
+
+    def get_fields(self, request: HttpRequest, obj: Event | None = None) -> Any:
+        """Leave out the details of an erasure, which its receipt shows."""
+        return self.fields[:-1] if obj and "left" in obj.payload else self.fields
 
     @admin.display(description="When")
     def happened_at(self, event: Event) -> str:
@@ -113,14 +121,19 @@ class EventAdmin(LogAdmin):
 
     @admin.display(description="All details")
     def payload_text(self, event: Event) -> str:
-        told = [(name.replace("_", " "), in_words(value)) for name, value in event.payload.items()]
+        told = [(name.replace("_", " "), in_words(_written(name, value))) for name, value in event.payload.items()]
         rows = format_html_join("", "<div><dt>{}</dt><dd>{}</dd></div>", told)
         return format_html('<dl class="rem-facts rem-facts-rows">{}</dl>', rows) if told else "–"
 
 
 def in_short(payload: Mapping[str, Any]) -> str:
-    """Format a payload in one line. Longer lists are only counted."""
-    return " · ".join(f"{name.replace('_', ' ')}: {_value(value)}" for name, value in payload.items())
+    """Write what an event carries in a line; of a list how many, of a few the names."""
+    written = ((name.replace("_", " "), _value(_written(name, value))) for name, value in payload.items())
+    return " · ".join(f"{name}: {value}" for name, value in written)
+
+
+def _written(name: str, value: Any) -> Any:
+    return WRITTEN[name](value) if name in WRITTEN and isinstance(value, str) else value
 
 
 def in_words(value: Any) -> str:

@@ -75,6 +75,15 @@ class ErasedAnswer(serializers.Serializer[Any]):
 
     erasure_id = serializers.UUIDField(help_text="Id of the erasure in the event log.")
     rows = serializers.DictField(child=serializers.IntegerField(), help_text="Number of erased rows of each kind.")
+    left = serializers.DictField(
+        child=serializers.IntegerField(),
+        help_text="Result of searching for the person after the erasure: the number of rows of each kind. Always 0, "
+        "because an erasure that leaves a row is undone.",
+    )
+    kept = serializers.DictField(
+        child=serializers.IntegerField(),
+        help_text="Number of rows of each kind that remain, without names or texts.",
+    )
     has_files_left = serializers.BooleanField(
         help_text="True if the archive storage failed and some archive files still exist. The platform deletes "
         "these files when the storage is available again."

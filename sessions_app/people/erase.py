@@ -1,16 +1,16 @@
 """`erase_user`: delete all data about a person in one transaction, and then their archived files.
 
-Every row that refers to the profile belongs to the person, and one DELETE per table removes these rows. A table's
-declaration says how to remove other data, such as queue entries and what agents learned from the person. The event log
-and Django's admin log stay, without ids, names and texts. At the end, remaining rows are counted. If there are any, the
-transaction is rolled back.
+Every row that refers to the profile is the person's, and goes by one DELETE a table. What doesn't go so (queue entries,
+what agents learned from them) is removed as the table's declaration says. The logs of events and of operators' acts
+stay, without ids, names and texts. At the end the person is searched for in every table. If a row is found, all of it
+is undone; otherwise the event in the log records what was erased, where nothing was found, and what stays.
 """
 
 import uuid
 from collections import Counter
-from dataclasses import dataclass
-from functools import cache, partial, reduce
-from operator import or_
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import structlog
@@ -40,6 +40,8 @@ from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.signals import call_wanted
 from sessions_app.transcript import spool
 
+Lookup = tuple[type[Model], str]  # from a row of a table to the person
+
 REMOVE_TASK = "sessions_app.tasks.remove_archives"
 TRIES = 3
 ERASED = "(erased)"
@@ -63,14 +65,23 @@ class Erased:
     """The outcome of an erasure.
 
     Args:
-        erasure_id: Identifies the erasure in the event log, but not the person.
-        rows: The number of deleted rows by kind.
-        has_files_left: Some archived files could not be removed yet. A job retries.
+        erasure_id: names it in the event log, and leads back to nobody.
+        rows: number of erased rows, by kind.
+        left: number of rows that name the person after the erasure, for each kind that was searched: zeros.
+        kept: number of rows that stay without names and texts, by kind.
+        has_files_left: archived files could not be removed yet; the queue tries again.
     """
 
     erasure_id: uuid.UUID
     rows: Counter[str]
-    has_files_left: bool
+    left: Counter[str]
+    kept: Counter[str]
+    has_files_left: bool = True
+
+    @property
+    def receipt(self) -> dict[str, Any]:
+        """The outcome as the event log has it."""
+        return vars(self) | {"erasure_id": str(self.erasure_id)}
 
 
 def holdings(user: UserProfile) -> Counter[str]:
@@ -79,14 +90,7 @@ def holdings(user: UserProfile) -> Counter[str]:
     One query counts all tables that refer to the profile. Other rows are counted as their table declares. The preview
     and the record of an erasure show these numbers.
     """
-    first, *others = (_number(model, user) for model in dict.fromkeys(column.model for column in _columns()))
-    rows: Counter[str] = Counter()
-    for what, number in first.union(*others, all=True):
-        rows[what] += number
-    for provenance in declared():
-        if provenance.beside:
-            rows.update(provenance.beside(user))
-    return +rows
+    return +(_count(_own(), user) + _beside(user))
 
 
 def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
@@ -104,21 +108,21 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
     """
     erasure_id = uuid.uuid4()
     try:
-        user_pk, rows = _patiently(partial(_erase_rows, user_id, application, erasure_id, actor))
+        user_pk, erased = _patiently(partial(_erase_rows, user_id, application, erasure_id, actor))
     except UserProfile.DoesNotExist:
         spool.forget(user_id, application)
         raise
     spool.forget(user_id, application)  # other hosts drop their spooled messages when they store them
     try:
-        remove_archives(user_pk)
+        remove_archives(user_pk, str(erasure_id))
     except ArchiveError as error:
         logger.warning("archives not removed", erasure_id=str(erasure_id), reason=str(error))
-        return Erased(erasure_id, rows, has_files_left=True)
-    return Erased(erasure_id, rows, has_files_left=False)
+        return erased
+    return replace(erased, has_files_left=False)
 
 
-def _patiently(erase: "partial[tuple[int, Counter[str]]]") -> tuple[int, Counter[str]]:
-    """Retry after a deadlock, because some transactions lock rows of many people in another order."""
+def _patiently(erase: "partial[tuple[int, Erased]]") -> tuple[int, Erased]:
+    """Try again after a deadlock: some lock the rows of many, in an order of theirs."""
     for _ in range(TRIES - 1):
         try:
             return erase()
@@ -129,26 +133,25 @@ def _patiently(erase: "partial[tuple[int, Counter[str]]]") -> tuple[int, Counter
 
 
 @transaction.atomic(durable=True)
-def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: str) -> tuple[int, Counter[str]]:
-    # Blocks new references to the profile. A concurrent writer has either finished, or waits and then finds no profile.
+def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: str) -> tuple[int, Erased]:
+    # Against every reference to the profile: whoever adds one was done before, or waits and then finds nobody.
     user = UserProfile.objects.select_for_update().get(application=application, user_id=user_id)
     if held := Session.objects.for_user(user).filter(legal_hold=True).count():
         raise OnHold(
             f"{held} sessions of this person are under legal hold. Nothing was erased. Release the holds first."
         )
-    rows = holdings(user)
+    rows, kept = holdings(user), Counter[str]()
     for provenance in declared():
-        if provenance.erase:
-            provenance.erase(user)
-    actor = _scrub_events(user, actor)
-    _scrub_operators_log(UserProfile._meta.pk, user)
-    for column in _columns():
-        _scrub_operators_log(column, user)
+        if provenance.erase and (blanked := provenance.erase(user)):
+            kept[_kind(provenance.model)] += blanked
+    actor, kept[_kind(Event)] = _scrub_events(user, actor)
+    for column in (UserProfile._meta.pk, *_columns()):
+        kept[_kind(LogEntry)] += _scrub_operators_log(column, user)
     _delete_all(user)
-    payload = {"erasure_id": str(erasure_id), "rows": rows}
-    Event.objects.create(type=ERASED_EVENT, actor=actor, application_id=application, payload=payload)
-    call_wanted.send(None, function=REMOVE_TASK, args=[user.pk], user_pk=None)
-    return user.pk, rows
+    erased = Erased(erasure_id, rows, left=_left(user), kept=+kept)
+    Event.objects.create(type=ERASED_EVENT, actor=actor, application_id=application, payload=erased.receipt)
+    call_wanted.send(None, function=REMOVE_TASK, args=[user.pk, str(erasure_id)], user_pk=None)
+    return user.pk, erased
 
 
 # --- tables ---
@@ -171,17 +174,43 @@ def _rows(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any]:
     return column.model._base_manager.filter(**{column.name: user.pk})
 
 
-def _number(model: type[Model], user: UserProfile) -> QuerySet[Any, tuple[str, int]]:
-    """Count the rows of a table that belong to the person. A row with several such columns counts once."""
-    theirs = [Q(**{column.name: user.pk}) for column in _columns() if column.model is model]
-    rows = model._base_manager.filter(reduce(or_, theirs)).order_by()
-    named = rows.values(what=Value(str(model._meta.verbose_name_plural)))
+def _kind(model: type[Model]) -> str:
+    return str(model._meta.verbose_name_plural)
+
+
+def _own() -> list[Lookup]:
+    return [(column.model, column.name) for column in _columns()]
+
+
+def _count(lookups: Iterable[Lookup], user: UserProfile) -> Counter[str]:
+    """Count the rows that lookups find, each row once and all tables by one query. Kinds without rows count 0."""
+    found: dict[type[Model], Q] = {}
+    for model, lookup in lookups:
+        found[model] = found.get(model, Q()) | Q(**{lookup: user.pk})
+    counts = Counter({_kind(model): 0 for model in found})
+    first, *others = (_number(model, theirs) for model, theirs in found.items())
+    for what, number in first.union(*others, all=True):
+        counts[what] += number
+    return counts
+
+
+def _number(model: type[Model], theirs: Q) -> QuerySet[Any, tuple[str, int]]:
+    named = model._base_manager.filter(theirs).order_by().values(what=Value(_kind(model)))
     number: QuerySet[Any, tuple[str, int]] = named.annotate(number=Count("*")).values_list("what", "number")
     return number
 
 
+def _beside(user: UserProfile) -> Counter[str]:
+    """Count what goes without referring to the profile."""
+    counts = Counter[str]()
+    for provenance in declared():
+        if provenance.beside:
+            counts.update(provenance.beside(user))
+    return counts
+
+
 def _delete_all(user: UserProfile) -> None:
-    """Delete the person's rows, check all foreign keys, and count remaining rows that no foreign key covers.
+    """Delete, and let the database check every reference.
 
     Raises:
         SomethingLeft: The message names the table.
@@ -194,29 +223,39 @@ def _delete_all(user: UserProfile) -> None:
     except IntegrityError as error:
         table = getattr(getattr(error.__cause__, "diag", None), "table_name", None)
         raise SomethingLeft(f"Rows of {table} still refer to the person. Nothing was erased.") from None
-    left = holdings(user) + Counter(events=Event.objects.filter(user_pk=user.pk).count())
-    if left:
-        raise SomethingLeft(f"Rows of these tables would remain: {', '.join(left)}. Nothing was erased.")
+
+
+def _left(user: UserProfile) -> Counter[str]:
+    """Search for the person in every table that refers to people or is declared. Return zeros.
+
+    Raises:
+        SomethingLeft: names the kinds of rows that were found.
+    """
+    left = _count([*_own(), *((each.model, each.person) for each in declared())], user)
+    left.update(_beside(user))
+    if found := +left:
+        raise SomethingLeft(f"Rows of these tables would remain: {', '.join(found)}. Nothing was erased.")
+    return left
 
 
 # --- logs, which stay ---
 
 
-def _scrub_events(user: UserProfile, actor: str) -> str:
-    """Remove ids and payloads from the person's events, and the names of the person's keys.
+def _scrub_events(user: UserProfile, actor: str) -> tuple[str, int]:
+    """Blank whom and what the person's events were about, and their own keys.
 
     Returns:
-        The actor, without the name of an erased key.
+        The actor as the log may name it from now on, and the number of events.
     """
     keys = [key.actor for key in ApiKey.objects.filter(user=user)]
     events = Event.objects.filter(user_pk=user.pk)
     events.filter(actor__in=keys).update(actor=f"key:{ERASED}")
-    events.update(application=user.application_id, user_pk=None, session_pk=None, payload={})
-    return f"key:{ERASED}" if actor in keys else actor
+    number = events.update(application=user.application_id, user_pk=None, session_pk=None, payload={})
+    return f"key:{ERASED}" if actor in keys else actor, number
 
 
-def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
-    """Remove names and texts from Django's admin log of one table.
+def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> int:
+    """Blank names and texts in what Django keeps of operators' acts on rows of one table. Return the number of entries.
 
     Entries about other people's rows stay. Entries about rows that were deleted earlier are removed too, because their
     owner is unknown.
@@ -225,17 +264,24 @@ def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
         content_type=ContentType.objects.get_for_model(column.model), object_id__isnull=False
     )
     if not entries.exists():
-        return
+        return 0
     others = column.model._base_manager.exclude(**{column.name: user.pk})
     logged = entries.values(row=Cast("object_id", BigIntegerField()))
     # A separate query, because an UPDATE of the log can't read distributed rows.
     named = [str(pk) for (pk,) in others.filter(pk__in=logged).values_list("pk")]
-    entries.exclude(object_id__in=named).update(object_id=None, object_repr=ERASED, change_message="")
+    return entries.exclude(object_id__in=named).update(object_id=None, object_repr=ERASED, change_message="")
 
 
 # --- files ---
 
 
-def remove_archives(user_pk: int) -> None:
-    """Remove all files in a person's folder of the storage named `archive`."""
+def remove_archives(user_pk: int, erasure_id: str) -> None:
+    """Remove all files in a person's folder of the storage named `archive`, and add this to the event of the erasure.
+
+    Raises:
+        ArchiveError: The storage fails, or still lists files.
+    """
     archive_files.remove(str(user_pk))
+    for event in Event.objects.filter(type=ERASED_EVENT, payload__erasure_id=erasure_id):
+        event.payload["has_files_left"] = False
+        event.save(update_fields=["payload"])

@@ -20,18 +20,19 @@ class Provenance:
     """The person of a table's rows, their sources, and how they are exported, erased and restored.
 
     Args:
-        model: The table.
-        files: The files of an export with its rows.
-        person: The lookup from a row to its person.
-        made_of: The columns that refer to the sources of a row. Empty for user input and logs.
-        made_by: The names of the processes that create and rebuild such rows.
-        not_exported: Why there is no file.
-        is_withdrawn: Whether a retraction removes rows derived from retracted turns.
-        is_rewritten: Whether a retraction rewrites rows that refer to removed rows, or contain their text.
-        left_alone: Why a retraction does neither.
-        imported: Called after an import. Queues jobs that rebuild derived data.
-        erase: Removes or blanks data in rows that don't refer to the profile. Called before the other rows are deleted.
-        beside: Counts what `erase` removes, by kind, for the preview and the record of an erasure.
+        model: the table.
+        files: of an export that have its rows.
+        person: the lookup from a row to its person.
+        made_of: the columns that say what a row was made of; none: somebody said it, or it is a log.
+        made_by: names of the processes that make such rows, and make them again.
+        not_exported: why there is no file.
+        is_withdrawn: a retraction takes rows out of the table that rest on retracted turns.
+        is_rewritten: a retraction rewrites rows that name what it takes out, or have it within.
+        left_alone: why a retraction does neither.
+        imported: asks for what is made again of what an import has brought.
+        erase: removes or blanks what doesn't go with the rows that refer to the profile, before those go. Returns the
+            number of rows of the table that stay, blanked.
+        beside: counts what `erase` removes, by what it is; previews and records of erasures take it from here.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Provenance:
         is_rewritten: bool = False,
         left_alone: str = "",
         imported: "Callable[[Importing], None] | None" = None,
-        erase: Callable[[UserProfile], None] | None = None,
+        erase: Callable[[UserProfile], int | None] | None = None,
         beside: Callable[[UserProfile], Mapping[str, int]] | None = None,
     ) -> None:
         self.model, self.files, self.person = model, files, person

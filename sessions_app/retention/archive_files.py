@@ -393,12 +393,14 @@ def remove(folder: str) -> None:
         folder: A session's folder, as `folder_of` names it, or a person's folder, named by their primary key.
 
     Raises:
-        ArchiveError: The storage fails.
+        ArchiveError: The storage fails, or still lists a file.
     """
     folders, files = _listed(folder)
     for inner in folders:
         remove(f"{folder}/{inner}")
     discard([*(f"{folder}/{name}" for name in files), folder])
+    if left := _files(folder):
+        raise ArchiveError(f"{left[0]}: the storage still lists it.")
 
 
 def _listed(folder: str) -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""Actors in templates whose rows include the names of keys."""
+"""Actors in words, for templates. Where rows have the names of keys beside them, these are an argument."""
 
 from django import template
 

@@ -19,7 +19,7 @@ def test_an_operator_sees_that_a_job_failed_reads_why_and_retries_it(tab: Page, 
     tab.goto("/admin/")
     expect(tab.get_by_text("1 job failed permanently.")).to_be_visible()
     tab.get_by_role("link", name="View details").click()
-    tab.get_by_role("link", name="build_moments").first.click()
+    tab.get_by_role("link", name="Build moments").first.click()
     expect(tab.locator(".rem-op-error")).to_have_text("The model is away.")
     tab.get_by_role("button", name="Retry now").click()
     expect(tab.get_by_text("is queued again")).to_be_visible()

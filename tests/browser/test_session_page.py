@@ -126,7 +126,7 @@ class TestJourneys:
         expect(tab.get_by_text("Queued a rebuild of the moments").first).to_be_visible()
         work_off()
         tab.goto(change_url(built).replace("/change/", "/jobs/"))
-        expect(tab.get_by_role("row", name="rebuild_moments").first).to_contain_text("Completed")
+        expect(tab.get_by_role("row", name="Rebuild moments").first).to_contain_text("Completed")
         assert built.moments.exists() and not before & set(built.moments.values_list("pk", flat=True))
 
     def test_an_operator_retracts_a_turn_after_the_preview_and_undoes_it(self, tab: Page, built: Session) -> None:

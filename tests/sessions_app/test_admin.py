@@ -12,6 +12,7 @@ from django.utils import timezone
 from moments_app.models import Vocabulary
 from sessions_app.models import ApiKey, Event, UserProfile
 from sessions_app.models.event import USER_READ
+from sessions_app.people.erase import erase_user
 from tests.support.api import Api
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, queries_of
@@ -158,8 +159,35 @@ def test_a_person_is_erased_once_their_id_is_typed(root: Client, ada: UserProfil
     assert re.search(r"words\s+1\b", shown) and re.search(r"All\s+3\b", shown)
     answer = root.post(page, {"user_id": "ada"}, follow=True)
     assert "Erased 3 rows; nothing is left." in answer.content.decode()
+    assert answer.redirect_chain[-1][0] == reverse("admin:sessions_app_event_change", args=[erasure().pk])
+    receipt = re.sub(r"\s*<[^>]*>\s*", " ", answer.content.decode())
+    assert "Nothing is left" in receipt and re.search(r"sessions\s+1\s+0\b", receipt)
+    assert re.search(r"archive files\s+all\s+0\b", receipt) and "more kinds of data were searched" in receipt
     assert not UserProfile.objects.exists()
     assert root.get(page).status_code == 404
+
+
+def erasure() -> Event:
+    return Event.objects.get(type="user_erased")
+
+
+@pytest.mark.slow
+def test_an_operator_who_sees_no_events_gets_no_receipt_of_an_erasure(ada: UserProfile) -> None:
+    eraser = operator("view_userprofile", "delete_userprofile")
+    page = reverse("admin:sessions_app_userprofile_erase", args=[ada.pk])
+    answer = eraser.post(page, {"user_id": "ada"}, follow=True)
+    assert answer.redirect_chain[-1][0] == reverse("admin:sessions_app_userprofile_changelist")
+    assert "nothing is left" in answer.content.decode()
+
+
+@pytest.mark.slow
+def test_the_event_of_an_erasure_shows_the_receipt_and_whether_files_are_left(root: Client, ada: UserProfile) -> None:
+    erase_user("ada", application=ada.application_id, actor="test")
+    page = reverse("admin:sessions_app_event_change", args=[erasure().pk])
+    assert "Nothing is left" in root.get(page).content.decode()
+    Event.objects.filter(pk=erasure().pk).update(payload=erasure().payload | {"has_files_left": True})
+    shown = root.get(page).content.decode()
+    assert "Archive files are left" in shown and "A job retries" in shown
 
 
 def test_row_18_a_viewer_erases_nobody(ada: UserProfile) -> None:
@@ -187,7 +215,7 @@ def test_an_event_is_told_in_a_line_with_links_to_what_it_names(root: Client, ad
     assert "?q=12345678-" in shown and str(10**9) not in shown
     assert "moments built" not in root.get(EVENTS, {"type": "session_deleted"}).content.decode()
     assert "session deleted" not in root.get(EVENTS, {"q": "ad"}).content.decode()
-    assert "key:abc" in root.get(reverse("admin:sessions_app_event_change", args=[gone.pk])).content.decode()
+    assert "key abc" in root.get(reverse("admin:sessions_app_event_change", args=[gone.pk])).content.decode()
 
 
 def test_an_event_is_told_in_words_and_a_key_by_its_name(root: Client, ada: UserProfile) -> None:
@@ -200,7 +228,7 @@ def test_an_event_is_told_in_words_and_a_key_by_its_name(root: Client, ada: User
         assert "turns 3, moments 1" in shown and "key “shop front”" in shown and "{" + "&#x27;turns" not in shown
     assert "<dt>is forced</dt><dd>yes</dd>" in page and "<dt>ids</dt><dd>1, 2, 3, 4</dd>" in page
     viewer = operator("view_event").get(EVENTS).content.decode()
-    assert key.actor in viewer and "shop front" not in viewer  # who may not see keys sees no names of them
+    assert f"key {key.prefix}" in viewer and "shop front" not in viewer  # who may not see keys sees no names of them
 
 
 @pytest.mark.slow

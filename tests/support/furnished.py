@@ -1,6 +1,7 @@
 """A database with data for every page of the admin."""
 
 import uuid
+from collections import Counter
 from datetime import UTC, date, datetime
 from importlib import import_module
 from importlib.util import find_spec
@@ -47,6 +48,7 @@ from sessions_app.models import (
     UserProfile,
 )
 from sessions_app.models.daily_limit import today
+from sessions_app.people.erase import Erased
 from sessions_app.staff import invite
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
@@ -204,7 +206,8 @@ def _operate(session: Session) -> None:
     Job.objects.filter(process="embed", status=Job.Status.QUEUED).update(circuit=circuit, error=circuit.why)
     Event.objects.create(type="legal_hold_set", actor="operator:eve", payload={"session_id": session.session_id})
     webhook = WebhookEndpoint.objects.create(name="Billing", url="https://example.com/hook", events=["user_erased"])
-    erased = Event.objects.create(type="user_erased", actor="operator:eve", payload={"erasure_id": str(uuid.uuid4())})
+    receipt = Erased(uuid.uuid4(), Counter(sessions=3), Counter(sessions=0, moments=0), Counter(events=2)).receipt
+    erased = Event.objects.create(type="user_erased", actor="operator:eve", payload=receipt)
     webhook.deliveries.filter(event=erased).update(attempts=2, error="answered with status 500")
     Archive.objects.create(
         session=session,

@@ -12,6 +12,7 @@ from unfold.paginator import InfinitePaginator
 from memory_extras.lab.models import Probe, ProbeResult
 from memory_extras.lab.views.probe import ProbeForm, RunPersonsProbes, ask_of, chart_of
 from moments_app.operator.admin.filters import UserFilter
+from sessions_app.admin.actors import actor_column
 from sessions_app.admin.base import PageAdmin, one_line, prefix_search
 from sessions_app.admin.links import link_to
 from sessions_app.admin.views.base import actor_of
@@ -38,7 +39,8 @@ class MetFilter(admin.SimpleListFilter):
 class ProbeAdmin(PageAdmin):
     """Questions whose answers memory should find. Operators create them from a transcript, and applications by REST."""
 
-    list_display = ("question", "user_link", "session_link", "state", "asked_at", "created_by")
+    list_display = ("question", "user_link", "session_link", "state", "asked_at", "by")
+    by = actor_column("created_by", "Created by")
     applications = ("user__application",)
     list_filter = (MetFilter, UserFilter)
     list_filter_submit = True
@@ -54,8 +56,8 @@ class ProbeAdmin(PageAdmin):
     actions = ("run_selected",)
     form_page = ProbeForm
     views = (RunPersonsProbes,)
-    fields = ("question", "expected", ("user_link", "session_link"), ("created_by", "created_at", "probe_id"))
-    readonly_fields = ("question", "user_link", "session_link", "created_by", "created_at", "probe_id")
+    fields = ("question", "expected", ("user_link", "session_link"), ("by", "created_at", "probe_id"))
+    readonly_fields = ("question", "user_link", "session_link", "by", "created_at", "probe_id")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Probe]:
         queryset: Any = super().get_queryset(request)

@@ -36,6 +36,7 @@ class RunProbes(Process[ProbesInput, None]):
     """Runs the probes of a person, or of one session."""
 
     name = "run_probes"
+    title = "Run probes"
     makes = "answers to probes"
     lane = Lane.BULK
     is_upkeep = True

@@ -200,9 +200,9 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
         """Retract the turns in the body, or preview what that would withdraw."""
         session = session_or_404(self.person, self.validated_data["session_id"])
         sequences, reason = self.validated_data["sequences"], self.validated_data["reason"]
-        if self.validated_data["preview"]:
-            return _previewed(preview(session, sequences))
         leave = self.validated_data["leave"]
+        if self.validated_data["preview"]:
+            return _previewed(preview(session, sequences, leave=leave))
         made = retract(session, sequences, reason=reason, requested_by=self.actor, leave=leave)
         return self.created(made, is_new=True)
 
@@ -222,9 +222,9 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
 def answer_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
     """Retract a person's or a shard's items in a body, or preview what that would withdraw."""
     named = Named(**{name: body[name] for name in NAMES_OF_ITEMS if name in body})
-    if body["preview"]:
-        return _previewed(preview_items(owner, named))
     leave = body.get("leave", ())
+    if body["preview"]:
+        return _previewed(preview_items(owner, named, leave=leave))
     retraction = retract_items(owner, named, reason=body["reason"], requested_by=actor, leave=leave)
     return Response(RetractionAnswer(retraction).data, status.HTTP_201_CREATED)
 

@@ -13,7 +13,7 @@ from moments_app.operator.views.fact import (
     TakeAnswerBack,
     UndoCorrection,
 )
-from sessions_app.admin.actors import AskedForAdmin
+from sessions_app.admin.actors import AskedForAdmin, actor_column
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.limited_operators import scope_key
 
@@ -45,7 +45,8 @@ class CorrectionAdmin(AskedForAdmin):
 class ContradictionAdmin(ReadOnlyAdmin):
     """Questions whether one fact ended another, newest first."""
 
-    list_display = ("created_at", "about", "user", "reason", "decision", "decided_by")
+    list_display = ("created_at", "about", "user", "reason", "decision", "by")
+    by = actor_column("decided_by", "Decided by")
     list_select_related = ("user", "later")
     applications = ("user__application",)
     list_filter = (("decision", admin.EmptyFieldListFilter),)
@@ -55,7 +56,7 @@ class ContradictionAdmin(ReadOnlyAdmin):
     ordering = ("-id",)
     form_page = ContradictionForm
     views = (AcceptContradiction, DeclineContradiction, TakeAnswerBack)
-    fields = (("user", "reason"), ("created_at", "decision"), ("decided_by", "decided_at"))
+    fields = (("user", "reason"), ("created_at", "decision"), ("by", "decided_at"))
 
     @admin.display(description="About")
     def about(self, question: Contradiction) -> str:

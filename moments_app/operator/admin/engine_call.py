@@ -109,4 +109,4 @@ class EngineCallAdmin(LogAdmin):
         if call.job is None:
             return "–"
         url = reverse("admin:moments_app_job_change", args=[call.job.pk])
-        return format_html('<a class="rem-link" href="{}">{}</a>', url, call.job.process)
+        return format_html('<a class="rem-link" href="{}" title="{}">{}</a>', url, call.job.process, call.job.title)

@@ -1,6 +1,6 @@
 """The list of jobs: waiting, running and failed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.contrib import admin
@@ -11,12 +11,13 @@ from django.utils.text import Truncator
 from unfold.decorators import display
 
 from moments_app.models import Job
-from moments_app.models.job import JobQuerySet
+from moments_app.models.job import JobQuerySet, title_of
 from moments_app.operator.views.job import CancelJob, JobForm, RetryJob, state_of
 from sessions_app.actors import named_actor
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
+from sessions_app.admin.event import WRITTEN
 from sessions_app.models import Session, UserProfile
 
 FOUND_BY_NAME = 50  # maximum people and sessions whose names start with the search term
@@ -44,6 +45,7 @@ STATES: dict[str, tuple[str, Callable[[JobQuerySet], JobQuerySet]]] = {
 }
 
 COUNTED = 100  # failed jobs
+WRITTEN["process"] = title_of
 
 
 def failed_jobs(request: HttpRequest) -> str:
@@ -66,13 +68,23 @@ class StateFilter(admin.SimpleListFilter):
         return narrowed(queryset)
 
 
+class ProcessFilter(NewestValuesFilter):
+    """Jobs of a process."""
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        """Show the titles of processes."""
+        first, *others = super().choices(changelist)
+        yield first
+        yield from ({**choice, "display": title_of(str(choice["display"]))} for choice in others)
+
+
 @admin.register(Job)
 class JobAdmin(LogAdmin):
     """Jobs with their outcome. Failed jobs can be retried, and open ones canceled."""
 
     list_display = ("what", "state", "about", "why", "asked_at", "took", "asked_by")
     applications = ("user__application", "stream__application")
-    list_filter = (StateFilter, ("process", NewestValuesFilter))
+    list_filter = (StateFilter, ("process", ProcessFilter))
     tells_of_people = False
     list_select_related = ("session__user", "user", "stream")
     search_fields = ("job_id",)
@@ -127,7 +139,7 @@ class JobAdmin(LogAdmin):
 
     @admin.display(description="Process")
     def what(self, job: Job) -> str:
-        return job.process
+        return format_html('<span title="{}">{}</span>', job.process, job.title)
 
     @display(description="State", label=STATE_LABELS)  # type: ignore[untyped-decorator]
     def state(self, job: Job) -> str:

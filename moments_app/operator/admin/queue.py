@@ -6,11 +6,13 @@ import django_q.admin  # noqa: F401 (which has registered what is withdrawn belo
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html
 from django.utils.module_loading import import_string
 from django_q.models import Failure, Schedule, Success
 from unfold.decorators import display
 
 from memoryproject.schedules import PAUSED, UnknownSchedule, is_late, schedule_named, with_runs
+from moments_app.models.job import title_of
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
 
 FOR_EVER = -1  # of a schedule's repeats
@@ -23,7 +25,7 @@ for model in (Failure, Schedule, Success):
 class ScheduleAdmin(ReadOnlyAdmin):
     """Schedules. The code defines them; operators can pause and resume them."""
 
-    list_display = ("name", "does", "every", "state", "last_time", "next_time")
+    list_display = ("what", "does", "every", "state", "last_time", "next_time")
     fields = readonly_fields = ("does", "every", "state", "last_time", "next_time")
     ordering = ("name",)
     actions = ("pause", "resume")
@@ -51,6 +53,10 @@ class ScheduleAdmin(ReadOnlyAdmin):
             schedule.save(update_fields=["repeats"])
             self.log_change(request, schedule, entry)
             messages.success(request, f"{schedule.name}: {entry}")
+
+    @admin.display(description="Schedule", ordering="name")
+    def what(self, schedule: Any) -> str:
+        return format_html('<span title="{}">{}</span>', schedule.name, title_of(schedule.name))
 
     @admin.display(description="Purpose")
     def does(self, schedule: Any) -> str:

@@ -17,6 +17,7 @@ from moments_app.operator.views.release import (
     RevokeRelease,
     RewordRelease,
 )
+from sessions_app.admin.actors import actor_column
 from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import ReadOnlyAdmin
 
@@ -27,7 +28,9 @@ STATES = {"active": "success", "revoked": "warning", "invalid signature": "dange
 class ReleaseAdmin(ReadOnlyAdmin):
     """Releases, newest first."""
 
-    list_display = ("wording", "shard", "people", "actor", "created_at", "state")
+    list_display = ("wording", "shard", "people", "by", "created_at", "state")
+    by = actor_column("actor", "Released by")
+    revoked = actor_column("revoked_by", "Revoked by")
     applications = ("stream__application",)
     list_filter = (("revoked_at", admin.EmptyFieldListFilter),)
     search_fields = search_prefixes = ("wording", "actor")
@@ -38,7 +41,7 @@ class ReleaseAdmin(ReadOnlyAdmin):
     actions = ("revoke_selected",)
     form_page = ReleaseForm
     views = (Candidates, ReleaseCandidate, KeepPrivate, RevokeRelease, ExtendRelease, RewordRelease)
-    fields = ("wording", "note", ("actor", "created_at"), ("revoked_at", "revoked_by", "release_id"))
+    fields = ("wording", "note", ("by", "created_at"), ("revoked_at", "revoked", "release_id"))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Release]:
         queryset: QuerySet[Release] = super().get_queryset(request)

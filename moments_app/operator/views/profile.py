@@ -8,11 +8,11 @@ from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBas
 
 from moments_app.operator.rights import EXPORT_PERSON
 from sessions_app.admin.links import change_url, list_url
-from sessions_app.admin.views.base import RowPage, RowView
+from sessions_app.admin.views.base import RowPage, RowView, may_see
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_EXPORTED
-from sessions_app.people.erase import OnHold, erase_user, holdings
+from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, SomethingLeft, erase_user, holdings
 from sessions_app.people.export import CannotExport, export_user
 
 
@@ -65,9 +65,16 @@ class EraseProfile(RowPage[UserProfile]):
         try:
             with unlimited():  # also deletes rows that this operator can't see, such as log entries of others
                 erased = erase_user(person.user_id, application=person.application_id, actor=self.actor)
-        except (OnHold, UserProfile.DoesNotExist) as error:
+        except (OnHold, SomethingLeft, UserProfile.DoesNotExist) as error:
             return self.page(problem=str(error))
         messages.success(request, f"Erased {erased.rows.total():,} rows; nothing is left. Event {erased.erasure_id}")
         if erased.has_files_left:
             messages.warning(request, "The archive storage failed. A job retries to delete the files.")
-        return HttpResponseRedirect(list_url(UserProfile))
+        return HttpResponseRedirect(_receipt_of(request, erased))
+
+
+def _receipt_of(request: HttpRequest, erased: Erased) -> str:
+    """Return the page with the receipt of an erasure, or the list of people if the operator may not see events."""
+    if not may_see(request, Event):
+        return list_url(UserProfile)
+    return change_url(Event.objects.get(type=ERASED_EVENT, payload__erasure_id=str(erased.erasure_id)))

@@ -25,7 +25,6 @@ from moments_app.operator.pager import first_of
 from moments_app.operator.rights import PREVIEW_CONTEXT, RETRACT_DIRECTLY, SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.derived import Derived, InStreams
-from moments_app.provenance.repeated import Answer
 from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
 from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
 from moments_app.provenance.still_said import still_said
@@ -38,7 +37,10 @@ from sessions_app.models import Event, Message, Session
 ITEMS_SHOWN = 500
 ROWS_SHOWN = 50  # of each kind, in a preview
 
+PREVIEW = "preview"  # the name of the button that only updates the preview
+
 Direct = TypeVar("Direct", MemoryAtom, Entity)
+_Form = TypeVar("_Form", bound=forms.Form)
 
 
 class TurnsForm(forms.Form):
@@ -64,16 +66,22 @@ class ReasonForm(TurnsForm):
 def _form_of(request: HttpRequest) -> TurnsForm:
     """Read the turns: from the posted form, from a text in the URL, or from selected turns."""
     if request.method == "POST":
-        return ReasonForm(request.POST)
+        return _with_reason(ReasonForm(request.POST), request)
     if "sequences" in request.GET:
         return TurnsForm(request.GET)
     ticked = sorted({turn for turn in map(number_in, request.GET.getlist("turn")) if turn is not None})
     return TurnsForm({"sequences": ",".join(map(str, ticked))}) if ticked else TurnsForm()
 
 
-def _left(request: HttpRequest, answers: Iterable[Answer]) -> set[str]:
-    """Return the addresses of the answers that the operator has deselected."""
-    return {answer.ref for answer in answers} - {*request.POST.getlist("answer")} if request.method == "POST" else set()
+def _with_reason(form: _Form, request: HttpRequest) -> _Form:
+    """Require a reason, unless the operator only updates the preview."""
+    form.fields["reason"].required = PREVIEW not in request.POST
+    return form
+
+
+def _left(request: HttpRequest) -> set[str]:
+    """Return the addresses of the answers that the operator has unticked."""
+    return {*request.POST.getlist("shown_answer")} - {*request.POST.getlist("answer")}
 
 
 @dataclass(frozen=True)
@@ -98,12 +106,12 @@ class Group:
         return self.count - len(self.rows)
 
 
-def _previewed(form: TurnsForm, session: Session) -> dict[str, Any]:
-    """Return what would be withdrawn, or why nothing can be. Return nothing if no turns are named yet."""
+def _previewed(form: TurnsForm, session: Session, left: set[str]) -> dict[str, Any]:
+    """Collect what would be withdrawn, or why nothing can be; nothing where turns are not named yet."""
     if not form.is_bound or (not form.is_valid() and "sequences" in form.errors):
         return {}
     try:
-        found = preview(session, form.cleaned_data["sequences"])
+        found = preview(session, form.cleaned_data["sequences"], leave=left)
     except CannotRetract as error:
         return {"problem": str(error)}
     return {"preview": found, "groups": _groups(found.derived)}
@@ -201,17 +209,17 @@ class RetractTurns(SessionPage):
     template_name = "operator/sessions/retract.html"
 
     def context(self) -> dict[str, Any]:
-        form = _form_of(self.request)
-        shown = _previewed(form, self.row)
-        answers = shown["preview"].answers if shown.get("preview") else ()
-        return super().context() | {"form": form, "left": _left(self.request, answers)} | shown
+        form, left = _form_of(self.request), _left(self.request)
+        return super().context() | {"form": form, "left": left} | _previewed(form, self.row, left)
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = ReasonForm(request.POST)
-        found = _previewed(form, self.row).get("preview")
-        if not form.is_valid() or found is None:
+        if PREVIEW in request.POST or not form.is_valid():
             return self.page()
-        made = retract(self.row, **form.cleaned_data, requested_by=self.actor, leave=_left(request, found.answers))
+        try:
+            made = retract(self.row, **form.cleaned_data, requested_by=self.actor, leave=_left(request))
+        except CannotRetract:
+            return self.page()
         turns = made.result["turns"] + sum(each.result["turns"] for each in made.consequences())
         message = f"{turns} turns are retracted. Items that also come from other turns are being rebuilt."
         self.log(self.row, f"Retraction {made}.", message)
@@ -246,24 +254,29 @@ class RetractDirect(RowPage[Direct]):
     has_trail = True
 
     def context(self) -> dict[str, Any]:
-        form = ItemsForm(self.request.POST) if self.request.method == "POST" else ItemsForm()
+        is_sent = self.request.method == "POST"
+        form = _with_reason(ItemsForm(self.request.POST), self.request) if is_sent else ItemsForm()
+        left = _left(self.request)
         addresses = {"back": change_url(self.row), "here": page_url(self.row, "retract", self.row.pk)}
         shown = addresses | {"row": self.row, "form": form, "is_about_all": self._is_about_all()}
         try:
-            found = preview_items(self.owner(), self._named())
+            found = preview_items(self.owner(), self._named(), leave=left)
         except CannotRetract as error:
             return shown | {"problem": str(error)}
-        left = _left(self.request, found.answers)
         return shown | {"preview": found, "groups": _groups_of_items(found), "left": left}
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = ItemsForm(request.POST)
-        if not form.is_valid():
+        if PREVIEW in request.POST or not form.is_valid():
             return self.page()
         try:
-            reason, owner, named = form.cleaned_data["reason"], self.owner(), self._named()
-            leave = _left(request, preview_items(owner, named).answers)
-            made = retract_items(owner, named, reason=reason, requested_by=self.actor, leave=leave)
+            made = retract_items(
+                self.owner(),
+                self._named(),
+                reason=form.cleaned_data["reason"],
+                requested_by=self.actor,
+                leave=_left(request),
+            )
         except CannotRetract:
             return self.page()
         messages.success(

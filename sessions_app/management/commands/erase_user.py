@@ -32,6 +32,11 @@ class Command(RefusingCommand):
             erased = erase_user(user_id, application=application, actor="operator:command")
         except (UserProfile.DoesNotExist, SomethingLeft) as error:
             raise CommandError(str(error)) from error
+        self.stdout.write(
+            f"Searched {len(erased.left)} kinds of data for the person again: {erased.left.total()} rows."
+        )
+        for name, count in erased.kept.items():
+            self.stdout.write(f"Kept, without names or texts: {name}: {count:,}")
         if erased.has_files_left:
             raise CommandError(
                 f"All {erased.rows.total():,} rows are erased, but the archive storage failed, so files are left. "

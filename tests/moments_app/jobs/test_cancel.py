@@ -49,7 +49,7 @@ def test_a_cancelled_queued_job_never_runs(ada: UserProfile) -> None:
     cancel(job, actor=BY)
     assert run_job(job.job_id) is None
     job.refresh_from_db()
-    assert (job.status, job.result["reason"]) == ("skipped", "Cancelled by operator:root.")
+    assert (job.status, job.result["reason"]) == ("skipped", "Cancelled by operator root.")
     assert job.is_cancelled
     assert job.finished_at is not None
     assert recover_jobs().taken_over == 0

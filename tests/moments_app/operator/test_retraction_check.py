@@ -1,5 +1,6 @@
 """After a retraction, a page asks the person's memory again, and shows what still says the retracted text."""
 
+import html
 import re
 
 import pytest
@@ -12,6 +13,7 @@ from moments_app.models import ContextReceipt, MemoryStream, Retraction
 from moments_app.provenance.retract_items import Named, retract_items
 from sessions_app.models import Session, UserProfile
 from tests.support.api import Api
+from tests.support.extras import needs
 from tests.support.operator import operator
 from tests.support.planted_number import ANSWER, NUMBER, PLANTED, QUESTION, said
 from tests.support.streams import fold, note
@@ -24,13 +26,19 @@ def _receipts(settings: Settings) -> None:
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
 
 
-def retract(root: Client, *, leave: bool = False) -> str:
-    """Retract the first turn as an operator does, and return the page that is shown next."""
+def retract(root: Client, sequences: str = "0", *, leave: bool = False) -> str:
+    """Retract turns as an operator does, and return the page that is shown next."""
     session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
     url = reverse("admin:sessions_app_session_retract", args=[session.pk])
-    ticked = re.findall(r'name="answer" value="([^"]+)"', root.get(url, {"sequences": "0"}).content.decode())
-    form_data = {"sequences": "0", "reason": "planted", "answer": [] if leave else ticked}
+    ticked = re.findall(r'name="answer" value="([^"]+)"', root.get(url, {"sequences": sequences}).content.decode())
+    form_data = {"sequences": sequences, "reason": "planted", "shown_answer": ticked}
+    form_data["answer"] = [] if leave else ticked
     return root.post(url, form_data, follow=True).content.decode()
+
+
+def questions(page: str) -> dict[str, str]:
+    """The questions that were asked, each with its source."""
+    return dict(re.findall(r'<li>([^<]*) <span class="rem-meta">(.*?)</span></li>', page))
 
 
 def lines(page: str) -> list[str]:
@@ -52,9 +60,54 @@ def test_the_question_that_got_the_text_is_asked_again(service: Api, ada: UserPr
     kept = ContextReceipt.objects.count()
     said(service, "asked", QUESTION, ANSWER, context_id=found["context_id"])
     page = retract(operator())
-    assert "No longer repeated" in page and f"<li>{QUESTION}</li>" in page
+    assert "No longer repeated" in page and questions(page)[QUESTION] == "Contexts that contained it"
     receipts.waiting.flush()
     assert ContextReceipt.objects.count() == kept
+
+
+@needs("lab")
+@pytest.mark.slow
+def test_the_persons_probes_are_asked_again_however_many_turns_are_retracted(service: Api, ada: UserProfile) -> None:
+    from memory_extras.lab.models import Probe
+
+    texts = [f"My landlord number {n} has the account {NUMBER}{n}." for n in range(15)]
+    said(service, "planted", *(text for each in texts for text in (each, "I see.")))
+    Probe.objects.create(user=ada, question=QUESTION, expected=NUMBER, created_by="test")
+    asked = questions(retract(operator(), ",".join(str(2 * n) for n in range(15))))
+    assert asked[QUESTION] == "Probes" and texts[0] in asked
+
+
+@pytest.mark.slow
+def test_a_question_is_asked_again_in_the_session_in_which_it_was_asked(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    said(service, "asked", "Hello there.", "Hello.")
+    found = service.get("memory/context", user_id="ada", session_id="asked", query=QUESTION).json()
+    receipts.waiting.flush()
+    said(service, "asked", QUESTION, ANSWER, context_id=found["context_id"])
+    page = retract(operator(), leave=True)
+    assert "Still repeated" in page and ANSWER in lines(page)
+
+
+def test_a_context_that_had_the_text_in_a_profile_is_found(service: Api, ada: UserProfile) -> None:
+    said(service, "planted", PLANTED, "I see.")
+    said(service, "asked", "Hello there.", "Hello.")
+    context = {"user_id": "ada", "session_id": "asked", "query": QUESTION}
+    UserProfile.objects.filter(pk=ada.pk).update(summary=PLANTED)
+    kept = service.get("memory/context", **context, layers="user").json()
+    assert NUMBER in kept["context"]
+    service.get("memory/context", **context | {"query": "Who am I?"}, layers="user,hot_turns")
+    receipts.waiting.flush()
+    assert QUESTION in questions(retract(operator()))
+
+
+def test_memory_without_a_session_is_asked_in_a_new_one(ada: UserProfile) -> None:
+    stream = MemoryStream.objects.create(user=ada, stream_type="user", extraction_prompt="x")
+    first, again = (
+        note(stream, f"{who} landlord's account is {NUMBER}.", written_by="key:abc") for who in ("My", "The")
+    )
+    made = retract_items(ada, Named([first.atom_id]), reason="planted", requested_by="test")
+    page = operator().get(reverse("admin:moments_app_retraction_check", args=[made.pk])).content.decode()
+    assert "Still repeated" in page and any(again.content in html.unescape(line) for line in lines(page))
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Row 11: an erased person leaves no trace, and whatever is somebody else's stays."""
 
+import re
 import threading
 from io import StringIO
 from pathlib import Path
@@ -31,6 +32,7 @@ from moments_app.turns import served_lines
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import OnHold, SomethingLeft, erase_user, holdings
+from sessions_app.people.provenance import declared
 from tests.support.api import Api
 from tests.support.concurrency import at_once, wait_until_somebody_waits
 from tests.support.jobs import build, queued_job_ids, work_off
@@ -171,6 +173,12 @@ def test_row_11_an_erased_person_leaves_no_trace(
     assert traces("zqbo", archive_folder)
     assert not erased.has_files_left
     assert erased.rows == told
+    assert set(erased.left.values()) == {0} and kinds_of_declared() <= erased.left.keys()
+    assert {"events", "model calls", "log entries"} <= erased.kept.keys()
+
+
+def kinds_of_declared() -> set[str]:
+    return {str(provenance.model._meta.verbose_name_plural) for provenance in declared()}
 
 
 @pytest.mark.slow
@@ -439,7 +447,8 @@ class TestAsking:
         assert answer.status_code == 200
         assert answer.json()["rows"]["messages"] == 3
         [event] = Event.objects.filter(type="user_erased")
-        assert event.payload == {"erasure_id": answer.json()["erasure_id"], "rows": answer.json()["rows"]}
+        assert event.payload == answer.json()
+        assert (event.payload["left"]["messages"], event.payload["has_files_left"]) == (0, False)
         assert (event.user_pk, event.actor[:4]) == (None, "key:")
         assert service.delete("users/ada").status_code == 404
 
@@ -498,6 +507,7 @@ class TestAsking:
         monkeypatch.setattr("builtins.input", lambda _: "ada")
         call_command("erase_user", "ada", stdout=out)
         assert "nothing is left" in out.getvalue()
+        assert re.search(r"Searched \d+ kinds of data for the person again: 0 rows\.", out.getvalue())
         with pytest.raises(CommandError, match="no user 'ada'"):
             call_command("erase_user", "ada", "--yes", stdout=out)
 
@@ -521,7 +531,21 @@ class TestProof:
                 cursor.execute("DROP TABLE unknown")
         assert dumped() == before
 
-    def test_log_entries_about_the_person_or_deleted_objects_are_deleted(
+    def test_a_name_that_is_left_in_anothers_item_undoes_it_all(self, ada: UserProfile, bo: UserProfile) -> None:
+        stream = MemoryStream.objects.create(user=bo, stream_type="user", extraction_prompt="x")
+        note(stream, "Ada has a kiln.", related_users=["ada"])
+        assert holdings(ada) == {"names in other people's items": 1}
+        before = dumped()
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE RULE kept AS ON UPDATE TO moments_app_memoryatom DO INSTEAD NOTHING")
+            try:
+                with pytest.raises(SomethingLeft, match="names in other people's items"):
+                    erase_user("ada", application=DEFAULT, actor="test")
+            finally:
+                cursor.execute("DROP RULE kept ON moments_app_memoryatom")
+        assert dumped() == before
+
+    def test_an_operators_log_loses_what_was_theirs_or_is_nobodys_any_more(
         self, ada: UserProfile, bo: UserProfile
     ) -> None:
         operator()
@@ -549,10 +573,27 @@ class TestProof:
         run_job(job.job_id)
         job.refresh_from_db()
         assert (job.status, job.attempts, job.held_by) == ("queued", 0, "backoff")
+        assert Event.objects.get(type="user_erased").payload["has_files_left"]
         settings.STORAGES = whole
         Job.objects.filter(pk=job.pk).update(run_after=timezone.now())
         run_job(job.job_id)
         assert list(archive_folder.iterdir()) == []
+        assert not Event.objects.get(type="user_erased").payload["has_files_left"]
+
+    def test_files_that_the_storage_still_lists_are_not_called_removed(
+        self, ada: UserProfile, settings: Settings, archive_folder: Path
+    ) -> None:
+        storages["archive"].save(f"{ada.pk}/1/2026-03.gz", ContentFile(b"zq"))
+        broken = {"BACKEND": f"{__name__}.IdleStorage", "OPTIONS": {"location": archive_folder}}
+        settings.STORAGES = settings.STORAGES | {"archive": broken}
+        assert erase_user("ada", application=DEFAULT, actor="test").has_files_left
+
+
+class IdleStorage(FileSystemStorage):
+    """Accepts deletions, and does nothing."""
+
+    def delete(self, name: str) -> None:
+        pass
 
 
 class BrokenStorage(FileSystemStorage):

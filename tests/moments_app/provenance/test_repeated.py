@@ -14,7 +14,8 @@ from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
 from moments_app.models import MemoryAtom, MemoryStream, Release, Retraction
-from moments_app.provenance.retract import retract
+from moments_app.provenance.retract import consolidations, preview, retract
+from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.release import release
 from sessions_app.lock_rows import lock_rows
 from sessions_app.models import ApiKey, Message, Session, UserProfile
@@ -27,7 +28,7 @@ from tests.support.jobs import work_off
 from tests.support.kept_rows import KeptRows
 from tests.support.operator import operator
 from tests.support.planted_number import ANSWER, NUMBER, PLANTED, QUESTION, said
-from tests.support.streams import note, shard
+from tests.support.streams import fold, note, shard
 from tests.support.transcript import retracted
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -103,7 +104,8 @@ def test_row_41_an_answer_of_another_session_is_previewed_and_retracted(service:
     assert preview["answers"] == [{"ref": "rem://sessions/asked/messages/3", "content": ANSWER, "problem": ""}]
     assert preview["turns"] == 2 and retracted() == []
     made = service.post("retractions", order()).json()
-    assert list(Message.objects.exclude(retracted_at=None).values_list("content", flat=True)) == [PLANTED, ANSWER]
+    gone = Message.objects.exclude(retracted_at=None).order_by("pk")
+    assert list(gone.values_list("content", flat=True)) == [PLANTED, ANSWER]
     work_off()
     assert_nowhere(service)
     [listed, first] = service.get("retractions", user_id="ada").json()["retractions"]
@@ -187,8 +189,12 @@ def test_row_9_answers_to_others_stay(service: Api, ada: UserProfile, bo: UserPr
 
 
 @pytest.mark.usefixtures("answered")
-def test_an_unticked_answer_stays(service: Api, ada: UserProfile) -> None:
-    service.post("retractions", order(leave=["rem://sessions/asked/messages/3"]))
+def test_an_answer_that_is_left_stays(service: Api, ada: UserProfile) -> None:
+    left = {"leave": ["rem://sessions/asked/messages/3"]}
+    found = service.post("retractions", order(preview=True, **left)).json()
+    assert found["turns"] == 1 and [answer["ref"] for answer in found["answers"]] == left["leave"]
+    made = service.post("retractions", order(**left)).json()
+    assert made["withdrawn"] == found["withdrawn"]
     assert Message.objects.get(retracted_at__isnull=False).content == PLANTED
 
 
@@ -277,14 +283,18 @@ def formed_of(session: Session) -> dict[str, Any]:
     return {"source_session": session, "source_message_ids": turns}
 
 
-def test_an_order_that_waits_for_a_shard_does_not_block_later_ones(ada: UserProfile) -> None:
+@pytest.mark.parametrize("undoes", [False, True], ids=["order", "undo"])
+def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile, undoes: bool) -> None:
     first, second = shard("bees", "default"), shard("wax", "default")
     sessions = [append(ada, "planted", [NewMessage("user", PLANTED)]).session]
     sessions.append(append(ada, "asked", [NewMessage("assistant", ANSWER)]).session)
-    for stream, sources in ((second, formed_of(sessions[0])), (first, formed_of(sessions[1]))):
+    shards = (first, second) if undoes else (second, first)  # the answer's shard is the first that an undo touches
+    for stream, sources in zip(shards, map(formed_of, sessions), strict=True):
         fields = {"user": ada, "source_user": ada, "is_candidate": True, "atom_type": "fact", "content": PLANTED}
         release(stream.atoms.create(**fields, **sources), "Some pay a rent.", actor="operator:root")
     retracting = partial(retract, sessions[0], [0], reason="planted", requested_by="test")
+    if undoes:
+        retracting = partial(undo_retraction, retracting(), requested_by="test")
     other = Thread(target=on_its_own_connection, args=(retracting,))
     with transaction.atomic():
         lock_rows(MemoryStream.objects.filter(pk=first.pk))
@@ -292,7 +302,20 @@ def test_an_order_that_waits_for_a_shard_does_not_block_later_ones(ada: UserProf
         wait_until_somebody_waits()
         MemoryStream.objects.select_for_update(no_key=True, nowait=True).get(pk=second.pk)
     other.join()
-    assert Retraction.objects.count() == 2 and not Release.objects.standing().exists()
+    assert Retraction.objects.count() == 2
+    assert Release.objects.standing().exists() == Retraction.objects.filter(undone_at__isnull=False).exists() == undoes
+
+
+@pytest.mark.usefixtures("answered")
+def test_a_row_that_rests_on_two_sessions_counts_once(service: Api, ada: UserProfile) -> None:
+    stream = ada.streams.get(stream_type="user")
+    for session in ada.sessions.order_by("pk"):
+        note(stream, f"Ada spoke of the rent in the session {session.session_id}.", **formed_of(session))
+    fold(stream)
+    found = preview(ada.sessions.get(session_id="planted"), [0])
+    lines = [line.pk for part in found.derived for line in part.lines]
+    assert len(lines) > len(set(lines)) == found.withdrawn["lines"]
+    assert consolidations(found.derived) == 1 < sum(len(part.since) for part in found.derived)
 
 
 class TestAdmin:
@@ -315,6 +338,10 @@ class TestAdmin:
         assert_nowhere(service)
 
     @pytest.mark.usefixtures("answered")
-    def test_an_unticked_answer_on_the_page_stays(self, service: Api, ada: UserProfile) -> None:
-        operator().post(self.url(), {"sequences": "0", "reason": "planted"})
+    def test_one_that_is_unticked_stays(self, service: Api, ada: UserProfile) -> None:
+        root, form = operator(), {"sequences": "0", "shown_answer": "rem://sessions/asked/messages/3"}
+        shown = root.post(self.url(), form | {"preview": "1"}).content.decode()
+        assert "1 turn and everything derived from it" in shown and "Retract 1 turn<" in shown
+        assert "checked" not in shown and "This field is required" not in shown and retracted() == []
+        root.post(self.url(), form | {"reason": "planted"})
         assert Message.objects.get(retracted_at__isnull=False).content == PLANTED

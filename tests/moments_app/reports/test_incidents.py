@@ -221,7 +221,37 @@ class TestMuting:
         of_ada.failures[0].unmute(of_ada.key)
         assert not any(incident.is_muted for incident in incidents())
 
-    def test_an_outage_that_holds_all_jobs_cannot_be_muted(self) -> None:
+    @pytest.mark.parametrize("end", ["complete", "skip", "cancel"])
+    def test_the_next_incident_of_the_same_cause_is_not_muted(self, end: str) -> None:
+        job = fail("ada", "invalid_answer")
+        mute(the_only())
+        ended = Job.objects.get(pk=job.pk)
+        if end == "cancel":
+            ended.cancel(actor="operator:eve")
+        else:
+            Job.objects.filter(pk=job.pk).update(status="processing")
+            ended.complete({}) if end == "complete" else ended.skip("Nothing to do.")
+        assert FailureGroup.objects.get().muted_causes == []
+        fail("ada", "invalid_answer")
+        assert not the_only().is_muted
+
+    def test_the_next_incident_of_a_person_is_not_muted_while_others_fail_too(self) -> None:
+        fail("bo"), fail_alone("ada", "cy")
+        [of_ada] = [incident for incident in incidents() if incident.is_of_people]
+        mute(of_ada)
+        for job in Job.objects.filter(user__user_id="ada"):
+            job.cancel(actor="operator:eve")
+        assert FailureGroup.objects.get().muted_causes == []
+        assert Job.objects.stalled().exists()
+
+    def test_an_incident_whose_jobs_were_deleted_is_over(self) -> None:
+        fail("ada", "invalid_answer")
+        mute(the_only())
+        Job.objects.all().delete()
+        fail("ada", "invalid_answer")
+        assert not the_only().is_muted
+
+    def test_an_outage_that_holds_everybody_is_not_muted(self) -> None:
         fail("ada")
         mute(the_only())
         assert the_only().is_muted

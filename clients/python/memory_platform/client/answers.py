@@ -335,4 +335,6 @@ class Erased(TypedDict):
 
     erasure_id: str
     rows: dict[str, int]
+    left: dict[str, int]
+    kept: dict[str, int]
     has_files_left: bool
