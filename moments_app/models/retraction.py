@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from moments_app.models.job import title_of
 from moments_app.models.stream import MemoryStream
-from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.models.searched import said_fields
 from sessions_app.refusals import Refusal
@@ -28,7 +28,7 @@ from sessions_app.refusals import Refusal
 # Columns that identify a row of any table to a person. The first one with a text is used.
 TELLING = (
     *("name", "content", "text", "content_after", "consolidated_content", "summary", "question"),
-    *("session_id", "user_id", "stream_type", "type"),
+    *("session_id", "user_id", "stream_type"),
 )
 
 BY_RETRACTION = "retraction:"  # prefix of `requested_by` when a retraction is the cause
@@ -232,6 +232,8 @@ class RetractedItem(models.Model):
             return f"Boundary after turn {self.data['sequence']}"
         if process := self.data.get("process"):
             return title_of(process)
+        if self.model == Event._meta.label_lower:
+            return str(self.data["type"]).replace("_", " ")
         said = (self.data.get(name) for name in TELLING)
         return next((text for text in said if isinstance(text, str) and text), str(self))
 

@@ -343,11 +343,7 @@ def counts_of(parts: Iterable[InStreams]) -> dict[str, int]:
 
 
 def _rows(found: InStreams) -> dict[str, Sequence[Model]]:
-    in_streams: dict[str, Sequence[Model]] = {
-        "atoms": found.atoms,
-        "releases": found.releases,
-        "lines": found.lines,
-    }
+    in_streams: dict[str, Sequence[Model]] = {"atoms": found.atoms, "releases": found.releases, "lines": found.lines}
     if not isinstance(found, Derived):
         return in_streams
     return {

@@ -104,4 +104,4 @@ class Event(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.type} {self.created_at:%Y-%m-%d %H:%M}"
+        return f"{self.type.replace('_', ' ')} {self.created_at:%Y-%m-%d %H:%M}"

@@ -221,9 +221,13 @@ class RetractTurns(SessionPage):
         except CannotRetract:
             return self.page()
         turns = made.result["turns"] + sum(each.result["turns"] for each in made.consequences())
-        message = f"{turns} turns are retracted. Items that also come from other turns are being rebuilt."
+        message = f"{_retracted(turns, 'turn')}. Items that also come from other turns are being rebuilt."
         self.log(self.row, f"Retraction {made}.", message)
         return HttpResponseRedirect(_after(request, made))
+
+
+def _retracted(number: int, what: str) -> str:
+    return f"1 {what} is retracted" if number == 1 else f"{number:,} {what}s are retracted"
 
 
 def _after(request: HttpRequest, made: Retraction) -> str:
@@ -281,7 +285,7 @@ class RetractDirect(RowPage[Direct]):
             return self.page()
         messages.success(
             request,
-            f"{made.result['items']} items are retracted. Items that also come from other sources are being rebuilt.",
+            f"{_retracted(made.result['items'], 'item')}. Items that also come from other sources are being rebuilt.",
         )
         return HttpResponseRedirect(_after(request, made))
 

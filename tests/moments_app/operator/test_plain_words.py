@@ -84,4 +84,5 @@ def test_a_withdrawn_row_without_a_text_is_named_by_what_it_is() -> None:
     assert RetractedItem(model="moments_app.memorystream", object_pk=6, data={}).label == "stream 6"
     event = {"kind": "partition", "sequence": 4, "content": "[TOOL RESULT: session_partition]"}
     assert RetractedItem(model="sessions_app.message", data=event).label == "Boundary after turn 4"
+    assert RetractedItem(model="sessions_app.event", data={"type": "moments_built"}).label == "moments built"
     assert RetractedItem(model="moments_app.job", data={"process": "build_moments"}).label == "Build moments"

@@ -115,6 +115,7 @@ def test_a_remaining_answer_is_shown_with_its_turn(service: Api, ada: UserProfil
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
     page = retract(operator(), leave=True)
     assert "Still repeated" in page and f"I noted {NUMBER}." in lines(page)
+    assert "1 turn is retracted." in page and ">Open the source</a>" in page
     session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
     assert reverse("admin:sessions_app_session_change", args=[session.pk]) + "?at=1" in page
 
