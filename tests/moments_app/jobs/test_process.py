@@ -129,7 +129,7 @@ class TestAProcessOfAnotherApp:
         register_schedules()
         row = Schedule.objects.get(name="greet")
         assert (row.func, row.args, row.minutes) == ("memoryproject.schedules.run_schedule", "('greet',)", 15)
-        assert "Ask for greetings of sessions that have none." in page(root, list_url(Schedule))
+        assert "Queue greetings for sessions without one." in page(root, list_url(Schedule))
         out = StringIO()
         call_command("run_schedule", "greet", dry_run=True, stdout=out)
         assert out.getvalue() == "asked for: 1\n"

@@ -35,7 +35,7 @@ class TestSchedules:
     def test_each_schedule_is_described_and_overdue_ones_are_marked(self, root: Client, embed: Schedule) -> None:
         job = Job.objects.request_task("embed", RUN_TASK, "embed", requested_by="schedule")
         shown = page(root, list_url(Schedule))
-        assert "Try again what failed to be embedded." in shown and "overdue" not in shown
+        assert "Restart failed jobs, and resend rejected texts that are due." in shown and "overdue" not in shown
         Job.objects.filter(pk=job.pk).update(queued_at=timezone.now() - timedelta(minutes=31))
         Schedule.objects.filter(pk=embed.pk).update(func="gone.away")
         shown = page(root, list_url(Schedule))
