@@ -5,7 +5,7 @@ from sessions_app.retention import rewrite
 
 
 def remove_archives(user_pk: int, erasure_id: str = "") -> None:
-    """Remove the archived files of a person who was erased. Tasks that earlier releases queued have no `erasure_id`."""
+    """Remove the archived files of an erased person. Tasks that earlier releases queued have no `erasure_id`."""
     erase.remove_archives(user_pk, erasure_id)
 
 

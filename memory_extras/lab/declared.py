@@ -51,9 +51,12 @@ class Probes(Withdrawal):
         return list(ProbeResult.objects.filter(probe__in=[row.pk for row in rows]).order_by("pk"))
 
     def questions(self, retraction: Retraction) -> Iterator[tuple[str, Session | None]]:
-        """Yield the questions of the probes that were withdrawn, then those of the person's other probes."""
+        """Yield the questions of the withdrawn probes, and then those of the person's other probes."""
         for item in retraction.items.withdrawn(Probe).order_by("object_pk"):
-            yield item.data["question"], Session.objects.filter(pk=item.data["session"]).first()
+            yield (
+                item.data["question"],
+                Session.objects.for_user(retraction.user).filter(pk=item.data["session"]).first(),
+            )
         for probe in Probe.objects.for_user(retraction.user).select_related("session").newest_first()[:NEWEST]:
             yield probe.question, probe.session
 

@@ -10,6 +10,7 @@ from django.db import transaction
 
 from moments_app.jobs.process import UnknownProcess, process_named
 from moments_app.models import Job
+from sessions_app.actors import named_actor
 from sessions_app.models import Session
 
 
@@ -28,4 +29,4 @@ def cancel(job: Job, *, actor: str) -> None:
         Session.objects.locked().filter(pk=job.session_id).first()
     job.cancel(actor=actor)
     with suppress(UnknownProcess):  # only another release, which has this process, can undo its work
-        process_named(job.process).failed(job, f"Cancelled by {actor}.")
+        process_named(job.process).failed(job, f"Cancelled by {named_actor(actor)}.")

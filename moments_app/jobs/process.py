@@ -159,7 +159,7 @@ class Process(ABC, Generic[Input, Answer]):
     A subclass with a `name` is registered. A subclass without one is a base for others.
 
     Attributes:
-        name: kept in the rows of its jobs; never changed once there are some.
+        name: stored in the rows of its jobs; never changed once there are some.
         title: what it does, as pages show it.
         makes: what memory lacks while its jobs don't run, in an operator's words.
         prompt_purpose: purpose of the prompts that can be tried with this process; blank for none.

@@ -423,7 +423,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         made = [Jsonb(result | job._of_left_out(result)) for job, result in results.items()]
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
-        for job in results:
+        for job in sorted(results, key=lambda job: job.failure_id or 0):  # one order of locks
             job._unmute_ended()
         wake_workers()
 

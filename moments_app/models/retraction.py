@@ -227,7 +227,7 @@ class RetractedItem(models.Model):
 
     @property
     def label(self) -> str:
-        """A line that tells a person which row it is: its text where it has one."""
+        """A line that identifies the row to a person: its text if it has one."""
         if self.data.get("kind") == Message.Kind.PARTITION:  # its text is written for models
             return f"Boundary after turn {self.data['sequence']}"
         if process := self.data.get("process"):

@@ -38,7 +38,7 @@ def forget_contexts(user: UserProfile) -> None:
 
 
 def unlink_calls(user: UserProfile) -> int:
-    """Blank what calls of engines were for; what they cost stays on record. Return their number."""
+    """Blank the subjects of engine calls, and return the number of calls. Their costs stay recorded."""
     return EngineCall.objects.filter(job__user=user).update(job=None, error="")
 
 
@@ -68,6 +68,7 @@ def forget_in_memories(user: UserProfile) -> None:
 def count_in_memories(user: UserProfile) -> dict[str, int]:
     """Count what shards have from a person, and the items of other people that name them."""
     names = MemoryAtom.objects.about(user).exclude(user=user).count()
+    names += sum(user.user_id in json.loads(item.data["related_users"]) for item in _retracted_about(user))
     return count_in_shards(user) | {"names in other people's items": names}
 
 
@@ -76,12 +77,17 @@ def forget_names(user: UserProfile) -> None:
     named = Value(user.user_id, output_field=CharField(max_length=255))
     left = Func(F("related_users"), named, function="array_remove")
     MemoryAtom.objects.about(user).update(related_users=left)
-    kept = RetractedItem.objects.of(MemoryAtom).filter(user__application=user.application_id)
-    # Stored as the text of a list.
-    for item in kept.filter(data__related_users__icontains=json.dumps(user.user_id)).order_by("pk"):
+    for item in _retracted_about(user):
         names = json.loads(item.data["related_users"])
         item.data["related_users"] = json.dumps([name for name in names if name != user.user_id])
         item.save(update_fields=["data"])
+
+
+def _retracted_about(user: UserProfile) -> QuerySet[RetractedItem]:
+    """Return retracted items of other people that may name a person, also in another case of letters."""
+    items = RetractedItem.objects.of(MemoryAtom).filter(user__application=user.application_id).exclude(user=user)
+    # Stored as the text of a list.
+    return items.filter(data__related_users__icontains=json.dumps(user.user_id)).order_by("pk")
 
 
 # --- shards ---

@@ -8,10 +8,10 @@ from sessions_app.models import Message, UserProfile
 
 
 def told_of_lost(parts: Sequence[Derived]) -> str:
-    """Return a sentence about what is withdrawn and not made again; blank where there is nothing such.
+    """Return a sentence about withdrawn rows that can't be rebuilt; blank if there are none.
 
     Args:
-        parts: what is withdrawn with turns of a person's sessions, except whole ones: of these, nothing is made again.
+        parts: the withdrawn rows of each session, without whole sessions, of which nothing is rebuilt.
     """
     if not parts:
         return ""
@@ -25,7 +25,7 @@ def told_of_lost(parts: Sequence[Derived]) -> str:
 
 
 def _without_turns(user: UserProfile, atoms: Collection[MemoryAtom]) -> int:
-    """Return how many of some items rest on a turn that is deleted."""
+    """Return how many of some items have a deleted source turn."""
     sources = {pk for atom in atoms for pk in atom.source_message_ids}
     there = set(Message.objects.said().filter(user_id=user.pk, pk__in=sources).values_list("pk", flat=True))
     return sum(not there.issuperset(atom.source_message_ids) for atom in atoms)

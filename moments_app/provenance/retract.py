@@ -84,10 +84,10 @@ class Preview:
     """The effects that a retraction would have.
 
     Args:
-        turns: that would be retracted.
-        moment_keys: of the moments that would be withdrawn.
+        turns: number of turns that would be retracted.
+        moment_keys: keys of the moments that would be withdrawn.
         withdrawn: number of rows that would be withdrawn, by kind. Each row counts once.
-        engine_calls: estimated number of calls to rebuild what also had other sources.
+        engine_calls: estimated number of calls to rebuild data with other sources.
         lost: a sentence about rows with other sources that are not rebuilt; blank if there are none.
         answers: answers that repeat the turns. They are among the turns, unless they can't be retracted.
         derived: the rows of each session.
@@ -103,7 +103,7 @@ class Preview:
 
 
 def preview(session: Session, sequences: Sequence[int] | None, *, leave: Collection[str] = ()) -> Preview:
-    """Return what `retract` would do; nothing is changed.
+    """Return what `retract` would do, without changing anything.
 
     Args:
         session, sequences, leave: as in `retract`.
@@ -334,7 +334,7 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
 
 
 def counts_of(parts: Iterable[InStreams]) -> dict[str, int]:
-    """Return how many rows would be withdrawn with some turns or items, by kind. Each row counts once."""
+    """Return how many rows would be withdrawn with turns or items, by kind. Each row counts once."""
     kinds: dict[str, set[tuple[type[Model], int]]] = {}
     for found in parts:
         for kind, rows in _rows(found).items():
@@ -363,7 +363,7 @@ def consolidations(parts: Iterable[InStreams]) -> int:
 
 
 def calls_of(parts: Iterable[Derived]) -> int:
-    """Estimate how many engine calls rebuild what also rests on other sources, without consolidations."""
+    """Estimate how many engine calls rebuild what also depends on other sources, without consolidations."""
     return sum(map(_engine_calls, parts))
 
 

@@ -117,7 +117,7 @@ class _Found:
 
 
 def preview_items(owner: Owner, named: Named, *, leave: Collection[str] = ()) -> ItemsPreview:
-    """Return what `retract_items` would do; nothing is changed.
+    """Return what `retract_items` would do, without changing anything.
 
     Args:
         owner, named, leave: as in `retract_items`.

@@ -72,7 +72,7 @@ class StillSaid:
 
     Args:
         questions: The questions that were asked, each once.
-        lines: What is still said, each line once.
+        lines: The repeating lines, each once.
         waiting: The number of rebuilds that aren't done yet.
     """
 
@@ -84,9 +84,11 @@ class StillSaid:
 def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
     """Query a person's memory again with questions that the retracted text answered.
 
+    Don't call it within a transaction.
+
     The questions are those of contexts that had the text, the retracted text itself, and the person's probes, taken in
     turn. Each question is asked in its session, or in that of the retraction, and in a new session. The contexts are
-    not served: no receipt is kept.
+    not served, so no receipt is saved.
 
     Args:
         retraction: The retraction of a person's turns or items.
@@ -107,7 +109,7 @@ def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
 
 
 def _retracted(retraction: Retraction, user: UserProfile) -> Retracted:
-    """Return what is retracted: turns of a session, or items that were written directly."""
+    """Return the retracted text: turns of a session, or directly written items."""
     served = {address for each in (retraction, *retraction.consequences()) for address in _addresses(each)}
     if retraction.session is None:
         items = [(item, table) for table in (MemoryAtom, Entity) for item in _written(retraction, table)]

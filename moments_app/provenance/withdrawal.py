@@ -35,9 +35,9 @@ class Withdrawal(ABC):
         return ()
 
     def questions(self, retraction: Retraction) -> Iterable[tuple[str, Session | None]]:
-        """Return questions to ask after the retraction, to check that the text isn't said again.
+        """Return questions to ask after the retraction, to check that the text isn't repeated.
 
-        Each comes with the session in which it is asked; None: in any.
+        Each has the session in which to ask it; None: in any session.
         """
         return ()
 

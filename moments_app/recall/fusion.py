@@ -1,6 +1,7 @@
 """Merge several rankings into one, with pure functions over scores."""
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from heapq import nlargest
@@ -87,11 +88,12 @@ def with_moments(turns: Mapping[Place, float], moments: Iterable[tuple[TurnSpan,
         turns: The scores of the turns without moments.
         moments: The turns that each moment covers, and its score.
     """
-    shares: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
+    places: dict[int, list[int]] = defaultdict(list)
+    for session, sequence in sorted(turns):
+        places[session].append(sequence)
+    together = dict(turns)
     for (session, first, last), score in moments:
-        shares[session].append((first, last, MOMENT_SHARE * score))
-    together: dict[Place, float] = {}
-    for (session, sequence), score in turns.items():
-        covering = [share for first, last, share in shares.get(session, ()) if first <= sequence <= last]
-        together[session, sequence] = score + sum(covering)
+        of_session = places.get(session, [])
+        for sequence in of_session[bisect_left(of_session, first) : bisect_right(of_session, last)]:
+            together[session, sequence] += MOMENT_SHARE * score
     return together

@@ -15,12 +15,12 @@ from sessions_app.actors import named_actor
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.applications import NAMED
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
-from sessions_app.admin.views.event import EventForm
+from sessions_app.admin.views.event import EventForm, has_receipt
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_READ
 
 FOUND_BY_NAME = 50
-# How pages write the values that events carry under some names; other apps add theirs.
+# By the name of a payload value: a function that formats the value for pages. Other apps add theirs.
 WRITTEN: dict[str, Callable[[str], str]] = {}
 
 
@@ -88,7 +88,7 @@ class EventAdmin(LogAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Event | None = None) -> Any:
         """Leave out the details of an erasure, which its receipt shows."""
-        return self.fields[:-1] if obj and "left" in obj.payload else self.fields
+        return self.fields[:-1] if obj and has_receipt(obj) else self.fields
 
     @admin.display(description="When")
     def happened_at(self, event: Event) -> str:
@@ -127,7 +127,7 @@ class EventAdmin(LogAdmin):
 
 
 def in_short(payload: Mapping[str, Any]) -> str:
-    """Write what an event carries in a line; of a list how many, of a few the names."""
+    """Format a payload in one line. Longer lists are only counted."""
     written = ((name.replace("_", " "), _value(_written(name, value))) for name, value in payload.items())
     return " · ".join(f"{name}: {value}" for name, value in written)
 

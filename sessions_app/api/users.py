@@ -74,7 +74,9 @@ class ErasedAnswer(serializers.Serializer[Any]):
     """The result of an erasure."""
 
     erasure_id = serializers.UUIDField(help_text="Id of the erasure in the event log.")
-    rows = serializers.DictField(child=serializers.IntegerField(), help_text="Number of erased rows of each kind.")
+    rows = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Number of erased rows and names of each kind."
+    )
     left = serializers.DictField(
         child=serializers.IntegerField(),
         help_text="Result of searching for the person after the erasure: the number of rows of each kind. Always 0, "

@@ -1,9 +1,9 @@
 """`erase_user`: delete all data about a person in one transaction, and then their archived files.
 
-Every row that refers to the profile is the person's, and goes by one DELETE a table. What doesn't go so (queue entries,
-what agents learned from them) is removed as the table's declaration says. The logs of events and of operators' acts
-stay, without ids, names and texts. At the end the person is searched for in every table. If a row is found, all of it
-is undone; otherwise the event in the log records what was erased, where nothing was found, and what stays.
+Every row that refers to the profile belongs to the person, and one DELETE per table removes these rows. A table's
+declaration says how to remove other data, such as queue entries and what agents learned from the person. The event log
+and Django's admin log stay, without ids, names and texts. At the end, the erasure searches every table for the person.
+If it finds a row, the transaction is rolled back. Otherwise the event records what was erased and what remains.
 """
 
 import uuid
@@ -65,8 +65,8 @@ class Erased:
     """The outcome of an erasure.
 
     Args:
-        erasure_id: names it in the event log, and leads back to nobody.
-        rows: number of erased rows, by kind.
+        erasure_id: identifies the erasure in the event log, but not the person.
+        rows: number of erased rows and names, by kind.
         left: number of rows that name the person after the erasure, for each kind that was searched: zeros.
         kept: number of rows that stay without names and texts, by kind.
         has_files_left: archived files could not be removed yet; the queue tries again.
@@ -85,7 +85,7 @@ class Erased:
 
 
 def holdings(user: UserProfile) -> Counter[str]:
-    """Return the number of rows that an erasure of a person removes, by kind.
+    """Return the number of rows that an erasure removes, and of names in other people's items, by kind.
 
     One query counts all tables that refer to the profile. Other rows are counted as their table declares. The preview
     and the record of an erasure show these numbers.
@@ -122,7 +122,7 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
 
 
 def _patiently(erase: "partial[tuple[int, Erased]]") -> tuple[int, Erased]:
-    """Try again after a deadlock: some lock the rows of many, in an order of theirs."""
+    """Retry after a deadlock, because some transactions lock rows of many people in another order."""
     for _ in range(TRIES - 1):
         try:
             return erase()
@@ -146,7 +146,7 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
             kept[_kind(provenance.model)] += blanked
     actor, kept[_kind(Event)] = _scrub_events(user, actor)
     for column in (UserProfile._meta.pk, *_columns()):
-        kept[_kind(LogEntry)] += _scrub_operators_log(column, user)
+        _scrub_operators_log(column, user)
     _delete_all(user)
     erased = Erased(erasure_id, rows, left=_left(user), kept=+kept)
     Event.objects.create(type=ERASED_EVENT, actor=actor, application_id=application, payload=erased.receipt)
@@ -201,7 +201,7 @@ def _number(model: type[Model], theirs: Q) -> QuerySet[Any, tuple[str, int]]:
 
 
 def _beside(user: UserProfile) -> Counter[str]:
-    """Count what goes without referring to the profile."""
+    """Count the data that doesn't refer to the profile."""
     counts = Counter[str]()
     for provenance in declared():
         if provenance.beside:
@@ -242,10 +242,10 @@ def _left(user: UserProfile) -> Counter[str]:
 
 
 def _scrub_events(user: UserProfile, actor: str) -> tuple[str, int]:
-    """Blank whom and what the person's events were about, and their own keys.
+    """Remove ids and payloads from the person's events, and the names of the person's keys.
 
     Returns:
-        The actor as the log may name it from now on, and the number of events.
+        The actor, without the name of an erased key, and the number of events.
     """
     keys = [key.actor for key in ApiKey.objects.filter(user=user)]
     events = Event.objects.filter(user_pk=user.pk)
@@ -254,8 +254,8 @@ def _scrub_events(user: UserProfile, actor: str) -> tuple[str, int]:
     return f"key:{ERASED}" if actor in keys else actor, number
 
 
-def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> int:
-    """Blank names and texts in what Django keeps of operators' acts on rows of one table. Return the number of entries.
+def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
+    """Remove names and texts from Django's admin log of one table.
 
     Entries about other people's rows stay. Entries about rows that were deleted earlier are removed too, because their
     owner is unknown.
@@ -264,12 +264,12 @@ def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> int:
         content_type=ContentType.objects.get_for_model(column.model), object_id__isnull=False
     )
     if not entries.exists():
-        return 0
+        return
     others = column.model._base_manager.exclude(**{column.name: user.pk})
     logged = entries.values(row=Cast("object_id", BigIntegerField()))
     # A separate query, because an UPDATE of the log can't read distributed rows.
     named = [str(pk) for (pk,) in others.filter(pk__in=logged).values_list("pk")]
-    return entries.exclude(object_id__in=named).update(object_id=None, object_repr=ERASED, change_message="")
+    entries.exclude(object_id__in=named).update(object_id=None, object_repr=ERASED, change_message="")
 
 
 # --- files ---

@@ -21,18 +21,18 @@ class Provenance:
 
     Args:
         model: the table.
-        files: of an export that have its rows.
+        files: the files of an export with its rows.
         person: the lookup from a row to its person.
-        made_of: the columns that say what a row was made of; none: somebody said it, or it is a log.
-        made_by: names of the processes that make such rows, and make them again.
+        made_of: the columns that refer to the sources of a row. Empty for user input and logs.
+        made_by: the names of the processes that create and rebuild such rows.
         not_exported: why there is no file.
-        is_withdrawn: a retraction takes rows out of the table that rest on retracted turns.
-        is_rewritten: a retraction rewrites rows that name what it takes out, or have it within.
+        is_withdrawn: whether a retraction removes rows derived from retracted turns.
+        is_rewritten: whether a retraction rewrites rows that refer to removed rows, or contain their text.
         left_alone: why a retraction does neither.
-        imported: asks for what is made again of what an import has brought.
-        erase: removes or blanks what doesn't go with the rows that refer to the profile, before those go. Returns the
-            number of rows of the table that stay, blanked.
-        beside: counts what `erase` removes, by what it is; previews and records of erasures take it from here.
+        imported: called after an import. Queues jobs that rebuild derived data.
+        erase: removes or blanks data in rows that don't refer to the profile. Called before the other rows are
+            deleted. Returns the number of rows that it blanked, if any.
+        beside: counts what `erase` removes, by kind, for the preview and the record of an erasure.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Actors in words, for templates. Where rows have the names of keys beside them, these are an argument."""
+"""Actors in words, for templates. The name of an actor's key is an argument."""
 
 from django import template
 

@@ -67,7 +67,9 @@ class EraseProfile(RowPage[UserProfile]):
                 erased = erase_user(person.user_id, application=person.application_id, actor=self.actor)
         except (OnHold, SomethingLeft, UserProfile.DoesNotExist) as error:
             return self.page(problem=str(error))
-        messages.success(request, f"Erased {erased.rows.total():,} rows; nothing is left. Event {erased.erasure_id}")
+        messages.success(
+            request, f"Erased {erased.rows.total():,} rows and names; nothing is left. Event {erased.erasure_id}"
+        )
         if erased.has_files_left:
             messages.warning(request, "The archive storage failed. A job retries to delete the files.")
         return HttpResponseRedirect(_receipt_of(request, erased))

@@ -107,7 +107,7 @@ class Group:
 
 
 def _previewed(form: TurnsForm, session: Session, left: set[str]) -> dict[str, Any]:
-    """Collect what would be withdrawn, or why nothing can be; nothing where turns are not named yet."""
+    """Return what would be withdrawn, or why nothing can be. Return nothing if no turns are named yet."""
     if not form.is_bound or (not form.is_valid() and "sequences" in form.errors):
         return {}
     try:
@@ -218,8 +218,8 @@ class RetractTurns(SessionPage):
             return self.page()
         try:
             made = retract(self.row, **form.cleaned_data, requested_by=self.actor, leave=_left(request))
-        except CannotRetract:
-            return self.page()
+        except CannotRetract as error:
+            return self.page(problem=str(error))
         turns = made.result["turns"] + sum(each.result["turns"] for each in made.consequences())
         message = f"{_retracted(turns, 'turn')}. Items that also come from other turns are being rebuilt."
         self.log(self.row, f"Retraction {made}.", message)
@@ -281,8 +281,8 @@ class RetractDirect(RowPage[Direct]):
                 requested_by=self.actor,
                 leave=_left(request),
             )
-        except CannotRetract:
-            return self.page()
+        except CannotRetract as error:
+            return self.page(problem=str(error))
         messages.success(
             request,
             f"{_retracted(made.result['items'], 'item')}. Items that also come from other sources are being rebuilt.",

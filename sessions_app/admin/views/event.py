@@ -7,6 +7,11 @@ from sessions_app.models import Event
 from sessions_app.people.erase import ERASED_EVENT
 
 
+def has_receipt(event: Event) -> bool:
+    """Return whether it is the event of an erasure with a receipt. Earlier releases recorded none."""
+    return event.type == ERASED_EVENT and "left" in event.payload
+
+
 class EventForm(FormPage[Event]):
     """The page of an event."""
 
@@ -14,7 +19,7 @@ class EventForm(FormPage[Event]):
 
     def context(self) -> dict[str, Any]:
         event = self.row
-        if event.type != ERASED_EVENT or "left" not in event.payload:  # earlier releases recorded no receipt
+        if not has_receipt(event):
             return {}
         rows, left = event.payload["rows"], event.payload["left"]
         searched = [(kind, rows.get(kind, 0), number) for kind, number in left.items()]

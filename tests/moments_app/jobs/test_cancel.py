@@ -130,7 +130,8 @@ def test_a_cancelled_summary_is_given_up_and_not_restarted(ada: UserProfile, rol
     session = talk(ada, 20)
     job = Job.objects.get(process="roll_summary")
     cancel(job, actor=BY)
-    assert Summary.objects.get(session=session).status == "failed"
+    given_up = Summary.objects.get(session=session)
+    assert (given_up.status, given_up.error) == ("failed", "Cancelled by operator root.")
     assert recover_jobs().begun_again == 0
     talk(ada, 2)
     work_off()

@@ -1,5 +1,6 @@
 """Row 11: an erased person leaves no trace, and whatever is somebody else's stays."""
 
+import json
 import re
 import threading
 from io import StringIO
@@ -23,6 +24,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText
 from moments_app.models.job import TASK
 from moments_app.moments.build import BuildMoments
+from moments_app.provenance.retract import retract
 from moments_app.recall import accesses
 from moments_app.recall.count_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
@@ -174,7 +176,7 @@ def test_row_11_an_erased_person_leaves_no_trace(
     assert not erased.has_files_left
     assert erased.rows == told
     assert set(erased.left.values()) == {0} and kinds_of_declared() <= erased.left.keys()
-    assert {"events", "model calls", "log entries"} <= erased.kept.keys()
+    assert {"events", "model calls"} <= erased.kept.keys()
 
 
 def kinds_of_declared() -> set[str]:
@@ -544,6 +546,31 @@ class TestProof:
             finally:
                 cursor.execute("DROP RULE kept ON moments_app_memoryatom")
         assert dumped() == before
+
+    def test_a_name_that_is_left_in_anothers_retracted_item_undoes_it_all(
+        self, ada: UserProfile, bo: UserProfile
+    ) -> None:
+        session = talk(bo, 2)
+        stream = MemoryStream.objects.create(user=bo, stream_type="user", extraction_prompt="x")
+        sources = list(session.messages.turns().values_list("pk", flat=True))
+        for name in ("ada", "Ada"):
+            note(
+                stream, f"{name} has a kiln.", related_users=[name], source_session=session, source_message_ids=sources
+            )
+        retraction = retract(session, [0], reason="wrong", actor="test")
+        assert holdings(ada) == {"names in other people's items": 1}
+        before = dumped()
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE RULE kept AS ON UPDATE TO moments_app_retracteditem DO INSTEAD NOTHING")
+            try:
+                with pytest.raises(SomethingLeft, match="names in other people's items"):
+                    erase_user("ada", application=DEFAULT, actor="test")
+            finally:
+                cursor.execute("DROP RULE kept ON moments_app_retracteditem")
+        assert dumped() == before
+        erase_user("ada", application=DEFAULT, actor="test")
+        items = retraction.items.withdrawn(MemoryAtom)
+        assert sorted(json.loads(item.data["related_users"]) for item in items) == [[], ["Ada"]]
 
     def test_an_operators_log_loses_what_was_theirs_or_is_nobodys_any_more(
         self, ada: UserProfile, bo: UserProfile
