@@ -553,20 +553,22 @@ class TestProof:
         session = talk(bo, 2)
         stream = MemoryStream.objects.create(user=bo, stream_type="user", extraction_prompt="x")
         sources = list(session.messages.turns().values_list("pk", flat=True))
-        for name in ("ada", "Ada"):
-            note(
-                stream, f"{name} has a kiln.", related_users=[name], source_session=session, source_message_ids=sources
-            )
-        retraction = retract(session, [0], reason="wrong", actor="test")
+        about = {"source_session": session, "source_message_ids": sources}
+        note(stream, "She has a kiln.", related_users=["ada"], **about)
+        note(stream, "She has a cat.", related_users=["Ada"], **about)
+        retraction = retract(session, [0], reason="Wrong.", requested_by="test")
         assert holdings(ada) == {"names in other people's items": 1}
         before = dumped()
         with connection.cursor() as cursor:
-            cursor.execute("CREATE RULE kept AS ON UPDATE TO moments_app_retracteditem DO INSTEAD NOTHING")
+            cursor.execute(
+                "CREATE FUNCTION keep_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END';"
+                "CREATE TRIGGER kept BEFORE UPDATE ON moments_app_retracteditem FOR EACH ROW EXECUTE FUNCTION keep_it()"
+            )
             try:
                 with pytest.raises(SomethingLeft, match="names in other people's items"):
                     erase_user("ada", application=DEFAULT, actor="test")
             finally:
-                cursor.execute("DROP RULE kept ON moments_app_retracteditem")
+                cursor.execute("DROP FUNCTION keep_it CASCADE")
         assert dumped() == before
         erase_user("ada", application=DEFAULT, actor="test")
         items = retraction.items.withdrawn(MemoryAtom)
