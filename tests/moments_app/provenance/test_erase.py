@@ -553,7 +553,7 @@ class TestProof:
         session = talk(bo, 2)
         stream = MemoryStream.objects.create(user=bo, stream_type="user", extraction_prompt="x")
         sources = list(session.messages.turns().values_list("pk", flat=True))
-        about = {"source_session": session, "source_message_ids": sources}
+        about: dict[str, Any] = {"source_session": session, "source_message_ids": sources}
         note(stream, "She has a kiln.", related_users=["ada"], **about)
         note(stream, "She has a cat.", related_users=["Ada"], **about)
         retraction = retract(session, [0], reason="Wrong.", requested_by="test")
