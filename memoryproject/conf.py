@@ -163,7 +163,7 @@ class MomentBuilderSettings(Group):
         0.3,
         ge=0.1,
         le=0.5,
-        description="Share of turns that stay live after a build, such as `0.3` for 30 %. This is a share of all turns "
+        description="Share of turns that stay live after a build, such as `0.3` for 30%. This is a share of all turns "
         "in the session, or of `MOMENT_BUILDER__MESSAGE_THRESHOLD` turns if the session is longer.",
     )
     prompt_resource_uri: str = Field(

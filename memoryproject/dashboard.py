@@ -130,7 +130,7 @@ def _memory(request: HttpRequest, activity: Activity) -> dict[str, Any]:
             Card(
                 "Time to build a moment",
                 _duration(builds.median) if builds else "–",
-                f"95 % within {_duration(builds.p95)}; latest {counted(builds.number, 'build')}"
+                f"95% within {_duration(builds.p95)}; latest {counted(builds.number, 'build')}"
                 if builds
                 else "no build yet",
                 jobs,
@@ -179,7 +179,7 @@ def _wait_chart(name: str, activity: Activity, waits: Waits) -> Chart:
         (label, round(waits.p95_by_day.get(day.date, 0.0), 2))
         for label, day in zip(_labels(activity), activity.days, strict=True)
     ]
-    return bar_chart(f"{name}, s", f"95 % within {_duration(waits.p95)}", bars, is_whole=False)
+    return bar_chart(f"{name}, s", f"95% within {_duration(waits.p95)}", bars, is_whole=False)
 
 
 def _labels(activity: Activity) -> list[str]:

@@ -165,7 +165,7 @@ class Waits:
 
     Args:
         number: number of jobs in the last `DAYS`.
-        p95: seconds within which 95 % of them started.
+        p95: seconds within which 95% of them started.
         p95_by_day: the same for each day on which any ended.
     """
 
