@@ -77,7 +77,7 @@ def _pruned() -> list[type[Model]]:
 
 
 def nightly() -> Iterator[Times]:
-    """Yield the columns that matter only over days. Checking one reads its whole table."""
+    """Yield the columns whose times matter only over days. Checking a column reads its whole table."""
     yield Times(Message, "arrived_at")
     yield Times(Session, "last_arrived_at")
     yield Times(Session, "restored_at")

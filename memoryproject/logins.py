@@ -37,7 +37,7 @@ BEGAN, SEEN = "login_began", "login_seen"  # seconds since the epoch, in a sessi
 SEEN_EVERY = 60  # seconds between two updates of a session in use
 OPEN = {"login", "logout"}
 SET_UP, GIVE_CODE = "auth_user_second_factor", "auth_user_give_code"
-# Pages of a login about itself.
+# Pages on which operators manage their own login.
 OWN = {SET_UP, GIVE_CODE, "auth_user_recovery_codes", "auth_user_turn_off", "password_change"}
 # Site-wide tables: not about single applications, or about the staff.
 SITE_MODELS = {"application", "circuit", "embeddingmodel", "loginlimit"}
@@ -113,7 +113,7 @@ class Door(AxesStandaloneBackend, LoadsAtOnce):  # type: ignore[misc]
 
 
 def begin(request: HttpRequest, **_: Any) -> None:
-    """Store the start of the login in its session."""
+    """Store the login's start time in the session."""
     request.session[BEGAN] = request.session[SEEN] = time.time()
 
 
@@ -161,7 +161,7 @@ def _missing(request: HttpRequest) -> str:
 
 
 class LimitedOperatorMiddleware:
-    """Runs pages of operators who are limited to some applications under the database role for limited operators."""
+    """Runs pages under a limited database role for operators who are limited to some applications."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -192,7 +192,7 @@ class LimitedOperatorMiddleware:
 
 
 def _limited(login: User) -> User:
-    """Return a copy of the login for its pages. It is never saved."""
+    """Return a limited copy of the login for its pages. The copy is never saved."""
     limited = copy(login)
     limited.is_superuser = False
     limited.is_limited = True  # type: ignore[attr-defined]

@@ -1,10 +1,10 @@
 """Row-level security for operators who are limited to some applications.
 
-Queries on pages of such an operator run as the role `memory_operator`, which sees and changes only rows of these
-applications. If code forgets a filter, the query still returns no other rows. `database_roles` describes how
+Queries on such an operator's pages run as the role `memory_operator`. The role sees and changes only rows of these
+applications. Even if a query lacks a filter, the database returns no other rows. `database_roles` describes how
 transactions take the role.
 
-Migrations of tables with data of people or applications add `let_operators` to their operations.
+Migrations of tables about people or applications add `let_operators` to their operations.
 """
 
 from collections.abc import Collection, Iterator
@@ -52,7 +52,7 @@ def let_operators(table: str, rows: str, *, read: str = "", requests: str = "") 
 
 
 def seen(table: str, other: str, column: str) -> str:
-    """Return an SQL condition: the operator may see the row of another table that a column refers to."""
+    """Return an SQL condition: the operator may see the referenced row of another table."""
     return f"EXISTS (SELECT FROM {other} seen WHERE seen.id = {table}.{column})"
 
 

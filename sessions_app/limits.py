@@ -44,7 +44,7 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
-        self.granted = math.inf  # seconds, the timeout of statements in the current transaction
+        self.granted = math.inf  # statement timeout of the current transaction, in seconds
 
     @property
     def left(self) -> float:
@@ -79,7 +79,7 @@ def deadline() -> Deadline | None:
 
 @contextmanager
 def limited(kind: Kind) -> Iterator[None]:
-    """Limit how long the block waits for the database. Within a limited block, replace its limits.
+    """Limit how long the block waits for the database. A nested block replaces the limits of its outer block.
 
     A long request has no deadline.
 
@@ -152,7 +152,7 @@ def _tenths(seconds: float) -> float:
 
 
 def set_local(seconds: Mapping[str, float]) -> str:
-    """Return the statements that set timeouts for a transaction, by their names in PostgreSQL."""
+    """Return the statements that set a transaction's timeouts, given by their PostgreSQL names."""
     return "".join(f"SET LOCAL {name} = {value * 1000:.0f}; " for name, value in seconds.items())
 
 

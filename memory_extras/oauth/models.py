@@ -161,7 +161,7 @@ class ConsentManager(models.Manager["Consent"]):
             assistant: The assistant.
             user: The person.
             scopes: The granted scopes.
-            ends_at: When it ends, however often its tokens are renewed.
+            ends_at: When the grant ends, however often its tokens are renewed.
             by: operator:….
         """
         ApiKey.objects.filter(consent__code__used_at=None, consent__code__expires__lt=timezone.now()).delete()
@@ -218,7 +218,7 @@ class AccessToken(AbstractAccessToken):  # type: ignore[misc]
 
 
 class RefreshToken(AbstractRefreshToken):  # type: ignore[misc]
-    """A token that can be exchanged for new tokens once."""
+    """A token that is exchanged once for new tokens."""
 
     user = None
     consent = models.ForeignKey(Consent, on_delete=models.CASCADE, related_name="+")

@@ -80,7 +80,10 @@ def _exception(exception: dict[str, Any]) -> dict[str, Any]:
 
 
 def _told(line: LogRecord | None) -> dict[str, Any]:
-    """Return the message and some fields of our own log records, but only the place in the code of others."""
+    """Return the message and some fields of our own log records.
+
+    For other loggers' records, return only the place in the code.
+    """
     if line is None:
         return {"message": "An error without a message."}
     if isinstance(line.msg, dict) and line.name.startswith(OURS):

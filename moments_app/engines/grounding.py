@@ -22,11 +22,11 @@ from moments_app.engines.numbers import in_digits, plain
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
 
-LEAST_SHARE = 0.25  # minimum share of a sentence's words that the conversation has; a half would drop paraphrases
+LEAST_SHARE = 0.25  # minimum share of a sentence's words in the conversation; a half would drop paraphrases
 FEW_WORDS = 6  # with fewer words, this share isn't checked
 FEW_BYTES = 60  # with fewer bytes, the language isn't checked either; Chinese characters have more bytes
-NAME_STEM = 5  # number of letters by which forms of a name match: Tuscan, Tuscany
-ASKED_SHARE = 0.6  # minimum share of an order's words that an order of the user must have, to accept it
+NAME_STEM = 5  # names match if this many first letters are the same: Tuscan, Tuscany
+ASKED_SHARE = 0.6  # an order is accepted if one of the user's orders has this share of its words
 
 INSTRUCTION = "instruction to the reader"
 LANGUAGE = "another language"
@@ -86,7 +86,7 @@ class LeftOut:
 
 @dataclass
 class Judged(Generic[Answer]):
-    """The part of an answer that was kept.
+    """The kept part of an answer.
 
     Args:
         answer: the answer without dropped content.
@@ -267,7 +267,7 @@ class Grounds:
         return (len(stems & self._stems) / len(stems) if stems else 1.0), len(stems)
 
     def _is_asked_for(self, text: str) -> bool:
-        """Return whether an order has the words of an order that the person gave."""
+        """Return whether an order shares enough words with one of the person's orders."""
         stems = self._stems_in(text)
         if not stems or not _ORDER.search(text):
             return False

@@ -78,7 +78,7 @@ class UnknownProcess(Exception):
 
 @dataclass(frozen=True)
 class ProcessInput:
-    """The input of a run, as a claim reads it. Each process has its own subclass.
+    """The input that a run's claim reads. Each process has its own subclass.
 
     Args:
         prompt_version: the prompt that the engine uses; None if there is no prompt.
@@ -91,11 +91,11 @@ class ProcessInput:
         return replace(self, prompt_version=version)
 
     def prompt_for(self, purpose: str) -> PromptVersion | None:
-        """Return the prompt version that calls for a purpose use."""
+        """Return the prompt version for calls with a purpose."""
         return self.prompt_version
 
     def of_one_call(self) -> Self:
-        """Return the input cut to what the engine's first call receives."""
+        """Cut the input to the part that the engine's first call receives."""
         return self
 
 
@@ -136,7 +136,7 @@ class Lane(IntEnum):
 
     @property
     def title(self) -> str:
-        """The jobs of the lane, as pages show it."""
+        """What pages call the lane's jobs."""
         return LANE_TITLES[self]
 
 
@@ -224,7 +224,7 @@ class Process(ABC, Generic[Input, Answer]):
         """
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
-        """Return whether messages that were appended to a session make a run due. Called for each append."""
+        """Return whether a session's appended messages make a run due. Called for each append."""
         return False
 
     def after_append(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> Sequence[Job]:
@@ -307,7 +307,7 @@ def process_named(name: str) -> AnyProcess:
 
 
 def process_for_purpose(purpose: str) -> AnyProcess | None:
-    """Return the process with which prompts of a purpose can be tried."""
+    """Return the process that can try prompts with this purpose."""
     return next((process for process in processes() if purpose and process.prompt_purpose == purpose), None)
 
 
@@ -315,13 +315,13 @@ def process_for_purpose(purpose: str) -> AnyProcess | None:
 
 
 def session_of(job: Job) -> Session:
-    """Return the session of a job, for processes that always have one."""
+    """Return a job's session, for processes whose jobs always have one."""
     assert job.session is not None
     return job.session
 
 
 def stream_of(job: Job) -> MemoryStream:
-    """Return the stream of a job, for processes that always have one."""
+    """Return a job's stream, for processes whose jobs always have one."""
     assert job.stream is not None
     return job.stream
 

@@ -46,7 +46,7 @@ class ContextTokens:
 
 class ContextUsageQuerySet(models.QuerySet["ContextUsage"]):
     def add(self, counted: Mapping[tuple[int, date], ContextTokens]) -> None:
-        """Add counts, given by the application's primary key and the day in UTC, in one statement."""
+        """Add counts in one statement. They are keyed by the application's primary key and the day in UTC."""
         rows = [
             (application, day, one.contexts, one.context_tokens, one.transcript_tokens)
             for (application, day), one in counted.items()

@@ -46,9 +46,9 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return model
 
     def in_use(self) -> "EmbeddingModel":
-        """Return the model that new texts are embedded with: the embedded server's own, otherwise the active one.
+        """Return the model for new texts: the embedded server's own, otherwise the active one.
 
-        Vectors of the embedded server cost nothing, so a change of its recipe needs no command: see `embed_all`.
+        The embedded server's vectors cost nothing. So when its recipe changes, `embed_all` runs without a command.
         """
         conf, active = settings.EMBEDDING, self.active().first()
         if active and (active.recipe == conf.recipe or not conf.is_embedded):
@@ -56,7 +56,7 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return self.ensure(conf.model, conf.dimensions)
 
     def refused_by_kind(self) -> dict[str, int]:
-        """Count by kind the texts that have no vector of one model because the endpoint rejects them.
+        """Count the texts of each kind that have no vector because one model's endpoint rejects them.
 
         Uses one statement and only indexes. Without a model, the counts are 0.
         """
@@ -187,7 +187,7 @@ class Embedding(models.Model):
     """
 
     model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
-    user = models.ForeignKey(  # blank: of a shard's fact
+    user = models.ForeignKey(  # blank for a shard's fact
         UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
     said_at = models.DateTimeField(help_text="Time of the embedded text, copied here to speed up searches.")
@@ -235,13 +235,13 @@ class FactEmbedding(Embedding):
 
 
 class MomentEmbedding(Embedding):
-    """A vector of a moment: of its summary and detail."""
+    """A vector of a moment's summary and detail."""
 
     source = models.ForeignKey(Moment, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
 
 
 class TurnEmbedding(Embedding):
-    """A vector of a message of a user or an assistant."""
+    """A vector of a user's or an assistant's message."""
 
     source = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
 

@@ -95,7 +95,7 @@ class Entity(Searched):
 
 
 class EntityLink(models.Model):
-    """A link from one entity to another of the same person, which it blocks, is part of, or relates to."""
+    """A link between two entities of the same person: one blocks, follows, is part of, or relates to the other."""
 
     class Relation(models.TextChoices):
         BLOCKS = "blocks"

@@ -10,18 +10,18 @@ from django.utils import timezone
 
 from sessions_app.models import Session, UserProfile
 
-KEPT = timedelta(days=400)  # a line that was not served for longer is not expected to return
-REFRESHED = timedelta(days=30)  # a line that is served repeatedly is written once in this time
+KEPT = timedelta(days=400)  # a line unserved for longer is not expected to return
+REFRESHED = timedelta(days=30)  # minimum time between two updates of a line's date
 
 
 class ServedLineQuerySet(models.QuerySet["ServedLine"]):
     def expired(self) -> Self:
-        """Return lines that were not served for so long that they are not expected to return."""
+        """Return lines that have not been served for longer than `KEPT`."""
         return self.filter(served_on__lt=timezone.localdate() - KEPT)
 
 
 class ServedLine(models.Model):
-    """The hash of a line that was served about a person; never its text."""
+    """The hash of a line served about a person; never the line's text."""
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     hash = models.BigIntegerField(help_text="Hash of the words in the line.")
@@ -42,7 +42,7 @@ class ServedLine(models.Model):
 
 
 class OwnText(models.Model):
-    """The lines of a turn that the platform had served before. They are found when the turn arrives, and never changed.
+    """A turn's lines that the platform had served before. They are found when the turn arrives, and never changed.
 
     They refer to the turn's place instead of its row, so a turn that is archived and restored keeps them.
     """

@@ -110,7 +110,7 @@ class BuildInput(ProcessInput):
             raise Moved("Facts were corrected while the engine was thinking.")
 
     def of_one_call(self) -> "BuildInput":
-        """Return the input cut to what the engine's first call receives."""
+        """Cut the input to the part that the engine's first call receives."""
         first, *others = self.chunks
         return replace(self, chunks=[first], last_sequence=first.sequences[-1]) if others else self
 
@@ -385,7 +385,7 @@ def _taken_keys(user: int, starts: Sequence[datetime]) -> set[str]:
 
 
 def _times(segments: Sequence[tuple[Session, Segment]]) -> list[tuple[datetime, datetime]]:
-    """Return the times of the first and the last turn of each segment of a person's sessions."""
+    """Return the times of each segment's first and last turn. The segments are of one person's sessions."""
     rows = [(session.pk, segment.first_sequence, segment.last_sequence) for session, segment in segments]
     sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))
     values: dict[str, Any] = {"user": segments[0][0].user_id, "sessions": sessions, "firsts": firsts, "lasts": lasts}
@@ -430,8 +430,8 @@ def normalised(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tupl
         length: turns in the window, at least 1.
 
     Returns:
-        The new inclusive indexes of each kept range, by its position in `ranges`, in window order; empty if no range
-        has a turn of the window.
+        For each kept range, its position in `ranges` and its new inclusive indexes, in window order. Empty if no range
+        is kept.
     """
     last = length - 1
     clipped = sorted((min(max(start, 0), last), min(max(end, 0), last), n) for n, (start, end) in enumerate(ranges))

@@ -40,7 +40,7 @@ class PartitionEvent:
         Args:
             moments: its stored moments, oldest first.
             journey: the person's journey up to here.
-            session: the session of their turns.
+            session: the moments' session.
         """
         count = sum(moment.last_sequence - moment.first_sequence + 1 for moment in moments)
         topics = list(dict.fromkeys(tag for moment in moments for tag in moment.topic_tags[:2]))[:TOPICS_NAMED]
@@ -58,11 +58,11 @@ class PartitionEvent:
         """Describe a digest. It is a system message, which a client replays before all others.
 
         Args:
-            context: the context needed to continue.
-            lessons: the lessons.
-            turns: the sequences of the turns that it replaces.
-            session: the session of the turns.
-            cleared: whether the session has gone quiet, so that no turn of it is live.
+            context: what a model needs to know to continue.
+            lessons: the digest's lessons.
+            turns: the sequences of the replaced turns.
+            session: the turns' session.
+            cleared: whether the session went quiet. Then none of its turns is live.
         """
         fields: dict[str, object] = {
             "context": context,
@@ -74,12 +74,12 @@ class PartitionEvent:
         return cls(session, CLEARED if cleared else DIGEST, fields, Message.Role.SYSTEM)
 
     def leave(self, sequence: int) -> Message:
-        """Write the event right after the turn with this sequence, with that turn's date."""
+        """Write the event right after the turn with this sequence, with the turn's date."""
         [message] = leave_each([(self, sequence)])
         return message
 
     def payload(self, latest: Sequence[str]) -> dict[str, object]:
-        """Return the payload, including the fields of every event.
+        """Return the payload, including the fields that every event has.
 
         Args:
             latest: keys of the person's latest moments.
@@ -95,7 +95,7 @@ class PartitionEvent:
 
 
 def leave_each(events: Sequence[tuple[PartitionEvent, int]]) -> list[Message]:
-    """Write events of one person's sessions, each right after the turn with this sequence, with that turn's date."""
+    """Write events into one person's sessions, each right after the turn with its sequence, with the turn's date."""
     user = events[0][0].session.user_id
     said_at = _said_at(user, [(event.session.pk, sequence) for event, sequence in events])
     keys = Moment.objects.filter(user_id=user).newest_first().values_list("key", flat=True)
@@ -132,7 +132,7 @@ def _message(event: PartitionEvent, sequence: int, latest: Sequence[str], said_a
 def known_at(event: Message | None) -> str:
     """Return what is known about the turns before a partition event: a digest's context, or else moments' summaries.
 
-    Only its own session is used, so data derived from it is unaffected by withdrawals elsewhere.
+    Uses only the event's session, so withdrawals in other sessions don't affect data derived from this text.
     """
     if event is None:
         return ""

@@ -1,4 +1,4 @@
-"""The interface by which retractions reach the tables of extras, which the core doesn't know by name."""
+"""The interface through which retractions reach the tables of extras. The core doesn't know these tables by name."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -10,11 +10,11 @@ from sessions_app.models import Session
 
 
 class Withdrawal(ABC):
-    """The rows of an extra that a retraction withdraws.
+    """An extra's rows, for retractions to withdraw.
 
     Attributes:
-        name: the key of its count in previews and results.
-        title: the heading of its rows on the page of a preview.
+        name: the key of the rows' count in previews and results.
+        title: the rows' heading on a preview's page.
     """
 
     name: str
@@ -37,13 +37,13 @@ class Withdrawal(ABC):
     def questions(self, retraction: Retraction) -> Iterable[tuple[str, Session | None]]:
         """Return questions to ask after the retraction, to check that the text isn't repeated.
 
-        Each has the session in which to ask it; None: in any session.
+        Each question comes with the session in which to ask it; None: any session.
         """
         return ()
 
     @abstractmethod
     def put_back(self, retraction: Retraction, session: Session) -> None:
-        """Restore what a retraction withdrew, when it is undone."""
+        """Restore the rows that an undone retraction withdrew."""
 
 
 _REGISTERED: list[Withdrawal] = []
@@ -55,5 +55,5 @@ def register_withdrawal(withdrawal: Withdrawal) -> None:
 
 
 def withdrawals() -> Sequence[Withdrawal]:
-    """Return what extras have registered."""
+    """Return the registered tables."""
     return _REGISTERED

@@ -22,7 +22,11 @@ FROM locked WHERE atom.id = locked.id
 
 
 def note(refs: Iterable[str]) -> None:
-    """Count one access of each fact among some addresses. The count is written later, without delaying the caller."""
+    """Count one access to each fact. The count is written later, without delaying the caller.
+
+    Args:
+        refs: addresses of items. Items that are not facts are not counted.
+    """
     for ref in refs:
         if ref.startswith(_ATOMS):
             waiting.note((ref.removeprefix(_ATOMS), timezone.now().isoformat()))

@@ -43,7 +43,7 @@ def add_to_each(
     Args:
         items: for each stream, the atoms as in `add_atoms`.
         requested_by: for the jobs that become due.
-        end: ends facts because of the stored new ones, and returns them.
+        end: ends facts because of the stored atoms, and returns the ended facts.
 
     Returns:
         The added atoms.
@@ -73,14 +73,14 @@ def belonging_to(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
     """Return the owner columns of an atom that was learned from a person.
 
     Args:
-        stream: a stream of the person, or a shard, in which the atom is a candidate.
+        stream: the person's stream, or a shard. In a shard, the atom is a candidate.
         person: their time zone applies to the days of plans.
     """
     return {"user": person, "is_candidate": stream.is_shard, "source_user": person if stream.is_shard else None}
 
 
 def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
-    """Return the atoms without candidates that their shard already contains for everyone, and without ended ones."""
+    """Return the atoms except ended or corrected ones, and candidates that their shard already has for everyone."""
     said = _said_to_everybody([atom for atom in atoms if atom.is_candidate])
     corrected = _corrected_turns(atoms)
     left = [atom for atom in atoms if (atom.stream_id, atom.content_hash) not in said]
@@ -89,7 +89,7 @@ def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
 
 
 def _said_to_everybody(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
-    """Return the texts of candidates that their shards already contain for everyone, with their shards."""
+    """Return the shard and the text hash of each candidate whose text the shard already contains for everyone."""
     if not candidates:
         return set()
     shared = MemoryAtom.objects.active().filter(
@@ -124,7 +124,7 @@ def _over_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
 
 
 def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
-    """Return later corrections in the sessions that the atoms come from."""
+    """Return the corrections in the atoms' source sessions."""
     sessions = {atom.source_session_id for atom in atoms if atom.source_session_id}
     return list(CorrectedTurn.objects.filter(session__in=sessions).select_related("correction").order_by("pk"))
 
@@ -145,7 +145,7 @@ def note_growth(atom: MemoryAtom, *, requested_by: str) -> None:
 
 
 def have_found(atom: MemoryAtom, *, requested_by: str) -> None:
-    """Queue the word count and the embedding for the owner of an item's memory."""
+    """Queue the word count and the embedding of all memories of an item's person or shard."""
     about = whose_memories(atom)
     Job.objects.request("count_words", requested_by=requested_by, **about)
     ask_to_embed(requested_by, **about)

@@ -90,7 +90,7 @@ class FormationInput(ProcessInput):
 
 @dataclass(frozen=True)
 class Candidate:
-    """An item that may become an atom of the stream with a label."""
+    """An item that may become an atom. The label is its stream's."""
 
     label: str
     atom_type: str
@@ -111,7 +111,7 @@ class Formed:
 
 
 def calls_before_settling() -> Combinable:
-    """Return the number of formations of a session before it is settled, in a query of sessions."""
+    """Return an expression for queries of sessions: the number of formations before a session is settled."""
     conf = settings.MEMORY_FORMATION
     by_turns = Cast(F("message_count"), FloatField()) / float(conf.message_interval)
     return Floor(Greatest(by_turns, F("weighted_tokens") / float(conf.token_interval)))
@@ -142,7 +142,7 @@ def formation_input(
     Args:
         session: the session of the turns.
         turns: the turns to form.
-        shown: those with content, as engines read them.
+        shown: the turns with content, as engines read them.
         streams: the streams that the session feeds, by label.
         prompt: the active prompt.
         known: the existing items of the streams.
@@ -161,7 +161,7 @@ def formation_input(
 
 
 def labelled(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
-    """Return streams by label. If two have the same label, that of the second also names its agent."""
+    """Return streams by label. If two have the same label, the second stream's label also names its agent."""
     labelled: dict[str, MemoryStream] = {}
     for stream in streams:
         label = (
@@ -204,7 +204,7 @@ def _dated(atom: MemoryAtom) -> str:
 
 
 def closed_model(job: Job) -> Caller | None:
-    """Return the first of the streams' own models whose circuit is open; None if there is none."""
+    """Return the first model with an open circuit among the streams' own models; None if there is none."""
     own = MemoryStream.objects.seen_by(session_of(job)).extracting().exclude(extraction_model="")
     callers = [language_model(model) for model in sorted({stream.own_model for stream in own} - {""})]
     return next((caller for caller in callers if Circuit.objects.open_of(caller)), None)
@@ -349,7 +349,7 @@ def by_stream(
 
 
 def lessons_of(job: Job, input: FormationInput, formed: Formed) -> list[tuple[MemoryStream, list[MemoryAtom]]]:
-    """Return the lessons of a formation as atoms for each stream of lessons, which is created if it doesn't exist."""
+    """Return a formation's lessons as atoms for each stream of lessons. Create missing streams."""
     streams = MemoryStream.objects.ensure_lessons(input.session) if formed.lessons else ()
     return [(stream, [_atom(lesson, stream, job, input) for lesson in formed.lessons]) for stream in streams]
 
@@ -408,7 +408,7 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
 
 
 def _other_person(draft: DraftAtom, input: FormationInput) -> str:
-    """Return the name of the other person that the engine gives for an item; blank if the item doesn't contain it."""
+    """Return the other person that the engine named for an item; blank if the name is invalid or not in the item."""
     session, name = input.session, draft.other_person
     no_others = (session.user.user_id, input.own_name, session.agent_id or "", "Assistant")
     if name not in draft.text or name.casefold() in map(str.casefold, no_others):
@@ -422,7 +422,7 @@ def _said_at(sources: Sequence[Message]) -> datetime:
 
 
 def end_named(job: Job, input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
-    """End the statements that the engine says the new items end, if they are older. Return them."""
+    """End older statements if the engine says that the new items end them. Return the ended statements."""
     cause = Cause(f"job:{job.job_id}")
     ended: list[MemoryAtom] = []
     for atom, item in zip(atoms, formed.candidates, strict=True):

@@ -20,10 +20,10 @@ from moments_app.turns.words import told_words, without_speaker
 from sessions_app.models import UserProfile
 from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, united
 
-READ = 300  # statements from which a profile is derived, in addition to what was written into it
+READ = 300  # maximum statements for a profile, besides those written into it
 PROFILE_MAX = 2_000  # characters after the introductory text
-LINES = 8  # per heading
-STALE = timedelta(days=120)  # after which a plan counts as done or given up
+LINES = 8  # maximum per heading
+STALE = timedelta(days=120)  # age from which a plan counts as done or given up
 INTERESTS = 10  # derived from statements
 TOPICS = 5  # derived from statements
 RECURRING = 2  # minimum statements that name an interest
@@ -49,7 +49,7 @@ _DISLIKES = re.compile(r"n't\b|\b(?:not|never|hates?|dislikes?|no longer)\b", re
 
 
 class Said(NamedTuple):
-    """The data of a statement that a profile needs. The fields are those of `MemoryAtom`."""
+    """A statement's fields, as far as a profile needs them. They are named as in `MemoryAtom`."""
 
     content: str
     kind: str
@@ -82,13 +82,13 @@ def rebuild_profiles(users: Collection[int]) -> None:
 
 
 def profile_of(statements: MemoryAtomQuerySet, zone: tzinfo) -> Profile:
-    """Return the profile that these statements about a person give."""
+    """Return a person's profile, derived from these statements."""
     both = (statements.of_profile().newest_first(), statements.in_profile())
     return derived([Said(*row) for rows in both for row in rows.values_list(*Said._fields)[:READ]], zone)
 
 
 def derived(said: Sequence[Said], zone: tzinfo) -> Profile:
-    """Return the profile that statements give.
+    """Derive a profile from statements.
 
     Args:
         said: texts that were written into the profile, and statements in the order of `in_profile`.

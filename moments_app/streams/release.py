@@ -76,7 +76,7 @@ def account_ages(candidate: MemoryAtom) -> list[int]:
 
 
 def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") -> Release:
-    """Share something that one or several users said with all users of their agent, in new words.
+    """Tell all users of an agent, in new words, what one or several of them said.
 
     Args:
         candidate: the source, which stays private, as do matching candidates.
@@ -101,7 +101,7 @@ def decline(candidate: MemoryAtom, *, actor: str) -> None:
     """Keep a candidate and matching candidates of others private. They no longer wait for a decision.
 
     Args:
-        candidate: the item, which does not change otherwise.
+        candidate: the item. Only the time of its review changes.
         actor: `operator:…`.
 
     Raises:
@@ -203,7 +203,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def shard_for(shard: MemoryStream, agent_id: str) -> MemoryStream:
-    """Return the shard with the same name of an agent, or of every agent. Create it if it doesn't exist.
+    """Return the shard with the same name for one agent, or for every agent. Create it if it doesn't exist.
 
     It has the settings of the other shard, but learns nothing from conversations.
     """
@@ -257,7 +257,7 @@ def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
 
 
 def _review(candidates: Sequence[MemoryAtom]) -> None:
-    """Record the decision on candidates, also on matching ones of the same people in every agent's shard."""
+    """Record the decision on candidates, and on the same people's matching candidates in every agent's shard."""
     same = (
         MemoryAtom.objects.active()
         .candidates()

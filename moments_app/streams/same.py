@@ -35,7 +35,7 @@ class Rewording:
     Args:
         before: the old text.
         after: the new text; blank: none.
-        fact: the whole text before, if this is one of its sentences. It names the people whom the sentence is about.
+        fact: the whole old text, if `before` is one of its sentences. It names the people whom the sentence is about.
     """
 
     before: str
@@ -44,7 +44,7 @@ class Rewording:
 
     @cached_property
     def parts(self) -> "list[Rewording]":
-        """The rewordings of the single sentences that change. Other texts may contain one of them, or all in a row."""
+        """One rewording for each changed sentence. Other texts may contain one of these sentences, or all in a row."""
         old, new = sentences_of(self.before), sentences_of(self.after)
         if len(old) < 2:
             return [self]
@@ -62,7 +62,7 @@ class Rewording:
 
     @property
     def is_name(self) -> bool:
-        """True if a name was replaced, which then applies to every sentence."""
+        """True if a name was replaced. The new name then applies to every sentence."""
         said = statement_of(self.before)
         return bool(said) and said is not None and said.attribute not in _NO_NAMES
 

@@ -41,7 +41,7 @@ class CannotDecide(Refusal):
 
 
 class Timeline(NamedTuple):
-    """The statements that give an attribute of a subject a value.
+    """The statements about one attribute of a subject.
 
     Args:
         subjects: the names by which the statements call them; empty for a known person.
@@ -55,7 +55,7 @@ class Timeline(NamedTuple):
 
     @property
     def whose(self) -> Q:
-        """The condition on statements."""
+        """The condition for statements about the subject."""
         return Q(about=self.about) if self.about else Q(subject__in=self.subjects)
 
 
@@ -105,7 +105,7 @@ def _timeline_of(atom: MemoryAtom, names: frozenset[str]) -> Timeline:
 
     Args:
         atom: the fact.
-        names: the names of the user whose memory it is in.
+        names: the names of the fact's user.
     """
     is_of_user = atom.subject in names and atom.about_kind != MemoryAtom.About.PERSON
     if atom.about_id and not is_of_user:
@@ -130,7 +130,7 @@ def end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None
 
 
 def end_by(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
-    """End a fact by one that an engine named for that, or ask an operator. Return whether it ended."""
+    """End a fact by a later one that an engine named, or ask an operator. Return whether the fact ended."""
     if later.confidence is not None and later.confidence < SURE:
         contradict(fact, later, UNSURE)
         return False
@@ -165,7 +165,7 @@ def count_again(plans: MemoryAtomQuerySet, cause: Cause) -> None:
     """Recompute when plans end, in the person's current time zone.
 
     Args:
-        plans: plans of a person, who is locked. Their streams are locked next, as in corrections and additions.
+        plans: a locked person's plans. The plans' streams are locked next, as in corrections and additions.
         cause: the cause of the changes.
     """
     lock_rows(MemoryStream.objects.filter(atoms__in=plans))
@@ -244,7 +244,7 @@ def _begin_again(atom: MemoryAtom, cause: Cause) -> None:
 
 
 def not_ended(atom: MemoryAtom) -> dict[str, object]:
-    """Return the columns of a statement that was not ended. A plan still ends when its day is over."""
+    """Return the columns' values for a statement without an end. A plan still ends when its day is over."""
     until = atom.planned_until
     columns: dict[str, object] = {"valid_until": until, "end_message_ids": [], "replaced_by": None, "is_wrong": False}
     if until and until <= timezone.now():
@@ -295,7 +295,10 @@ def _end_of(
     statement: Statement,
     later: Sequence[tuple[MemoryAtom, Statement]],
 ) -> End | None:
-    """Return how a fact ended, by the first later statement that ends it."""
+    """Find the first later statement that ends a fact, and return how it ended; None if none does.
+
+    Ask an operator about each uncertain statement before that one.
+    """
     for other, its in later:
         ends = its.ends(statement)
         is_sure = other.confidence is None or other.confidence >= SURE

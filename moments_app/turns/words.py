@@ -24,12 +24,12 @@ def plain_words(text: str) -> str:
 
 
 def without_day(line: str) -> str:
-    """Return a line of memory without its day."""
+    """Return a memory line without its day."""
     return _DAY.sub(" ", line)
 
 
 def told_words(line: str) -> str:
-    """Return the words of a line of memory between spaces, without its day. This form finds lines by whole words."""
+    """Return a memory line's words without its day. Each word has a space on both sides, to find whole words."""
     return f" {' '.join(words_of(without_day(line).replace('_', ' ')))} "
 
 
@@ -51,5 +51,5 @@ def is_assistants(role: str, content: str) -> bool:
 
 
 def without_speaker(line: str) -> str:
-    """Return a line of memory without its list mark and its speaker."""
+    """Return a memory line without its list mark and speaker."""
     return _SPEAKER_OF_LINE.sub("", line)

@@ -20,7 +20,7 @@ DEFAULT_AGENT = "default"
 CHECKED_EVERY = timedelta(minutes=30)  # how often all sessions are checked for pending work
 COLD_AFTER = timedelta(minutes=10)  # idle time after which even a few turns are formed into memory
 FEWEST_TURNS = 4  # minimum number of new turns for a formation or digest before the session is settled
-DIGESTED_TURNS = 8  # live turns from which a request creates a digest
+DIGESTED_TURNS = 8  # minimum number of live turns for a digest on request
 KEEP_RECENT = 8  # newest turns that the digest of an active session keeps live
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
@@ -48,12 +48,12 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(user=user)
 
     def of_person(self, user: UserProfile, session_id: str, *, locked: bool = False) -> "Session | None":
-        """Return this person's session with the application's id, or None.
+        """Return one session of this person, or None if the person has none with this id.
 
         Args:
             user: The person.
-            session_id: The application's id of the session.
-            locked: Lock the session like `locked`.
+            session_id: The session's id, which the application chose.
+            locked: Whether to lock the session against other writers.
         """
         sql = _OF_PERSON_SQL.format(columns=columns(Session, "s")) + (" FOR NO KEY UPDATE" if locked else "")
         if (found := first(Session, sql, [user.pk, session_id])) is None:
@@ -67,7 +67,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(user__application=application, user__user_id=user_id, session_id=session_id)
 
     def cold(self) -> Self:
-        """Return sessions with enough unformed turns and no message for `COLD_AFTER` or the idle time if shorter."""
+        """Return sessions with enough unformed turns, idle for `COLD_AFTER` or a shorter configured idle time."""
         idle = max(timezone.now() - COLD_AFTER, _inactive_before())
         waiting = F("message_count") - F("formed_message_count")
         unformed = self.filter(message_count__gt=F("formed_message_count"), last_arrived_at__lt=idle)
@@ -94,7 +94,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=overdue).worth_settling()
 
     def busy(self) -> Self:
-        """Return active sessions with enough live turns for a digest, which keeps the newest live."""
+        """Return active sessions with enough live turns for a digest. The digest keeps the newest turns live."""
         lively = self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=_inactive_before())
         return lively.alias(live_turns=LIVE).filter(live_turns__gte=KEEP_RECENT + FEWEST_TURNS)
 
@@ -268,7 +268,7 @@ class Session(models.Model):
 
     @property
     def application_pk(self) -> int:
-        """The primary key of the application of its person."""
+        """The primary key of its person's application."""
         return self.user.application_id
 
     @property

@@ -67,7 +67,7 @@ class FormationRequest:
         turns: the turns since the last formation, oldest first; their indexes are sequences of the session.
         sections: one for each stream.
         prompt: the text of the active prompt version.
-        others: names of people other than the user who speak in the turns.
+        others: names of the turns' speakers, except the user.
     """
 
     turns: Sequence[Turn]
@@ -113,7 +113,7 @@ class DraftAtom(BaseModel):
         turns: indexes of its source turns.
         ends: numbers of the known statements that it ends.
         confidence: from 0 to 1.
-        other_person: the name of the person that it is about, if that is not the user.
+        other_person: the name of the person that it is about, unless it is about the user.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -127,7 +127,7 @@ class DraftAtom(BaseModel):
 
 
 class DraftAtoms(BaseModel):
-    """The new items of one stream, and lessons, which go into the streams of lessons."""
+    """The new items of one stream, and lessons. Lessons go into separate streams."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -151,7 +151,7 @@ class StreamStatements(BaseModel):
 
 
 class FormationShape(BaseModel):
-    """The shape that a model is asked for."""
+    """The shape that is requested from a model."""
 
     streams: list[StreamStatements]
 

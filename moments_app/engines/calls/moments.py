@@ -87,7 +87,7 @@ class DraftMoment(BaseModel):
 class MomentAnswer(BaseModel):
     """The accepted moments. There is at least one, because an empty answer counts as a failure."""
 
-    # Older prompts of operators also request profile changes and the journey.
+    # Operators' older prompts also request profile changes and the journey.
     model_config = ConfigDict(extra="ignore")
 
     moments: list[DraftMoment] = Field(min_length=1, max_length=200)
@@ -121,7 +121,7 @@ def _judged_moment(moment: DraftMoment, grounds: Grounds) -> DraftMoment:
 
 
 def known_text(request: MomentRequest) -> str:
-    """Return the text before the window in a request for moments: the earlier moments."""
+    """Return the text that precedes the window in a request: the earlier moments."""
     known = [_known(moment) for moment in request.journey.moments[:SHOWN_MOMENTS]]
     return f"Recent moments, newest first: {as_data(known)}"
 

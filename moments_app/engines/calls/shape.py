@@ -23,20 +23,20 @@ def strict_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if "items" in kept:
         kept["items"] = strict_schema(kept["items"])
     if "properties" in kept:
-        kept.pop("description", None)  # the class's docstring, which is not for models
+        kept.pop("description", None)  # the class's docstring: models don't need it
         kept |= {"required": list(kept["properties"]), "additionalProperties": False}
     return kept
 
 
 @dataclass(frozen=True)
 class Shape(Generic[Answer]):
-    """The shape of an answer that a model is asked for.
+    """The required shape of a model's answer.
 
     Args:
         purpose: the recorded purpose of the call.
         model: validates the answer.
         problem: returns what else is wrong with an answer, without quoting it; blank if nothing is.
-        asked: the model whose schema is requested, if `model` accepts more than that; None: `model`.
+        asked: the requested schema's model, if `model` accepts more than that schema; None: `model`.
     """
 
     purpose: str

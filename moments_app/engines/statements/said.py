@@ -1,6 +1,6 @@
 """Read a person's attribute and its value from a sentence in the first or third person.
 
-The patterns are in `tables/attributes.txt`, few and short. A sentence that matches none has no attribute and is kept
+`tables/attributes.txt` contains a few short patterns. A sentence that matches none has no attribute and is kept
 unchanged. In English, "I live in Oslo" is read like "User lives in Oslo": "I" and "my" stand for the speaker that the
 line names ("Nora: I live in Oslo"), or for the user if it names none. In other languages, only the first person is
 read.
@@ -140,7 +140,7 @@ class Statement:
 
 
 def _may_be_one(firm: str, other: str) -> bool:
-    """Return whether two names may be of one employer: "Haukeland" is short for "Haukeland Hospital"."""
+    """Return whether two names may mean the same employer: "Haukeland" is short for "Haukeland Hospital"."""
     return not firm or not other or f"{firm} ".startswith(f"{other} ") or f"{other} ".startswith(f"{firm} ")
 
 

@@ -18,14 +18,14 @@ from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
 from sessions_app.models import Session
 
-SHOWN = 20  # jobs, and calls
+SHOWN = 20  # maximum jobs, and maximum calls
 SHARED = 5  # people, and prompt versions, with the most failures
 BAR = 480  # width of the strip, in its own units
 CHANGE_CIRCUIT = "moments_app.change_circuit"
 RETRY_WARNING = f"Up to {AT_ONCE} failed jobs of this incident are queued again, and waiting jobs become due now."
 # For operators who may change circuits.
 PROBE_WARNING = " If the circuit of their engine is open, one job tries the engine."
-# For each process, the two counters of a session whose difference is the number of turns not yet remembered.
+# For each process: words for the turns not yet remembered, and the counter of a session's remembered turns.
 NOT_REMEMBERED = {
     "build_moments": ("turns without a moment", "built_message_count"),
     "form_memories": ("turns not searched for facts", "formed_message_count"),
@@ -34,7 +34,7 @@ NOT_REMEMBERED = {
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour of the strip: the position and height of its bar, in percent."""
+    """An hour of the strip with its bar: the position in the strip's units, and the height in percent."""
 
     at: datetime
     count: int
@@ -67,7 +67,7 @@ class Shown:
 
 
 def strip_of(hours: Sequence[tuple[datetime, int]]) -> list[Hour]:
-    """Return the bars of the hours."""
+    """Return one bar for each hour."""
     most, width = max((count for _, count in hours), default=0) or 1, BAR / STRIP_HOURS
     return [Hour(at, count, number * width, 100 * count / most) for number, (at, count) in enumerate(hours)]
 
@@ -172,7 +172,7 @@ class RetryFailure(SteerFailure):
 
 
 class MuteFailure(SteerFailure):
-    """Mute the incident, which lists it after all others."""
+    """Mute the incident: list it after all others."""
 
     route, name = "<int:pk>/mute/", "mute"
 

@@ -171,7 +171,7 @@ class AsyncMemory:
         """Add messages to a conversation.
 
         Args:
-            said: A text of the user, a message (`role`, `content`, …), or several.
+            said: The user's text, a message (`role`, `content`, …), or several messages.
             session_id: The conversation.
             source: The source of a new conversation.
             context_id: The id of the context that the assistant used.

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from memory_platform.client.answers import Appended
 
-BATCH = 500  # maximum messages of a request
+BATCH = 500  # maximum messages per request
 
 Message = Mapping[str, Any]
 Said = str | Message | Iterable[Message]
@@ -17,7 +17,7 @@ def prepared(said: Said) -> list[dict[str, Any]]:
     """Return messages with external ids, so a retried request adds no duplicates.
 
     Args:
-        said: A text of the user, a message (`role`, `content`, …), or several.
+        said: The user's text, a message (`role`, `content`, …), or several messages.
     """
     if isinstance(said, str):
         said = {"role": "user", "content": said}
