@@ -121,7 +121,7 @@ def test_a_persons_own_key_needs_no_name(site: str, ada: UserProfile) -> None:
     key = ApiKey.objects.issue("own", user=ada)[1]
     with Memory(url=site, key=key) as memory:
         assert memory.add("I keep bees.")["user_id"] == ada.user_id
-        with pytest.raises(ValueError, match="whose memory"):
+        with pytest.raises(ValueError, match="needs a user_id"):
             memory.profile()
 
 

@@ -158,7 +158,7 @@ def test_a_person_is_erased_once_their_id_is_typed(root: Client, ada: UserProfil
     shown = re.sub(r"\s*<[^>]*>\s*", " ", root.get(page).content.decode())
     assert re.search(r"words\s+1\b", shown) and re.search(r"All\s+3\b", shown)
     answer = root.post(page, {"user_id": "ada"}, follow=True)
-    assert "Erased 3 rows; nothing is left." in answer.content.decode()
+    assert "Erased 3 rows and names; nothing is left." in answer.content.decode()
     assert answer.redirect_chain[-1][0] == reverse("admin:sessions_app_event_change", args=[erasure().pk])
     receipt = re.sub(r"\s*<[^>]*>\s*", " ", answer.content.decode())
     assert "Nothing is left" in receipt and re.search(r"sessions\s+1\s+0\b", receipt)
