@@ -55,12 +55,12 @@ class Question(BaseModel):
 
     @property
     def is_answered(self) -> bool:
-        """Whether the conversation answers it."""
+        """Whether the conversation contains the answer."""
         return self.category != NOT_ANSWERED
 
     @property
     def is_scored(self) -> bool:
-        """Whether it has evidence to find."""
+        """Whether the question has an answer and known evidence."""
         return self.is_answered and bool(self.evidence)
 
     @property
