@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, Self
 
 from django.contrib.postgres.indexes import BrinIndex
-from django.db import models
+from django.db import connections, models
 from django.db.models import Q
 from django.db.models.base import ModelState
 from django.db.models.expressions import RawSQL
@@ -20,8 +20,8 @@ from sessions_app.said_hash import SAID_HASH_SQL
 
 SequenceRange = tuple[int, int]  # the first and last turn, inclusive
 
-# Subqueries use the index for each row. Without statistics, a join would compare each id with all of the person's rows.
-_SENT_AS_SQL = """
+# A statement of its own, with a subquery for each id. In a join, the planner would read all of the person's messages.
+_IDS_SENT_AS_SQL = """
 SELECT (
     SELECT id FROM sessions_app_message
     WHERE session_id = sent.session_id AND user_id = sent.user_id AND external_id = sent.external_id
@@ -93,7 +93,7 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.order_by("sequence", "-kind", "id")
 
     def sent_as(self, names: Collection[tuple[int, int, str]]) -> Self:
-        """Return the messages with these `external_id`s.
+        """Return the messages with these `external_id`s. Looks their primary keys up at once.
 
         Args:
             names: For each message, the primary keys of its person and session, and its `external_id`.
@@ -101,7 +101,10 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         if not names:
             return self.none()
         columns = [list(column) for column in zip(*names, strict=True)]
-        return self.filter(pk__in=RawSQL(_SENT_AS_SQL, columns))  # noqa: S611 (parameters)
+        with connections[self.db].cursor() as cursor:
+            cursor.execute(_IDS_SENT_AS_SQL, columns)
+            ids = [pk for (pk,) in cursor.fetchall() if pk]
+        return self.filter(pk__in=ids) if ids else self.none()
 
     def archive(self) -> int:
         """Remove the text of these turns, which are now in an archive. Their words and vectors stay.
