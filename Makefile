@@ -17,7 +17,7 @@ quick shuffle test: export EXTRAS ?= $(ALL_EXTRAS)
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
 
-# Run it before each commit. It skips slow tests, such as those with a browser, a server or another process.
+# Run this before each commit. It skips slow tests, such as those with a browser, a server or another process.
 quick: .venv/installed-dev
 	.venv/bin/ruff check .
 	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" --ignore tests/browser \
@@ -28,7 +28,7 @@ shuffle: SEED ?= $(shell date +%s)
 shuffle: .venv/installed-dev
 	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" --ignore tests/browser --shuffle $(SEED)
 
-# Run it before each push. It runs the same checks and tests as CI. The checks come first, in parallel with mypy.
+# Run this before each push. It runs the same checks and tests as CI.
 test: .venv/installed-dev
 	$(MAKE) --no-print-directory --jobs 2 types checks
 	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
@@ -44,7 +44,7 @@ core: TESTS ?= tests/moments_app tests/sessions_app
 core: .venv/installed-dev
 	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile $(TESTS)
 
-# Takes about as long as `checks`, which also creates the template of the test databases.
+# `make test` runs mypy in parallel with `checks`, which takes about as long and creates the template of the test databases.
 types: .venv/installed-dev
 	.venv/bin/mypy .
 
