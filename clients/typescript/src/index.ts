@@ -101,7 +101,7 @@ export class Memory {
     return answered(await this.api.POST("/api/v1/memory/search", { body }));
   }
 
-  /** Return the conversation's messages that are to be sent to a model again. */
+  /** Return the conversation's messages that a model needs for its next answer. */
   async messages(limit?: number): Promise<LiveMessages> {
     const query = { user_id: this.userId, view: "live" as const, ...(limit === undefined ? {} : { limit }) };
     const path = { session_id: this.sessionId };

@@ -59,7 +59,7 @@ export function remembering(memory: Memory, options: Omit<ContextOptions, "forma
   };
 }
 
-/** Return the user's message at the end of the prompt. Return "" if the prompt ends otherwise, e.g. with a tool's result. */
+/** Return the user's message at the end of the prompt, or "" if the prompt ends with, for example, a tool's result. */
 function newest(prompt: Prompt): string {
   const last = prompt[prompt.length - 1];
   if (last?.role !== "user") {
