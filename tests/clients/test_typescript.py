@@ -51,7 +51,7 @@ def test_it_compiles_and_does_what_it_says_and_so_does_the_code_of_its_page() ->
         page = Path(os.environ["TYPESCRIPT_CLIENT"], "test/page.ts")
         page.write_text(code.replace("http://localhost:8000", site))
         run("npm", "run", "--silent", "check")
-        assert run("node", "build/use.js", site=site, key=key) == "All holds.\n"
+        assert run("node", "build/use.js", site=site, key=key) == "All checks passed.\n"
         assert "I restore kilns in Turin." in run("node", "build/page.js", site=site, key=key)
 
 
@@ -74,4 +74,4 @@ def test_models_of_the_ai_sdk_remember(settings: Settings, tmp_path: Path, monke
             assert run("node", f"build/page{number}.js", **told).strip() == "Noted."
             assert "I restore kilns in Turin." in json.dumps(model.requests[-1])
             assert len(transcript("nora", session)) == 4
-        assert run("node", "build/vercel.js", **told) == "All holds.\n"
+        assert run("node", "build/vercel.js", **told) == "All checks passed.\n"
