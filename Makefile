@@ -104,7 +104,7 @@ frameworks: .venv/installed-dev
 # Judges every page in light and dark, on a desktop and on a phone; `make test` takes one of the four by turns.
 looks: .venv/installed-dev
 	.venv/bin/python -m tests.support.chromium
-	EVERY_LOOK=1 .venv/bin/python -m pytest -n0 -k everybody_can_read_it tests/browser/test_every_page.py
+	EVERY_LOOK=1 .venv/bin/python -m pytest -n0 -k policy tests/browser/test_every_page.py
 
 # Retakes the pictures of docs/admin.md from a new site with the demonstration.
 pictures: .venv/installed-dev

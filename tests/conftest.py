@@ -147,7 +147,7 @@ def _quick_without_processes(request: pytest.FixtureRequest, monkeypatch: pytest
 def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, django_db_blocker: DjangoDbBlocker, pytestconfig: pytest.Config
 ) -> None:
-    """Create the database of the run from a migrated template. A distributed database is used as it is."""
+    """Create the database of the run from a migrated template. A distributed database is used unchanged."""
     if pytestconfig.getoption(DISTRIBUTED):
         connection.settings_dict["TEST"]["NAME"] = connection.settings_dict["NAME"]
         return

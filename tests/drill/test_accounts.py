@@ -100,7 +100,7 @@ class TestReport:
         assert quantiles([0.1] * 99 + [5.0]) == "0.10, 5.00, 5.00 s"
         assert quantiles([]) == "–"
 
-    def test_a_timeout_names_what_was_waited_for(self) -> None:
+    def test_a_timeout_names_the_missing_condition(self) -> None:
         with pytest.raises(NotWell, match="the moon"):
             wait_for("the moon", lambda: False, 0.05, pause=0.01)
 

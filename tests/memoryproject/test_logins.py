@@ -36,7 +36,7 @@ def test_row_36_an_address_is_locked_out_for_a_while_after_many_wrong_passwords(
     assert log_in("right") == 302
 
 
-def test_row_36_only_the_address_that_the_proxy_saw_counts(rf: RequestFactory, settings: Settings) -> None:
+def test_row_36_the_client_address_is_the_one_that_the_proxy_saw(rf: RequestFactory, settings: Settings) -> None:
     request = rf.get("/", headers={"X-Forwarded-For": "203.0.113.9, 198.51.100.7"}, REMOTE_ADDR="10.0.0.1")
     assert client_address(request) == "10.0.0.1"
     settings.BEHIND_PROXY = True

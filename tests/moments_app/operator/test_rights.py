@@ -64,7 +64,7 @@ def mark_of(model: type[Model], name: str) -> str:
 
 
 def mark() -> None:
-    """Set the same text in all rows of a table."""
+    """Set the same text in all rows of each table."""
     for model, name in TEXTS:
         model._base_manager.update(**{name: mark_of(model, name)})
 

@@ -310,7 +310,7 @@ def test_a_session_restored_after_it_was_selected_is_kept(ada: UserProfile) -> N
     assert len(sequences(session)) == 5
 
 
-def test_young_turns_are_kept(ada: UserProfile) -> None:
+def test_recent_turns_are_kept(ada: UserProfile) -> None:
     session = append(ada, "s1", [NewMessage("user", str(n)) for n in range(5)]).session
     cover(session, 5)
     assert retain().counts() | {"seconds": 0} == process.Retained().counts()

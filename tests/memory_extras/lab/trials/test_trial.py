@@ -87,7 +87,7 @@ class TestTrying:
         assert "1 observations" in shown and shown.count("Likes kilns.") == 2
 
     @pytest.mark.slow
-    def test_the_probes_of_the_subject_are_asked_for_both_texts(
+    def test_the_probes_of_the_subject_are_run_for_both_texts(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 120)
