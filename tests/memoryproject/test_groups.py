@@ -78,7 +78,6 @@ def rights(group: str) -> set[str]:
 
 
 class TestRights:
-
     def test_viewers_may_view_memory_and_operations_and_change_nothing(self) -> None:
         everything = {
             f"{model._meta.app_label}.view_{model._meta.model_name}"

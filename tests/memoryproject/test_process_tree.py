@@ -61,7 +61,7 @@ def test_row_26_all_processes_end_with_a_killed_root_and_the_next_start_serves(s
 
 
 def test_row_26_a_second_start_names_the_process_that_holds_the_directory_and_changes_nothing(
-    serve: Callable[[], Run]
+    serve: Callable[[], Run],
 ) -> None:
     run = serve()
     there = {process.pid for process in run.members()}

@@ -497,7 +497,6 @@ class TestReceipts:
 
 
 class TestStreams:
-
     def test_streams_are_in_their_layers_with_dates_and_lessons_first(self, service: Api, ada: UserProfile) -> None:
         session = talk(ada, 4)
         MemoryStream.objects.ensure_for(session)
@@ -540,7 +539,6 @@ class TestStreams:
 
 
 class TestRetrieved:
-
     def test_memory_of_any_session_is_served_with_its_address_and_date(self, service: Api, ada: UserProfile) -> None:
         append(ada, "old", [NewMessage("user", "The harpsichord came from Lyon.", created_at=START)])
         talk(ada, 4)

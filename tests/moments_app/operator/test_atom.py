@@ -146,7 +146,6 @@ class TestChanging:
 
 
 class TestList:
-
     @pytest.mark.slow
     def test_an_item_is_found_by_words_and_by_person(self, root: Client, own: MemoryStream, bo: UserProfile) -> None:
         felt, jack = note(own, "Felt wears out.", "fact"), note(own, "A jack is of wood.", "fact")

@@ -144,7 +144,6 @@ class TestWho:
 
 
 class TestDays:
-
     def test_pages_show_every_event_once_even_at_one_instant(self, ada: UserProfile, bo: UserProfile) -> None:
         at = START + timedelta(days=1)
         facts_of(ada, 150, at=at)
@@ -219,7 +218,6 @@ class TestDays:
 
 
 class TestEntities:
-
     def test_the_table_shows_links(self, root: Client, ada: UserProfile, bo: UserProfile) -> None:
         felt, piano = (Entity.objects.create(user=ada, kind="task", title=title) for title in ("Felt", f"Pi {PLANTED}"))
         Entity.objects.create(user=bo, kind="goal", title="Of Bo")

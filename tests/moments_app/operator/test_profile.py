@@ -23,7 +23,6 @@ def form(user: UserProfile, **changed: str) -> dict[str, str]:
 
 
 class TestProfile:
-
     def test_the_page_links_to_what_is_stored_with_limited_counts(self, root: Client, ada: UserProfile) -> None:
         remember(ada, 3)
         Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Task {n}") for n in range(101))
@@ -43,9 +42,7 @@ class TestProfile:
         assert (ada.summary, ada.interests) == ("Has a kiln.", ["Kilns, old and new", "Rent"])
 
     def test_an_edit_of_the_time_zone_adds_no_statement(self, root: Client, ada: UserProfile) -> None:
-        details = reverse(
-            "admin:sessions_app_userprofile_details", args=[ada.pk]
-        )  # a script sends it there
+        details = reverse("admin:sessions_app_userprofile_details", args=[ada.pk])  # a script sends it there
         assert root.post(details, form(ada, timezone="Europe/Rome")).status_code == 302
         ada.refresh_from_db()
         assert ada.timezone == "Europe/Rome" and not MemoryAtom.objects.exists()

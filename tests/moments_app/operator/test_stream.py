@@ -60,7 +60,6 @@ class TestDiff:
 
 
 class TestList:
-
     def test_the_list_shows_waiting_items_and_the_last_consolidation(self, root: Client, own: MemoryStream) -> None:
         note(own, "Felt wears out.", "fact")
         note(own, "Kept as it is.", is_pinned=True)
@@ -105,7 +104,6 @@ class TestList:
 
 
 class TestPage:
-
     def test_the_page_shows_items_and_the_next_consolidation(self, root: Client, own: MemoryStream) -> None:
         note(own, "Felt wears out.", "fact", access_count=7, last_accessed_at=START)
         note(own, "No longer so.", "fact", state="evicted")
